@@ -1,0 +1,59 @@
+"""The whole path of the data: a file or folder in, a Diagnosis out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnose.attribution import attribute
+from diagnose.diagnosis import Diagnosis
+from diagnose.judge import Case, diagnose
+from diagnose.metrics import REGISTRY, Measured, measure, merged
+from diagnose.metrics.registry import Settings
+from diagnose.ranks import join
+from diagnose.rule import load_rules
+from diagnose.timeline import Timeline, timeline_of
+from diagnose.trace import Run, find_run, read
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user may state beside the path.
+
+    Attributes:
+        rules_dirs: folders with the user's own rules.
+        run: which run, when a folder holds several.
+        flops_per_step: model FLOPs of one step on one rank.
+        peak_tflops: peak of one device in TFLOP/s.
+    """
+
+    rules_dirs: tuple[Path, ...] = ()
+    run: str | None = None
+    flops_per_step: float | None = None
+    peak_tflops: float | None = None
+
+
+def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
+    """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
+
+    Raises:
+        UserError: the input or a rule cannot be used.
+    """
+    chosen = options or Options()
+    rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
+    timelines = _timelines(find_run(Path(path), chosen.run))
+    job = join(timelines, [attribute(t) for t in timelines])
+    settings = Settings(chosen.flops_per_step, chosen.peak_tflops)
+    measured = [Measured(t, a, job.view, settings) for t, a in zip(timelines, job.attributions, strict=True)]
+    facts = [measure(m) for m in measured]
+    return diagnose(Case(measured, facts, merged(facts), job, rules))
+
+
+def _timelines(run: Run) -> Sequence[Timeline]:
+    found = []
+    for position, file in enumerate(run.files):
+        trace = read(file.path)
+        info = trace.metadata.get("distributedInfo")
+        stated = info.get("rank") if isinstance(info, dict) else None
+        rank = stated if isinstance(stated, int) else file.rank if file.rank is not None else position
+        found.append(timeline_of(trace, rank))
+    return found

@@ -1,0 +1,208 @@
+"""Every nanosecond of a step to exactly one cause; the parts add up to the step.
+
+On a device step, in this order: compute kernels by family | communication alone (exposed) | copies alone | idle.
+Idle gaps are cut at the launch of the activity that ends them and each piece gets the cause that the launching
+threads show. Without a GPU the host step is divided by what the process did.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.idle import idle_causes
+from diagnose.intervals import Intervals
+from diagnose.kernels import Kind, bound_by
+from diagnose.timeline import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, PYTHON, Timeline
+
+HOST_CAUSES = {
+    "data-wait": "data",
+    "host-to-device": "data",
+    "allocation": "host",
+    "compile": "host",
+    "gc": "host",
+    "logging": "host",
+    "sync": "host",
+    "optimizer-host": "host",
+    "dispatch": "host",
+    "python": "host",
+    "launch-latency": "host",
+    "kernel-gap": "host",
+    "queued-on-idle-device": "unexplained",
+    "untraced": "unexplained",
+}
+COPY_CAUSES = {
+    "copy-HtoD": "data",
+    "copy-DtoH": "host",
+    "copy-DtoD": "memory",
+    "copy-PtoP": "communication",
+    "copy-unknown": "memory",
+    "memset": "memory",
+}
+EXPOSED = "exposed-communication"
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Disjoint pieces sorted by start that cover the counted steps; `cause` indexes `causes`, `classes` alike."""
+
+    windows: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    cause: NDArray[np.int32]
+    causes: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @property
+    def total_ns(self) -> int:
+        """Length of all counted steps."""
+        return int((self.windows[:, 1] - self.windows[:, 0]).sum())
+
+    def ns(self) -> dict[str, int]:
+        """Nanoseconds of each cause over all counted steps; they add up to `total_ns`."""
+        sums = np.zeros(len(self.causes), np.int64)
+        np.add.at(sums, self.cause, self.end - self.start)
+        return {c: int(n) for c, n in zip(self.causes, sums, strict=True)}
+
+    def class_of(self, cause: str) -> str:
+        """The class that `cause` counts in."""
+        return self.classes[self.causes.index(cause)]
+
+    def pieces(self, *causes: str) -> Intervals:
+        """The instants attributed to any of `causes`."""
+        wanted = np.isin(self.cause, [i for i, c in enumerate(self.causes) if c in causes])
+        return iv.intervals(self.start[wanted], self.end[wanted])
+
+    def within(self, start: int, end: int) -> dict[str, int]:
+        """Nanoseconds of each cause inside [start, end)."""
+        lengths = np.minimum(self.end, end) - np.maximum(self.start, start)
+        inside = np.flatnonzero(lengths > 0)
+        sums: dict[str, int] = {}
+        for i in inside:
+            name = self.causes[self.cause[i]]
+            sums[name] = sums.get(name, 0) + int(lengths[i])
+        return sums
+
+
+def attribute(timeline: Timeline) -> Attribution:
+    """Divides the counted steps of one rank among causes."""
+    windows = timeline.windows
+    inside = iv.intervals(windows[:, 0], windows[:, 1])
+    parts = _device_parts(timeline, inside) if timeline.has_gpu else _host_parts(timeline, inside)
+    return _joined(windows, parts)
+
+
+Parts = list[tuple[str, str, Intervals]]
+
+
+def _device_parts(timeline: Timeline, inside: Intervals) -> Parts:
+    gpu = timeline.gpu
+    compute = ~gpu.is_communication & ~gpu.is_copy
+    parts = _kernel_parts(timeline, compute)
+    busy = iv.intervals(gpu.start[compute], gpu.end[compute])
+    communication = gpu.is_communication
+    parts.append((EXPOSED, "communication", _alone(gpu.start[communication], gpu.end[communication], busy)))
+    busy = iv.union(busy, parts[-1][2])
+    for cause, class_ in COPY_CAUSES.items():
+        rows = _copies(timeline, cause)
+        alone = _alone(gpu.start[rows], gpu.end[rows], busy)
+        busy = iv.union(busy, alone)
+        parts.append((cause, class_, alone))
+    parts = [(cause, class_, iv.intersect(pieces, inside)) for cause, class_, pieces in parts]
+    idle = iv.subtract(inside, busy)
+    parts += [(cause, HOST_CAUSES[cause], pieces) for cause, pieces in idle_causes(timeline, idle, busy)]
+    return parts
+
+
+def _kernel_parts(timeline: Timeline, rows: NDArray[np.bool_]) -> Parts:
+    """Each kernel's time that no earlier kernel covers, by family and by what bounds it."""
+    gpu = timeline.gpu
+    start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
+    kind = gpu.kind[rows]
+    parts: Parts = []
+    for cause, numbers in _families(gpu.kinds).items():
+        own = np.isin(kind, numbers)
+        parts.append((cause, bound_by(gpu.kinds[numbers[0]]), iv.intervals(start[own], end[own])))
+    return parts
+
+
+def _families(kinds: tuple[Kind, ...]) -> dict[str, list[int]]:
+    families: dict[str, list[int]] = {}
+    for number, kind in enumerate(kinds):
+        if kind.family not in ("comm", "memcpy", "memset"):
+            name = "inductor-template" if kind.family == "inductor" and kind.sub == "template" else kind.family
+            families.setdefault("unclassified-kernel" if name == "other" else name, []).append(number)
+    return families
+
+
+def _copies(timeline: Timeline, cause: str) -> NDArray[np.bool_]:
+    kinds = timeline.gpu.kinds
+
+    def belongs(kind: Kind) -> bool:
+        if kind.family == "memset":
+            return cause == "memset"
+        name = f"copy-{kind.sub}"
+        return kind.family == "memcpy" and cause == (name if name in COPY_CAUSES else "copy-unknown")
+
+    return np.array([belongs(k) for k in kinds], bool)[timeline.gpu.kind]
+
+
+def _alone(starts: NDArray[np.int64], ends: NDArray[np.int64], others: Intervals) -> Intervals:
+    return iv.subtract(iv.intervals(starts, ends), others)
+
+
+def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
+    """A step without a GPU: data, operators by kind, communication that nothing hides, and the host's own rest."""
+    left, parts = inside, []
+    for cause, class_, pieces in _host_layers(timeline):
+        own = iv.intersect(pieces, left)
+        left = iv.subtract(left, own)
+        parts.append((cause, class_, own))
+    return [*parts, ("python", "host", left)]
+
+
+def _host_layers(timeline: Timeline) -> Parts:
+    trace = timeline.trace
+    classes = np.array([_OPERATOR_CLASSES.index(_operator_class(n)) for n in trace.names], np.int32)
+    operator = np.where(trace.rows_of(*OPS), classes[trace.name], 0)
+    masks = (
+        ("data-wait", "data", timeline.matching(DATA_WAIT, *ANNOTATIONS)),
+        ("gc", "host", timeline.matching("Python GC", *ANNOTATIONS, *PYTHON)),
+        ("operator-compute", "compute", operator == 1),
+        ("operator-memory", "memory", operator == 2),
+        (EXPOSED, "communication", timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
+    )
+    return [(cause, class_, iv.intervals(trace.ts[m], (trace.ts + trace.dur)[m])) for cause, class_, m in masks]
+
+
+_OPERATOR_CLASSES = ("", "compute", "memory")
+_COMPUTE_OPS = (
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm", "aten::convolution",
+    "aten::mkldnn_", "aten::_convolution", "aten::linear", "aten::matmul", "mkldnn::", "aten::convolution_backward",
+    "aten::_scaled_dot_product", "aten::_flash_attention",
+)  # fmt: skip
+
+
+def _operator_class(name: str) -> str:
+    if name.startswith(_COMPUTE_OPS):
+        return "compute"
+    return "memory" if name.startswith("aten::") else ""
+
+
+def _joined(windows: NDArray[np.int64], parts: Parts) -> Attribution:
+    causes = tuple(dict.fromkeys(cause for cause, _, _ in parts))
+    classes = {cause: class_ for cause, class_, _ in parts}
+    number = {cause: i for i, cause in enumerate(causes)}
+    pieces = np.concatenate([iv.EMPTY, *(p for _, _, p in parts)])
+    cause = np.concatenate([np.zeros(0, np.int32), *(np.full(len(p), number[c], np.int32) for c, _, p in parts)])
+    order = np.argsort(pieces[:, 0], kind="stable")
+    return Attribution(
+        windows,
+        pieces[order, 0],
+        pieces[order, 1],
+        cause[order],
+        causes,
+        tuple(classes[c] for c in causes),
+    )
+

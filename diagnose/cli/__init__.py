@@ -1,0 +1,23 @@
+"""The command line. `diagnose --help` loads neither numpy nor any command."""
+
+import click
+
+from diagnose import __version__
+from diagnose.cli.group import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at={
+        "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
+        "rules": ("diagnose.cli.rules", "List the rules."),
+        "explain": ("diagnose.cli.explain", "Explain one rule: what it looks at, what to do, when it does not matter."),
+        "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
+        "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
+    },
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example:  diagnose analyze runs/llama/",
+)
+@click.version_option(__version__, prog_name="diagnose")
+def main() -> None:
+    """Read PyTorch profiler traces and say why the job is slow, what to change, and how much that buys."""

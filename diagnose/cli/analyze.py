@@ -1,0 +1,80 @@
+"""`diagnose analyze`: traces in, diagnosis out."""
+
+from pathlib import Path
+
+import click
+
+from diagnose import analysis
+from diagnose.cli.ending import writing
+from diagnose.cli.rules import rules_option
+from diagnose.cli.terminal import announced, terminal
+from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.report.text import render
+
+_SEVERITIES = ("info", "warning", "critical")
+
+
+@click.command(epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
+@rules_option
+@click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
+@click.option(
+    "--flops-per-step",
+    metavar="F",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Model FLOPs of one step on one GPU, for MFU.",
+)
+@click.option(
+    "--peak-tflops",
+    metavar="F",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Peak of one device in TFLOP/s, for MFU, when the device is unknown.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(_SEVERITIES[::-1]),
+    help="Exit with 1 when a finding is this severe or more.",
+)
+@click.pass_context
+def analyze(
+    ctx: click.Context,
+    path: Path,
+    as_json: bool,
+    rules_dirs: tuple[Path, ...],
+    run: str | None,
+    flops_per_step: float | None,
+    peak_tflops: float | None,
+    fail_on: str | None,
+) -> None:
+    """Say why a training job is slow and what to change next.
+
+    PATH is a trace of torch.profiler (.json or .json.gz) or a folder with one trace per rank.
+
+    \b
+    Exit codes:
+      0    the analysis ran
+      1    --fail-on was hit
+      2    wrong usage
+      3    the input cannot be used, or the output not written
+      70   a defect of diagnose
+      130  interrupted
+    """
+    options = analysis.Options(rules_dirs=rules_dirs, run=run, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
+    with announced(path):
+        diagnosis = analysis.analyze(path, options=options)
+    with writing():
+        _show(diagnosis, as_json)
+    if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
+        ctx.exit(1)
+
+
+def _show(diagnosis: Diagnosis, as_json: bool) -> None:
+    if as_json:
+        click.echo(to_json(diagnosis).encode())
+    else:
+        render(diagnosis, terminal())
+
+
+def _worst(diagnosis: Diagnosis) -> int:
+    return max((_SEVERITIES.index(finding.severity) for finding in diagnosis.findings), default=-1)

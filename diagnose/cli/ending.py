@@ -1,0 +1,97 @@
+"""How a command ends: every outcome is one exit code and at most one message, never a traceback.
+
+Exit codes: 0 ran, 1 --fail-on hit, 2 usage, 3 input (or output) that cannot be used, 70 a defect of diagnose,
+130 interrupted. A reader that closes the pipe early (`| head`) changes none of them.
+"""
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+import click
+
+from diagnose.errors import UNUSABLE_INPUT, UserError, printable
+
+DEFECT = 70
+INTERRUPTED = 130
+LONGEST_MESSAGE = 300
+
+
+def exit_code(action: Callable[[], object]) -> int:
+    """Run `action`, say on stderr how it ended, and return the process's exit code."""
+    _never_fail_to_encode()
+    code, tell = _outcome(action)
+    with contextlib.suppress(OSError):
+        tell()
+    return code
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Output goes here: a closed pipe ends it quietly, a full disk with a message."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+    except OSError as error:
+        _discard_stdout()
+        raise UserError("cannot write the output", why=error.strerror or str(error)) from error
+
+
+def _outcome(action: Callable[[], object]) -> tuple[int, Callable[[], object]]:
+    """The exit code, and what says why on stderr."""
+    try:
+        action()
+        with writing():
+            pass  # flushes what is still buffered
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code, _nothing
+    except BrokenPipeError:
+        _discard_stdout()
+    except click.Abort:
+        return INTERRUPTED, lambda: click.echo("interrupted", err=True)
+    except click.ClickException as error:
+        return error.exit_code, error.show
+    except KeyboardInterrupt:
+        return INTERRUPTED, lambda: click.echo("interrupted", err=True)
+    except MemoryError:
+        return UNUSABLE_INPUT, UserError("out of memory", do="analyse one rank, or use a larger machine").show
+    except Exception as error:
+        return DEFECT, _defect(error)
+    return 0, _nothing
+
+
+def _nothing() -> None:
+    pass
+
+
+def _defect(error: Exception) -> Callable[[], None]:
+    message = printable(" ".join(str(error).split()))[:LONGEST_MESSAGE]
+    named = f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+    def tell() -> None:
+        if os.environ.get("DIAGNOSE_TRACEBACK"):
+            traceback.print_exception(error)
+        click.echo(f"{named}; this is a defect of diagnose; run with DIAGNOSE_TRACEBACK=1 for details", err=True)
+
+    return tell
+
+
+def _discard_stdout() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's last flush is quiet."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+def _never_fail_to_encode() -> None:
+    """A name from a trace that the terminal's encoding lacks is escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            with contextlib.suppress(ValueError, OSError):
+                reconfigure(errors="backslashreplace")

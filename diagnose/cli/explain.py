@@ -1,0 +1,60 @@
+"""`diagnose explain`: one rule as its author wrote it."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from diagnose.cli.ending import writing
+from diagnose.cli.rules import all_rules, rules_option
+from diagnose.cli.terminal import terminal
+from diagnose.metrics import REGISTRY
+from diagnose.report.page import Page, plain
+from diagnose.rule import PLACEHOLDER, Rule
+
+
+@click.command(epilog="Example:  diagnose explain launch-bound")
+@click.argument("rule")
+@rules_option
+def explain(rule: str, rules_dirs: tuple[Path, ...]) -> None:
+    """Explain one rule: what it looks at, what to do, when it does not matter."""
+    loaded = {known.id: known for known in all_rules(rules_dirs)}
+    if rule not in loaded:
+        near = get_close_matches(rule, loaded, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "`diagnose rules` lists them."
+        raise click.UsageError(f"No rule is named {rule!r}. {hint}")
+    with writing():
+        _explain(Page(terminal()), loaded[rule])
+
+
+def _explain(page: Page, rule: Rule) -> None:
+    page.line(Text.assemble((rule.id, "bold"), (f"   {rule.class_}   {rule.maturity}", "dim")))
+    page.hanging(plain(rule.title), 0)
+    page.gap()
+    for severity, condition in rule.conditions:
+        page.paragraph(plain(condition.text), label=f"{severity}:")
+    page.paragraph(_named(rule.says), label="says:")
+    page.paragraph(_named(rule.do), label="do:")
+    page.paragraph(_named(rule.unless), label="unless:")
+    for precondition in rule.not_when:
+        condition_text = precondition.holds.text if precondition.holds else "always"
+        page.paragraph(f"{plain(condition_text)}: {_named(precondition.because)}", label="not when:")
+    if rule.numerics:
+        page.paragraph("the change alters the numbers training computes: compare the loss", label="numerics:")
+    _facts(page, rule)
+    for i, example in enumerate(rule.examples):
+        page.paragraph(f"{plain(example.name)}: {example.expect}", label="" if i else "examples:")
+    for i, link in enumerate(rule.see):
+        page.paragraph(plain(link), label="" if i else "see:")
+
+
+def _facts(page: Page, rule: Rule) -> None:
+    for i, name in enumerate(sorted(rule.facts)):
+        doc = plain(REGISTRY[name].doc)
+        page.paragraph(Text.assemble((name, "bold"), f"  {doc}"), label="" if i else "facts:")
+
+
+def _named(template: str) -> str:
+    """A sentence of a rule with its `{fact}` shown as the fact's name."""
+    return PLACEHOLDER.sub(r"\1", plain(template))

@@ -1,0 +1,65 @@
+"""A click group that imports a command when it is called, and turns every ending into one exit code."""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+import click
+
+from diagnose.cli.ending import exit_code
+
+
+class LazyGroup(click.Group):
+    """Commands named by (module, short help); the module's attribute has the command's name.
+
+    Args:
+        commands_at: command name to (module, short help).
+    """
+
+    def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order a newcomer needs them."""
+        return list(self.commands_at)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module; None when there is no such command."""
+        if cmd_name not in self.commands_at:
+            return None
+        command: click.Command = getattr(importlib.import_module(self.commands_at[cmd_name][0]), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name when there is no such command."""
+        name = args[0]
+        if name not in self.commands_at and not name.startswith("-"):
+            near = get_close_matches(name, self.commands_at, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" Commands: {', '.join(self.commands_at)}."
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in self.commands_at.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command and exit, whatever the mode."""
+        sys.exit(exit_code(lambda: self._run(sys.argv[1:] if args is None else list(args), prog_name or "diagnose")))
+
+    def _run(self, args: list[str], prog_name: str) -> None:
+        with self.make_context(prog_name, args) as ctx:
+            self.invoke(ctx)

@@ -1,0 +1,20 @@
+"""`diagnose metrics`: the vocabulary of the rules."""
+
+import click
+from rich.text import Text
+
+from diagnose.cli.ending import writing
+from diagnose.cli.terminal import terminal
+from diagnose.metrics import REGISTRY
+from diagnose.report.page import Page, plain
+
+
+@click.command(epilog="Example:  diagnose metrics | grep share")
+def metrics() -> None:
+    """List what is measured, with units and denominators."""
+    with writing():
+        page = Page(terminal())
+        for metric in sorted(REGISTRY.values(), key=lambda metric: metric.name):
+            of = f" of {metric.of.removeprefix('of ')}" if metric.of else ""
+            page.line(Text.assemble((metric.name, "bold"), "  ", (f"{metric.unit}{of}", "dim")))
+            page.hanging(plain(metric.doc))

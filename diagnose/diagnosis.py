@@ -1,0 +1,174 @@
+"""The answer: a frozen, versioned record that every report is a pure function of."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+VerdictClass = Literal["data-bound", "host-bound", "memory-bound", "compute-bound", "communication-bound", "undecided"]
+CauseClass = Literal["data", "host", "memory", "compute", "communication", "unexplained"]
+FindingClass = Literal[
+    "data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity", "unexplained"
+]
+Severity = Literal["critical", "warning", "info"]
+Confidence = Literal["high", "medium", "low"]
+LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What bounds the step. `between` holds two classes when they are within five points of each other."""
+
+    class_: VerdictClass = msgspec.field(name="class")
+    between: tuple[VerdictClass, ...] = ()
+    confidence: Confidence
+    because: str
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity."""
+
+    source: str
+    count: int
+    time_ns: Nanoseconds
+    device_time_ns: Nanoseconds | None
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause's part of the steps. All `ns` add up to `device_time_ns`, else to `time_ns`; `share` is of that."""
+
+    cause: str
+    class_: CauseClass = msgspec.field(name="class")
+    ns: Nanoseconds
+    share: Share
+
+
+class Mfu(msgspec.Struct, frozen=True, kw_only=True):
+    """Model FLOPs per step over peak FLOP/s times the step; `value` is null with a `reason` when it is unknown."""
+
+    value: float | None
+    reason: str
+    numerator: str
+    model_flops_per_step: float | None
+    peak_flops: float | None
+    peak_source: str
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that a finding rests on. `of` names the denominator of a share."""
+
+    fact: str
+    value: float | bool | str
+    unit: str
+    of: str = ""
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
+    """A concrete change: `set` holds the values for `target` (training_arguments, model_kwargs, environment, ...)."""
+
+    target: str
+    set: dict[str, Any]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule that fired. `predicted_speedup` is [low, high] of the whole step, null when nothing is predicted."""
+
+    rule: str
+    class_: FindingClass = msgspec.field(name="class")
+    severity: Severity
+    says: str
+    do: str
+    evidence: tuple[Evidence, ...]
+    predicted_speedup: tuple[float, float] | None
+    patch: Patch | None
+
+
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of the ordered plan."""
+
+    rule: str
+    patch: Patch | None
+    predicted_speedup: tuple[float, float] | None
+
+
+class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that would not help here, and the number that says so."""
+
+    what: str
+    because: str
+
+
+class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that could not be judged, and what to capture to judge it."""
+
+    rule: str
+    because: str
+    capture_next: str
+
+
+class RankReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict and ledger of one rank."""
+
+    rank: int
+    device: str
+    verdict: Verdict
+    ledger: tuple[LedgerEntry, ...]
+
+
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for; `waiting_ns_caused` sums over the other ranks and the counted steps."""
+
+    rank: int
+    cause: LatenessCause
+    waiting_ns_caused: Nanoseconds
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the files could not be used."""
+
+    events: int
+    bytes: int
+    truncated: bool
+    kinds: tuple[str, ...]
+
+
+class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The input: files, events read, bytes of JSON, and the loss."""
+
+    files: tuple[str, ...]
+    events: int
+    bytes: int
+    loss: Loss
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything any report shows. Serialise with `to_json`."""
+
+    schema_version: int = SCHEMA_VERSION
+    verdict: Verdict
+    steps: Steps
+    ledger: tuple[LedgerEntry, ...]
+    mfu: Mfu
+    findings: tuple[Finding, ...]
+    plan: tuple[PlanStep, ...]
+    not_advised: tuple[NotAdvised, ...]
+    not_judged: tuple[NotJudged, ...]
+    ranks: tuple[RankReport, ...]
+    stragglers: tuple[Straggler, ...]
+    trace: TraceSummary
+
+
+def to_json(diagnosis: Diagnosis) -> str:
+    """The diagnosis as one indented JSON object."""
+    return msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    described = msgspec.json.schema(Diagnosis)
+    for definition in described["$defs"].values():
+        definition["required"] = sorted(definition["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Diagnosis"} | described

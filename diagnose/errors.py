@@ -1,0 +1,32 @@
+"""The one error a user ever sees: what failed, where, why, and what to do about it."""
+
+import click
+
+UNUSABLE_INPUT = 3
+
+
+class UserError(click.ClickException):
+    """Input that cannot be used. Printed on stderr without a traceback; the command exits with 3.
+
+    Args:
+        what: what failed, in one clause.
+        where: the file or option at fault.
+        why: the reason, when it is known.
+        do: what the user can do next.
+    """
+
+    exit_code = UNUSABLE_INPUT
+
+    def __init__(self, what: str, *, where: object = None, why: str = "", do: str = "") -> None:
+        self.what, self.where, self.why, self.do = what, where, why, do
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        first = self.what if self.where is None else f"{self.what}: {printable(str(self.where))}"
+        lines = [first, f"  why: {self.why}" if self.why else "", f"  do:  {self.do}" if self.do else ""]
+        return "\n".join(line for line in lines if line)
+
+
+def printable(text: str) -> str:
+    """`text` with control characters escaped, so that a hostile name cannot drive the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,107 @@
+"""GPU peaks, keyed by name, memory and multiprocessor count; an unknown device stays unknown."""
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+_TABLE = Path(__file__).parent / "data" / "gpus.csv"
+_MEMORY_TOLERANCE = 0.15
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One row of the peak table: dense TFLOP/s, HBM GB/s, and where the figures come from."""
+
+    key: str
+    names: tuple[str, ...]
+    prefix: bool
+    sms: int | None
+    memory_gb: tuple[float, ...]
+    bf16_tflops: float | None
+    fp16_tflops: float | None
+    fp32_tflops: float | None
+    hbm_gbs: float | None
+    confidence: str
+    source: str
+
+    @property
+    def matrix_tflops(self) -> float | None:
+        """Dense bf16 tensor-core peak; fp16 where the device has no bf16 units."""
+        return self.bf16_tflops or self.fp16_tflops
+
+    @property
+    def matrix_dtype(self) -> str:
+        """The precision `matrix_tflops` is stated for."""
+        return "bf16" if self.bf16_tflops else "fp16"
+
+    @property
+    def declared(self) -> str:
+        """The row and its confidence, for reports."""
+        doubt = "" if self.confidence == "high" else ", peak unverified" if self.confidence == "low" else ""
+        return f"{self.key}: dense {self.matrix_dtype} peak, confidence {self.confidence}{doubt}"
+
+
+@lru_cache(maxsize=1)
+def table() -> tuple[Gpu, ...]:
+    """Every known device."""
+    with _TABLE.open(newline="", encoding="utf-8") as file:
+        return tuple(_gpu(row) for row in csv.DictReader(file))
+
+
+def lookup(properties: dict[str, Any]) -> Gpu | None:
+    """The device with Kineto's properties, None when name, memory and SM count fit no row.
+
+    Boards share names ("NVIDIA H100" is a 64 GB and a 96 GB part with different memory bandwidth), so a recorded
+    memory size or SM count that fits no row makes the device unknown rather than nearly right.
+    """
+    name = str(properties.get("name", ""))
+    memory, sms = _positive(properties.get("totalGlobalMem")), _positive(properties.get("numSms"))
+    fits = [gpu for gpu in table() if _memory_fits(gpu, memory) and _sms_fit(gpu, sms)]
+    if name:
+        return next((g for g in fits if name in g.names), None) or next(
+            (g for g in fits if g.prefix and name.startswith(g.names)), None
+        )
+    return _unnamed(fits, memory, sms)
+
+
+def _unnamed(fits: list[Gpu], memory: float | None, sms: float | None) -> Gpu | None:
+    """AMD drivers may leave the name empty: memory and SM count must then single out one row."""
+    return fits[0] if memory and sms and len(fits) == 1 else None
+
+
+def _memory_fits(gpu: Gpu, memory: float | None) -> bool:
+    if memory is None:
+        return True
+    return any(abs(memory / (gb * 1.0e9) - 1.03) < _MEMORY_TOLERANCE for gb in gpu.memory_gb)
+
+
+def _sms_fit(gpu: Gpu, sms: float | None) -> bool:
+    return sms is None or gpu.sms is None or sms == gpu.sms
+
+
+def _positive(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def _gpu(row: dict[str, str]) -> Gpu:
+    names = tuple(row["device_name_exact"].split("|"))
+    return Gpu(
+        key=row["key"],
+        names=names,
+        prefix=row["match_rule"].startswith("prefix"),
+        sms=int(row["num_sms"]) if row["num_sms"].isdecimal() else None,
+        memory_gb=tuple(float(gb) for gb in re.findall(r"[\d.]+", row["mem_gb_marketing"])),
+        bf16_tflops=_float(row["bf16_dense_tflops"]),
+        fp16_tflops=_float(row["fp16_dense_tflops"]),
+        fp32_tflops=_float(row["fp32_simt_tflops"]),
+        hbm_gbs=_float(row["hbm_peak_gbs"]),
+        confidence=row["confidence"],
+        source=row["source"],
+    )
+
+
+def _float(text: str) -> float | None:
+    return float(text) if text else None

@@ -1,0 +1,101 @@
+"""Sets of half-open intervals [start, end) as sorted, disjoint int64 arrays of shape (n, 2), in nanoseconds."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Intervals = NDArray[np.int64]
+Times = NDArray[np.int64]
+
+EMPTY: Intervals = np.empty((0, 2), np.int64)
+
+
+def intervals(starts: Times, ends: Times) -> Intervals:
+    """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish."""
+    keep = ends > starts
+    starts, ends = starts[keep], ends[keep]
+    if not len(starts):
+        return EMPTY
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    first = np.concatenate(([True], starts[1:] > ends[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return np.stack((starts[first], ends[last]), axis=1)
+
+
+def one(start: int, end: int) -> Intervals:
+    """The set that holds [start, end) alone, empty when end <= start."""
+    return np.array([[start, end]], np.int64) if end > start else EMPTY
+
+
+def union(*sets: Intervals) -> Intervals:
+    """Every instant that is in any of the sets."""
+    joined = np.concatenate((EMPTY, *sets))
+    return intervals(joined[:, 0], joined[:, 1])
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """Every instant that is in both sets."""
+    return _sweep(a, b, lambda in_a, in_b: in_a & in_b)
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """Every instant of `a` that is not in `b`."""
+    return _sweep(a, b, lambda in_a, in_b: in_a & ~in_b)
+
+
+def total(a: Intervals) -> int:
+    """Length of the set in nanoseconds."""
+    return int((a[:, 1] - a[:, 0]).sum())
+
+
+def clip(a: Intervals, start: int, end: int) -> Intervals:
+    """The part of the set inside [start, end)."""
+    inside = a[(a[:, 1] > start) & (a[:, 0] < end)]
+    return np.clip(inside, start, end)
+
+
+def longer_than(a: Intervals, ns: int) -> Intervals:
+    """The intervals of the set that last more than `ns`."""
+    return a[(a[:, 1] - a[:, 0]) > ns]
+
+
+def covered_before(a: Intervals, times: Times) -> Times:
+    """For each time, how many nanoseconds of the set lie before it.
+
+    The difference of two calls is the coverage of any window, without a loop.
+    """
+    if not len(a):
+        return np.zeros(len(times), np.int64)
+    lengths = np.concatenate(([0], np.cumsum(a[:, 1] - a[:, 0])))
+    begun = np.searchsorted(a[:, 0], times, side="right")
+    over = np.maximum(a[np.maximum(begun - 1, 0), 1] - times, 0)
+    return np.where(begun == 0, 0, lengths[begun] - over)
+
+
+def coverage(a: Intervals, starts: Times, ends: Times) -> Times:
+    """Nanoseconds of the set inside each window [starts[i], ends[i])."""
+    return np.maximum(covered_before(a, ends) - covered_before(a, starts), 0)
+
+
+def exclusive(starts: Times, ends: Times) -> tuple[Times, Times]:
+    """For intervals sorted by start, the part of each that no earlier one covers; the parts are disjoint."""
+    reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
+    own = np.maximum(starts, reached)
+    return own, np.maximum(own, ends)
+
+
+def _sweep(
+    a: Intervals, b: Intervals, keep: Callable[[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.bool_]]
+) -> Intervals:
+    times = np.concatenate((a.T.ravel(), b.T.ravel()))
+    if not len(times):
+        return EMPTY
+    up_a, up_b = np.ones(len(a), np.int64), np.ones(len(b), np.int64)
+    order = np.argsort(times, kind="stable")
+    in_a = np.cumsum(np.concatenate((up_a, -up_a, 0 * up_b, 0 * up_b))[order]) > 0
+    in_b = np.cumsum(np.concatenate((0 * up_a, 0 * up_a, up_b, -up_b))[order]) > 0
+    times = times[order]
+    kept = keep(in_a, in_b)[:-1] & (times[1:] > times[:-1])
+    return intervals(times[:-1][kept], times[1:][kept])

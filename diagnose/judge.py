@@ -1,0 +1,220 @@
+"""Ledgers, facts and rules to a Diagnosis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnose.attribution import Attribution
+from diagnose.diagnosis import (
+    Diagnosis,
+    Evidence,
+    Finding,
+    LedgerEntry,
+    Loss,
+    Mfu,
+    NotAdvised,
+    NotJudged,
+    PlanStep,
+    RankReport,
+    Steps,
+    Straggler,
+    TraceSummary,
+    Verdict,
+)
+from diagnose.facts import Facts, Unknown
+from diagnose.metrics import Measured
+from diagnose.metrics.compute import flops_per_step, numerator, peak_flops
+from diagnose.ranks import Job
+from diagnose.rule import Judgement, Rule
+from diagnose.timeline import Timeline
+from diagnose.verdict import Grounds, verdict_of
+
+WORTH_PLANNING = 1.02
+MOST_PLANNED = 5
+DEVICE_STEP, HOST_STEP = "the device step", "the host step"
+_SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything a diagnosis rests on."""
+
+    measured: Sequence[Measured]
+    rank_facts: Sequence[Facts]
+    facts: Facts
+    job: Job
+    rules: Sequence[Rule]
+
+
+def diagnose(case: Case) -> Diagnosis:
+    """The diagnosis of one job."""
+    timelines = [m.timeline for m in case.measured]
+    ledger = ledger_of(timelines, [m.attribution for m in case.measured])
+    judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
+    verdict = verdict_of(ledger, _grounds(timelines, case.facts))
+    findings = _findings(judged, case.facts)
+    return Diagnosis(
+        verdict=verdict,
+        steps=_steps(timelines),
+        ledger=ledger,
+        mfu=_mfu(case),
+        findings=findings,
+        plan=_plan(findings),
+        not_advised=_not_advised(judged, case.facts, findings),
+        not_judged=_not_judged(judged, case),
+        ranks=tuple(_rank(m, facts, len(timelines)) for m, facts in zip(case.measured, case.rank_facts, strict=True)),
+        stragglers=tuple(
+            Straggler(rank=b.rank, cause=b.cause, waiting_ns_caused=b.caused_ns) for b in case.job.stragglers
+        ),
+        trace=_summary(timelines),
+    )
+
+
+def ledger_of(timelines: Sequence[Timeline], attributions: Sequence[Attribution]) -> tuple[LedgerEntry, ...]:
+    """Causes of all ranks added up, largest first; an absent cause has no entry."""
+    if any(t.capture_failed for t in timelines):
+        total = sum(_host_ns(t) for t in timelines)
+        return (LedgerEntry(cause="gpu-activity-missing", class_="unexplained", ns=total, share=1.0),)
+    sums: dict[tuple[str, str], int] = {}
+    for attribution in attributions:
+        for cause, ns in attribution.ns().items():
+            key = (cause, attribution.class_of(cause))
+            sums[key] = sums.get(key, 0) + ns
+    total = max(sum(sums.values()), 1)
+    ordered = sorted(((ns, *key) for key, ns in sums.items() if ns), key=lambda e: (-e[0], e[1]))
+    return tuple(
+        LedgerEntry(cause=cause, class_=class_, ns=ns, share=ns / total)  # type: ignore[arg-type]
+        for ns, cause, class_ in ordered
+    )
+
+
+def _host_ns(timeline: Timeline) -> int:
+    return int((timeline.steps.host[:, 1] - timeline.steps.host[:, 0]).sum())
+
+
+def _device_ns(timeline: Timeline) -> int:
+    return int((timeline.steps.device[:, 1] - timeline.steps.device[:, 0]).sum())
+
+
+def _steps(timelines: Sequence[Timeline]) -> Steps:
+    return Steps(
+        source=timelines[0].steps.source,
+        count=sum(t.steps.count for t in timelines),
+        time_ns=sum(_host_ns(t) for t in timelines),
+        device_time_ns=sum(_device_ns(t) for t in timelines) if all(t.has_gpu for t in timelines) else None,
+    )
+
+
+def _grounds(timelines: Sequence[Timeline], facts: Facts) -> Grounds:
+    lost = facts["gpu_events_lost_share"].value
+    size = facts["world_size"].value
+    has_gpu = all(t.has_gpu for t in timelines)
+    return Grounds(
+        of=DEVICE_STEP if has_gpu else HOST_STEP,
+        steps=min(t.steps.count for t in timelines),
+        has_gpu=has_gpu,
+        capture_failed=any(t.capture_failed for t in timelines),
+        lost_share=0.0 if isinstance(lost, Unknown) else float(lost),
+        alone_of_many=len(timelines) == 1 and not isinstance(size, Unknown) and float(size) > 1,
+    )
+
+
+def _rank(measured: Measured, facts: Facts, ranks: int) -> RankReport:
+    ledger = ledger_of([measured.timeline], [measured.attribution])
+    name = measured.timeline.device_name or "unknown device"
+    verdict: Verdict = verdict_of(ledger, _grounds([measured.timeline], facts))
+    return RankReport(rank=measured.timeline.rank, device=name, verdict=verdict, ledger=ledger)
+
+
+def _mfu(case: Case) -> Mfu:
+    first = case.measured[0]
+    flops, peak = flops_per_step(first), peak_flops(first)
+    value = case.facts["mfu_share"].value
+    return Mfu(
+        value=None if isinstance(value, Unknown) else float(value),
+        reason=f"{value.because}; {value.capture_next}" if isinstance(value, Unknown) else "",
+        numerator=numerator(first),
+        model_flops_per_step=None if isinstance(flops, Unknown) else flops,
+        peak_flops=None if isinstance(peak, Unknown) else peak[0],
+        peak_source="unknown" if isinstance(peak, Unknown) else peak[1],
+    )
+
+
+Judged = list[tuple[Rule, Judgement]]
+
+
+def _findings(judged: Judged, facts: Facts) -> tuple[Finding, ...]:
+    """The rules that fired: what makes the answer unsafe first, then by what the change buys."""
+    found = [_finding(rule, judgement, facts) for rule, judgement in judged if judgement.answer in _SEVERITY_ORDER]
+    return tuple(sorted(found, key=_precedence))
+
+
+def _precedence(finding: Finding) -> tuple[bool, float, int, str]:
+    unsafe = finding.class_ == "validity" and finding.severity == "critical"
+    gain = finding.predicted_speedup[1] if finding.predicted_speedup else 1.0
+    return not unsafe, -gain, _SEVERITY_ORDER[finding.severity], finding.rule
+
+
+def _finding(rule: Rule, judgement: Judgement, facts: Facts) -> Finding:
+    evidence = tuple(
+        Evidence(fact=name, value=value, unit=facts[name].unit, of=facts[name].of)
+        for name in judgement.evidence
+        if not isinstance(value := facts[name].value, Unknown)
+    )
+    return Finding(
+        rule=rule.id,
+        class_=rule.class_,
+        severity=judgement.answer,  # type: ignore[arg-type]
+        says=rule.sentence(rule.says, facts),
+        do=rule.sentence(rule.do, facts),
+        evidence=evidence,
+        predicted_speedup=rule.speedup(facts),
+        patch=rule.patch_for(facts),
+    )
+
+
+def _plan(findings: Sequence[Finding]) -> tuple[PlanStep, ...]:
+    """The findings that can buy 2 % or more, each with its own bound; one change is proposed once."""
+    worth: list[Finding] = []
+    for finding in findings:
+        buys = finding.predicted_speedup is not None and finding.predicted_speedup[1] >= WORTH_PLANNING
+        if buys and not any(finding.patch and finding.patch == earlier.patch for earlier in worth):
+            worth.append(finding)
+    return tuple(
+        PlanStep(rule=f.rule, patch=f.patch, predicted_speedup=f.predicted_speedup) for f in worth[:MOST_PLANNED]
+    )
+
+
+def _not_advised(judged: Judged, facts: Facts, findings: Sequence[Finding]) -> tuple[NotAdvised, ...]:
+    """Changes that would not help; never one that a finding proposes."""
+    proposed = {key for f in findings if f.patch for key in f.patch.set}
+    found = (rule.not_advised(facts, judgement) for rule, judgement in judged)
+    return tuple(n for n in found if n is not None and n.what not in proposed)
+
+
+def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
+    found = [
+        NotJudged(rule=rule.id, because=judgement.because, capture_next=judgement.capture_next)
+        for rule, judgement in judged
+        if judgement.answer == "unknown"
+    ]
+    exposed = case.facts["exposed_communication_share"].value
+    if not case.job.view.matched and not isinstance(exposed, Unknown) and float(exposed) > 0:
+        why = case.job.view.why_unmatched
+        found.insert(0, NotJudged(rule="transfer_or_wait", because=why.because, capture_next=why.capture_next))
+    return tuple(found)
+
+
+def _summary(timelines: Sequence[Timeline]) -> TraceSummary:
+    traces = [t.trace for t in timelines]
+    kinds = sorted({kind for t in traces for kind in t.loss.kinds})
+    return TraceSummary(
+        files=tuple(t.path for t in traces),
+        events=sum(len(t) for t in traces),
+        bytes=sum(t.size for t in traces),
+        loss=Loss(
+            events=sum(t.loss.events for t in traces),
+            bytes=sum(t.loss.bytes for t in traces),
+            truncated=any(t.loss.truncated for t in traces),
+            kinds=tuple(kinds),
+        ),
+    )

@@ -1,0 +1,18 @@
+"""Named measurements of one rank. Each returns a number, a flag or a text, or says why it cannot."""
+
+from diagnose.metrics import (
+    capture,
+    causes,
+    communication,
+    compute,
+    data,
+    kernels,
+    memory,
+    patterns,
+    steps,
+)
+from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merged
+
+__all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
+
+_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute)

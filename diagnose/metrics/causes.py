@@ -1,0 +1,50 @@
+"""Shares of the step by class and by cause of idling."""
+
+from diagnose.attribution import HOST_CAUSES
+from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
+
+_CLASSES = ("data", "host", "memory", "compute", "communication")
+
+
+def _class_metric(class_: str, doc: str) -> None:
+    def function(m: Measured) -> Value:
+        return CAPTURE_FAILED if m.timeline.capture_failed else m.class_share(class_)
+
+    function.__name__, function.__doc__ = f"{class_}_share", doc
+    metric("share", STEP, needs_gpu=False)(function)
+
+
+_class_metric("data", "The device waits for input: data loading, copies to the device, and ranks that are late for it.")
+_class_metric("host", "The device waits for the host: dispatch, synchronisation, allocation, Python, launch latency.")
+_class_metric("memory", "Kernels bound by memory bandwidth, judged by kind: norms, elementwise, casts, optimizer, copies.")
+_class_metric("compute", "Kernels bound by arithmetic, judged by kind: matrix products, convolutions, attention.")
+_class_metric("communication", "Collectives that nothing hides.")
+
+
+def _cause_metric(name: str, causes: tuple[str, ...], doc: str, *, needs_gpu: bool = True) -> None:
+    unknown = [c for c in causes if c not in HOST_CAUSES and not c.startswith("copy-")]
+    assert not unknown, unknown
+
+    def function(m: Measured) -> Value:
+        return CAPTURE_FAILED if m.timeline.capture_failed else m.share(*causes)
+
+    function.__name__, function.__doc__ = name, doc
+    metric("share", STEP, needs_gpu=needs_gpu)(function)
+
+
+_cause_metric("data_wait_share", ("data-wait",), "The device idles while the loader fetches a batch.", needs_gpu=False)
+_cause_metric(
+    "host_to_device_share", ("host-to-device", "copy-HtoD"), "Copies to the device that nothing hides, and their calls."
+)
+_cause_metric("sync_share", ("sync",), "The device idles because the host waited for it and so could not run ahead.")
+_cause_metric("allocation_share", ("allocation",), "The device idles while the host allocates or frees device memory.")
+_cause_metric("gc_share", ("gc",), "The device idles while Python collects garbage.", needs_gpu=False)
+_cause_metric("compile_share", ("compile",), "The device idles while code is compiled or a module is loaded.")
+_cause_metric("logging_share", ("logging",), "The device idles while the host logs, evaluates or saves.")
+_cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")
+_cause_metric("dispatch_share", ("dispatch",), "The device idles while the host dispatches operators or calls the runtime.")
+_cause_metric(
+    "python_share", ("python",), "The device idles while the host is in Python between operators.", needs_gpu=False
+)
+_cause_metric("launch_latency_share", ("launch-latency",), "The device idles between a launch and its start, up to 20 us.")
+_cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")

@@ -1,0 +1,137 @@
+"""Collectives: exposed, overlapped, how many and how large; and waiting for other ranks."""
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.attribution import EXPOSED
+from diagnose.facts import Unknown
+from diagnose.metrics.registry import STEP, Measured, Value, metric
+
+ONE_RANK = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
+_SMALL_BYTES = 1 << 20
+
+
+def _itemsize(dtype: str) -> int:
+    sizes = {"int8": 1, "uint8": 1, "byte": 1, "char": 1, "bool": 1, "float8": 1, "half": 2, "bfloat16": 2, "float16": 2,
+             "short": 2, "int": 4, "float": 4, "float32": 4, "int32": 4, "long": 8, "double": 8, "int64": 8, "float64": 8}  # fmt: skip
+    name = dtype.lower().removeprefix("c10::").removeprefix("torch.")
+    return sizes.get(name, 1 if "float8" in name else 0)
+
+
+def _waiting_causes(m: Measured) -> tuple[str, ...]:
+    return tuple(c for c in m.attribution.causes if c.startswith("late-rank-"))
+
+
+@metric("share", STEP, needs_gpu=False)
+def exposed_communication_share(m: Measured) -> Value:
+    """Collectives that no kernel hides, transfer and waiting for late ranks together."""
+    if m.timeline.capture_failed:
+        return m.without_gpu or ONE_RANK
+    return m.share(EXPOSED, *_waiting_causes(m))
+
+
+@metric("share", STEP, needs_gpu=False)
+def transfer_share(m: Measured) -> Value:
+    """Exposed communication less the waiting for late ranks: what the network costs."""
+    return m.share(EXPOSED) if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def waiting_share(m: Measured) -> Value:
+    """Exposed time inside collectives in which this rank waits for a later one."""
+    return m.share(*_waiting_causes(m)) if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", "communication time")
+def overlapped_communication_share(m: Measured) -> Value:
+    """Part of the collectives' time that runs beside kernels."""
+    gpu = m.timeline.gpu
+    comm = iv.intervals(gpu.start[gpu.is_communication & m.in_steps], gpu.end[gpu.is_communication & m.in_steps])
+    if not len(comm):
+        return Unknown("no collective kernel ran", "nothing: the job does not communicate on the device")
+    work = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
+    return iv.total(iv.intersect(comm, work)) / iv.total(comm)
+
+
+@metric("count", needs_gpu=False)
+def collectives_per_step(m: Measured) -> Value:
+    """Collective kernels in a step; collective calls in a trace without a GPU."""
+    if m.timeline.has_gpu:
+        return int((m.timeline.gpu.is_communication & m.in_steps).sum()) / max(m.timeline.steps.count, 1)
+    return len(_sizes(m)) / max(m.timeline.steps.count, 1)
+
+
+def _sizes(m: Measured) -> list[int]:
+    """Message bytes of the collectives in the counted steps, one for each call whose fields were recorded."""
+    trace, table = m.timeline.trace, m.timeline.trace.collectives
+    rows = table.row
+    gpu_rows = set(m.timeline.gpu.row[m.in_steps & m.timeline.gpu.is_communication].tolist())
+    on_kernels = [i for i, row in enumerate(rows.tolist()) if row in gpu_rows]
+    host = m.timeline.steps.host
+    start = trace.ts[rows] if len(rows) else np.zeros(0, np.int64)
+    at = np.searchsorted(host[:, 0], start, side="right") - 1
+    inside = (at >= 0) & (start < host[np.maximum(at, 0), 1])
+    chosen = on_kernels or [i for i in np.flatnonzero(inside).tolist() if "wait" not in table.name[i]]
+    found = []
+    for i in chosen:
+        elements = max(int(table.elements_in[i]), int(table.elements_out[i]))
+        if elements > 0 and _itemsize(table.dtype[i]):
+            found.append(elements * _itemsize(table.dtype[i]))
+    return found
+
+
+@metric("bytes", needs_gpu=False)
+def mean_collective_bytes(m: Measured) -> Value:
+    """Mean message size of the collectives whose size was recorded."""
+    sizes = _sizes(m)
+    return sum(sizes) / len(sizes) if sizes else Unknown("no collective carries its size", "capture with torch >= 2.3")
+
+
+@metric("share", "collectives", needs_gpu=False)
+def small_collective_share(m: Measured) -> Value:
+    """Collectives of less than 1 MiB, which pay latency instead of bandwidth, of those whose size was recorded."""
+    sizes = _sizes(m)
+    if not sizes:
+        return Unknown("no collective carries its size", "capture with torch >= 2.3")
+    return sum(s < _SMALL_BYTES for s in sizes) / len(sizes)
+
+
+@metric("flag", needs_gpu=False)
+def searches_unused_parameters(m: Measured) -> Value:
+    """Whether DDP walks the autograd graph for unused parameters in every step (find_unused_parameters=True)."""
+    names = m.timeline.trace.names
+    if any("search_unused_parameters" in n for n in names):
+        return True
+    if not any("DistributedDataParallel" in n or "reducer" in n for n in names):
+        return Unknown("no DistributedDataParallel range in the trace", "nothing: the model is not wrapped in DDP")
+    return False
+
+
+@metric("count", needs_gpu=False)
+def world_size(m: Measured) -> Value:
+    """Ranks in the job, from the trace's distributedInfo."""
+    info = m.timeline.trace.metadata.get("distributedInfo")
+    size = info.get("world_size") if isinstance(info, dict) else None
+    if isinstance(size, int):
+        return size
+    if m.job.ranks > 1:
+        return m.job.ranks
+    return Unknown("the trace has no distributedInfo", "nothing for a single process; else capture with torch >= 1.13")
+
+
+@metric("count", needs_gpu=False)
+def ranks_analyzed(m: Measured) -> Value:
+    """Ranks whose traces were given."""
+    return m.job.ranks
+
+
+@metric("share", STEP, needs_gpu=False)
+def straggler_share(m: Measured) -> Value:
+    """Time the other ranks wait for the worst rank, of their steps; 0 when no rank stands out."""
+    return m.job.straggler_share if m.job.matched else m.job.why_unmatched
+
+
+@metric("text", needs_gpu=False)
+def straggler_cause(m: Measured) -> Value:
+    """What makes the worst rank late: data, host, slower_kernels, more_work, gc, checkpoint, link, unknown or none."""
+    return m.job.straggler_cause if m.job.matched else m.job.why_unmatched

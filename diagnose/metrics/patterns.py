@@ -1,0 +1,162 @@
+"""Work that a fused kernel does in one pass, recognised by the operators that launched it."""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.facts import Unknown
+from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+
+Mask = NDArray[np.bool_]
+
+_OPTIMIZER = r"Optimizer\.step#|diagnose\.optimizer"
+_MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
+_MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
+
+
+@lru_cache(maxsize=65536)
+def _dims(raw: bytes) -> tuple[tuple[int, ...], ...]:
+    """Sizes of the tensor arguments; scalars and lists of tensors are left out."""
+    try:
+        found: Any = json.loads(raw)
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(tuple(d) for d in found if isinstance(d, list) and d and all(isinstance(n, int) for n in d))
+
+
+def _operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
+    shape = m.timeline.trace.shape[row]
+    return _dims(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
+
+
+def _operator_name(m: Measured, row: int) -> str:
+    return m.timeline.trace.names[m.timeline.trace.name[row]]
+
+
+def _share_of(m: Measured, activities: Mask) -> float:
+    return min(int(m.own_time[activities & m.kernels].sum()) / max(m.attribution.total_ns, 1), 1.0)
+
+
+def _by_operator(m: Measured, wanted: set[int]) -> Mask:
+    return np.isin(m.operator, np.array(sorted(wanted), np.int64))
+
+
+def _operators(m: Measured) -> list[int]:
+    return [int(r) for r in np.unique(m.operator[m.kernels]) if r >= 0]
+
+
+def _has_shapes(m: Measured, rows: list[int]) -> bool:
+    return any(m.timeline.trace.shape[r] >= 0 for r in rows)
+
+
+@metric("share", STEP)
+def eager_attention_share(m: Measured) -> Value:
+    """Attention that materialises its scores: softmax over tokens x tokens, its products, masks, casts and dropout.
+
+    Recognised by operators with an argument or a result of tokens x tokens, where the token counts are those of the
+    softmax operators.
+    """
+    softmax = m.kernels & m.timeline.gpu.of_family("softmax")
+    rows = _operators(m)
+    owners = {_operator_name(m, int(r)) if r >= 0 else "unknown" for r in m.operator[softmax]}
+    if all("log_softmax" in owner for owner in owners):
+        return 0.0
+    if not _has_shapes(m, rows):
+        return NO_SHAPES
+    tokens = {
+        dims[0][-1]
+        for row in rows
+        if "softmax" in _operator_name(m, row)
+        and (dims := _operator_dims(m, row))
+        and len(dims[0]) >= 3
+        and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
+    }
+    return _share_of(m, _by_operator(m, {r for r in rows if _touches_scores(m, r, tokens)})) if tokens else 0.0
+
+
+def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
+    dims = _operator_dims(m, row)
+    if any(len(d) >= 3 and d[-1] == d[-2] and d[-1] in tokens for d in dims):
+        return True
+    product = "bmm" in _operator_name(m, row) and len(dims) >= 2
+    return product and dims[-2][-2] == dims[-1][-1] and dims[-1][-1] in tokens
+
+
+@metric("share", STEP)
+def unfused_norm_share(m: Measured) -> Value:
+    """RMS norms composed of pow, mean, rsqrt and mul: at least the kernels of those operators around each rsqrt."""
+    return _around(m, "aten::rsqrt", ("aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul", "aten::copy_"), 6)
+
+
+@metric("share", STEP)
+def unfused_glu_share(m: Measured) -> Value:
+    """Gated activations composed of silu or gelu and mul: the activation, its gradient, and the next product."""
+    forward = _around(m, "aten::silu", ("aten::silu", "aten::mul"), 2)
+    if isinstance(forward, Unknown) or not forward:
+        return forward
+    backward = {r for r in _operators(m) if _operator_name(m, r) == "aten::silu_backward"}
+    return float(forward) + _share_of(m, _by_operator(m, backward))
+
+
+def _around(m: Measured, anchor: str, members: tuple[str, ...], reach: int) -> Value:
+    """Share of the member operators at most `reach` launching operators away from an anchor."""
+    rows = m.operator[m.kernels]
+    order = np.unique(rows[rows >= 0])
+    if not len(order):
+        return Unknown("kernels are not linked to operators", "capture CPU and CUDA activities together")
+    order = order[np.argsort(m.timeline.trace.ts[order], kind="stable")]
+    names = [_operator_name(m, int(r)) for r in order]
+    near = np.zeros(len(order), bool)
+    for at, name in enumerate(names):
+        if name == anchor:
+            near[max(0, at - reach) : at + reach + 1] = True
+    wanted = {int(r) for r, name, close in zip(order, names, near, strict=True) if close and name in members}
+    return _share_of(m, _by_operator(m, wanted))
+
+
+@metric("share", STEP)
+def unfused_loss_share(m: Measured) -> Value:
+    """Cross entropy that materialises its logits: log-softmax, nll loss, their gradients, and casts of the logits."""
+    rows = _operators(m)
+    loss = {r for r in rows if _operator_name(m, r).startswith(("aten::_log_softmax", "aten::nll_loss"))}
+    if not loss:
+        return 0.0
+    vocabulary = {d[-1] for r in loss for d in _operator_dims(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
+    casts = {
+        r
+        for r in rows
+        if _operator_name(m, r) in ("aten::copy_", "aten::_to_copy", "aten::div", "aten::mul")
+        and any(len(d) >= 2 and d[-1] in vocabulary for d in _operator_dims(m, r))
+    }
+    return _share_of(m, _by_operator(m, loss | casts))
+
+
+def _in_optimizer(m: Measured) -> Mask:
+    return m.launched_under(_OPTIMIZER) & m.kernels
+
+
+@metric("text")
+def optimizer_kind(m: Measured) -> Value:
+    """How the optimizer updates: "fused", "foreach", "single" (a loop over parameters), or "none seen"."""
+    kinds = m.timeline.gpu.kinds
+    fused = np.array([k.family == "optimizer" and k.sub == "fused" for k in kinds], bool)[m.timeline.gpu.kind]
+    many = np.array([k.family == "optimizer" for k in kinds], bool)[m.timeline.gpu.kind]
+    small = m.timeline.gpu.of_family("elementwise", "copy", "reduce", "aten_other")
+    if (fused & m.kernels).any():
+        return "fused"
+    inside = _in_optimizer(m)
+    enough = inside.sum() >= _MANY_KERNELS * m.timeline.steps.count
+    if enough and (small & inside).sum() > _SINGLE_SHARE * inside.sum():
+        return "single"
+    return "foreach" if (many & m.kernels).any() else "none seen"
+
+
+@metric("share", STEP)
+def single_tensor_optimizer_share(m: Measured) -> Value:
+    """Kernels under an optimizer that loops over parameters, and the idle time in its host code."""
+    if optimizer_kind(m) != "single":
+        return 0.0
+    return min(_share_of(m, _in_optimizer(m)) + m.share("optimizer-host"), 1.0)

@@ -1,0 +1,191 @@
+"""The register of metrics, and what a metric may look at."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.attribution import Attribution
+from diagnose.facts import Fact, Facts, Scalar, Unknown
+from diagnose.flops import CountedFlops, count
+from diagnose.hardware import Gpu, lookup
+from diagnose.ranks import JobView
+from diagnose.timeline import ANNOTATIONS, OPS, Timeline
+
+STEP = "the step"
+NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")
+CAPTURE_FAILED = Unknown(
+    "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
+    "capture again without Nsight or DCGM profiling attached, with at least one warm-up step",
+)
+NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_shapes=True")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user states about the run: FLOPs of one step on one rank, and the peak in TFLOP/s."""
+
+    flops_per_step: float | None = None
+    peak_tflops: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One rank as metrics see it."""
+
+    timeline: Timeline
+    attribution: Attribution
+    job: JobView
+    settings: Settings = field(default_factory=Settings)
+
+    @cached_property
+    def cause_ns(self) -> Mapping[str, int]:
+        """Nanoseconds of each cause over the counted steps."""
+        return self.attribution.ns()
+
+    def share(self, *causes: str) -> float:
+        """Share of the counted steps attributed to the causes."""
+        return sum(self.cause_ns.get(c, 0) for c in causes) / max(self.attribution.total_ns, 1)
+
+    def class_share(self, class_: str) -> float:
+        """Share of the counted steps attributed to causes of a class."""
+        causes = zip(self.attribution.causes, self.attribution.classes, strict=True)
+        return self.share(*(cause for cause, own in causes if own == class_))
+
+    @cached_property
+    def without_gpu(self) -> Unknown | None:
+        """Why facts of the GPU are unknown, None when they can be measured."""
+        if self.timeline.has_gpu:
+            return None
+        return CAPTURE_FAILED if self.timeline.capture_failed else NO_GPU
+
+    @cached_property
+    def gpu_info(self) -> Gpu | None:
+        """The row of the peak table for this device."""
+        return lookup(self.timeline.device_properties)
+
+    @cached_property
+    def flops(self) -> CountedFlops | None:
+        """FLOPs counted from operator shapes."""
+        return count(self.timeline)
+
+    @cached_property
+    def in_steps(self) -> NDArray[np.bool_]:
+        """Mask of the GPU activities that start inside the counted steps."""
+        windows, start = self.timeline.windows, self.timeline.gpu.start
+        at = np.searchsorted(windows[:, 0], start, side="right") - 1
+        return (at >= 0) & (start < windows[np.maximum(at, 0), 1])
+
+    @cached_property
+    def own_time(self) -> NDArray[np.int64]:
+        """For each GPU activity, its nanoseconds inside the counted steps (kernels of several streams may overlap)."""
+        gpu = self.timeline.gpu
+        return np.where(self.in_steps, gpu.end - gpu.start, 0)
+
+    @cached_property
+    def kernels(self) -> NDArray[np.bool_]:
+        """Mask of the GPU activities in the counted steps that are neither collectives nor copies."""
+        gpu = self.timeline.gpu
+        return self.in_steps & ~gpu.is_communication & ~gpu.is_copy
+
+    @cached_property
+    def operator(self) -> NDArray[np.int64]:
+        """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
+
+        One operator may own many kernels. Without ids, the operator is the last one that began before the launch on
+        the launching thread and had not ended.
+        """
+        trace, gpu = self.timeline.trace, self.timeline.gpu
+        rows = np.flatnonzero(trace.rows_of(*OPS) & (trace.external_id > 0))
+        if not len(rows):
+            return np.full(len(gpu), -1, np.int64)
+        rows = rows[np.argsort(trace.external_id[rows], kind="stable")]
+        ids = trace.external_id[rows]
+        wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], -1)
+        own = trace.external_id[gpu.row]
+        wanted = np.where(own > 0, own, wanted)
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        return np.where((ids[at] == wanted) & (wanted > 0), rows[at], -1)
+
+    def launched_under(self, pattern: str) -> NDArray[np.bool_]:
+        """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
+        from diagnose import intervals as iv
+
+        mask = self.timeline.matching(pattern, *ANNOTATIONS)
+        trace, gpu = self.timeline.trace, self.timeline.gpu
+        ranges = iv.intervals(trace.ts[mask], (trace.ts + trace.dur)[mask])
+        return iv.coverage(ranges, gpu.launch_start, gpu.launch_start + 1) > 0
+
+
+Value = Scalar | Unknown
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A named measurement; `of` is the denominator of a share."""
+
+    name: str
+    unit: str
+    of: str
+    doc: str
+    needs_gpu: bool
+    function: Callable[[Measured], Value]
+
+    def measure(self, measured: Measured) -> Fact:
+        """The fact for one rank."""
+        blocked = measured.without_gpu if self.needs_gpu else None
+        value = blocked if blocked is not None else self.function(measured)
+        return Fact(self.name, _plain(value), self.unit, self.of)
+
+
+REGISTRY: dict[str, Metric] = {}
+
+
+def metric(
+    unit: str, of: str = "", *, needs_gpu: bool = True
+) -> Callable[[Callable[[Measured], Value]], Callable[[Measured], Value]]:
+    """Registers a function as the metric of its name; its docstring is the metric's page."""
+
+    def register(function: Callable[[Measured], Value]) -> Callable[[Measured], Value]:
+        name = function.__name__
+        doc = " ".join((function.__doc__ or "").split())
+        REGISTRY[name] = Metric(name, unit, of, doc, needs_gpu, function)
+        return function
+
+    return register
+
+
+def measure(measured: Measured) -> Facts:
+    """Every registered metric of one rank."""
+    return {name: metric.measure(measured) for name, metric in REGISTRY.items()}
+
+
+def merged(ranks: Sequence[Facts]) -> Facts:
+    """Facts of the job: numbers are means over the ranks that know them, flags hold if any rank's does."""
+    if len(ranks) == 1:
+        return ranks[0]
+    return {name: _merged_fact([facts[name] for facts in ranks]) for name in ranks[0]}
+
+
+def _merged_fact(facts: Sequence[Fact]) -> Fact:
+    first = facts[0]
+    values = [f.value for f in facts if not isinstance(f.value, Unknown)]
+    if not values:
+        return first
+    if all(isinstance(v, bool) for v in values):
+        return Fact(first.name, any(values), first.unit, first.of)
+    if any(isinstance(v, str) for v in values):
+        return Fact(first.name, Counter(values).most_common(1)[0][0], first.unit, first.of)
+    mean = sum(float(v) for v in values) / len(values)
+    return Fact(first.name, mean, first.unit, first.of)
+
+
+def _plain(value: Value) -> Value:
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    return float(value) if isinstance(value, np.floating) else value

@@ -1,0 +1,7 @@
+"""Ranks of one job together: the same collective on every rank, who waits, and for whom."""
+
+from diagnose.ranks.blame import Blame, blame_of
+from diagnose.ranks.job import Job, JobView, join
+from diagnose.ranks.match import Match, match
+
+__all__ = ["Blame", "Job", "JobView", "Match", "blame_of", "join", "match"]

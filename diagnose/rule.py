@@ -1,0 +1,297 @@
+"""Rules: judgements over facts, one TOML file each, that explain themselves and carry their own tests."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from diagnose.condition import Condition, RuleError, did_you_mean
+from diagnose.diagnosis import NotAdvised, Patch, Severity
+from diagnose.facts import Fact, Facts, Scalar, Unknown, spoken
+from diagnose.rule_file import Answer, ExampleTable, Maturity, PatchTable, RuleClass, RuleFile, Target, read
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+MOST_REMOVED = 0.95
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a rule answers.
+
+    Attributes:
+        answer: a severity when the rule fires, else "quiet", "unknown" or "not_advised".
+        because: for "unknown" why the facts it needs are unknown, for "not_advised" the sentence that says why not.
+        capture_next: for "unknown" what to capture so that it can be judged.
+        evidence: the facts in the comparisons that held.
+    """
+
+    answer: Answer
+    because: str = ""
+    capture_next: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PatchTemplate:
+    """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true."""
+
+    target: Target
+    values: Mapping[str, Scalar | Condition]
+    holds: Condition | None
+
+
+@dataclass(frozen=True)
+class Unless:
+    """A condition and the sentence that goes with it: a precondition, or the text of negative advice."""
+
+    holds: Condition | None
+    because: str
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity."""
+
+    id: str
+    title: str
+    class_: RuleClass
+    maturity: Maturity
+    conditions: tuple[tuple[Severity, Condition], ...]
+    says: str
+    do: str
+    unless: str
+    see: tuple[str, ...]
+    numerics: bool
+    removes: Condition | None
+    patch: PatchTemplate | None
+    not_when: tuple[Unless, ...]
+    negative: Unless | None
+    examples: tuple[ExampleTable, ...]
+    path: Path
+
+    @property
+    def facts(self) -> frozenset[str]:
+        """The facts that its severities read."""
+        return frozenset().union(*(condition.names for _, condition in self.conditions))
+
+    def judge(self, facts: Facts) -> Judgement:
+        """The highest severity that holds; unknown only if none holds and one is undecided."""
+        undecided = []
+        for severity, condition in self.conditions:
+            holds = condition.evaluate(facts)
+            if holds:
+                evidence = condition.evidence(facts)
+                return self._blocked(facts, evidence) or Judgement(severity, evidence=evidence)
+            if holds is None:
+                undecided.append(condition)
+        if not undecided:
+            return Judgement("quiet")
+        return _unknown(dict.fromkeys(name for condition in undecided for name in condition.missing(facts)), facts)
+
+    def _blocked(self, facts: Facts, evidence: tuple[str, ...]) -> Judgement | None:
+        for precondition in self.not_when:
+            if precondition.holds is not None and precondition.holds.evaluate(facts):
+                more = tuple(name for name in precondition.holds.evidence(facts) if name not in evidence)
+                return Judgement("not_advised", self.sentence(precondition.because, facts), evidence=evidence + more)
+        return None
+
+    def speedup(self, facts: Facts) -> tuple[float, float] | None:
+        """[low, high] of the whole step if the fault goes; None when the rule predicts nothing or it is unknown."""
+        removed = self.removes.value(facts) if self.removes else None
+        if removed is None:
+            return None
+        return 1.0, 1 / (1 - min(max(float(removed), 0.0), MOST_REMOVED))
+
+    def patch_for(self, facts: Facts) -> Patch | None:
+        """The change with its values computed; values that are unknown are left out."""
+        if self.patch is None or (self.patch.holds is not None and not self.patch.holds.evaluate(facts)):
+            return None
+        values = {key: _computed(value, facts) for key, value in self.patch.values.items()}
+        known = {key: value for key, value in values.items() if value is not None}
+        return Patch(target=self.patch.target, set=known) if known else None
+
+    def not_advised(self, facts: Facts, judgement: Judgement) -> NotAdvised | None:
+        """The remedy that would not help: of a blocked rule, or of a quiet one whose facts are all known."""
+        if judgement.answer == "not_advised":
+            keys = ", ".join(self.patch.values) if self.patch else self.id
+            return NotAdvised(what=self.negative.what if self.negative else keys, because=judgement.because)
+        if judgement.answer != "quiet" or self.negative is None:
+            return None
+        holds = self.negative.holds is None or self.negative.holds.evaluate(facts)
+        needed = self.facts | set(PLACEHOLDER.findall(self.negative.because))
+        if not holds or not all(name in facts and facts[name].known for name in needed):
+            return None
+        return NotAdvised(what=self.negative.what, because=self.sentence(self.negative.because, facts))
+
+    def sentence(self, template: str, facts: Facts) -> str:
+        """The template with each `{fact}` replaced by the fact as people say it."""
+        return PLACEHOLDER.sub(lambda found: _spoken(found[1], facts), template)
+
+
+def builtin_rules() -> Path:
+    """The folder of the rules that come with the package: inside it in a wheel, beside it in a checkout."""
+    package = Path(__file__).parent
+    return next((path for path in (package / "rules", package.parent / "rules") if path.is_dir()), package / "rules")
+
+
+def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
+    """The builtin rules and those in `dirs`, by name; a file replaces one of the same stem in an earlier folder.
+
+    Args:
+        dirs: the user's folders of rule files.
+        known: the unit of every fact.
+    """
+    files: dict[str, Path] = {}
+    for folder in (builtin_rules(), *dirs):
+        found = sorted(folder.glob("*.toml"))
+        if not found:
+            raise RuleError("no rule files (*.toml) in this folder", where=folder)
+        files |= {path.stem: path for path in found}
+    return tuple(load_rule(files[stem], known) for stem in sorted(files))
+
+
+def load_rule(path: Path, known: Mapping[str, str]) -> Rule:
+    """Read and check one rule file, examples included; `known` holds the unit of every fact."""
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
+        raise RuleError("a rule file is named after its fault, such as data-wait.toml", where=path)
+    rule = _Builder(path, read(path), known).rule()
+    for number, example in enumerate(rule.examples):
+        _try_example(rule, example, known, f"{path}: example[{number}]")
+    expected = {example.expect for example in rule.examples}
+    for what, answers in (("fires", set(SEVERITIES)), ("stays quiet", {"quiet"})):
+        if not expected & answers:
+            hint = f"add one whose expect is {' or '.join(sorted(answers))}"
+            raise RuleError(f"no example in which the rule {what}", where=f"{path}: example", do=hint)
+    return rule
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Turns the text of one rule file into a rule."""
+
+    path: Path
+    file: RuleFile
+    known: Mapping[str, str]
+
+    def rule(self) -> Rule:
+        file = self.file
+        return Rule(
+            id=self.path.stem,
+            title=file.title,
+            class_=file.class_,
+            maturity=file.maturity,
+            conditions=self.conditions(),
+            says=self.template(file.says, "says"),
+            do=self.template(file.do, "do"),
+            unless=self.template(file.unless, "unless"),
+            see=file.see,
+            numerics=file.numerics,
+            removes=self.parse(file.whatif.removes, "whatif.removes", "share") if file.whatif else None,
+            patch=self.patch(file.patch) if file.patch else None,
+            not_when=tuple(
+                Unless(
+                    self.parse(table.if_, f"not_when[{number}].if", "flag"),
+                    self.template(table.because, f"not_when[{number}].because"),
+                )
+                for number, table in enumerate(file.not_when)
+            ),
+            negative=self.negative(),
+            examples=file.example,
+            path=self.path,
+        )
+
+    def conditions(self) -> tuple[tuple[Severity, Condition], ...]:
+        texts = {severity: getattr(self.file, severity) for severity in SEVERITIES}
+        found = tuple((name, self.parse(text, name, "flag")) for name, text in texts.items() if text is not None)
+        if not found:
+            raise RuleError("no severity", where=f"{self.path}: critical", do="add critical, warning or info")
+        for severity, condition in found:
+            if not condition.names:
+                raise RuleError(
+                    "the condition reads no fact", where=f"{self.path}: {severity}", why=f"in {condition.text}"
+                )
+        return found
+
+    def negative(self) -> Unless | None:
+        table = self.file.negative
+        if table is None:
+            return None
+        holds = self.parse(table.if_, "negative.if", "flag") if table.if_ else None
+        return Unless(holds, self.template(table.because, "negative.because"), table.what)
+
+    def patch(self, table: PatchTable) -> PatchTemplate:
+        if not table.set:
+            raise RuleError("the patch sets nothing", where=f"{self.path}: patch.set")
+        values = {key: self.patch_value(key, value) for key, value in table.set.items()}
+        return PatchTemplate(table.target, values, self.parse(table.if_, "patch.if", "flag") if table.if_ else None)
+
+    def patch_value(self, key: str, value: object) -> Scalar | Condition:
+        if isinstance(value, str) and value.startswith("="):
+            return self.parse(value[1:], f"patch.set.{key}")
+        if not isinstance(value, str | bool | int | float):
+            raise RuleError("expected text, a number, true or false", where=f"{self.path}: patch.set.{key}")
+        return value
+
+    def parse(self, text: str, key: str, wanted: str = "") -> Condition:
+        condition = Condition.parse(text, self.known, f"{self.path}: {key}")
+        if (wanted == "flag" and condition.kind != "flag") or (
+            wanted == "share" and condition.kind not in ("share", "number")
+        ):
+            what = "a condition" if wanted == "flag" else "a share of the step"
+            raise RuleError(f"expected {what}, got {condition.kind}", where=f"{self.path}: {key}", why=f"in {text}")
+        return condition
+
+    def template(self, text: str, key: str) -> str:
+        where = f"{self.path}: {key}"
+        for name in PLACEHOLDER.findall(text):
+            if name not in self.known:
+                raise RuleError(f"no fact is named '{name}'", where=where, do=did_you_mean(name, self.known))
+        if set("{}") & set(PLACEHOLDER.sub("", text)):
+            raise RuleError("a lone brace", where=where, do="write {fact} for a fact, and no other braces")
+        return " ".join(text.split())
+
+
+def _try_example(rule: Rule, example: ExampleTable, known: Mapping[str, str], where: str) -> None:
+    facts = {name: _example_fact(name, value, known, f"{where}.facts.{name}") for name, value in example.facts.items()}
+    judgement = rule.judge(facts)
+    if judgement.answer != example.expect:
+        raise RuleError(
+            f"the example '{example.name}' expects {example.expect} and gets {judgement.answer}",
+            where=f"{where}.expect",
+            why=judgement.because or ", ".join(f"{name} = {facts[name].value}" for name in judgement.evidence),
+        )
+
+
+def _example_fact(name: str, value: object, known: Mapping[str, str], where: str) -> Fact:
+    if name not in known:
+        raise RuleError(f"no fact is named '{name}'", where=where, do=did_you_mean(name, known))
+    if value == "unknown":
+        return Fact(name, Unknown("the example says so", ""), known[name])
+    kind = known[name] if known[name] in ("flag", "text") else "number"
+    found = "flag" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+    if found != kind or not isinstance(value, bool | str | int | float):
+        raise RuleError(f"{name} is a {kind}, not {value!r}", where=where)
+    return Fact(name, value, known[name])
+
+
+def _unknown(names: Iterable[str], facts: Facts) -> Judgement:
+    values = [facts[name].value if name in facts else Unknown(f"{name} was not measured", "") for name in names]
+    reasons = [value for value in values if isinstance(value, Unknown)]
+    because = "; ".join(dict.fromkeys(reason.because for reason in reasons))
+    capture_next = "; ".join(dict.fromkeys(reason.capture_next for reason in reasons if reason.capture_next))
+    return Judgement("unknown", because or "a quotient in its condition has no value", capture_next)
+
+
+def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:
+    if not isinstance(value, Condition):
+        return value
+    number = value.value(facts)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _spoken(name: str, facts: Facts) -> str:
+    fact = facts.get(name)
+    return spoken(None, "") if fact is None or isinstance(fact.value, Unknown) else spoken(fact.value, fact.unit)

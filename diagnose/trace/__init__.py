@@ -1,0 +1,7 @@
+"""Trace files to columns: streamed, repaired where they are broken, with what was lost stated."""
+
+from diagnose.trace.columns import Collectives, Loss, Trace
+from diagnose.trace.discover import Run, find_run
+from diagnose.trace.reader import read
+
+__all__ = ["Collectives", "Loss", "Run", "Trace", "find_run", "read"]

@@ -1,0 +1,126 @@
+"""The columns of one rank's trace, and what of the file could not be used."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.int64]
+Ids = NDArray[np.int32]
+
+ABSENT = -1
+
+
+@dataclass
+class Loss:
+    """What was dropped or altered while reading, by kind."""
+
+    events: int = 0
+    bytes: int = 0
+    truncated: bool = False
+    kinds: dict[str, int] = field(default_factory=dict)
+
+    def count(self, kind: str, *, events: int = 0, size: int = 0) -> None:
+        """Books `events` dropped events and `size` lost bytes under `kind`."""
+        self.events += events
+        self.bytes += size
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.bytes or self.truncated or self.kinds)
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """Fields of collective operations, one row for each event that carries them.
+
+    `row` indexes the trace's events; `elements` are input elements, ABSENT when not recorded; `seq` is ABSENT on
+    traces written before Kineto recorded it.
+    """
+
+    row: Column
+    name: tuple[str, ...]
+    group: tuple[str, ...]
+    dtype: tuple[str, ...]
+    elements_in: Column
+    elements_out: Column
+    group_size: Column
+    seq: Column
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The complete ("X") events of one file as arrays of equal length, in file order.
+
+    Times are int64 nanoseconds on the file's own clock; absolute time is `base_ns + ts`. `name` and `cat` index
+    `names` and `cats`. `pid`, `tid`, `stream`, `device`, `correlation`, `external_id` and `bytes` are ABSENT (-1)
+    where the event has none. `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
+    """
+
+    path: str
+    size: int
+    ts: Column
+    dur: Column
+    name: Ids
+    cat: Ids
+    pid: Column
+    tid: Column
+    stream: Ids
+    device: Ids
+    correlation: Column
+    external_id: Column
+    bytes: Column
+    blocks_per_sm: NDArray[np.float64]
+    shape: Ids
+    names: tuple[str, ...]
+    cats: tuple[str, ...]
+    shapes: tuple[tuple[bytes, bytes, bytes], ...]
+    collectives: Collectives
+    memory_reserved: Mapping[int, int]
+    metadata: Mapping[str, Any]
+    loss: Loss
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def base_ns(self) -> int:
+        """Absolute time of ts 0 in nanoseconds since the epoch; 0 when the file's clock is absolute already."""
+        base = self.metadata.get("baseTimeNanoseconds", 0)
+        return int(base) if isinstance(base, int | float) else 0
+
+    def rows_of(self, *categories: str) -> NDArray[np.bool_]:
+        """Mask of the events whose category is one of `categories` (compared without case)."""
+        wanted = {c.lower() for c in categories}
+        return np.array([c.lower() in wanted for c in self.cats], bool)[self.cat] if len(self) else np.zeros(0, bool)
+
+    def named(self, matches: "NDArray[np.bool_]") -> NDArray[np.bool_]:
+        """Mask of the events whose name id is marked in `matches`, an array over `names`."""
+        return matches[self.name] if len(self) else np.zeros(0, bool)
+
+    def select(self, keep: NDArray[np.bool_]) -> "Trace":
+        """The same trace with only the events marked in `keep`."""
+        from dataclasses import fields, replace
+
+        columns = {
+            f.name: getattr(self, f.name)[keep] for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)
+        }
+        return replace(self, **columns, collectives=_select_collectives(self.collectives, keep))
+
+
+def _select_collectives(table: Collectives, keep: NDArray[np.bool_]) -> Collectives:
+    kept = keep[table.row] if len(table.row) else np.zeros(0, bool)
+    new_row = np.cumsum(keep) - 1
+    index = np.flatnonzero(kept)
+    return Collectives(
+        row=new_row[table.row[index]].astype(np.int64) if len(index) else np.empty(0, np.int64),
+        name=tuple(table.name[i] for i in index),
+        group=tuple(table.group[i] for i in index),
+        dtype=tuple(table.dtype[i] for i in index),
+        elements_in=table.elements_in[index],
+        elements_out=table.elements_out[index],
+        group_size=table.group_size[index],
+        seq=table.seq[index],
+    )

@@ -1,0 +1,114 @@
+"""The class of a ledger: what bounds the step, how sure that is, and what it is close to.
+
+The largest of data, host and communication names the class when it is at least 20 % of the step; otherwise the busy
+time decides between compute and memory. Within five points of a boundary both sides are named.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
+
+NAMES_THE_CLASS = 0.20
+NEAR = 0.05
+TOO_UNEXPLAINED = 0.10
+TOO_UNTRACED = 0.20
+TOO_MANY_LOST = 0.20
+HOST_UNKNOWN = "untraced"
+
+_NAMES: dict[str, VerdictClass] = {
+    "data": "data-bound",
+    "host": "host-bound",
+    "communication": "communication-bound",
+    "compute": "compute-bound",
+    "memory": "memory-bound",
+}
+_SAYS = {
+    "data": "waits for data",
+    "host": "waits for the host",
+    "communication": "is exposed communication",
+    "compute": "runs compute-bound kernels",
+    "memory": "runs memory-bound kernels",
+}
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What limits the confidence of a verdict."""
+
+    of: str
+    steps: int
+    has_gpu: bool
+    capture_failed: bool = False
+    lost_share: float = 0.0
+    alone_of_many: bool = False
+    shapes: bool = False
+
+
+def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
+    """The verdict on a ledger whose entries add up to the step."""
+    refused = _refused(ledger, grounds)
+    if refused:
+        return Verdict(class_="undecided", confidence="low", because=refused)
+    shares = class_shares(ledger)
+    leader, runner_up = _leader(shares)
+    between = (_NAMES[leader], _NAMES[runner_up]) if runner_up else ()
+    return Verdict(
+        class_=_NAMES[leader],
+        between=between,
+        confidence=_confidence(leader, shares[leader], bool(between), grounds),
+        because=_because(leader, runner_up, shares, grounds),
+    )
+
+
+def class_shares(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
+    """Share of each class; time in which the host leaves no trace while the device idles counts as the host's."""
+    shares = dict.fromkeys((*_NAMES, "unexplained"), 0.0)
+    for entry in ledger:
+        shares["host" if entry.cause == HOST_UNKNOWN else entry.class_] += entry.share
+    return shares
+
+
+def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
+    if grounds.capture_failed:
+        return "kernels were launched but no GPU activity was recorded, so nothing is known of the device"
+    if grounds.lost_share > TOO_MANY_LOST:
+        return f"{grounds.lost_share:.0%} of the kernel launches have no GPU activity in the trace"
+    untraced = sum(e.share for e in ledger if e.cause == HOST_UNKNOWN)
+    unexplained = class_shares(ledger)["unexplained"]
+    if unexplained > TOO_UNEXPLAINED or untraced + unexplained > TOO_UNTRACED:
+        return f"{untraced + unexplained:.0%} of {grounds.of} is unexplained"
+    return ""
+
+
+def _leader(shares: Mapping[str, float]) -> tuple[str, str]:
+    """The class and, within five points of a boundary, the class on its other side."""
+    waits = sorted(("data", "host", "communication"), key=lambda c: -shares[c])
+    works = sorted(("compute", "memory"), key=lambda c: -shares[c])
+    first, second = waits[0], waits[1]
+    if shares[first] >= NAMES_THE_CLASS:
+        if shares[second] >= NAMES_THE_CLASS - NEAR and shares[first] - shares[second] < NEAR:
+            return first, second
+        return first, works[0] if shares[first] < NAMES_THE_CLASS + NEAR and shares[works[0]] > 0 else ""
+    if shares[first] >= NAMES_THE_CLASS - NEAR:
+        return works[0], first
+    return works[0], works[1] if shares[works[0]] - shares[works[1]] < NEAR else ""
+
+
+def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Confidence:
+    if not grounds.has_gpu or (leader == "communication" and grounds.alone_of_many):
+        return "low"
+    if near or grounds.steps < 2 or grounds.lost_share > 0.02:
+        return "medium" if not near or share > NAMES_THE_CLASS + NEAR else "low"
+    return "medium" if leader in ("compute", "memory") else "high"
+
+
+def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: Grounds) -> str:
+    text = f"{shares[leader]:.1%} of {grounds.of} {_SAYS[leader]}"
+    if runner_up:
+        text += f", {shares[runner_up]:.1%} {_SAYS[runner_up]}"
+    if not grounds.has_gpu:
+        text += "; without GPU activity operators are classed by kind"
+    elif leader in ("compute", "memory"):
+        text += "; kernels are classed by kind"
+    return text.replace("%", " %")

@@ -1,0 +1,203 @@
+"""Hand-built diagnoses for the report and the command line."""
+
+from typing import Any
+
+from diagnose.diagnosis import (
+    Diagnosis,
+    Evidence,
+    Finding,
+    LedgerEntry,
+    Loss,
+    Mfu,
+    NotAdvised,
+    NotJudged,
+    Patch,
+    PlanStep,
+    RankReport,
+    Steps,
+    Straggler,
+    TraceSummary,
+    Verdict,
+)
+
+MS = 1_000_000
+
+
+def ledger(step_ms: float, count: int, **causes: tuple[str, float]) -> tuple[LedgerEntry, ...]:
+    """`cause=(class, ms per step)`."""
+    return tuple(
+        LedgerEntry(cause=cause, class_=class_, ns=round(ms * count * MS), share=ms / step_ms)  # type: ignore[arg-type]
+        for cause, (class_, ms) in causes.items()
+    )
+
+
+def verdict(class_: str, **changes: Any) -> Verdict:
+    return Verdict(**{"class_": class_, "confidence": "medium", "because": f"the step is {class_}"} | changes)
+
+
+def steps(step_ms: float, count: int, **changes: Any) -> Steps:
+    total = round(step_ms * count * MS)
+    return Steps(**{"source": "ProfilerStep", "count": count, "time_ns": total, "device_time_ns": total} | changes)
+
+
+UNKNOWN_MFU = Mfu(
+    value=None,
+    reason="the device is not in the table of peaks",
+    numerator="",
+    model_flops_per_step=4.2e12,
+    peak_flops=None,
+    peak_source="",
+)
+KNOWN_MFU = Mfu(
+    value=0.412,
+    reason="",
+    numerator="FLOPs of matmuls and attention",
+    model_flops_per_step=12.9e12,
+    peak_flops=312e12,
+    peak_source="A100, bf16 dense",
+)
+NO_LOSS = Loss(events=0, bytes=0, truncated=False, kinds=())
+
+
+def diagnosis(**changes: Any) -> Diagnosis:
+    """A healthy compute-bound run, changed as asked."""
+    healthy = {
+        "verdict": verdict("compute-bound", confidence="high", because="78 % of the device step is compute-bound work"),
+        "steps": steps(100, 10),
+        "ledger": ledger(
+            100,
+            10,
+            gemm=("compute", 62.0),
+            attention=("compute", 16.0),
+            elementwise=("memory", 12.0),
+            norm=("memory", 7.7),
+            dispatch=("host", 1.2),
+            python=("host", 0.3),
+            launch_latency=("host", 0.3),
+            untraced=("unexplained", 0.5),
+        ),
+        "mfu": KNOWN_MFU,
+        "findings": (),
+        "plan": (),
+        "not_advised": (NotAdvised(what="torch_compile", because="the launch gaps are 0.3 % of the device step"),),
+        "not_judged": (),
+        "ranks": (),
+        "stragglers": (),
+        "trace": TraceSummary(files=("trace.json.gz",), events=123_456, bytes=40_000_000, loss=NO_LOSS),
+    }
+    return Diagnosis(**healthy | changes)
+
+
+def data_bound() -> Diagnosis:
+    """Everything a report can show: two ranks, a plan, a loss, a straggler."""
+    entries = ledger(
+        174,
+        8,
+        data_wait=("data", 69.0),
+        host_to_device=("data", 4.0),
+        gemm=("compute", 40.0),
+        conv=("compute", 21.0),
+        norm=("memory", 18.0),
+        elementwise=("memory", 12.0),
+        copy_cast=("memory", 0.4),
+        embedding=("memory", 0.3),
+        dispatch=("host", 5.3),
+        transfer=("communication", 2.0),
+        untraced=("unexplained", 2.0),
+    )
+    both = ("data-bound", "memory-bound")
+    return diagnosis(
+        verdict=verdict("data-bound", between=both, because="data is 42.0 % of the device step"),
+        steps=steps(174, 8, time_ns=8 * 190 * MS),
+        ledger=entries,
+        mfu=UNKNOWN_MFU,
+        findings=(DATA_WAIT, SMALL_BATCH),
+        plan=(
+            PlanStep(rule="data-wait", patch=DATA_WAIT.patch, predicted_speedup=(1.0, 1.66)),
+            PlanStep(rule="low-memory-use", patch=SMALL_BATCH.patch, predicted_speedup=(1.1, 1.154)),
+        ),
+        not_advised=(
+            NotAdvised(what="attn_implementation", because="attention is 0.0 % of the device step"),
+            NotAdvised(what="torch_compile", because="the launch gaps are 3.0 % of the device step"),
+        ),
+        not_judged=(
+            NotJudged(rule="fp32-without-tensor-cores", because="no shapes", capture_next="record_shapes=True"),
+            NotJudged(rule="near-hardware-peak", because="no shapes", capture_next="record_shapes=True"),
+            NotJudged(rule="near-out-of-memory", because="no memory events", capture_next="profile_memory=True"),
+        ),
+        ranks=tuple(
+            RankReport(rank=rank, device="NVIDIA A100-SXM4-80GB", verdict=verdict("data-bound"), ledger=entries)
+            for rank in (0, 1)
+        ),
+        stragglers=(Straggler(rank=1, cause="data", waiting_ns_caused=96 * MS),),
+        trace=TraceSummary(
+            files=("rank0.json.gz", "rank1.json.gz"),
+            events=1_234_567,
+            bytes=400_000_000,
+            loss=Loss(events=1234, bytes=5_000_000, truncated=True, kinds=("cut inside an event",)),
+        ),
+    )
+
+
+DATA_WAIT = Finding(
+    rule="data-wait",
+    class_="data",
+    severity="critical",
+    says="The GPU waits for the next batch during 39.7 % of the device step.",
+    do="Raise the number of DataLoader workers until the wait is gone or the cores are busy.",
+    evidence=(
+        Evidence(fact="data_wait_share", value=0.3966, unit="share", of="the device step"),
+        Evidence(fact="loader_workers", value="none", unit="text"),
+    ),
+    predicted_speedup=(1.0, 1.66),
+    patch=Patch(target="training_arguments", set={"dataloader_num_workers": 8, "dataloader_pin_memory": True}),
+)
+SMALL_BATCH = Finding(
+    rule="low-memory-use",
+    class_="capacity",
+    severity="info",
+    says="64.0 % of device memory was never reserved.",
+    do="Raise the batch per device.",
+    evidence=(Evidence(fact="memory_free_share", value=0.64, unit="share", of="device memory"),),
+    predicted_speedup=(1.1, 1.154),
+    patch=Patch(target="training_arguments", set={"per_device_train_batch_size": 14}),
+)
+
+
+def hostile() -> Diagnosis:
+    """Names that try to drive the terminal, in every place a name can come from."""
+    bad = "[red]x[/red]\x1b[31m\nline two \u202e" + "long" * 60
+    finding = Finding(
+        rule=bad,
+        class_="host",
+        severity="warning",
+        says=bad,
+        do=bad,
+        evidence=(Evidence(fact=bad, value=bad, unit="text", of=bad),),
+        predicted_speedup=None,
+        patch=Patch(target="environment", set={bad: bad}),
+    )
+    return diagnosis(
+        verdict=verdict("undecided", because=bad, confidence="low"),
+        steps=steps(100, 3, source=bad, device_time_ns=None),
+        ledger=ledger(100, 3, **{bad: ("host", 100.0)}),
+        mfu=Mfu(value=0.1, reason="", numerator=bad, model_flops_per_step=1.0, peak_flops=1.0, peak_source=bad),
+        findings=(finding, finding),
+        not_advised=(NotAdvised(what=bad, because=bad),),
+        not_judged=(NotJudged(rule=bad, because=bad, capture_next=bad),),
+        ranks=tuple(RankReport(rank=rank, device=bad, verdict=verdict("undecided"), ledger=()) for rank in range(20)),
+        trace=TraceSummary(
+            files=(bad,), events=1, bytes=10, loss=Loss(events=1, bytes=1, truncated=True, kinds=(bad,))
+        ),
+    )
+
+
+def undecided() -> Diagnosis:
+    """A CPU-only window that nothing explains."""
+    return diagnosis(
+        verdict=verdict("undecided", confidence="low", because="30.0 % of the host step is unexplained"),
+        steps=steps(0.8, 1, source="window", device_time_ns=None),
+        ledger=ledger(0.8, 1, untraced=("unexplained", 0.24), dispatch=("host", 0.56)),
+        mfu=UNKNOWN_MFU,
+        not_judged=(NotJudged(rule="straggler", because="one rank only", capture_next="pass the other ranks' traces"),),
+    )

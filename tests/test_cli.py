@@ -1,0 +1,273 @@
+"""The command line: what it prints, where, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import diagnoses
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+import diagnose
+from diagnose import __version__
+from diagnose.cli import main
+from diagnose.diagnosis import Diagnosis, schema
+from diagnose.errors import UserError
+
+COMMANDS = ["analyze", "rules", "explain", "metrics", "schema"]
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+@pytest.fixture
+def analysis_gives(monkeypatch: pytest.MonkeyPatch) -> Callable[[Diagnosis | BaseException], list[Any]]:
+    """Replaces the analysis; the list receives the options it was called with."""
+
+    def install(outcome: Diagnosis | BaseException) -> list[Any]:
+        seen: list[Any] = []
+
+        def analyze(path: Path, *, options: Any) -> Diagnosis:
+            seen.append((path, options))
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr("diagnose.analysis.analyze", analyze)
+        return seen
+
+    return install
+
+
+def test_help_lists_every_command_and_each_has_help_with_an_example() -> None:
+    listed = run("--help").stdout
+
+    for command in COMMANDS:
+        page = run(command, "--help")
+        assert f"\n  {command}" in listed
+        assert page.exit_code == 0
+        assert f"Example:  diagnose {command}" in page.stdout
+
+
+def test_the_short_help_of_each_command_is_the_first_sentence_of_its_help() -> None:
+    for name, (_, short) in main.commands_at.items():
+        command = main.get_command(None, name)
+        assert command is not None
+        assert command.help is not None
+        assert command.help.startswith(short.removesuffix("."))
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"diagnose, version {__version__}\n"
+
+
+def test_analyze_prints_the_report(analysis_gives: Callable[..., list[Any]]) -> None:
+    seen = analysis_gives(diagnoses.data_bound())
+
+    result = run("analyze", "t.json", "--flops-per-step", "1e12", "--peak-tflops", "989", "--run", "a", "--rules", "r")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("verdict:    data-bound")
+    [(path, options)] = seen
+    assert path == Path("t.json")
+    assert (options.flops_per_step, options.peak_tflops, options.run) == (1e12, 989.0, "a")
+    assert options.rules_dirs == (Path("r"),)
+
+
+@pytest.mark.parametrize("case", [diagnoses.diagnosis, diagnoses.data_bound, diagnoses.hostile, diagnoses.undecided])
+def test_json_is_one_object_that_follows_the_schema(
+    analysis_gives: Callable[..., list[Any]], case: Callable[[], Diagnosis]
+) -> None:
+    analysis_gives(case())
+
+    result = run("analyze", "t.json", "--json")
+
+    assert result.stderr == ""
+    jsonschema.validate(json.loads(result.stdout), schema())
+
+
+def test_schema_prints_the_schema() -> None:
+    assert json.loads(run("schema").stdout) == json.loads(json.dumps(schema()))
+
+
+@pytest.mark.parametrize(
+    ("severity", "found", "code"),
+    [("critical", "data_bound", 1), ("warning", "data_bound", 1), ("info", "diagnosis", 0), ("critical", "hostile", 0)],
+)
+def test_fail_on(analysis_gives: Callable[..., list[Any]], severity: str, found: str, code: int) -> None:
+    analysis_gives(getattr(diagnoses, found)())
+
+    result = run("analyze", "t.json", "--fail-on", severity)
+
+    assert result.exit_code == code
+    assert result.stdout.startswith("verdict:")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["analyse", "t.json"], "Did you mean 'analyze'?"),
+        (["analyze"], "Missing argument 'PATH'"),
+        (["analyze", "t.json", "--peak-tflops", "0"], "--peak-tflops"),
+        (["analyze", "t.json", "--peak-tflops", "many"], "--peak-tflops"),
+        (["analyze", "t.json", "--fail-on", "sometimes"], "--fail-on"),
+        (["analyze", "t.json", "--jsn"], "--json"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_what_is_right(args: list[str], says: str) -> None:
+    result = run(*args)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+
+
+def test_unusable_input_exits_3_with_what_where_why_and_what_to_do(analysis_gives: Callable[..., list[Any]]) -> None:
+    analysis_gives(UserError("not a trace", where="x\x1b.json", why="it is a JPEG", do="pass the .json file"))
+
+    result = run("analyze", "x.json")
+
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == "Error: not a trace: x\\x1b.json\n  why: it is a JPEG\n  do:  pass the .json file\n"
+
+
+def test_a_defect_exits_70_with_one_line(analysis_gives: Callable[..., list[Any]]) -> None:
+    analysis_gives(KeyError("x\x1b[31m"))
+
+    result = run("analyze", "x.json")
+
+    assert (result.exit_code, result.stdout) == (70, "")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("KeyError: ")
+    assert "\x1b" not in result.stderr
+    assert "this is a defect of diagnose; run with DIAGNOSE_TRACEBACK=1 for details" in result.stderr
+
+
+def test_a_defect_shows_its_traceback_when_asked(
+    analysis_gives: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis_gives(KeyError("x"))
+    monkeypatch.setenv("DIAGNOSE_TRACEBACK", "1")
+
+    result = run("analyze", "x.json")
+
+    assert result.exit_code == 70
+    assert "Traceback (most recent call last)" in result.stderr
+
+
+def test_interrupted_exits_130_with_one_line(analysis_gives: Callable[..., list[Any]]) -> None:
+    analysis_gives(KeyboardInterrupt())
+
+    result = run("analyze", "x.json")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+
+
+def test_out_of_memory_is_not_called_a_defect(analysis_gives: Callable[..., list[Any]]) -> None:
+    analysis_gives(MemoryError())
+
+    result = run("analyze", "x.json")
+
+    assert result.exit_code == 3
+    assert "out of memory" in result.stderr
+
+
+def test_metrics_and_rules_are_listed_and_explained() -> None:
+    names = [line.split()[0] for line in run("rules").stdout.splitlines() if not line.startswith(" ")]
+
+    page = run("explain", names[0])
+
+    assert "data_wait_share  share of the " in run("metrics").stdout
+    assert page.stdout.startswith(names[0])
+    for label in ("says:", "do:", "unless:", "facts:", "examples:"):
+        assert f"\n{label}" in page.stdout
+
+
+def test_explain_suggests_the_nearest_rule() -> None:
+    name = run("rules").stdout.split()[0]
+
+    result = run("explain", name[:-1])
+
+    assert result.exit_code == 2
+    assert f"Did you mean {name!r}?" in result.stderr
+
+
+def program(tmp_path: Path, patch: str) -> list[str]:
+    """A command that runs diagnose in a process of its own, its analysis replaced by `patch`."""
+    script = tmp_path / "program.py"
+    paths = [str(Path(__file__).parent), str(Path(diagnose.__file__).parents[1])]
+    script.write_text(
+        f"import sys, time; sys.path[:0] = {paths!r}\n"
+        "import diagnoses, diagnose.analysis\nfrom diagnose.cli import main\n"
+        f"def analyze(path, options):\n{textwrap.indent(patch, '    ')}\n"
+        "diagnose.analysis.analyze = analyze\nmain(prog_name='diagnose')\n"
+    )
+    return [sys.executable, str(script)]
+
+
+def test_a_reader_that_closes_the_pipe_ends_it_quietly(tmp_path: Path) -> None:
+    command = program(tmp_path, "time.sleep(0.3); return diagnoses.data_bound()")
+    for args in (["analyze", "x"], ["analyze", "x", "--json"], ["schema"], ["metrics"], ["--help"]):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([*command, *args], stdout=write, stderr=subprocess.PIPE, check=False)
+        os.close(write)
+
+        assert (done.returncode, done.stderr) == (0, b""), args
+
+
+def test_fail_on_holds_when_the_reader_has_gone(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [*program(tmp_path, "return diagnoses.data_bound()"), "analyze", "x", "--fail-on", "critical"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full exists on Linux only")
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [*program(tmp_path, "return diagnoses.data_bound()"), "analyze", "x", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.returncode == 3
+    assert done.stderr == "Error: cannot write the output\n  why: No space left on device\n"
+
+
+def test_ctrl_c_ends_a_running_analysis_with_one_line(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    command = program(tmp_path, f"open({str(ready)!r}, 'w').close()\ntime.sleep(60)")
+    with subprocess.Popen([*command, "analyze", "x"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 30
+        while not ready.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, out, err) == (130, b"", b"interrupted\n")
+
+
+def test_an_ascii_pipe_gets_the_whole_report(tmp_path: Path) -> None:
+    command = [*program(tmp_path, "return diagnoses.hostile()"), "analyze", "x"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode("ascii").startswith("verdict:")
+
+
+def test_python_dash_m_is_the_same_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "diagnose", "--version"], capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"diagnose, version {__version__}\n"

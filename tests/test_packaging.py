@@ -1,0 +1,86 @@
+"""What is installed: the wheel holds everything, and nothing under a name that belongs to others."""
+
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import diagnose
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+IN_CI = os.environ.get("CI") == "true"
+
+
+def test_the_list_of_packages_equals_the_folders() -> None:
+    listed = set(PROJECT["tool"]["setuptools"]["packages"])
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "diagnose").rglob("*.py")
+        if "__pycache__" not in path.parts and (ROOT / "diagnose" / "probes") not in path.parents
+    }
+    probes = {".".join(("diagnose", *path.parent.relative_to(ROOT).parts)) for path in (ROOT / "probes").rglob("*.py")}
+
+    assert listed == folders | probes | {"diagnose.probes", "diagnose.rules"}
+
+
+@pytest.fixture(scope="module")
+def installed_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The paths in the wheel: of the installed one in CI, else of one built here."""
+    if IN_CI:
+        return {str(path) for path in importlib.metadata.files("diagnose-training") or ()}
+    if importlib.util.find_spec("setuptools") is None:
+        pytest.skip("setuptools is not installed, and fetching it would need a network")
+    folder = tmp_path_factory.mktemp("wheel")
+    source = copied_tree(tmp_path_factory.mktemp("source"))
+    build = [sys.executable, "-m", "pip", "wheel", str(source), "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        return set(wheel.namelist())
+
+
+def copied_tree(to: Path) -> Path:
+    """A copy to build in: setuptools leaves `build/` and an egg-info behind."""
+    for name in ("diagnose", "probes", "rules", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        if (ROOT / name).exists():
+            subprocess.run(["cp", "-a", str(ROOT / name), str(to)], check=True)
+    return to
+
+
+def test_rules_tables_and_types_are_installed(installed_files: set[str]) -> None:
+    rules = {f"diagnose/rules/{path.name}" for path in (ROOT / "rules").glob("*.toml")}
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "diagnose").rglob("*.py")}
+
+    expected = rules | {path for path in modules if not path.startswith("diagnose/probes/")}
+    assert expected | {"diagnose/data/gpus.csv", "diagnose/py.typed"} <= installed_files
+
+
+def test_only_one_top_level_name_is_installed(installed_files: set[str]) -> None:
+    tops = {path.split("/")[0] for path in installed_files if not path.startswith("..")}
+
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"diagnose"}
+
+
+@pytest.mark.skipif(not IN_CI, reason="only CI=true promises that a wheel is installed")
+def test_the_installed_package_is_the_one_under_test() -> None:
+    assert Path(diagnose.__file__).is_relative_to(sysconfig.get_paths()["purelib"])
+
+
+def test_the_version_is_said_once() -> None:
+    assert PROJECT["project"]["version"] == diagnose.__version__
+
+
+def test_the_pins_cover_every_dependency_that_is_always_installed() -> None:
+    pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    needed = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["dev"]]
+    names = {requirement.split(">")[0].split(";")[0].strip().lower() for requirement in needed}
+
+    assert names <= pins

@@ -74,16 +74,6 @@ class Attribution:
         wanted = np.isin(self.cause, [i for i, c in enumerate(self.causes) if c in causes])
         return iv.intervals(self.start[wanted], self.end[wanted])
 
-    def within(self, start: int, end: int) -> dict[str, int]:
-        """Nanoseconds of each cause inside [start, end)."""
-        lengths = np.minimum(self.end, end) - np.maximum(self.start, start)
-        inside = np.flatnonzero(lengths > 0)
-        sums: dict[str, int] = {}
-        for i in inside:
-            name = self.causes[self.cause[i]]
-            sums[name] = sums.get(name, 0) + int(lengths[i])
-        return sums
-
 
 def attribute(timeline: Timeline) -> Attribution:
     """Divides the counted steps of one rank among causes."""
@@ -205,4 +195,3 @@ def _joined(windows: NDArray[np.int64], parts: Parts) -> Attribution:
         causes,
         tuple(classes[c] for c in causes),
     )
-

@@ -156,9 +156,7 @@ def _out_spatial(x: Dims, w: Dims, concrete: Dims) -> list[int] | None:
         return [int(size) for size in x[2:]]
     n = len(x) - 2
     wide = [list(v) * n if len(v) == 1 else v for v in (stride, padding, dilation)]
-    return [
-        (x[2 + i] + 2 * wide[1][i] - wide[2][i] * (w[2 + i] - 1) - 1) // wide[0][i] + 1 for i in range(n)
-    ]
+    return [(x[2 + i] + 2 * wide[1][i] - wide[2][i] * (w[2 + i] - 1) - 1) // wide[0][i] + 1 for i in range(n)]
 
 
 def _convolution_outputs(timeline: Timeline, rows: NDArray[np.int64]) -> dict[str, Dims]:

@@ -17,13 +17,16 @@ SYNC_BLOCK_NS = 20_000
 PYTHON_HOLE_NS = 1_000_000
 
 _ALLOCATION = re.compile(
-    r"(cuda|hip)(Malloc|Free|HostAlloc|HostFree|MallocAsync|MallocHost|FreeHost)|cuMem(Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)"
+    r"(cuda|hip)(Malloc|Free|HostAlloc|HostFree|MallocAsync|MallocHost|FreeHost)"
+    r"|cuMem(Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)"
 )
 _COMPILE = re.compile(
     r"cuModuleLoad|cuModuleUnload|cuLibraryLoad|hipModuleLoad|Runtime Triggered Module Loading|Lazy Function Loading"
     r"|Driver Compiler|.*compile_fx|_compile\.compile_inner|.*PyCodeCache\.load|async_compile\.wait"
 )
-_SYNC = re.compile(r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize")
+_SYNC = re.compile(
+    r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
+)
 _COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
 _LOGGING = r"diagnose\.(log|eval|save)|## log"
 
@@ -96,7 +99,8 @@ class _Host:
     def layers(self, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
         """Causes in order of precedence with the instants at which each holds."""
         launching, trace = self._launching(), self.trace
-        yield "data-wait", self._set(self.timeline.matching(DATA_WAIT, *ANNOTATIONS))
+        data_wait = self.timeline.matching(DATA_WAIT, *ANNOTATIONS)
+        yield "data-wait", self._set(data_wait & launching)
         yield "allocation", self._set(self.runtime & self._named(_ALLOCATION))
         long_launch = self.runtime & (trace.dur > LONG_LAUNCH_NS) & self._named(re.compile(".*Launch"))
         compiling = self._named(_COMPILE) & ~trace.rows_of("gpu_user_annotation")
@@ -111,7 +115,12 @@ class _Host:
         calls = self._set(launching & trace.rows_of(*OPS, *RUNTIME) & ~self._named(_SYNC))
         yield "dispatch", calls
         yield "sync", sync
-        yield "python", self._set(launching & trace.rows_of(*PYTHON))
+        yield "data-wait", self._set(data_wait)  # a prefetching thread: it counts when no launching thread works
+        yield "python", self._set(launching & (trace.rows_of(*PYTHON) | self._ranges()))
+
+    def _ranges(self) -> NDArray[np.bool_]:
+        """Mask of the user's own ranges, step markers left out: inside one the host is in known code."""
+        return self.trace.rows_of("user_annotation") & ~self._named(re.compile(r"ProfilerStep|diagnose\.step"))
 
     def _long_copies(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""

@@ -203,7 +203,7 @@ def _inherited_launch(trace: Trace, rows: Times, launch: Times) -> tuple[Times, 
     return np.where(known, start, absent), np.where(known, end, absent)
 
 
-_LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|cudaGraphLaunch|hipGraphLaunch")
+_LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|(cuda|hip)GraphLaunch")
 
 
 def _lost(trace: Trace, launch_rows: Times) -> tuple[int, int]:

@@ -1,5 +1,12 @@
-"""Writes docs/rules.md and docs/metrics.md from the rules and the metrics; --check fails when they are stale."""
+"""Writes docs/rules.md, docs/metrics.md and the output blocks of README.md; --check fails when they are stale.
 
+An output block of the README is the fenced block after `<!-- output of: COMMAND -->`, run in the repository.
+"""
+
+import os
+import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,6 +14,8 @@ from diagnose.metrics import REGISTRY
 from diagnose.rule import PLACEHOLDER, Rule, load_rules
 
 HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+OUTPUT = re.compile(r"(<!-- output of: (?P<command>.*?) -->\n```\n).*?(\n```)", re.DOTALL)
 HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics instead. -->"
 
 
@@ -47,6 +56,22 @@ def metrics_page() -> str:
     return "\n\n".join([HEADER, "# Metrics", note, table]) + "\n"
 
 
+def readme() -> str:
+    """README.md with each output block as its command prints it now, 88 columns wide."""
+    text = README.read_text(encoding="utf-8")
+    return OUTPUT.sub(lambda found: found[1] + output_of(found["command"]) + found[3], text)
+
+
+def output_of(command: str) -> str:
+    """What `diagnose ...` prints on a pipe."""
+    program, *arguments = shlex.split(command)
+    assert program == "diagnose", command
+    environment = os.environ | {"COLUMNS": "88", "NO_COLOR": "1"}
+    run = [sys.executable, "-m", "diagnose", *arguments]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=HERE.parent, env=environment)
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").split("\n"))
+
+
 def named(template: str) -> str:
     """A sentence with each `{fact}` as code."""
     return PLACEHOLDER.sub(r"`\1`", " ".join(template.split()))
@@ -59,7 +84,7 @@ def cell(text: str) -> str:
 
 def main() -> int:
     """Write the pages, or compare them with what would be written."""
-    pages = {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
+    pages = {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page(), README: readme()}
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")

@@ -16,7 +16,9 @@ def _class_metric(class_: str, doc: str) -> None:
 
 _class_metric("data", "The device waits for input: data loading, copies to the device, and ranks that are late for it.")
 _class_metric("host", "The device waits for the host: dispatch, synchronisation, allocation, Python, launch latency.")
-_class_metric("memory", "Kernels bound by memory bandwidth, judged by kind: norms, elementwise, casts, optimizer, copies.")
+_class_metric(
+    "memory", "Kernels bound by memory bandwidth, judged by kind: norms, elementwise, casts, optimizer, copies."
+)
 _class_metric("compute", "Kernels bound by arithmetic, judged by kind: matrix products, convolutions, attention.")
 _class_metric("communication", "Collectives that nothing hides.")
 
@@ -42,9 +44,13 @@ _cause_metric("gc_share", ("gc",), "The device idles while Python collects garba
 _cause_metric("compile_share", ("compile",), "The device idles while code is compiled or a module is loaded.")
 _cause_metric("logging_share", ("logging",), "The device idles while the host logs, evaluates or saves.")
 _cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")
-_cause_metric("dispatch_share", ("dispatch",), "The device idles while the host dispatches operators or calls the runtime.")
+_cause_metric(
+    "dispatch_share", ("dispatch",), "The device idles while the host dispatches operators or calls the runtime."
+)
 _cause_metric(
     "python_share", ("python",), "The device idles while the host is in Python between operators.", needs_gpu=False
 )
-_cause_metric("launch_latency_share", ("launch-latency",), "The device idles between a launch and its start, up to 20 us.")
+_cause_metric(
+    "launch_latency_share", ("launch-latency",), "The device idles between a launch and its start, up to 20 us."
+)
 _cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")

@@ -74,6 +74,6 @@ def matmul_efficiency_share(m: Measured) -> Value:
     if not seconds:
         return Unknown("no matrix-product kernel ran", "nothing: the model has none")
     value = counted.gemm_per_step * m.timeline.steps.count / seconds / peak[0]
-    return value if value <= 1 else Unknown("more than the peak: operators and kernels do not match", "pass --peak-tflops")
-
-
+    return (
+        value if value <= 1 else Unknown("more than the peak: operators and kernels do not match", "pass --peak-tflops")
+    )

@@ -14,7 +14,9 @@ def loader_workers(m: Measured) -> Value:
         return "some"
     if "_SingleProcess" in names:
         return "none"
-    return Unknown("no DataLoader range in the trace", "feed batches through torch.utils.data.DataLoader, or mark the fetch")
+    return Unknown(
+        "no DataLoader range in the trace", "feed batches through torch.utils.data.DataLoader, or mark the fetch"
+    )
 
 
 @metric("share", "bytes copied to the device")

@@ -88,7 +88,9 @@ def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
 @metric("share", STEP)
 def unfused_norm_share(m: Measured) -> Value:
     """RMS norms composed of pow, mean, rsqrt and mul: at least the kernels of those operators around each rsqrt."""
-    return _around(m, "aten::rsqrt", ("aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul", "aten::copy_"), 6)
+    return _around(
+        m, "aten::rsqrt", ("aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul", "aten::copy_"), 6
+    )
 
 
 @metric("share", STEP)
@@ -152,6 +154,17 @@ def optimizer_kind(m: Measured) -> Value:
     if enough and (small & inside).sum() > _SINGLE_SHARE * inside.sum():
         return "single"
     return "foreach" if (many & m.kernels).any() else "none seen"
+
+
+@metric("text", needs_gpu=False)
+def optimizer_name(m: Measured) -> Value:
+    """Class of the optimizer, such as AdamW, from its step range."""
+    found = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
+    if not found:
+        return Unknown(
+            "no Optimizer.step range in the trace", "step a torch.optim optimizer; a compiled one leaves no range"
+        )
+    return found[0].removeprefix("Optimizer.step#").removesuffix(".step")
 
 
 @metric("share", STEP)

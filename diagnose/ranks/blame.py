@@ -124,7 +124,9 @@ def blame_of(
         share = own / max(sum(a.total_ns for i, a in enumerate(attributions) if i != r), 1)
         stands_out = share >= MIN_SHARE and own >= dominant * caused.sum() and _persistent(caused, r, dominant)
         excess = _summed(entry.excess for entry in lateness if entry.late == r) if own else {}
-        blames.append(Blame(timeline.rank, own, share, excess, _cause(attributions[r], excess, timelines, r), stands_out))
+        blames.append(
+            Blame(timeline.rank, own, share, excess, _cause(attributions[r], excess, timelines, r), stands_out)
+        )
     return sorted(blames, key=lambda b: -b.caused_ns)
 
 

@@ -1,0 +1,157 @@
+"""The class of a ledger: every class, each threshold from both sides, what is between, and how sure it is."""
+
+from dataclasses import replace
+
+import pytest
+
+from diagnose.diagnosis import LedgerEntry, Verdict
+from diagnose.verdict import Grounds, class_shares, verdict_of
+
+GROUNDS = Grounds(of="the device step", steps=4, has_gpu=True)
+
+
+def ledger(**shares: float) -> tuple[LedgerEntry, ...]:
+    """One entry for each class; `untraced` is the idle time in which the host leaves no trace."""
+    return tuple(
+        LedgerEntry(
+            cause=name,
+            class_="unexplained" if name == "untraced" else name,  # type: ignore[arg-type]
+            ns=round(share * 1e9),
+            share=share,
+        )
+        for name, share in shares.items()
+    )
+
+
+def verdict(grounds: Grounds = GROUNDS, **shares: float) -> Verdict:
+    return verdict_of(ledger(**shares), grounds)
+
+
+@pytest.mark.parametrize(
+    ("shares", "class_"),
+    [
+        ({"data": 0.4, "compute": 0.6}, "data-bound"),
+        ({"host": 0.4, "compute": 0.6}, "host-bound"),
+        ({"communication": 0.4, "compute": 0.6}, "communication-bound"),
+        ({"compute": 0.6, "memory": 0.4}, "compute-bound"),
+        ({"memory": 0.6, "compute": 0.4}, "memory-bound"),
+        ({"unexplained": 0.3, "compute": 0.7}, "undecided"),
+    ],
+)
+def test_every_class(shares: dict[str, float], class_: str) -> None:
+    found = verdict(**shares)
+
+    assert (found.class_, found.between) == (class_, ())
+
+
+@pytest.mark.parametrize(
+    ("data", "class_", "between"),
+    [
+        (0.149, "compute-bound", ()),
+        (0.15, "compute-bound", ("compute-bound", "data-bound")),
+        (0.199, "compute-bound", ("compute-bound", "data-bound")),
+        (0.20, "data-bound", ("data-bound", "compute-bound")),
+        (0.249, "data-bound", ("data-bound", "compute-bound")),
+        (0.25, "data-bound", ()),
+    ],
+)
+def test_waiting_names_the_class_from_20_percent_on(data: float, class_: str, between: tuple[str, ...]) -> None:
+    found = verdict(data=data, compute=1 - data)
+
+    assert (found.class_, found.between) == (class_, between)
+
+
+@pytest.mark.parametrize(
+    ("compute", "memory", "class_", "between"),
+    [
+        (0.50, 0.46, "compute-bound", ("compute-bound", "memory-bound")),
+        (0.46, 0.50, "memory-bound", ("memory-bound", "compute-bound")),
+        (0.53, 0.47, "compute-bound", ()),
+    ],
+)
+def test_busy_time_is_decided_between_compute_and_memory(
+    compute: float, memory: float, class_: str, between: tuple[str, ...]
+) -> None:
+    found = verdict(compute=compute, memory=memory)
+
+    assert (found.class_, found.between) == (class_, between)
+
+
+@pytest.mark.parametrize(
+    ("data", "host", "between"),
+    [
+        (0.40, 0.36, ("data-bound", "host-bound")),
+        (0.40, 0.34, ()),
+        (0.30, 0.14, ()),
+        (0.22, 0.18, ("data-bound", "host-bound")),
+        (0.22, 0.10, ("data-bound", "compute-bound")),
+    ],
+)
+def test_two_kinds_of_waiting(data: float, host: float, between: tuple[str, ...]) -> None:
+    found = verdict(data=data, host=host, compute=1 - data - host)
+
+    assert (found.class_, found.between) == ("data-bound", between)
+
+
+def test_several_small_waits_do_not_add_up_to_a_class() -> None:
+    assert verdict(data=0.14, host=0.14, communication=0.14, compute=0.58).class_ == "compute-bound"
+
+
+@pytest.mark.parametrize(("unexplained", "class_"), [(0.10, "compute-bound"), (0.101, "undecided")])
+def test_above_10_percent_unexplained_nothing_is_decided(unexplained: float, class_: str) -> None:
+    assert verdict(unexplained=unexplained, compute=1 - unexplained).class_ == class_
+
+
+@pytest.mark.parametrize(("untraced", "class_"), [(0.20, "host-bound"), (0.21, "undecided")])
+def test_an_untraced_host_counts_as_the_host_up_to_20_percent(untraced: float, class_: str) -> None:
+    assert class_shares(ledger(untraced=untraced))["host"] == untraced
+    assert verdict(untraced=untraced, compute=1 - untraced).class_ == class_
+
+
+def test_untraced_and_unexplained_add_up() -> None:
+    assert verdict(untraced=0.15, unexplained=0.08, compute=0.77).class_ == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("grounds", "says"),
+    [
+        (replace(GROUNDS, capture_failed=True), "no GPU activity was recorded"),
+        (replace(GROUNDS, lost_share=0.21), "21 %"),
+    ],
+)
+def test_a_capture_that_cannot_be_trusted_decides_nothing(grounds: Grounds, says: str) -> None:
+    found = verdict(grounds, host=0.9, compute=0.1)
+
+    assert (found.class_, found.confidence) == ("undecided", "low")
+    assert says in found.because.replace("%", " %").replace("  ", " ")
+
+
+@pytest.mark.parametrize(
+    ("shares", "change", "confidence"),
+    [
+        ({"data": 0.4}, {}, "high"),
+        ({"host": 0.4}, {}, "high"),
+        ({"communication": 0.4}, {}, "high"),
+        ({"compute": 0.9, "memory": 0.1}, {}, "medium"),
+        ({"memory": 0.9, "compute": 0.1}, {}, "medium"),
+        ({"data": 0.4}, {"steps": 1}, "medium"),
+        ({"data": 0.4}, {"lost_share": 0.03}, "medium"),
+        ({"data": 0.4, "host": 0.37}, {}, "medium"),
+        ({"data": 0.22, "compute": 0.78}, {}, "low"),
+        ({"communication": 0.4}, {"alone_of_many": True}, "low"),
+        ({"data": 0.4}, {"alone_of_many": True}, "high"),
+        ({"data": 0.4}, {"has_gpu": False}, "low"),
+    ],
+)
+def test_how_sure_it_is(shares: dict[str, float], change: dict[str, bool], confidence: str) -> None:
+    assert verdict(replace(GROUNDS, **change), **shares).confidence == confidence  # type: ignore[arg-type]
+
+
+def test_the_reason_holds_the_share_and_its_denominator() -> None:
+    found = verdict(data=0.22, compute=0.78)
+
+    assert found.because.startswith("22.0 % of the device step waits for data, 78.0 % runs compute-bound kernels")
+
+
+def test_an_empty_ledger_is_not_a_verdict_about_the_job() -> None:
+    assert verdict().class_ == "undecided"

@@ -40,12 +40,12 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     """
     chosen = options or Options()
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    timelines = _timelines(find_run(Path(path), chosen.run))
+    timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run)))
     job = join(timelines, [attribute(t) for t in timelines])
     settings = Settings(chosen.flops_per_step, chosen.peak_tflops)
     measured = [Measured(t, a, job.view, settings) for t, a in zip(timelines, job.attributions, strict=True)]
     facts = [measure(m) for m in measured]
-    return diagnose(Case(measured, facts, merged(facts), job, rules))
+    return diagnose(Case(measured, facts, merged(facts), job, rules, left_out))
 
 
 def _timelines(run: Run) -> Sequence[Timeline]:
@@ -57,3 +57,11 @@ def _timelines(run: Run) -> Sequence[Timeline]:
         rank = stated if isinstance(stated, int) else file.rank if file.rank is not None else position
         found.append(timeline_of(trace, rank))
     return found
+
+
+def _comparable(timelines: Sequence[Timeline]) -> tuple[Sequence[Timeline], tuple[int, ...]]:
+    """The ranks whose time is accounted alike, and those left out: device steps and host steps do not add up."""
+    on_gpu = [t for t in timelines if t.has_gpu]
+    if not on_gpu:
+        return timelines, ()
+    return on_gpu, tuple(t.rank for t in timelines if not t.has_gpu)

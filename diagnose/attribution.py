@@ -14,7 +14,8 @@ from diagnose import intervals as iv
 from diagnose.idle import idle_causes
 from diagnose.intervals import Intervals
 from diagnose.kernels import Kind, bound_by
-from diagnose.timeline import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, PYTHON, Timeline
+from diagnose.timeline import Timeline
+from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, PYTHON
 
 HOST_CAUSES = {
     "data-wait": "data",

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.timeline import OPS, Timeline
+from diagnose.timeline import Timeline
+from diagnose.vocabulary import OPS
 
 Dims = list[Any]
 NUMERATOR = "executed FLOPs of leaf matrix, convolution and attention operators"

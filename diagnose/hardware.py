@@ -61,15 +61,13 @@ def lookup(properties: dict[str, Any]) -> Gpu | None:
     memory, sms = _positive(properties.get("totalGlobalMem")), _positive(properties.get("numSms"))
     fits = [gpu for gpu in table() if _memory_fits(gpu, memory) and _sms_fit(gpu, sms)]
     if name:
-        return next((g for g in fits if name in g.names), None) or next(
-            (g for g in fits if g.prefix and name.startswith(g.names)), None
-        )
-    return _unnamed(fits, memory, sms)
+        exact = [g for g in fits if name in g.names]
+        return _only(exact or [g for g in fits if g.prefix and name.startswith(g.names)])
+    return _only(fits) if memory and sms else None  # AMD drivers may leave the name empty
 
 
-def _unnamed(fits: list[Gpu], memory: float | None, sms: float | None) -> Gpu | None:
-    """AMD drivers may leave the name empty: memory and SM count must then single out one row."""
-    return fits[0] if memory and sms and len(fits) == 1 else None
+def _only(fits: list[Gpu]) -> Gpu | None:
+    return fits[0] if len(fits) == 1 else None
 
 
 def _memory_fits(gpu: Gpu, memory: float | None) -> bool:

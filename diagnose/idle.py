@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from diagnose import intervals as iv
 from diagnose.intervals import Intervals
-from diagnose.timeline import ANNOTATIONS, DATA_WAIT, OPS, PYTHON, RUNTIME, Timeline
+from diagnose.timeline import Timeline
+from diagnose.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, OPS, PYTHON, RUNTIME
 
 LAUNCH_LATENCY_NS = 20_000
 LONG_LAUNCH_NS = 500_000
@@ -28,7 +29,6 @@ _SYNC = re.compile(
     r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
 )
 _COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
-_LOGGING = r"diagnose\.(log|eval|save)|## log"
 
 
 def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
@@ -56,7 +56,7 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
 
 
 def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Intervals, Intervals, Intervals]:
-    """The idle time before the next activity's launch returns; then launch latency, gaps between queued work, excess."""
+    """Idle time before the next launch returns; then launch latency, gaps between queued work, and what is left."""
     gpu = timeline.gpu
     following = np.searchsorted(gpu.start, idle[:, 1], side="left")
     safe = np.minimum(following, len(gpu) - 1)
@@ -106,7 +106,7 @@ class _Host:
         compiling = self._named(_COMPILE) & ~trace.rows_of("gpu_user_annotation")
         yield "compile", self._set(compiling | long_launch)
         yield "gc", self._set(self._named(re.compile("Python GC")))
-        yield "logging", self._set(self.timeline.matching(_LOGGING, *ANNOTATIONS))
+        yield "logging", self._set(self.timeline.matching(LOGGING, *ANNOTATIONS))
         to_device, to_host = self._long_copies()
         yield "host-to-device", self._set(to_device)
         sync = self._set(self.runtime & (self._named(_SYNC) | to_host))

@@ -43,6 +43,7 @@ class Case:
     facts: Facts
     job: Job
     rules: Sequence[Rule]
+    left_out: tuple[int, ...] = ()
 
 
 def diagnose(case: Case) -> Diagnosis:
@@ -197,10 +198,15 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
         for rule, judgement in judged
         if judgement.answer == "unknown"
     ]
+    if case.left_out:
+        listed = ", ".join(str(rank) for rank in case.left_out)
+        why = f"rank {listed} recorded no GPU activity and is left out: the other ranks did"
+        found.insert(0, NotJudged(rule="ranks", because=why, capture_next="capture those ranks again"))
     exposed = case.facts["exposed_communication_share"].value
     if not case.job.view.matched and not isinstance(exposed, Unknown) and float(exposed) > 0:
-        why = case.job.view.why_unmatched
-        found.insert(0, NotJudged(rule="transfer_or_wait", because=why.because, capture_next=why.capture_next))
+        unmatched = case.job.view.why_unmatched
+        entry = NotJudged(rule="transfer_or_wait", because=unmatched.because, capture_next=unmatched.capture_next)
+        found.insert(0, entry)
     return tuple(found)
 
 

@@ -8,19 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.kernels import COMMUNICATION, Kind, bound_by, classify
+from diagnose.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
-from diagnose.trace.checks import GPU_CATEGORIES
+from diagnose.vocabulary import GPU_CATEGORIES, RUNTIME
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 NOT_LAUNCHED = -1
-RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "xpu_runtime", "privateuse1_runtime")
-OPS = ("cpu_op", "operator")
-ANNOTATIONS = ("user_annotation", *OPS)
-PYTHON = ("python_function",)
-COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
-DATA_WAIT = r"enumerate\(DataLoader\)#|diagnose\.data_wait"
 
 _COPY_KIND = re.compile(r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)")
 _COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
@@ -72,24 +67,6 @@ class Activities:
 
 
 @dataclass(frozen=True)
-class StepWindows:
-    """Host and device windows of the counted steps, [start, end) in nanoseconds, shape (count, 2).
-
-    `dropped_ns` holds the device (else host) durations of the complete steps that were left out at the start.
-    """
-
-    source: str
-    host: NDArray[np.int64]
-    device: NDArray[np.int64]
-    dropped_ns: tuple[int, ...] = ()
-
-    @property
-    def count(self) -> int:
-        """Number of counted steps."""
-        return len(self.host)
-
-
-@dataclass(frozen=True)
 class Timeline:
     """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps."""
 
@@ -137,9 +114,9 @@ class Timeline:
 def timeline_of(trace: Trace, rank: int) -> Timeline:
     """Links and steps of one rank's trace."""
     gpu, launches, lost = _activities(trace)
-    source, host = host_steps(trace)
+    marks = host_steps(trace)
     has_gpu = len(gpu) > 0
-    steps = _device_steps(source, host, gpu) if has_gpu else _host_only(source, host)
+    steps = device_steps(trace, marks, gpu.start, gpu.end, gpu.launch_start) if has_gpu else host_only(marks)
     linked = gpu.launch[gpu.launch >= 0]
     threads = frozenset(zip(trace.pid[linked].tolist(), trace.tid[linked].tolist(), strict=True))
     return Timeline(trace, rank, gpu, lost, launches, threads, steps, has_gpu)
@@ -150,7 +127,7 @@ def _activities(trace: Trace) -> tuple[Activities, int, int]:
     if len(rows):
         busiest = _busiest(trace.pid[rows], trace.dur[rows])
         rows = rows[trace.pid[rows] == busiest]
-    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
+    rows = rows[np.lexsort((trace.dur[rows], trace.correlation[rows], trace.stream[rows], trace.ts[rows]))]
     launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
     launch_rows = launch_rows[np.argsort(trace.correlation[launch_rows], kind="stable")]
     launch = _linked(trace, rows, launch_rows)
@@ -231,91 +208,3 @@ def _kind(name: str, category: str) -> Kind:
         match = _COPY_KIND.search(name)
         return Kind("memcpy", _COPY_ALIASES.get(match[0], match[0]) if match else "unknown", False)
     return classify(name)
-
-
-def host_steps(trace: Trace) -> tuple[str, NDArray[np.int64]]:
-    """Where the steps come from, and their host windows in order, shape (n, 2)."""
-    annotations = trace.rows_of(*ANNOTATIONS)
-    for source, prefix in (("ProfilerStep", "ProfilerStep"), ("diagnose.step", "diagnose.step")):
-        named = np.array([n.startswith(prefix) for n in trace.names], bool)
-        rows = np.flatnonzero(trace.named(named) & annotations)
-        if len(rows):
-            windows = np.stack((trace.ts[rows], trace.ts[rows] + trace.dur[rows]), axis=1)
-            return source, windows[np.argsort(windows[:, 0], kind="stable")]
-    ends = _optimizer_ends(trace, annotations)
-    if len(ends) >= 2:
-        return "Optimizer.step", np.stack((ends[:-1], ends[1:]), axis=1)
-    ends = _optimizer_kernel_bursts(trace)
-    if len(ends) >= 2:
-        return "optimizer kernels", np.stack((ends[:-1], ends[1:]), axis=1)
-    return "window", _whole_window(trace)
-
-
-def _optimizer_ends(trace: Trace, annotations: Mask) -> Times:
-    """Ends of the optimizer that steps least often: with several optimizers a step ends once."""
-    found = []
-    for number, name in enumerate(trace.names):
-        if name.startswith("Optimizer.step#"):
-            rows = annotations & (trace.name == number)
-            if rows.any():
-                found.append(np.sort((trace.ts + trace.dur)[rows]))
-    return min(found, key=len) if found else np.zeros(0, np.int64)
-
-
-def _optimizer_kernel_bursts(trace: Trace) -> Times:
-    """Launch times at the end of each burst of optimizer kernels, for optimizers that leave no annotation."""
-    families = np.array([classify(n).family == "optimizer" for n in trace.names], bool)
-    gpu = np.flatnonzero(trace.rows_of("kernel"))
-    order = gpu[np.argsort(trace.ts[gpu], kind="stable")]
-    optimizer = trace.named(families)[order]
-    if not optimizer.any():
-        return np.zeros(0, np.int64)
-    last = np.flatnonzero(optimizer & ~np.concatenate((optimizer[1:], [False])))
-    ends = (trace.ts + trace.dur)[order[last]]
-    if len(ends) < 2:
-        return np.zeros(0, np.int64)
-    far = np.diff(ends) > 0.5 * np.median(np.diff(ends))
-    return ends[np.concatenate((far, [True]))]
-
-
-def _whole_window(trace: Trace) -> NDArray[np.int64]:
-    used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
-    if not used.any():
-        used = np.ones(len(trace), bool)
-    return np.array([[trace.ts[used].min(), (trace.ts + trace.dur)[used].max()]], np.int64)
-
-
-def _device_steps(source: str, host: NDArray[np.int64], gpu: Activities) -> StepWindows:
-    """Step k ends on the device when the last activity launched during host steps up to k ends."""
-    if source in ("window", "optimizer kernels"):
-        first, last = min(int(host[0, 0]), int(gpu.start.min())), int(gpu.end.max())
-        host = host if source != "window" else np.array([[first, max(int(host[-1, 1]), last)]])
-        device = np.clip(host, first, last)
-        return _counted(source, host, device, np.ones(len(host), bool))
-    step = np.searchsorted(host[:, 1], gpu.launch_start, side="right")
-    head = gpu.launch_start < host[0, 0]
-    begin = max(int(host[0, 0]), int(gpu.end[head].max(initial=np.iinfo(np.int64).min)))
-    launched, ends, reached = np.zeros(len(host), bool), [], begin
-    for k in range(len(host)):
-        own = gpu.end[(step == k) & ~head]
-        launched[k] = len(own) > 0
-        reached = max(reached, int(own.max(initial=reached)))
-        ends.append(reached)
-    device = np.stack((np.array([begin, *ends[:-1]]), np.array(ends)), axis=1)
-    return _counted(source, host, device, launched & (device[:, 1] > device[:, 0]))
-
-
-def _host_only(source: str, host: NDArray[np.int64]) -> StepWindows:
-    return _counted(source, host, host, host[:, 1] > host[:, 0])
-
-
-def _counted(source: str, host: NDArray[np.int64], device: NDArray[np.int64], keep: Mask) -> StepWindows:
-    """Leaves out steps without work, and the first one, which still holds the start of the capture."""
-    rows = np.flatnonzero(keep)
-    dropped: tuple[int, ...] = ()
-    if len(rows) >= 3:
-        dropped = (int(device[rows[0], 1] - device[rows[0], 0]),)
-        rows = rows[1:]
-    if not len(rows):
-        rows = np.arange(len(host))
-    return StepWindows(source, host[rows], device[rows], dropped)

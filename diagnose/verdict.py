@@ -42,7 +42,6 @@ class Grounds:
     capture_failed: bool = False
     lost_share: float = 0.0
     alone_of_many: bool = False
-    shapes: bool = False
 
 
 def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
@@ -73,11 +72,13 @@ def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     if grounds.capture_failed:
         return "kernels were launched but no GPU activity was recorded, so nothing is known of the device"
     if grounds.lost_share > TOO_MANY_LOST:
-        return f"{grounds.lost_share:.0%} of the kernel launches have no GPU activity in the trace"
+        return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
+    if not any(e.ns for e in ledger):
+        return "no counted step has a duration"
     untraced = sum(e.share for e in ledger if e.cause == HOST_UNKNOWN)
     unexplained = class_shares(ledger)["unexplained"]
     if unexplained > TOO_UNEXPLAINED or untraced + unexplained > TOO_UNTRACED:
-        return f"{untraced + unexplained:.0%} of {grounds.of} is unexplained"
+        return f"{100 * (untraced + unexplained):.0f} % of {grounds.of} is unexplained"
     return ""
 
 
@@ -104,11 +105,11 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
 
 
 def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: Grounds) -> str:
-    text = f"{shares[leader]:.1%} of {grounds.of} {_SAYS[leader]}"
+    text = f"{100 * shares[leader]:.1f} % of {grounds.of} {_SAYS[leader]}"
     if runner_up:
-        text += f", {shares[runner_up]:.1%} {_SAYS[runner_up]}"
+        text += f", {100 * shares[runner_up]:.1f} % {_SAYS[runner_up]}"
     if not grounds.has_gpu:
         text += "; without GPU activity operators are classed by kind"
     elif leader in ("compute", "memory"):
         text += "; kernels are classed by kind"
-    return text.replace("%", " %")
+    return text

@@ -15,7 +15,7 @@ from diagnose.rule import PLACEHOLDER, Rule, load_rules
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
-OUTPUT = re.compile(r"(<!-- output of: (?P<command>.*?) -->\n```\n).*?(\n```)", re.DOTALL)
+OUTPUT = re.compile(r"(<!-- output of: (?P<command>.*?) -->\n```\n)(?:.*?\n)??(```)", re.DOTALL)
 HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics instead. -->"
 
 
@@ -59,7 +59,7 @@ def metrics_page() -> str:
 def readme() -> str:
     """README.md with each output block as its command prints it now, 88 columns wide."""
     text = README.read_text(encoding="utf-8")
-    return OUTPUT.sub(lambda found: found[1] + output_of(found["command"]) + found[3], text)
+    return OUTPUT.sub(lambda found: found[1] + output_of(found["command"]) + "\n" + found[3], text)
 
 
 def output_of(command: str) -> str:

@@ -24,9 +24,9 @@ MS = 1_000_000
 
 
 def ledger(step_ms: float, count: int, **causes: tuple[str, float]) -> tuple[LedgerEntry, ...]:
-    """`cause=(class, ms per step)`."""
+    """`cause=(class, ms per step)`; the underscores of a cause stand for hyphens."""
     return tuple(
-        LedgerEntry(cause=cause, class_=class_, ns=round(ms * count * MS), share=ms / step_ms)  # type: ignore[arg-type]
+        LedgerEntry(cause=cause.replace("_", "-"), class_=class_, ns=round(ms * count * MS), share=ms / step_ms)  # type: ignore[arg-type]
         for cause, (class_, ms) in causes.items()
     )
 
@@ -54,7 +54,7 @@ KNOWN_MFU = Mfu(
     numerator="FLOPs of matmuls and attention",
     model_flops_per_step=12.9e12,
     peak_flops=312e12,
-    peak_source="A100, bf16 dense",
+    peak_source="A100-SXM4-80GB: dense bf16 peak, confidence high",
 )
 NO_LOSS = Loss(events=0, bytes=0, truncated=False, kinds=())
 
@@ -99,10 +99,10 @@ def data_bound() -> Diagnosis:
         conv=("compute", 21.0),
         norm=("memory", 18.0),
         elementwise=("memory", 12.0),
-        copy_cast=("memory", 0.4),
-        embedding=("memory", 0.3),
-        dispatch=("host", 5.3),
-        transfer=("communication", 2.0),
+        copy=("memory", 1.4),
+        embedding=("memory", 1.3),
+        dispatch=("host", 3.3),
+        exposed_communication=("communication", 2.0),
         untraced=("unexplained", 2.0),
     )
     both = ("data-bound", "memory-bound")
@@ -111,7 +111,7 @@ def data_bound() -> Diagnosis:
         steps=steps(174, 8, time_ns=8 * 190 * MS),
         ledger=entries,
         mfu=UNKNOWN_MFU,
-        findings=(DATA_WAIT, SMALL_BATCH),
+        findings=(DATA_WAIT, SMALL_BATCH, SLOW_NORM, NO_MEMORY, FEW_STEPS),
         plan=(
             PlanStep(rule="data-wait", patch=DATA_WAIT.patch, predicted_speedup=(1.0, 1.66)),
             PlanStep(rule="low-memory-use", patch=SMALL_BATCH.patch, predicted_speedup=(1.1, 1.154)),
@@ -119,11 +119,22 @@ def data_bound() -> Diagnosis:
         not_advised=(
             NotAdvised(what="attn_implementation", because="attention is 0.0 % of the device step"),
             NotAdvised(what="torch_compile", because="the launch gaps are 3.0 % of the device step"),
+            NotAdvised(what="tf32", because="fp32 products without tensor cores take 0.0 % of the device step"),
+            NotAdvised(what="optim", because="the optimizer (fused) takes 1.0 % of the device step"),
+            NotAdvised(what="ddp_bucket_cap_mb", because="0.0 % of the collectives carry less than 1 MiB"),
+            NotAdvised(what="use_liger_kernel", because="unfused loss takes 0.0 % of the device step"),
         ),
         not_judged=(
-            NotJudged(rule="fp32-without-tensor-cores", because="no shapes", capture_next="record_shapes=True"),
-            NotJudged(rule="near-hardware-peak", because="no shapes", capture_next="record_shapes=True"),
-            NotJudged(rule="near-out-of-memory", because="no memory events", capture_next="profile_memory=True"),
+            NotJudged(
+                rule="allocator-churn", because="no memory events", capture_next="capture with profile_memory=True"
+            ),
+            NotJudged(rule="unfused-attention", because="no shapes", capture_next="capture with record_shapes=True"),
+            NotJudged(rule="near-hardware-peak", because="no shapes", capture_next="capture with record_shapes=True"),
+            NotJudged(
+                rule="unused-parameter-search",
+                because="no DistributedDataParallel range in the trace",
+                capture_next="nothing: the model is not wrapped in DDP",
+            ),
         ),
         ranks=tuple(
             RankReport(rank=rank, device="NVIDIA A100-SXM4-80GB", verdict=verdict("data-bound"), ledger=entries)
@@ -146,6 +157,7 @@ DATA_WAIT = Finding(
     says="The GPU waits for the next batch during 39.7 % of the device step.",
     do="Raise the number of DataLoader workers until the wait is gone or the cores are busy.",
     evidence=(
+        Evidence(fact="has_gpu", value=True, unit="flag"),
         Evidence(fact="data_wait_share", value=0.3966, unit="share", of="the device step"),
         Evidence(fact="loader_workers", value="none", unit="text"),
     ),
@@ -161,6 +173,38 @@ SMALL_BATCH = Finding(
     evidence=(Evidence(fact="memory_free_share", value=0.64, unit="share", of="device memory"),),
     predicted_speedup=(1.1, 1.154),
     patch=Patch(target="training_arguments", set={"per_device_train_batch_size": 14}),
+)
+
+
+SLOW_NORM = Finding(
+    rule="unfused-norm",
+    class_="memory",
+    severity="info",
+    says="Normalisation layers composed of small kernels take 1.9 % of the device step.",
+    do="Fuse them.",
+    evidence=(Evidence(fact="unfused_norm_share", value=0.019, unit="share", of="the device step"),),
+    predicted_speedup=(1.0, 1.019),
+    patch=None,
+)
+NO_MEMORY = Finding(
+    rule="near-out-of-memory",
+    class_="capacity",
+    severity="warning",
+    says="The peak of 79.2 GiB is 99.0 % of device memory. The next longer batch ends the run.",
+    do="Lower the batch per device, or recompute activations.",
+    evidence=(),
+    predicted_speedup=None,
+    patch=None,
+)
+FEW_STEPS = Finding(
+    rule="few-steps",
+    class_="validity",
+    severity="warning",
+    says="Steps counted: 1. One odd step changes every share.",
+    do="Capture at least three steps after warm-up.",
+    evidence=(Evidence(fact="step_count", value=1, unit="count"),),
+    predicted_speedup=None,
+    patch=None,
 )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,6 +94,56 @@ def test_json_is_one_object_that_follows_the_schema(
 
     assert result.stderr == ""
     jsonschema.validate(json.loads(result.stdout), schema())
+    assert result.stdout.startswith("{")
+    assert result.stdout.endswith("}\n")
+
+
+def test_details_prints_more_and_quiet_only_the_verdict_and_the_next_change(
+    analysis_gives: Callable[..., list[Any]],
+) -> None:
+    analysis_gives(diagnoses.data_bound())
+    default, details, quiet = (run("analyze", "t.json", *args).stdout for args in ([], ["--details"], ["-q"]))
+
+    assert len(quiet.splitlines()) < 6 < len(default.splitlines()) < len(details.splitlines())
+    assert [line.split()[0] for line in quiet.splitlines() if line[0] != " "] == ["verdict:", "next:"]
+
+
+def test_the_analysis_is_announced_on_a_terminal_only_and_only_on_stderr(tmp_path: Path) -> None:
+    command = program(tmp_path, "return diagnoses.data_bound()")
+    for args, announced in (([], True), (["--json"], True), (["--quiet"], False)):
+        leader, follower = os.openpty()
+        environment = os.environ | {"TERM": "xterm"}
+        arguments = [*command, "analyze", "x", *args]
+        done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=follower, env=environment, check=True)
+        os.close(follower)
+        told = os.read(leader, 4096) if announced else b""
+        os.close(leader)
+
+        assert (b"reading x ..." in told) == announced
+        assert b"reading" not in done.stdout
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "x", ""])
+def test_an_odd_width_still_prints_the_report(
+    analysis_gives: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    analysis_gives(diagnoses.data_bound())
+
+    assert run("analyze", "t.json", "-q").stdout.startswith("verdict:    data-bound")
+
+
+def test_no_color_prints_no_colour_on_a_terminal(tmp_path: Path) -> None:
+    command = [*program(tmp_path, "return diagnoses.data_bound()"), "analyze", "x", "-q"]
+    for no_color in ({}, {"NO_COLOR": "1"}):
+        leader, follower = os.openpty()
+        environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm-256color"} | no_color
+        subprocess.run(command, stdout=follower, stderr=subprocess.PIPE, env=environment, check=True)
+        os.close(follower)
+        seen = os.read(leader, 65536)
+        os.close(leader)
+
+        assert bool(re.search(rb"\x1b\[[0-9;]*3[0-7]m", seen)) == (not no_color)
 
 
 def test_schema_prints_the_schema() -> None:
@@ -121,6 +172,7 @@ def test_fail_on(analysis_gives: Callable[..., list[Any]], severity: str, found:
         (["analyze", "t.json", "--peak-tflops", "many"], "--peak-tflops"),
         (["analyze", "t.json", "--fail-on", "sometimes"], "--fail-on"),
         (["analyze", "t.json", "--jsn"], "--json"),
+        (["analyze", "t.json", "--json", "--quiet"], "Choose one of --json, --details and --quiet."),
         (["--nonsense"], "--nonsense"),
     ],
 )

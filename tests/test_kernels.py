@@ -85,10 +85,6 @@ def test_a_device_that_fits_no_row_is_unknown(properties: dict[str, Any]) -> Non
     assert lookup(properties) is None
 
 
-def test_a_name_without_memory_does_not_choose_between_boards_of_that_name() -> None:
-    assert lookup(device("NVIDIA H100")) is None
-
-
 def test_peaks_are_dense_and_say_where_they_come_from() -> None:
     h100 = lookup(device("NVIDIA H100 80GB HBM3"))
     v100 = lookup(device("Tesla V100-SXM2-16GB"))

@@ -6,35 +6,42 @@ from collections.abc import Callable
 from pathlib import Path
 
 import diagnoses
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
 from diagnose.diagnosis import Diagnosis, Patch
 from diagnose.report.ledger import basis, rows
-from diagnose.report.text import render
-from diagnose.report.words import patch_lines, speedup
+from diagnose.report.text import render, render_brief
+from diagnose.report.words import CAUSES, evidence_line, first_sentence, flags_line, mfu_line, patch_lines, speedup
 
-WIDTHS = [60, 80, 120, 200]
+WIDTHS = [60, 80, 100, 140, 200]
 CASES = [diagnoses.diagnosis, diagnoses.data_bound, diagnoses.hostile, diagnoses.undecided]
 GOLDEN = Path(__file__).parent / "goldens" / "data_bound.txt"
 
 
-def printed(diagnosis: Diagnosis, width: int = 80, encoding: str = "utf-8") -> str:
+def printed(diagnosis: Diagnosis, width: int = 80, encoding: str = "utf-8", **how: bool) -> str:
     """The report as a pipe receives it."""
+    return _piped(lambda console: render(diagnosis, console, **how), width, encoding)
+
+
+def _piped(show: Callable[[Console], None], width: int, encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
     console = Console(file=io.TextIOWrapper(raw, encoding=encoding, errors="strict"), width=width)
-    render(diagnosis, console)
+    show(console)
     console.file.flush()
     return raw.getvalue().decode(encoding)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("details", [False, True])
 def test_no_line_is_longer_than_the_console_and_none_has_trailing_blanks(
-    case: Callable[[], Diagnosis], width: int
+    case: Callable[[], Diagnosis], width: int, details: bool
 ) -> None:
-    lines = printed(case(), width).splitlines()
+    lines = printed(case(), width, details=details).splitlines()
 
     assert max(cell_len(line) for line in lines) <= width
     assert all(line == line.rstrip() for line in lines)
@@ -46,8 +53,16 @@ def test_every_part_is_there_at_every_width(width: int) -> None:
 
     labels = re.findall(r"^([a-z][a-z ]*:)", report, re.MULTILINE)
 
-    expected = ["verdict:", "steps:", "lost:", "next:", "then:", "also:", "not:", "not judged:", "ranks:", "straggler:"]
-    assert labels == [*expected, "read:"]
+    of_job = ["straggler:", "ranks:"]
+    changes = ["next:", "then:", "also:", "not:", "not judged:"]
+    assert labels == ["verdict:", "steps:", "note:", *of_job, *changes, "lost:", "read:"]
+
+
+def test_the_default_report_of_one_rank_fits_a_screen() -> None:
+    one_rank = msgspec.structs.replace(diagnoses.data_bound(), ranks=(), stragglers=())
+
+    assert printed(one_rank, 100).count("\n") <= 44
+    assert printed(one_rank, 100, details=True).count("\n") > 44
 
 
 def test_the_whole_report(update_goldens: bool) -> None:
@@ -65,24 +80,107 @@ def test_a_bound_reads_at_most_and_a_range_reads_as_a_range() -> None:
     assert speedup(None) == ""
 
 
+def test_details_has_every_item_that_the_default_only_counts() -> None:
+    brief, full = printed(diagnoses.data_bound(), 200), printed(diagnoses.data_bound(), 200, details=True)
+
+    for text in (
+        "Fuse them.",
+        "--dataloader_num_workers 8",
+        "use_liger_kernel",
+        "no shapes",
+        "rank0.json.gz",
+        "no memory events",
+    ):
+        assert text not in brief
+    for text in ("Fuse them.", "--dataloader_num_workers 8", "use_liger_kernel", "no shapes", "rank0.json.gz"):
+        assert text in full
+    assert "+2 more: --details" in brief
+    assert "more: --details" not in full
+
+
+def test_quiet_is_two_lines() -> None:
+    lines = _piped(lambda console: render_brief(diagnoses.data_bound(), console), 120).splitlines()
+
+    assert [line.split(":")[0] for line in lines if not line.startswith(" ")] == ["verdict", "next"]
+    assert "TrainingArguments(..., dataloader_num_workers=8" in lines[1]
+
+
+def test_a_finding_without_a_place_in_the_plan_is_not_lost() -> None:
+    report = printed(diagnoses.data_bound(), 120)
+
+    assert "also:       near-out-of-memory   warning   The peak of 79.2 GiB is 99.0 % of device memory." in report
+    assert "unfused-norm (info: --details)" in report
+    assert "note:       few-steps   warning   Steps counted: 1." in report
+
+
+def test_what_makes_the_answer_unsafe_comes_next() -> None:
+    lost = msgspec.structs.replace(diagnoses.FEW_STEPS, rule="lost-gpu-events", severity="critical")
+    plan = diagnoses.data_bound()
+    unsafe = msgspec.structs.replace(plan, findings=(lost, *plan.findings))
+
+    report = printed(unsafe, 120)
+
+    assert "next:       lost-gpu-events   critical" in report
+    assert "then:       data-wait   at most 1.66x" in report
+
+
+def test_the_straggler_line_says_why_and_what_it_costs_each_of_the_others() -> None:
+    said = "rank 1 is late because of its data; each other rank waits 12.0 ms per step for it (6.9 % of the step)"
+
+    assert said in printed(diagnoses.data_bound(), 140)
+
+
+def test_guards_are_no_evidence_unless_there_is_nothing_else() -> None:
+    guard, telling = diagnoses.DATA_WAIT.evidence[0], diagnoses.DATA_WAIT.evidence[1]
+
+    assert evidence_line((guard, telling)) == "data_wait_share 39.7 % of the device step"
+    assert evidence_line((guard,)) == "has_gpu yes"
+
+
+def test_every_cause_of_the_attribution_is_spelled_for_people() -> None:
+    assert {*HOST_CAUSES, *COPY_CAUSES, EXPOSED} <= CAUSES.keys()
+
+
+def test_a_number_ends_no_sentence_and_keeps_its_unit() -> None:
+    assert first_sentence("It takes 39.7 % of a.b.c. Then more.") == "It takes 39.7 % of a.b.c."
+    for width in range(40, 120):
+        assert not re.search(r"^\s+%", printed(diagnoses.data_bound(), width), re.MULTILINE)
+
+
+def test_mfu_names_its_denominator_briefly_and_in_full() -> None:
+    assert mfu_line(diagnoses.KNOWN_MFU) == "MFU of 312 TFLOP/s dense bf16, A100-SXM4-80GB"
+    assert mfu_line(diagnoses.KNOWN_MFU, details=True) == (
+        "MFU = FLOPs of matmuls and attention: 12.9 TFLOP per step / peak 312.0 TFLOP/s "
+        "(A100-SXM4-80GB: dense bf16 peak, confidence high)"
+    )
+
+
 def test_the_denominator_is_named_once_above_the_shares() -> None:
     device, host = printed(diagnoses.data_bound()), printed(diagnoses.undecided())
 
     assert "of the device step, 174.0 ms (mean of 8), each part takes:" in device
     assert "of the host step, 800.0 us, each part takes:" in host
+    assert "800.0 us per host step" in host
 
 
 def test_the_ledger_adds_up_with_small_causes_in_one_row() -> None:
     diagnosis = diagnoses.data_bound()
     listed = rows(diagnosis.ledger)
-
     classes = [row for row in listed if row.style]
 
     assert sum(row.ns for row in classes) == diagnosis.steps.device_time_ns
     assert [row.ns for row in classes] == sorted((row.ns for row in classes), reverse=True)
     memory = next(i for i, row in enumerate(listed) if row.name == "memory-bound work")
-    assert [row.name.strip() for row in listed[memory + 1 : memory + 4]] == ["norm", "elementwise", "2 smaller"]
+    names = [row.name.strip() for row in listed[memory + 1 : memory + 4]]
+    assert names == ["normalisation", "elementwise", "2 smaller"]
     assert sum(row.ns for row in listed[memory + 1 : memory + 4]) == listed[memory].ns
+
+
+def test_a_class_that_took_no_time_has_no_row_but_the_unexplained_time_has_one() -> None:
+    entries = diagnoses.ledger(100, 1, gemm=("compute", 99.96), copy_HtoD=("data", 0.04))
+
+    assert [row.name for row in rows(entries)] == ["compute-bound work: matrix products", "unexplained"]
+    assert "data: copies to the device" in [row.name for row in rows(entries, details=True)]
 
 
 def test_a_trace_without_gpu_is_accounted_on_host_steps() -> None:
@@ -103,16 +201,19 @@ def test_no_finding_is_not_a_clean_bill_of_health_when_rules_could_not_judge() -
 
 
 def test_rules_that_miss_the_same_measurement_share_an_entry() -> None:
-    report = printed(diagnoses.data_bound())
+    brief, full = printed(diagnoses.data_bound()), printed(diagnoses.data_bound(), details=True)
 
-    assert "fp32-without-tensor-cores, near-hardware-peak   no shapes" in report
-    assert report.count("capture: record_shapes=True") == 1
+    assert "not judged: record_shapes=True -> unfused-attention, near-hardware-peak\n" in brief
+    assert "profile_memory=True -> allocator-churn   +1 more: --details\n" in brief
+    assert "unfused-attention, near-hardware-peak   no shapes" in full
+    assert full.count("capture with record_shapes=True") == 1
 
 
 def test_hostile_names_neither_style_nor_move_nor_break_lines() -> None:
     report = printed(diagnoses.hostile(), 200)
 
     assert "[red]x[/red]\\x1b[31m line two" in report
+    report += printed(diagnoses.hostile(), 200, details=True)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", report)
 
 
@@ -138,14 +239,19 @@ def test_many_ranks_are_cut_and_the_stragglers_come_first() -> None:
     many = printed(diagnoses.hostile())
 
     assert report.index("\n     1 data-bound") < report.index("\n     0 data-bound")
-    assert "and 4 more: all are in --json" in many
+    assert "+12 more: --details" in many
+    assert len(re.findall(r"^ +\d+ undecided", printed(diagnoses.hostile(), details=True), re.MULTILINE)) == 20
 
 
 @pytest.mark.parametrize(
     ("target", "settings", "typed"),
     [
         ("training_arguments", {"bf16": True}, ["TrainingArguments(..., bf16=True)", "--bf16 True"]),
-        ("training_arguments", {"fsdp_config": {"a": 1}}, None),
+        (
+            "training_arguments",
+            {"fsdp_config": {"a": 1}},
+            ['TrainingArguments(..., fsdp_config={"a": 1})', "--fsdp_config '{\"a\": 1}'"],
+        ),
         ("model_kwargs", {"attn_implementation": "sdpa"}, ['from_pretrained(..., attn_implementation="sdpa")']),
         ("environment", {"NCCL_ALGO": "Ring,Tree x", "A": True}, ["export NCCL_ALGO='Ring,Tree x'", "export A=1"]),
         ("ddp", {"bucket_cap_mb": 100}, ["DistributedDataParallel(..., bucket_cap_mb=100)"]),
@@ -154,12 +260,10 @@ def test_many_ranks_are_cut_and_the_stragglers_come_first() -> None:
         ("ddp", {}, []),
     ],
 )
-def test_a_patch_reads_as_it_would_be_typed(target: str, settings: dict[str, object], typed: list[str] | None) -> None:
-    lines = patch_lines(Patch(target=target, set=settings))
+def test_a_patch_reads_as_it_would_be_typed(target: str, settings: dict[str, object], typed: list[str]) -> None:
+    patch = Patch(target=target, set=settings)
 
-    if typed is None:
-        typed = ['TrainingArguments(..., fsdp_config={"a": 1})', "--fsdp_config '{\"a\": 1}'"]
-    assert lines == typed
+    assert [*patch_lines(patch), *filter(None, [flags_line(patch)])] == typed
 
 
 def test_the_documented_report_is_the_golden_one() -> None:

@@ -48,7 +48,7 @@ def test_every_class(shares: dict[str, float], class_: str) -> None:
     ("data", "class_", "between"),
     [
         (0.149, "compute-bound", ()),
-        (0.15, "compute-bound", ("compute-bound", "data-bound")),
+        (0.151, "compute-bound", ("compute-bound", "data-bound")),
         (0.199, "compute-bound", ("compute-bound", "data-bound")),
         (0.20, "data-bound", ("data-bound", "compute-bound")),
         (0.249, "data-bound", ("data-bound", "compute-bound")),

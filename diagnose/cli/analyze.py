@@ -9,7 +9,7 @@ from diagnose.cli.ending import writing
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
-from diagnose.report.text import render
+from diagnose.report.text import render, render_brief
 
 _SEVERITIES = ("info", "warning", "critical")
 
@@ -17,6 +17,8 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.command(epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
+@click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
 @click.option(
@@ -41,6 +43,8 @@ def analyze(
     ctx: click.Context,
     path: Path,
     as_json: bool,
+    details: bool,
+    quiet: bool,
     rules_dirs: tuple[Path, ...],
     run: str | None,
     flops_per_step: float | None,
@@ -60,20 +64,20 @@ def analyze(
       70   a defect of diagnose
       130  interrupted
     """
+    if as_json + details + quiet > 1:
+        raise click.UsageError("Choose one of --json, --details and --quiet.")
     options = analysis.Options(rules_dirs=rules_dirs, run=run, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
-    with announced(path):
+    with announced(path, wanted=not quiet):
         diagnosis = analysis.analyze(path, options=options)
     with writing():
-        _show(diagnosis, as_json)
+        if as_json:
+            click.echo(to_json(diagnosis).encode())
+        elif quiet:
+            render_brief(diagnosis, terminal())
+        else:
+            render(diagnosis, terminal(), details=details)
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         ctx.exit(1)
-
-
-def _show(diagnosis: Diagnosis, as_json: bool) -> None:
-    if as_json:
-        click.echo(to_json(diagnosis).encode())
-    else:
-        render(diagnosis, terminal())
 
 
 def _worst(diagnosis: Diagnosis) -> int:

@@ -1,7 +1,9 @@
 """Shares of the step by class and by cause of idling."""
 
 from diagnose.attribution import HOST_CAUSES
+from diagnose.facts import Unknown
 from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
+from diagnose.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 _CLASSES = ("data", "host", "memory", "compute", "communication")
 
@@ -23,26 +25,63 @@ _class_metric("compute", "Kernels bound by arithmetic, judged by kind: matrix pr
 _class_metric("communication", "Collectives that nothing hides.")
 
 
-def _cause_metric(name: str, causes: tuple[str, ...], doc: str, *, needs_gpu: bool = True) -> None:
+def _cause_metric(
+    name: str,
+    causes: tuple[str, ...],
+    doc: str,
+    *,
+    needs_gpu: bool = True,
+    marks: str = "",
+    unmarked: Unknown | None = None,
+) -> None:
+    """Registers the share of some causes; where the trace has no mark of them, a share of 0 is unknown instead."""
     unknown = [c for c in causes if c not in HOST_CAUSES and not c.startswith("copy-")]
     assert not unknown, unknown
 
     def function(m: Measured) -> Value:
-        return CAPTURE_FAILED if m.timeline.capture_failed else m.share(*causes)
+        if m.timeline.capture_failed:
+            return CAPTURE_FAILED
+        share = m.share(*causes)
+        if share or unmarked is None or m.timeline.matching(marks, *ANNOTATIONS, *PYTHON).any():
+            return share
+        return unmarked
 
     function.__name__, function.__doc__ = name, doc
     metric("share", STEP, needs_gpu=needs_gpu)(function)
 
 
-_cause_metric("data_wait_share", ("data-wait",), "The device idles while the loader fetches a batch.", needs_gpu=False)
+_cause_metric(
+    "data_wait_share",
+    ("data-wait",),
+    "The device idles while the loader fetches a batch.",
+    needs_gpu=False,
+    marks=DATA_WAIT,
+    unmarked=Unknown(
+        "the trace marks no batch fetch",
+        "feed batches through torch.utils.data.DataLoader, or name the fetch with diagnose.probes.range",
+    ),
+)
 _cause_metric(
     "host_to_device_share", ("host-to-device", "copy-HtoD"), "Copies to the device that nothing hides, and their calls."
 )
 _cause_metric("sync_share", ("sync",), "The device idles because the host waited for it and so could not run ahead.")
 _cause_metric("allocation_share", ("allocation",), "The device idles while the host allocates or frees device memory.")
-_cause_metric("gc_share", ("gc",), "The device idles while Python collects garbage.", needs_gpu=False)
+_cause_metric(
+    "gc_share",
+    ("gc",),
+    "The device idles while Python collects garbage.",
+    needs_gpu=False,
+    marks="Python GC",
+    unmarked=Unknown("collections of garbage were not recorded, or none ran", "capture with record_python_gc_info"),
+)
 _cause_metric("compile_share", ("compile",), "The device idles while code is compiled or a module is loaded.")
-_cause_metric("logging_share", ("logging",), "The device idles while the host logs, evaluates or saves.")
+_cause_metric(
+    "logging_share",
+    ("logging",),
+    "The device idles while the host logs, evaluates or saves.",
+    marks=LOGGING,
+    unmarked=Unknown("the trace marks no logging, evaluation or saving", "capture with diagnose's probes"),
+)
 _cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")
 _cause_metric(
     "dispatch_share", ("dispatch",), "The device idles while the host dispatches operators or calls the runtime."

@@ -5,17 +5,20 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED
 from diagnose.facts import Unknown
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
 
-ONE_RANK = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
 _SMALL_BYTES = 1 << 20
+_BYTES = (
+    dict.fromkeys(("int8", "uint8", "byte", "char", "bool"), 1)
+    | dict.fromkeys(("half", "bfloat16", "float16", "short", "int16"), 2)
+    | dict.fromkeys(("int", "float", "float32", "int32"), 4)
+    | dict.fromkeys(("long", "double", "int64", "float64"), 8)
+)
 
 
 def _itemsize(dtype: str) -> int:
-    sizes = {"int8": 1, "uint8": 1, "byte": 1, "char": 1, "bool": 1, "float8": 1, "half": 2, "bfloat16": 2, "float16": 2,
-             "short": 2, "int": 4, "float": 4, "float32": 4, "int32": 4, "long": 8, "double": 8, "int64": 8, "float64": 8}  # fmt: skip
     name = dtype.lower().removeprefix("c10::").removeprefix("torch.")
-    return sizes.get(name, 1 if "float8" in name else 0)
+    return _BYTES.get(name, 1 if "float8" in name else 0)
 
 
 def _waiting_causes(m: Measured) -> tuple[str, ...]:
@@ -26,7 +29,7 @@ def _waiting_causes(m: Measured) -> tuple[str, ...]:
 def exposed_communication_share(m: Measured) -> Value:
     """Collectives that no kernel hides, transfer and waiting for late ranks together."""
     if m.timeline.capture_failed:
-        return m.without_gpu or ONE_RANK
+        return CAPTURE_FAILED
     return m.share(EXPOSED, *_waiting_causes(m))
 
 
@@ -128,10 +131,21 @@ def ranks_analyzed(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def straggler_share(m: Measured) -> Value:
     """Time the other ranks wait for the worst rank, of their steps; 0 when no rank stands out."""
+    if m.timeline.capture_failed:
+        return CAPTURE_FAILED
+    if _single_process(m):
+        return 0.0
     return m.job.straggler_share if m.job.matched else m.job.why_unmatched
+
+
+def _single_process(m: Measured) -> bool:
+    size = world_size(m)
+    return m.job.ranks == 1 and (isinstance(size, Unknown) or int(size) == 1)
 
 
 @metric("text", needs_gpu=False)
 def straggler_cause(m: Measured) -> Value:
     """What makes the worst rank late: data, host, slower_kernels, more_work, gc, checkpoint, link, unknown or none."""
+    if _single_process(m):
+        return "none"
     return m.job.straggler_cause if m.job.matched else m.job.why_unmatched

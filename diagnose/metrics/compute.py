@@ -1,7 +1,5 @@
 """Model FLOPs utilisation and the efficiency of matrix products."""
 
-import numpy as np
-
 from diagnose.facts import Unknown
 from diagnose.flops import NUMERATOR
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
@@ -19,7 +17,7 @@ def flops_per_step(m: Measured) -> float | Unknown:
         return NO_SHAPES
     if counted.covered_share < MIN_COVERED:
         return Unknown(
-            f"{1 - counted.covered_share:.0%} of the matrix-kernel time belongs to no operator with shapes",
+            f"{100 * (1 - counted.covered_share):.0f} % of the matrix-kernel time is under no operator with shapes",
             "capture with record_shapes=True, or pass --flops-per-step",
         )
     return counted.per_step
@@ -55,7 +53,7 @@ def mfu_share(m: Measured) -> Value:
     value = flops / (peak[0] * step_s) if step_s else 0.0
     if value > 1:
         return Unknown(
-            f"{value:.0%} of the peak is impossible: the FLOPs or the peak are wrong for this run",
+            f"{100 * value:.0f} % of the peak is impossible: the FLOPs or the peak are wrong for this run",
             "pass --flops-per-step and --peak-tflops",
         )
     return value

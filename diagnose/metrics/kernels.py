@@ -5,7 +5,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import STEP, Measured, Value, metric
-from diagnose.timeline import RUNTIME
+from diagnose.vocabulary import RUNTIME
 
 _FAMILIES = {
     "gemm": "Matrix products",

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.vocabulary import OPTIMIZER_STEP
 
 Mask = NDArray[np.bool_]
 
-_OPTIMIZER = r"Optimizer\.step#|diagnose\.optimizer"
 _MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
 _MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
 
@@ -137,7 +137,7 @@ def unfused_loss_share(m: Measured) -> Value:
 
 
 def _in_optimizer(m: Measured) -> Mask:
-    return m.launched_under(_OPTIMIZER) & m.kernels
+    return m.launched_under(OPTIMIZER_STEP) & m.kernels
 
 
 @metric("text")

@@ -13,7 +13,8 @@ from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.flops import CountedFlops, count
 from diagnose.hardware import Gpu, lookup
 from diagnose.ranks import JobView
-from diagnose.timeline import ANNOTATIONS, OPS, Timeline
+from diagnose.timeline import Timeline
+from diagnose.vocabulary import ANNOTATIONS, OPS
 
 STEP = "the step"
 NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")

@@ -170,7 +170,7 @@ def _work(timeline: Timeline) -> int:
 
 
 def _persistent(caused: NDArray[np.int64], rank: int, dominant: float) -> bool:
-    """Whether the rank causes most of the waiting in enough of the steps in which anybody waits."""
+    """Whether the rank causes most of the waiting in enough of all steps; a step in which nobody waits has no cause."""
     totals = caused.sum(axis=0)
-    leads = caused[rank][totals > 0] >= dominant * totals[totals > 0]
+    leads = (totals > 0) & (caused[rank] >= dominant * totals)
     return bool(leads.all()) if len(leads) <= FEW_STEPS else bool(leads.mean() >= PERSISTENT)

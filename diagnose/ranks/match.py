@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
-from diagnose.timeline import ANNOTATIONS, COMMUNICATION_RANGES, Timeline
+from diagnose.timeline import Timeline
+from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
 Key = tuple[str, ...]
 _KIND = re.compile(
@@ -120,11 +121,11 @@ def _dims(timeline: Timeline, row: int) -> str:
 
 
 def _step_of(timeline: Timeline, times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of the counted step that each time lies in, -1 outside (steps are half-open at their start)."""
+    """The number by which ranks know the counted step that each time lies in, -1 outside."""
     windows = timeline.windows
     at = np.searchsorted(windows[:, 0], times, side="left") - 1
     inside = (at >= 0) & (times <= windows[np.maximum(at, 0), 1])
-    return np.where(inside, at, -1)
+    return np.where(inside, np.array(timeline.steps.numbers, np.int64)[at], -1)
 
 
 def _keys(labels: list[tuple[str, str, int]], steps: NDArray[np.int64]) -> tuple[Key, ...]:

@@ -1,17 +1,20 @@
-"""The ledger as printed: one bar per class, its causes below it, the ranks side by side."""
+"""The ledger as printed: one bar per class, its causes below it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, LedgerEntry, RankReport, Straggler
+from diagnose.diagnosis import Diagnosis, LedgerEntry
 from diagnose.facts import duration
-from diagnose.report.page import Page, plain, widest
+from diagnose.report.page import Page, widest
+from diagnose.report.words import cause_name
 
-SHOWN_FROM = 0.005  # causes below half a percent of the step share one row
-RANKS_SHOWN = 16
+SHOWN_FROM = 0.01  # a cause, or the small ones of a class together, below one percent of the step gets no row
+CAUSES_SHOWN = 4  # of one class; the rest share a row
+INVISIBLE = 0.0005  # prints as 0.0 %
 _SCALES = ((1e9, "s", 3), (1e6, "ms", 1), (1e3, "us", 1))  # the step's length, its unit, digits
 STYLE = {
     "data": "magenta",
@@ -28,14 +31,6 @@ _CLASS_NAMES = {
     "memory": "memory-bound work",
     "compute": "compute-bound work",
     "unexplained": "unexplained",
-}
-_SHORT = {
-    "data": "data",
-    "host": "host",
-    "communication": "comm",
-    "memory": "mem",
-    "compute": "comp",
-    "unexplained": "rest",
 }
 
 
@@ -76,34 +71,36 @@ class Row:
     style: str = ""
 
 
-def rows(entries: Sequence[LedgerEntry]) -> list[Row]:
-    """The classes by size, each with its causes by size; every nanosecond is in exactly one cause row."""
+def rows(entries: Sequence[LedgerEntry], details: bool = False) -> list[Row]:
+    """The classes by size, each with its causes by size.
+
+    Every class and cause that took time has a row with `details`. Without it the small causes of a class share one,
+    and a class that would print as 0.0 % has none. Unexplained time always has one.
+    """
     by_class: dict[str, list[LedgerEntry]] = defaultdict(list)
     for entry in entries:
         by_class[entry.class_].append(entry)
-    classes = [_class_rows(key, by_class[key]) for key in _CLASS_NAMES]
-    return [row for group in sorted(classes, key=lambda group: -group[0].ns) for row in group]
+    groups = [_class_rows(key, by_class[key], details) for key in _CLASS_NAMES]
+    shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].style == STYLE["unexplained"]]
+    return [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]
 
 
-def _class_rows(key: str, entries: Sequence[LedgerEntry]) -> list[Row]:
+def _class_rows(key: str, entries: Sequence[LedgerEntry], details: bool) -> list[Row]:
     """The class, then its causes; a single cause shares the class's line."""
     ns, share = sum(e.ns for e in entries), sum(e.share for e in entries)
     ordered = sorted((e for e in entries if e.ns), key=lambda entry: -entry.ns)
     if len(ordered) == 1:
-        return [Row(f"{_CLASS_NAMES[key]}: {_said(ordered[0].cause)}", ns, share, STYLE[key])]
+        return [Row(f"{_CLASS_NAMES[key]}: {cause_name(ordered[0].cause)}", ns, share, STYLE[key])]
     head = Row(_CLASS_NAMES[key], ns, share, STYLE[key])
-    shown = [Row("  " + _said(e.cause), e.ns, e.share) for e in ordered if e.share >= SHOWN_FROM]
-    small = [e for e in ordered if e.share < SHOWN_FROM]
-    if shown and sum(e.share for e in small) >= SHOWN_FROM / 10:
+    large = ordered if details else [e for e in ordered if e.share >= SHOWN_FROM][:CAUSES_SHOWN]
+    shown = [Row("  " + cause_name(e.cause), e.ns, e.share) for e in large]
+    small = ordered[len(large) :]
+    if shown and sum(e.share for e in small) >= SHOWN_FROM:
         shown.append(Row(f"  {len(small)} smaller", sum(e.ns for e in small), sum(e.share for e in small)))
     return [head, *shown]
 
 
-def _said(cause: str) -> str:
-    return plain(cause).replace("_", " ")
-
-
-def print_ledger(page: Page, diagnosis: Diagnosis) -> None:
+def print_ledger(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
     """Time per step and share of each class and cause; the denominator is in the heading."""
     of = basis(diagnosis)
     if not diagnosis.ledger:
@@ -112,29 +109,20 @@ def print_ledger(page: Page, diagnosis: Diagnosis) -> None:
     heading = f"of the {of.name}, {duration(of.step_ns)}{mean}, each part takes:"
     for part in Text(heading, "bold").wrap(page.console, page.width):
         page.line(part)
-    listed = rows(diagnosis.ledger)
-    name_width = widest([row.name for row in listed], min(max(page.width - 34, 16), 40))
+    listed = rows(diagnosis.ledger, details)
+    name_width = widest([row.name for row in listed], min(max(page.width - 34, 16), 50))
     bar_width = min(max(page.width - name_width - 27, 4), 40)
     for row in listed:
         numbers = f"{of.per_step(row.ns):>10}  {100 * row.share:5.1f} %"
-        name = Text(page.fitted(row.name, name_width), "bold" if row.style else "")
         bar = page.bar(row.share, bar_width, row.style) if row.style else Text()
-        page.line(Text.assemble("  ", name, " ", numbers, "  ", bar))
-
-
-def print_ranks(page: Page, ranks: Sequence[RankReport], stragglers: Sequence[Straggler]) -> None:
-    """One line per rank with its classes side by side; stragglers first, then by rank number."""
-    late = {straggler.rank for straggler in stragglers}
-    ordered = sorted(ranks, key=lambda rank: (rank.rank not in late, rank.rank))
+        for i, name in enumerate(_name_lines(page, row, name_width)):
+            page.line(Text.assemble("  ", name, " ", numbers, "  ", bar) if i == 0 else Text.assemble("  ", name))
     page.gap()
-    page.paragraph("each class in % of the rank's own step", label="ranks:")
-    page.line(Text("  rank verdict            " + "".join(f"{name:>5}" for name in _SHORT.values()), "dim"))
-    device_width = page.width - 27 - 5 * len(_SHORT) - 2
-    for rank in ordered[:RANKS_SHOWN]:
-        shares = {row.style: row.share for row in rows(rank.ledger) if row.style}
-        cells = "".join(f"{100 * shares[STYLE[key]]:5.0f}" for key in _SHORT)
-        verdict = Text(page.fitted(rank.verdict.class_, 20))
-        device = page.fitted(plain(rank.device), device_width) if device_width >= 12 else ""
-        page.line(Text.assemble(f"{rank.rank:>6} ", verdict, cells, "  ", (device, "dim")))
-    if len(ordered) > RANKS_SHOWN:
-        page.line(Text(f"  and {len(ordered) - RANKS_SHOWN:,} more: all are in --json", "dim"))
+
+
+def _name_lines(page: Page, row: Row, width: int) -> list[Text]:
+    """The row's name in as many lines as it needs, those after the first indented below it."""
+    left = len(row.name) - len(row.name.lstrip())
+    lines = page.wrapped(row.name.strip(), width - left - 2, most=3) if cell_len(row.name) > width else [Text(row.name)]
+    padded = [" " * (left + 2 * (i > 0)) * (len(lines) > 1) + line.plain.rstrip() for i, line in enumerate(lines)]
+    return [Text(page.fitted(line, width), "bold" if row.style else "") for line in padded]

@@ -1,5 +1,6 @@
 """A page of labelled lines that fits the console: wrapping, columns and bars."""
 
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -11,6 +12,8 @@ from diagnose.errors import printable
 LABEL = 12  # cells of the label column; "not judged:" is the longest label
 WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)")
+_HELD = "\ue000"  # one cell wide, and never in printable text
 
 
 def plain(text: object) -> str:
@@ -40,26 +43,52 @@ class Page:
         """An empty line."""
         self.console.print()
 
-    def paragraph(self, text: Text | str, label: str = "", indent: int = 0) -> None:
-        """Print `text`, wrapped right of the label column; `indent` moves all but the label further right."""
-        left = LABEL + indent
-        body = Text(text) if isinstance(text, str) else text
-        for i, part in enumerate(body.wrap(self.console, self.width - left)):
-            head = label.ljust(left) if i == 0 else " " * left
+    def paragraph(self, text: Text | str, label: str = "", most: int = 0) -> None:
+        """Print `text`, wrapped right of the label column and cut after `most` lines; 0 cuts nothing."""
+        for i, part in enumerate(self.wrapped(text, self.width - LABEL, most)):
+            head = label.ljust(LABEL) if i == 0 else " " * LABEL
             self.line(Text.assemble((head, "bold"), part))
+
+    def entries(self, label: str, texts: Sequence[Text], hidden: int = 0, most: int = 0) -> None:
+        """Print paragraphs under one label, then how many more there are, on the last line where it fits."""
+        more = Text(f"+{hidden} more: --details", "dim") if hidden else Text()
+        listed = list(texts)
+        if hidden and (not listed or joined([listed[-1], more]).cell_len > self.width - LABEL):
+            listed.append(more)
+        elif hidden:
+            listed[-1] = joined([listed[-1], more])
+        for i, text in enumerate(listed):
+            self.paragraph(text, label="" if i else label, most=most)
 
     def field(self, name: str, text: Text | str) -> None:
         """Print a named part of a section, its name in a column of its own."""
-        body = Text(text) if isinstance(text, str) else text
         column = 10
-        for i, part in enumerate(body.wrap(self.console, self.width - LABEL - column)):
+        for i, part in enumerate(self.wrapped(text, self.width - LABEL - column)):
             head = (name if i == 0 else "").ljust(column)
             self.line(Text.assemble(" " * LABEL, (head, "dim"), part))
 
+    def wrapped(self, text: Text | str, width: int, most: int = 0) -> list[Text]:
+        """`text` in lines of at most `width` cells; what is cut after `most` lines ends with dots."""
+        body = Text(text) if isinstance(text, str) else text.copy()
+        body.plain = _BEFORE_UNIT.sub(_HELD, body.plain)
+        lines = list(body.wrap(self.console, width))
+        for line in lines:
+            line.plain = line.plain.replace(_HELD, " ")
+        if not most or len(lines) <= most:
+            return lines
+        dots = "..." if self.ascii_only else "…"
+        last = lines[most - 1]
+        last.rstrip()
+        if last.cell_len + len(dots) > width:
+            word = last.plain.rfind(" ", width // 2, width - len(dots))
+            last.truncate(word if word > 0 else width - len(dots), overflow="crop")
+        last.rstrip()
+        last.append(dots)
+        return lines[:most]
+
     def hanging(self, text: Text | str, left: int = 4) -> None:
         """Print `text`, wrapped, `left` cells from the edge."""
-        body = Text(text) if isinstance(text, str) else text
-        for part in body.wrap(self.console, self.width - left):
+        for part in self.wrapped(text, self.width - left):
             self.line(Text.assemble(" " * left, part))
 
     def fitted(self, text: str, width: int) -> str:

@@ -1,19 +1,95 @@
-"""Parts of a Diagnosis in the words people use: predictions, patches, evidence."""
+"""Parts of a Diagnosis in the words people use: causes, predictions, patches, evidence, MFU."""
 
 import json
+import re
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
-from diagnose.diagnosis import Evidence, Mfu, Patch
+from diagnose.diagnosis import Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.report.page import plain
 
+GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
+CAUSES = {
+    "allocation": "allocation of device memory",
+    "aten_other": "other PyTorch kernels",
+    "compile": "compiling and loading kernels",
+    "conv": "convolutions",
+    "copy": "copies and casts",
+    "copy-DtoD": "copies on the device",
+    "copy-DtoH": "copies to the host",
+    "copy-HtoD": "copies to the device",
+    "copy-PtoP": "copies between devices",
+    "copy-unknown": "copies of unknown direction",
+    "data-wait": "data wait",
+    "dispatch": "dispatch of operators",
+    "exposed-communication": "exposed communication",
+    "gc": "garbage collection",
+    "gemm": "matrix products",
+    "gpu-activity-missing": "GPU activity missing",
+    "host-to-device": "copy calls to the device",
+    "inductor": "compiled kernels",
+    "inductor-template": "compiled matrix products",
+    "kernel-gap": "gaps between queued kernels",
+    "late-rank-communication": "waiting for a rank late in communication",
+    "late-rank-compute": "waiting for a rank with more or slower kernels",
+    "late-rank-data": "waiting for a rank late for data",
+    "late-rank-host": "waiting for a rank late in its host code",
+    "late-rank-memory": "waiting for a rank with more or slower kernels",
+    "late-rank-unexplained": "waiting for a rank late for no known reason",
+    "launch-latency": "launch latency",
+    "logging": "logging, evaluation and saving",
+    "memset": "clearing memory",
+    "moe": "expert routing",
+    "norm": "normalisation",
+    "operator-compute": "matrix operators",
+    "operator-memory": "other operators",
+    "optimizer-host": "host code of the optimizer",
+    "pool": "pooling and resizing",
+    "python": "Python",
+    "quant": "quantisation",
+    "queued-on-idle-device": "queued while the device idles",
+    "reduce": "reductions",
+    "rope": "rotary embedding",
+    "sort": "sorting and scans",
+    "sync": "synchronisation",
+    "triton": "Triton kernels",
+    "unclassified-kernel": "kernels of unknown kind",
+    "untraced": "untraced host time",
+}
+LATENESS = {
+    "data": "because of its data",
+    "host": "because of its host code",
+    "slower_kernels": "because its kernels are slower",
+    "more_work": "because it has more work",
+    "gc": "because of garbage collection",
+    "checkpoint": "because of its logging or checkpoints",
+    "link": "because its link is slower",
+    "unknown": "for an unknown reason",
+}
 _CALLS = {
     "training_arguments": "TrainingArguments",
     "model_kwargs": "from_pretrained",
     "ddp": "DistributedDataParallel",
     "dataloader": "DataLoader",
 }
+_PEAK_SOURCE = re.compile(r"(?P<device>.+): dense (?P<dtype>\w+) peak, confidence (?P<confidence>.+)")
+
+
+def cause_name(cause: str) -> str:
+    """The cause spelled for people; one that is not in the table keeps its words."""
+    return CAUSES.get(cause) or plain(cause).replace("_", " ").replace("-", " ")
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence; a point inside a number or a name ends none."""
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", plain(text), maxsplit=1)[0]
+
+
+def of_step(text: str, step: str) -> str:
+    """`text` with "of the step" made precise: `step` is "device step" or "host step"."""
+    return re.sub(r"\bof the (device )?step\b", f"of the {step}", text) if step == "host step" else text
 
 
 def speedup(predicted: tuple[float, float] | None) -> str:
@@ -27,53 +103,78 @@ def speedup(predicted: tuple[float, float] | None) -> str:
 
 
 def patch_lines(patch: Patch | None) -> list[str]:
-    """The change as it would be typed, one line per way to type it."""
+    """The change as it is typed in code; each environment variable is a line of its own."""
     if patch is None or not patch.set:
         return []
     if patch.target == "environment":
         return [plain(f"export {name}={shlex.quote(_flag_value(value, on='1'))}") for name, value in patch.set.items()]
     settings = ", ".join(f"{name}={_literal(value)}" for name, value in patch.set.items())
     call = _CALLS.get(patch.target)
-    if call is None:
-        return [plain(f"{patch.target}: {settings}")]
-    lines = [plain(f"{call}(..., {settings})")]
-    if patch.target == "training_arguments":
-        flags = (f"--{name} {shlex.quote(_flag_value(value, on='True'))}" for name, value in patch.set.items())
-        lines.append(plain(" ".join(flags)))
-    return lines
+    return [plain(f"{call}(..., {settings})" if call else f"{patch.target}: {settings}")]
 
 
-def evidence_line(evidence: tuple[Evidence, ...]) -> str:
-    """The facts with their values, each share with its denominator."""
-    return "; ".join(
-        plain(f"{item.fact} {spoken(item.value, item.unit)}" + (f" of {_without_of(item.of)}" if item.of else ""))
-        for item in evidence
+def flags_line(patch: Patch | None) -> str:
+    """The same change as flags of a script that parses TrainingArguments; empty for other targets."""
+    if patch is None or patch.target != "training_arguments":
+        return ""
+    flags = (f"--{name} {shlex.quote(_flag_value(value, on='True'))}" for name, value in patch.set.items())
+    return plain(" ".join(flags))
+
+
+def evidence_line(evidence: Sequence[Evidence], step: str = "") -> str:
+    """The facts with their values, each share with its denominator; guards only where there is nothing else."""
+    telling = [item for item in evidence if item.fact not in GUARDS]
+    parts = (
+        f"{item.fact} {spoken(item.value, item.unit)}" + (f" of {item.of.removeprefix('of ')}" if item.of else "")
+        for item in telling or evidence
     )
+    return of_step("; ".join(plain(part) for part in parts), step)
 
 
-def mfu_line(mfu: Mfu) -> str:
-    """How MFU was computed, or why it is unknown and which option supplies what is missing."""
-    if mfu.value is not None:
-        peak = "" if mfu.peak_flops is None else f"{mfu.peak_flops / 1e12:,.1f} TFLOP/s"
-        source = f" ({mfu.peak_source})" if mfu.peak_source else ""
-        flops = "" if mfu.model_flops_per_step is None else f" {spoken(mfu.model_flops_per_step, 'flops')} per step"
-        return plain(f"MFU = {mfu.numerator}{flops} / peak {peak}{source}")
+def mfu_denominator(mfu: Mfu) -> str:
+    """The peak that MFU is a share of, briefly: "989 TFLOP/s dense bf16, H100-SXM5-80GB"."""
+    peak = (mfu.peak_flops or 0) / 1e12
+    number = f"{peak:,.0f} TFLOP/s" if peak >= 100 else f"{peak:,.1f} TFLOP/s"
+    found = _PEAK_SOURCE.fullmatch(mfu.peak_source)
+    if found is None:
+        return plain(f"{number} ({mfu.peak_source})" if mfu.peak_source else number)
+    doubt = " (unverified)" if found["confidence"].startswith("low") else ""
+    return plain(f"{number} dense {found['dtype']}, {found['device']}{doubt}")
+
+
+def mfu_line(mfu: Mfu, details: bool = False) -> str:
+    """What MFU is a share of, with `details` how it was computed; or why it is unknown and what supplies it."""
+    if mfu.value is None:
+        return _mfu_unknown(mfu)
+    if not details:
+        return f"MFU of {mfu_denominator(mfu)}"
+    peak = "" if mfu.peak_flops is None else f"{mfu.peak_flops / 1e12:,.1f} TFLOP/s"
+    source = f" ({mfu.peak_source})" if mfu.peak_source else ""
+    flops = "" if mfu.model_flops_per_step is None else f": {spoken(mfu.model_flops_per_step, 'flops')} per step"
+    return plain(f"MFU = {mfu.numerator}{flops} / peak {peak}{source}")
+
+
+def _mfu_unknown(mfu: Mfu) -> str:
     missing = [
         option
         for option, value in (("--flops-per-step", mfu.model_flops_per_step), ("--peak-tflops", mfu.peak_flops))
         if value is None and option not in mfu.reason
     ]
-    hint = f"; pass {' and '.join(missing)}" if missing else ""
+    hint = f"; {'or ' if ';' in mfu.reason else ''}pass {' and '.join(missing)}" if missing else ""
     return plain(f"MFU is unknown: {mfu.reason}{hint}")
+
+
+def to_capture(item: NotJudged) -> str:
+    """What to capture, as a noun where it was "capture with ..."; empty when no capture would help."""
+    parts = [plain(part) for part in item.capture_next.split("; ")]
+    if any(part.startswith("nothing") for part in parts):
+        return ""
+    return "; ".join(re.sub(r"^capture (again )?(with )?", "", part) for part in parts)
 
 
 def counted(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _without_of(denominator: str) -> str:
-    return denominator.removeprefix("of ")
 
 
 def _literal(value: Any) -> str:

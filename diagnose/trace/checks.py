@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.trace.columns import Trace
+from diagnose.vocabulary import GPU_CATEGORIES
 
-GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 _FAR_NS = 60_000_000_000
 _IMPOSSIBLE_OVERLAP_NS = 100_000_000
 _IMPOSSIBLE_COVERS = 2

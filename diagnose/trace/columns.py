@@ -1,7 +1,7 @@
 """The columns of one rank's trace, and what of the file could not be used."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Column = NDArray[np.int64]
 Ids = NDArray[np.int32]
+Json = bytes
 
 ABSENT = -1
 
@@ -76,7 +77,7 @@ class Trace:
     shape: Ids
     names: tuple[str, ...]
     cats: tuple[str, ...]
-    shapes: tuple[tuple[bytes, bytes, bytes], ...]
+    shapes: tuple[tuple[Json, Json, Json], ...]
     collectives: Collectives
     memory_reserved: Mapping[int, int]
     metadata: Mapping[str, Any]
@@ -102,8 +103,6 @@ class Trace:
 
     def select(self, keep: NDArray[np.bool_]) -> "Trace":
         """The same trace with only the events marked in `keep`."""
-        from dataclasses import fields, replace
-
         columns = {
             f.name: getattr(self, f.name)[keep] for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)
         }

@@ -1,8 +1,7 @@
 """Which files of a folder are the ranks of one job, and which belong to another run."""
 
 import re
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnose.errors import UserError, printable
@@ -10,9 +9,11 @@ from diagnose.trace.source import Source
 
 _ENDINGS = (".json", ".json.gz")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
-_RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d+)')
+_RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,9})\b')
 _TIMESTAMP = re.compile(r"\d{9,}")
+_PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20
+_OVERLAP_BYTES = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
     if not path.exists():
         raise UserError("no such file or folder", where=path, do="check the path")
     if not path.is_dir():
-        return Run(path.name, (_identify(path),))
+        return Run(path.name, (_identify(path, _peek(path)),))
     runs = runs_of(trace_files(path))
     if not runs:
         raise UserError(
@@ -57,10 +58,18 @@ def find_run(path: Path, name: str | None = None) -> Run:
 
 
 def trace_files(folder: Path) -> list[RankFile]:
-    """The trace files directly in `folder`, or below it when it has none itself."""
-    for found in (folder.iterdir(), folder.rglob("*")):
-        files = sorted(p for p in found if p.name.endswith(_ENDINGS) and p.is_file())
-        traces = [_identify(p) for p in files if _looks_like_trace(p)]
+    """The trace files directly in `folder`, or below it when it has none itself.
+
+    Raises:
+        UserError: a file or folder cannot be read.
+    """
+    for found in (folder.iterdir, lambda: folder.rglob("*")):
+        try:
+            paths = sorted(p for p in found() if p.name.endswith(_ENDINGS) and p.is_file())
+        except OSError as error:
+            raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
+        starts = ((p, _peek(p)) for p in paths)
+        traces = [_identify(p, start) for p, start in starts if _looks_like_trace(start)]
         if traces:
             return traces
     return []
@@ -70,6 +79,7 @@ def runs_of(files: list[RankFile]) -> list[Run]:
     """The files grouped so that no rank appears twice in a run."""
     if len(files) < 2:
         return [Run(f.path.name, (f,)) for f in files]
+    files = [f if f.rank is not None else replace(f, rank=_rank_anywhere(f.path)) for f in files]
     ranks = [f.rank for f in files]
     if None not in ranks and len(set(ranks)) == len(ranks):
         return [Run(files[0].path.parent.name, _by_rank(files))]
@@ -103,20 +113,27 @@ def _called(name: str, runs: list[Run], path: Path) -> Run:
     raise UserError(f"no run called {printable(name)!r}", where=path, do=f"choose one of: {names}")
 
 
-def _identify(path: Path) -> RankFile:
+def _identify(path: Path, start: bytes) -> RankFile:
     named = _RANK_IN_NAME.search(path.name)
-    rank = _rank_in(_peek(path))
+    rank = _rank_in(start)
     if rank is None and named:
         rank = int(named[1])
     family = _RANK_IN_NAME.sub(lambda m: m[0][: -len(m[1])] + "*", path.name)
     for ending in reversed(_ENDINGS):
         family = family.removesuffix(ending)
     stamps = _TIMESTAMP.findall(family)
-    return RankFile(path, rank, _TIMESTAMP.sub("", family).strip("._-") or path.name, int(stamps[-1]) if stamps else 0)
+    family = _TIMESTAMP.sub("", _PROCESS.sub("", family)).strip("._-")
+    return RankFile(path, rank, family or path.name, int(stamps[-1][:19]) if stamps else 0)
 
 
 def _peek(path: Path) -> bytes:
-    return b"".join(islice(Source(path).blocks(), _PEEK_BYTES // (2 << 20)))
+    """The first megabytes of the file's text."""
+    text = bytearray()
+    for block in Source(path).blocks():
+        text += block
+        if len(text) >= _PEEK_BYTES:
+            break
+    return bytes(text)
 
 
 def _rank_in(text: bytes) -> int | None:
@@ -124,6 +141,15 @@ def _rank_in(text: bytes) -> int | None:
     return int(match[1]) if match else None
 
 
-def _looks_like_trace(path: Path) -> bool:
-    text = _peek(path)
+def _rank_anywhere(path: Path) -> int | None:
+    """The rank from metadata that older exporters write behind the events."""
+    text = b""
+    for block in Source(path).blocks():
+        text = text[-_OVERLAP_BYTES:] + block
+        if (rank := _rank_in(text)) is not None:
+            return rank
+    return None
+
+
+def _looks_like_trace(text: bytes) -> bool:
     return b'"traceEvents"' in text or (text.lstrip()[:1] == b"[" and b'"ph"' in text)

@@ -6,33 +6,39 @@ from typing import Any
 
 import msgspec
 
+from diagnose.trace.columns import ABSENT
+from diagnose.trace.numbers import as_number
+
 Number = int | float | str | None
+
+NO_JSON = msgspec.Raw()
+UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Args(msgspec.Struct, gc=False):
     """The arguments the analysis uses; everything else in `args` is skipped unread."""
 
-    external_id: Number = msgspec.field(default=None, name="External id")
-    correlation: Number = None
-    stream: Number = None
-    device: Number = None
-    bytes: Number = msgspec.field(default=None, name="bytes")
-    blocks_per_sm: Number = msgspec.field(default=None, name="blocks per SM")
-    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
-    concrete: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
+    external_id: Number = msgspec.field(default=ABSENT, name="External id")
+    correlation: Number = ABSENT
+    stream: Number = ABSENT
+    device: Number = ABSENT
+    bytes: Number = msgspec.field(default=ABSENT, name="bytes")
+    blocks_per_sm: Number = msgspec.field(default=math.nan, name="blocks per SM")
+    dims: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input type")
+    concrete: msgspec.Raw = msgspec.field(default=NO_JSON, name="Concrete Inputs")
     collective: Any = msgspec.field(default=None, name="Collective name")
     group: Any = msgspec.field(default=None, name="Process Group Name")
     dtype: Any = None
-    elements_in: Number = msgspec.field(default=None, name="In msg nelems")
-    elements_out: Number = msgspec.field(default=None, name="Out msg nelems")
-    group_size: Number = msgspec.field(default=None, name="Group size")
-    seq: Number = msgspec.field(default=None, name="Seq")
-    reserved: Number = msgspec.field(default=None, name="Total Reserved")
-    device_id: Number = msgspec.field(default=None, name="Device Id")
-    device_type: Number = msgspec.field(default=None, name="Device Type")
-    external_id_before_2021: Number = msgspec.field(default=None, name="external id")
-    dims_before_2021: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input dims")
+    elements_in: Number = msgspec.field(default=ABSENT, name="In msg nelems")
+    elements_out: Number = msgspec.field(default=ABSENT, name="Out msg nelems")
+    group_size: Number = msgspec.field(default=ABSENT, name="Group size")
+    seq: Number = msgspec.field(default=ABSENT, name="Seq")
+    reserved: Number = msgspec.field(default=ABSENT, name="Total Reserved")
+    device_id: Number = msgspec.field(default=ABSENT, name="Device Id")
+    device_type: Number = msgspec.field(default=ABSENT, name="Device Type")
+    external_id_before_2021: Number = msgspec.field(default=ABSENT, name="external id")
+    dims_before_2021: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input dims")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -44,7 +50,7 @@ class Event(msgspec.Struct, gc=False):
     pid: Number = None
     tid: Number = None
     ts: float = math.nan
-    dur: float = math.nan
+    dur: Number = math.nan
     args: Args | None = None
 
 
@@ -56,8 +62,8 @@ class ExactEvent(msgspec.Struct, gc=False):
     name: str = ""
     pid: Number = None
     tid: Number = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: float = math.nan
+    ts: msgspec.Raw = NO_JSON
+    dur: Number = math.nan
     args: Args | None = None
 
 
@@ -65,19 +71,52 @@ AnyEvent = Event | ExactEvent
 
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact_events = msgspec.json.Decoder(list[ExactEvent]).decode
-decode_exact_event = msgspec.json.Decoder(ExactEvent).decode
+_decode_exact_event = msgspec.json.Decoder(ExactEvent).decode
 
 
-def decode_loosely(text: str) -> ExactEvent | None:
-    """An event whose fields have unexpected types, None when `text` is no JSON object.
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
-    Older exporters write `ts` and `dur` as strings and `args` as anything.
+
+_STRICT = json.JSONDecoder(parse_float=str, parse_constant=_refuse)
+_LENIENT = json.JSONDecoder(parse_float=str, strict=False)
+
+
+def decode_event(text: bytes) -> ExactEvent | None:
+    """The event whose sound JSON `text` is, with fields of whatever types; None when it is none.
+
+    Older exporters write numbers as strings and `args` as anything.
     """
     try:
-        found = json.loads(text, strict=False, parse_float=str)
-    except (ValueError, RecursionError):
+        return _decode_exact_event(text)
+    except UNREADABLE:
+        pass
+    try:
+        found = _STRICT.decode(text.decode())
+    except UNREADABLE:
         return None
     return _from_dict(found) if isinstance(found, dict) else None
+
+
+def decode_loosely(text: str) -> tuple[ExactEvent | None, str]:
+    """The event that `text` begins with, control characters and NaN allowed, and the text after it."""
+    try:
+        found, end = _LENIENT.raw_decode(text)
+    except UNREADABLE:
+        return None, text
+    return (_from_dict(found), text[end:]) if isinstance(found, dict) else (None, text)
+
+
+def length_of_event(text: bytes) -> int | None:
+    """Bytes of the JSON object that `text` begins with, 0 when it begins with none, None when it ends inside one."""
+    loose = text.decode("utf-8", "surrogateescape")
+    try:
+        found, end = _LENIENT.raw_decode(loose)
+    except json.JSONDecodeError as error:
+        return None if error.pos >= len(loose) or error.msg.startswith("Unterminated string") else 0
+    except UNREADABLE:
+        return 0
+    return len(loose[:end].encode("utf-8", "surrogateescape")) if isinstance(found, dict) else 0
 
 
 def _from_dict(found: dict[str, Any]) -> ExactEvent:
@@ -89,7 +128,7 @@ def _from_dict(found: dict[str, Any]) -> ExactEvent:
         name=_text(found.get("name")),
         pid=_scalar(found.get("pid")),
         tid=_scalar(found.get("tid")),
-        ts=msgspec.Raw(_text(found.get("ts")).encode()),
+        ts=msgspec.Raw(_text(found.get("ts")).encode("utf-8", "replace")),
         dur=math.nan if dur is None else dur,
         args=_args_from_dict(args) if isinstance(args, dict) else None,
     )
@@ -110,35 +149,3 @@ def _text(value: Any) -> str:
 
 def _scalar(value: Any) -> Number:
     return value if value is None or isinstance(value, int | float | str) else json.dumps(value)
-
-
-def as_number(value: Any) -> float | None:
-    """`value` as a finite float, None when it is not one."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def as_int(value: Any, absent: int = -1) -> int:
-    """`value` as an int that fits 63 bits; the digits at the end of a string such as "stream 7" count."""
-    if type(value) is int:
-        return value if -(1 << 62) < value < 1 << 62 else absent
-    if isinstance(value, str):
-        digits = value.rsplit(" ", 1)[-1]
-        return as_int(int(digits), absent) if digits.isdecimal() and len(digits) < 19 else absent
-    number = as_number(value)
-    return absent if number is None or abs(number) >= 1 << 62 else int(number)
-
-
-def exact_ns(digits: bytes) -> int | None:
-    """Microseconds in decimal digits to integer nanoseconds, rounded half up; None when it is no plain number."""
-    text = digits.decode("ascii", "replace").strip().strip('"')
-    sign = -1 if text.startswith("-") else 1
-    whole, _, fraction = text.removeprefix("-").partition(".")
-    if whole.isdecimal() and (not fraction or fraction.isdecimal()) and len(whole) < 16:
-        padded = f"{fraction:0<4.4}"
-        return sign * (int(whole) * 1000 + (int(padded) + 5) // 10)
-    number = as_number(text)
-    return None if number is None or abs(number) > 9e15 else round(number * 1000)

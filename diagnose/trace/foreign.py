@@ -1,27 +1,38 @@
 """What a file is that is no profiler trace, said so that the user knows what to pass instead."""
 
+import re
 from pathlib import Path
 
 from diagnose.errors import UserError
 
 _KNOWN = (
-    (b"speedscope.app/file-format-schema", "a speedscope profile"),
-    (b'"speedscope"', "a speedscope profile"),
-    (b"rocprofiler", "a rocprof result"),
-    (b'"nodes"', "an execution trace (Chakra), not a profiler trace"),
-    (b'"segments"', "a CUDA memory snapshot"),
-    (b'"device_traces"', "a CUDA memory snapshot"),
+    (rb"PK\x03\x04", "a zip archive: unpack it first"),
+    (rb"\x28\xb5\x2f\xfd", "a zstd archive: unpack it first"),
+    (rb"SQLite format 3", "an SQLite database (of Nsight Systems or rocprof)"),
+    (rb"\x80[\x02-\x05]", "a pickle (of a CUDA memory snapshot)"),
+    (rb"\xff\xfe|\xfe\xff", "text in UTF-16: save it as UTF-8"),
+    (rb"(?i)\s*<(?:!doctype|html|\?xml)", "a web page"),
+    (rb"\s*\[\s*\[", "a memory timeline (a list of lists)"),
+    (rb"(?s).*?\"?(?:\$schema|exporter)\"?.{0,80}speedscope", "a speedscope profile"),
+    (rb"(?s).*?\"rocprofiler", "a rocprof result"),
+    (rb"(?s)\s*\{.*?\"nodes\"\s*:", "an execution trace (Chakra)"),
+    (rb"(?s)\s*\{.*?\"(?:segments|device_traces)\"\s*:", "a CUDA memory snapshot"),
+    (rb"(?s)[^\x00]*\x00", "a binary file"),
+    (rb"\s*\{", "JSON without a traceEvents array"),
+    (rb"\s*\[", "a JSON array without profiler events"),
+    (rb"", "text that is no JSON"),
 )
+_LOOKED_AT = 1 << 20
 
 
-def explain_foreign(path: Path, text: bytes) -> UserError:
-    """The error for a file in which no `traceEvents` array was found."""
+def explain_foreign(path: Path, text: bytes, *, cut_off: bool = False) -> UserError:
+    """The error for a file that begins with `text` and in which no list of events was found."""
+    if not text.strip() and cut_off:
+        return UserError("the compressed data is damaged from its start", where=path, do="copy the file again")
     if not text.strip():
         return UserError("the file is empty", where=path, do="check that the capture ended and the disk was not full")
-    head = text[: 1 << 20]
-    kind = next((name for mark, name in _KNOWN if mark in head), None)
-    if kind is None:
-        kind = "JSON without a traceEvents array" if head.lstrip()[:1] == b"{" else "no JSON trace"
+    head = text[:_LOOKED_AT]
+    kind = next(name for mark, name in _KNOWN if re.match(mark, head))
     return UserError(
         "not a PyTorch profiler trace",
         where=path,

@@ -1,34 +1,57 @@
 """One trace file to columns: streamed in chunks that are cut at event boundaries, whatever the text layout.
 
-A chunk is decoded in one typed pass. Only a chunk that fails is taken apart event by event and repaired.
+A chunk is decoded in one typed pass. Only a chunk that fails is taken apart event by event and repaired. How the file
+falls into blocks does not change the result.
 """
 
 import gc
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from diagnose.errors import UserError
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Loss, Trace
-from diagnose.trace.events import AnyEvent, ExactEvent, decode_events, decode_exact_event, decode_exact_events
-from diagnose.trace.events import decode_loosely as loosely
+from diagnose.trace.events import (
+    UNREADABLE,
+    AnyEvent,
+    ExactEvent,
+    decode_event,
+    decode_events,
+    decode_exact_events,
+    decode_loosely,
+    length_of_event,
+)
 from diagnose.trace.foreign import explain_foreign
+from diagnose.trace.numbers import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.repair import repaired
 from diagnose.trace.source import Source
 
-BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|dur|id)"\s*:')
+BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|dur|id|bp|s)"\s*:')
+_BOUNDARY_OVERLAP = 1 << 10
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_NEXT_EVENT = re.compile(rb"\s*,\s*\{")
+_COMMA = re.compile(rb"\s*,?\s*")
+_LIST = re.compile(rb"\s*\[\s*[{\]]")
+_ARRAY_END = re.compile(rb'\s*,?\s*\](?=\s*(?:,\s*"|\}|\Z))')
+_FILE_END = re.compile(
+    rb"\}(\s*\])(?=\s*(?:\}?\s*\Z|,\s*"
+    rb'"(?:traceName|baseTime\w*|displayTimeUnit|distributedInfo|deviceProperties|schemaVersion|record_shapes)"))'
+)
 _HEAD_LIMIT = 64 << 20
 _LARGEST_EVENT = 64 << 20
-_DOUBLE_IS_EXACT_BELOW_US = float(1 << 43)
-_FALSE_BOUNDARIES_TRIED = 4
+_LARGEST_TAIL = 64 << 20
+_LARGEST_REPAIR = 1 << 20
+_LOOKAHEADS = (64, 4096)  # boundaries that may lie inside one event, in its strings and nested arguments
 
 
 def read(path: Path) -> Trace:
@@ -52,127 +75,206 @@ class _Reader:
     loss: Loss = field(default_factory=Loss)
     builder: ColumnBuilder = field(default_factory=ColumnBuilder)
     exact: bool = False
-    tail: bytes | None = None
+    tail: bytearray | None = None
+    is_list: bool = False
 
     def read(self) -> Trace:
         source = Source(self.path)
         blocks = source.blocks()
-        head, text = self._head(blocks)
-        text = self._stream(text, blocks)
-        self._finish(text, source)
-        metadata = _head_metadata(head) | _tail_metadata(self.tail or b"")
+        head, text = self._head(source, blocks)
+        self.is_list = not head.strip()
+        rest = bytes(self._stream(text, blocks))
+        if self.tail is None:
+            self._finish(rest)
+        if self.tail is None or source.truncated:
+            self.loss.truncated = True
+            self.loss.count("truncated")
+        metadata = self._metadata(head, None if self.tail is None else bytes(self.tail))
         self._refuse_if_empty(metadata)
         trace = self.builder.trace(str(self.path), source.bytes_read, metadata, self.loss)
         return without_impossible_events(trace)
 
-    def _head(self, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
-        text = b""
+    def _head(self, source: Source, blocks: Iterator[bytes]) -> tuple[bytes, bytearray]:
+        """The text before the list of events, and what of the list came with it."""
+        text = bytearray()
         for block in blocks:
+            searched = max(0, len(text) - _BOUNDARY_OVERLAP)
             text += block
-            if text.lstrip()[:1] == b"[":
-                return b"", text.lstrip()[1:]
-            if match := _EVENTS_KEY.search(text):
-                return text[: match.start()], text[match.end() :]
+            if _LIST.match(text):
+                return b"", text[text.index(b"[") + 1 :]
+            if match := _EVENTS_KEY.search(text, searched):
+                return bytes(text[: match.start()]), text[match.end() :]
             if len(text) > _HEAD_LIMIT:
                 break
-        raise explain_foreign(self.path, text)
+        raise explain_foreign(self.path, bytes(text), cut_off=source.truncated)
 
-    def _stream(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
+    def _stream(self, text: bytearray, blocks: Iterator[bytes]) -> bytearray:
+        """Decodes all that a boundary follows; the text after the last boundary."""
+        searched = 0
         for block in blocks:
             text += block
+            if self.tail is None:
+                cut = _last_boundary(text, searched)
+                if cut:
+                    kept = self._decode(bytes(memoryview(text)[:cut]))
+                    text[:cut] = kept
+                    searched = len(kept)
+                else:
+                    searched = max(searched, len(text) - _BOUNDARY_OVERLAP)
+                if len(text) > _LARGEST_EVENT:
+                    raise self._too_large()
             if self.tail is not None:
-                self.tail, text = self.tail + text, b""
-                continue
-            cut = _last_boundary(text)
-            if cut:
-                self._decode(text[:cut])
-                text = text[text.index(b"{", cut) :]
-            elif len(text) > _LARGEST_EVENT:
-                raise UserError(
-                    "cannot read the trace",
-                    where=self.path,
-                    why="an event of more than 64 MiB: this is no profiler trace, or it is badly damaged",
-                    do="capture again",
-                )
+                self.tail += text[: max(_LARGEST_TAIL - len(self.tail), 0)]
+                text.clear()
         return text
 
-    def _finish(self, text: bytes, source: Source) -> None:
-        if self.tail is not None:
-            self.tail += text
+    def _finish(self, text: bytes) -> None:
+        """Decodes the rest, in one typed pass if what looks like the end of the list is it."""
+        cut = _last_boundary(text, 0)
+        end = _FILE_END.search(text)
+        if end is not None:
+            try:
+                self.builder.add(self._typed(text[: end.start(1)]))
+            except UNREADABLE:
+                pass
+            else:
+                self.tail = bytearray(text[end.end() :])
+                return
+        kept = self._decode(text[:cut]) if cut else b""
+        if self.tail is None:
+            self._salvage(kept + text[cut:], last=True)
         else:
-            cut = _last_boundary(text)
-            if cut:
-                self._decode(text[:cut])
-                text = text[text.index(b"{", cut) :]
-        if self.tail is None and text.strip():
-            self._salvage(text, last=True)
-        if self.tail is None or source.truncated:
-            self.loss.truncated = True
-            self.loss.count("truncated")
+            self.tail += text[cut:]
 
-    def _decode(self, text: bytes) -> None:
-        """Decodes whole events, the last without its comma, from `text`; sets `tail` when the array ends in it."""
-        if self.tail is not None:
-            self.tail += text
-            return
+    def _decode(self, text: bytes) -> bytes:
+        """Decodes whole events; what of them can only be told with the text that follows."""
         try:
-            events = self._typed(b"[" + text + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            self._salvage(text, last=False)
-        else:
-            self.builder.add(events)
+            events = self._typed(text)
+        except UNREADABLE:
+            return self._salvage(text, last=False)
+        self.builder.add(events)
+        return b""
 
     def _typed(self, text: bytes) -> list[Any]:
+        array = b"".join((b"[", memoryview(text)[_leading(text) :], b"]"))
         if not self.exact:
-            events = decode_events(text)
-            if not any(abs(e.ts) > _DOUBLE_IS_EXACT_BELOW_US for e in events):
+            try:
+                events = decode_events(array)
+            except msgspec.ValidationError:  # times in strings
+                return decode_exact_events(array)
+            us = np.fromiter(map(attrgetter("ts"), events), np.float64, len(events))
+            if not (np.abs(us) >= DOUBLE_IS_EXACT_BELOW_US).any():
                 return events
             self.exact = True
-        return decode_exact_events(text)
+        return decode_exact_events(array)
 
-    def _salvage(self, text: bytes, *, last: bool) -> None:
-        pieces = _pieces(text)
+    def _salvage(self, text: bytes, *, last: bool) -> bytes:
+        """Decodes event by event and repairs; what of the text can only be told with what follows it."""
+        ends = [*(m.start() + 1 for m in BOUNDARY.finditer(text)), len(text)]
         events: list[AnyEvent] = []
-        at = 0
-        while at < len(pieces):
-            event, used = self._one(pieces, at, last=last)
+        start, at = 0, 0
+        while start < len(text):
+            event, end = decode_event(_bare(text[start : ends[at]])), ends[at]
+            if event is None:
+                size = _event_size(text, start, ends[at:], last=last)
+                if size is None:
+                    break
+                event, end = self._damaged(text, start, end, size)
             if event is not None:
                 events.append(event)
-            at += used
-        self.builder.add_exact(events)
+            start = end if _NEXT_EVENT.match(text, end) else ends[bisect_left(ends, end)]
+            self._skip(text[end:start])
+            at = bisect_right(ends, start)
+        self.builder.add(events)
+        return text[start:]
 
-    def _one(self, pieces: list[bytes], at: int, *, last: bool) -> tuple[ExactEvent | None, int]:
-        """The event at `pieces[at]` and how many pieces it took; None when it is lost or the array ends there."""
-        for used in range(1, min(_FALSE_BOUNDARIES_TRIED, len(pieces) - at) + 1):
-            if (event := _strict(b",".join(pieces[at : at + used]))) is not None:
-                return event, used
-        rest = len(pieces) - at
-        ended = _at_array_end(b",".join(pieces[at:])) if b"]" in pieces[at] else None
-        if ended is not None:
-            body, self.tail = ended
-            return (self._repair(body) if body.strip() else None), rest
-        if last and rest == 1 and not pieces[at].rstrip().endswith(b"}"):
-            self.loss.count("truncated", events=1, size=len(pieces[at]))
-            return None, 1
-        return self._repair(pieces[at]), 1
+    def _damaged(self, text: bytes, start: int, end: int, size: int) -> tuple[ExactEvent | None, int]:
+        """The event at `start`, None when it is lost, and where it ends; sets `tail` where the list ends.
 
-    def _repair(self, piece: bytes) -> ExactEvent | None:
-        if (event := _strict(piece)) is not None:
-            return event
+        `end` is the next boundary; it lies inside the event if the event's `size`, 0 if that is unknown, says so.
+        """
+        begin = start + _leading(text[start:end])
+        event = self._repaired(text[begin : begin + size])[0] if size else None
+        if self._ends_list(text, begin + size):
+            return event, len(text)
+        if size or begin == len(text):
+            return event, begin + size
+        event, rest = self._repaired(text[begin:end])
+        if event is not None:
+            if not rest.strip():
+                return event, end
+            if self._ends_list(rest.encode("utf-8", "replace") + text[end:], 0):
+                return event, len(text)
+        return None, self._lost(text, start, end)
+
+    def _repaired(self, piece: bytes) -> tuple[ExactEvent | None, str]:
+        """The event that `piece` begins with, and the repaired text after it."""
+        if (event := decode_event(piece)) is not None:
+            return event, ""
+        if len(piece) > _LARGEST_REPAIR:
+            return None, ""
         text, lossy = repaired(piece)
-        event = loosely(text)
-        if event is None:
-            self.loss.count("unreadable-event", events=1, size=len(piece))
-            return None
-        for kind in lossy:
+        event, rest = decode_loosely(text)
+        for kind in lossy if event is not None else ():
             self.loss.count(kind, size=1)
-        return event
+        return event, rest
+
+    def _ends_list(self, text: bytes, at: int) -> bool:
+        match = _ARRAY_END.match(text, at)
+        if match is not None:
+            self.tail = bytearray(text[match.end() :])
+        return match is not None
+
+    def _lost(self, text: bytes, start: int, end: int) -> int:
+        """Books the piece as lost; where to go on."""
+        final = end == len(text)
+        match = _FILE_END.search(text, start) if final else None
+        if match is not None:
+            self._ends_list(text, match.start(1))
+            end = match.start(1)
+        cut_off = final and match is None and not text.rstrip().endswith(b"}")
+        self.loss.count("truncated" if cut_off else "unreadable-event", events=1, size=end - start)
+        return len(text) if final else end
+
+    def _skip(self, text: bytes) -> None:
+        if garbage := text.strip(b" \t\r\n,"):
+            self.loss.count("unreadable-text", size=len(garbage))
+
+    def _metadata(self, head: bytes, tail: bytes | None) -> dict[str, Any]:
+        """The top-level keys before and after the list of events."""
+        if self.is_list:
+            self._skip(tail or b"")
+            return {}
+        found = self._object(head.strip().rstrip(b",") + b"}")
+        return found if tail is None else found | self._object(b"{" + tail.strip().removeprefix(b","))
+
+    def _object(self, text: bytes) -> dict[str, Any]:
+        for attempt in (text.decode("utf-8", "replace"), repaired(text[:_LARGEST_REPAIR])[0]):
+            try:
+                found, end = _DECODER.raw_decode(attempt)
+            except UNREADABLE:
+                continue
+            self._skip(attempt[end:].encode("utf-8", "replace"))
+            return found if isinstance(found, dict) else {}
+        self.loss.count("unreadable-metadata", size=len(text))
+        return {}
+
+    def _too_large(self) -> UserError:
+        return UserError(
+            "cannot read the trace",
+            where=self.path,
+            why="an event of more than 64 MiB: this is no profiler trace, or it is badly damaged",
+            do="capture again",
+        )
 
     def _refuse_if_empty(self, metadata: dict[str, Any]) -> None:
         if len(self.builder):
             return
-        if self.loss.events:
-            why = f"none of its {self.loss.events} events can be read"
+        lost = self.loss.events + self.builder.not_finite
+        if self.is_list and not self.builder.seen and not lost:
+            raise explain_foreign(self.path, b"[")
+        if lost:
+            why = f"none of its {lost} events can be read"
         elif self.builder.seen:
             why = f"it holds {self.builder.seen} metadata records and no event with a duration"
         else:
@@ -182,78 +284,41 @@ class _Reader:
         )
 
 
-def _last_boundary(text: bytes) -> int:
-    """Offset just after the closing brace of the last event that another event follows, 0 when there is none."""
-    end, window = len(text), 1 << 14
-    while True:
-        start = max(0, end - window)
-        match = None
-        for match in BOUNDARY.finditer(text, start):
-            pass
-        if match is not None:
-            return match.start() + 1
-        if start == 0:
-            return 0
-        window *= 4
-
-
-def _pieces(text: bytes) -> list[bytes]:
-    """The text cut at every event boundary; the commas between are gone."""
-    cuts = [m.start() + 1 for m in BOUNDARY.finditer(text)]
-    starts = [0] + [text.index(b"{", cut) for cut in cuts]
-    return [text[a:b] for a, b in zip(starts, [*cuts, len(text)], strict=True)]
-
-
-def _strict(piece: bytes) -> ExactEvent | None:
-    try:
-        return decode_exact_event(piece)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    try:
-        text = piece.decode()
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return loosely(text)
-
-
 _DECODER = json.JSONDecoder(strict=False)
-_AFTER_LAST = re.compile(r"\s*\]")
-_TOLERANT_END = re.compile(r"\}\s*\]\s*(?:,\s*\"\w+\"\s*:|\}|$)")
 
 
-def _at_array_end(piece: bytes) -> tuple[bytes, bytes] | None:
-    """The last event's text and what follows the array's closing bracket, None when the array does not end here."""
-    text = piece.decode("utf-8", "surrogateescape")
-    stripped = text.lstrip()
-    if stripped.startswith("]"):
-        return b"", stripped[1:].encode("utf-8", "surrogateescape")
-    try:
-        _, end = _DECODER.raw_decode(stripped)
-        match = _AFTER_LAST.match(stripped, end)
-        cut = None if match is None else (end, match.end())
-    except (ValueError, RecursionError):
-        match = _TOLERANT_END.search(stripped)
-        cut = None if match is None else (match.start() + 1, stripped.index("]", match.start()) + 1)
-    if cut is None:
-        return None
-    return (stripped[: cut[0]].encode("utf-8", "surrogateescape"), stripped[cut[1] :].encode("utf-8", "surrogateescape"))
+def _leading(text: bytes) -> int:
+    """Length of the comma and the space before an event."""
+    match = _COMMA.match(text)
+    return match.end() if match else 0
 
 
-def _head_metadata(head: bytes) -> dict[str, Any]:
-    return _metadata(head.strip().rstrip(b",") + b"}") if head.strip() else {}
+def _bare(piece: bytes) -> bytes:
+    return piece[_leading(piece) :]
 
 
-def _tail_metadata(tail: bytes) -> dict[str, Any]:
-    body = tail.strip().lstrip(b",")
-    return _metadata(b"{" + body) if body.startswith((b'"', b" ", b"\n")) else {}
+def _event_size(text: bytes, start: int, ends: list[int], *, last: bool) -> int | None:
+    """Bytes of the JSON object at `start`, 0 when there is none, None when only the text that follows can tell.
+
+    `ends` are the boundaries from `start` on.
+    """
+    begin = start + _leading(text[start : ends[0]])
+    for lookahead in _LOOKAHEADS:
+        if lookahead >= len(ends) and not last:
+            return None
+        size = length_of_event(text[begin : ends[min(lookahead, len(ends) - 1)]])
+        if size is not None:
+            return size
+    return 0
 
 
-def _metadata(text: bytes) -> dict[str, Any]:
-    for attempt in (text.decode("utf-8", "replace"), repaired(text)[0]):
-        try:
-            found = json.loads(attempt, strict=False)
-        except (ValueError, RecursionError):
-            continue
-        return found if isinstance(found, dict) else {}
-    return {}
+def _last_boundary(text: bytes | bytearray, floor: int) -> int:
+    """Offset just after the closing brace of the last event, at `floor` or later, that another follows; 0 for none."""
+    start, window = len(text), 1 << 14
+    while start > floor:
+        start = max(floor, len(text) - window)
+        cuts = [match.start() + 1 for match in BOUNDARY.finditer(text, start)]
+        if cuts:
+            return cuts[-1]
+        window *= 4
+    return 0

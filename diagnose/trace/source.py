@@ -3,16 +3,18 @@
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from diagnose.errors import UserError
 
+fast_zlib: ModuleType
 try:
     from isal import isal_zlib as fast_zlib
 except ImportError:
     fast_zlib = zlib
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 1 << 19
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -31,25 +33,29 @@ class Source:
         self.truncated = False
 
     def blocks(self) -> Iterator[bytes]:
-        """Decompressed blocks of at most a few megabytes, without a byte order mark.
+        """Decompressed blocks of at most BLOCK_BYTES each, without a byte order mark.
 
         Raises:
             UserError: the file cannot be opened or read.
         """
-        first = True
+        start: bytes | None = b""
         try:
             for block in self._decompressed():
                 self.bytes_read += len(block)
-                yield block.removeprefix(_BOM) if first else block
-                first = False
+                if start is None:
+                    yield block
+                elif len(start := start + block) >= len(_BOM):
+                    yield start.removeprefix(_BOM)
+                    start = None
         except OSError as error:
             raise UserError("cannot read the trace", where=self.path, why=error.strerror or str(error)) from error
+        if start:
+            yield start
 
     def _decompressed(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
-            block = file.read(BLOCK_BYTES)
-            compressed = block.startswith(_GZIP_MAGIC)
-            member = _Member() if compressed else None
+            block = file.read(max(BLOCK_BYTES, len(_GZIP_MAGIC)))
+            member = _Member() if block.startswith(_GZIP_MAGIC) else None
             while block:
                 yield from member.feed(block) if member else (block,)
                 block = file.read(BLOCK_BYTES)
@@ -71,7 +77,7 @@ class _Member:
         try:
             while block and not self.broken:
                 if self._stream.eof:
-                    if not block.startswith(_GZIP_MAGIC):  # padding after the last member
+                    if not _GZIP_MAGIC.startswith(block[: len(_GZIP_MAGIC)]):  # padding after the last member
                         return
                     self._stream = fast_zlib.decompressobj(wbits=31)
                 out = self._stream.decompress(block, BLOCK_BYTES)

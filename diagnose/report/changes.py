@@ -1,0 +1,156 @@
+"""What to change next, what comes after it, what would not help, and what could not be judged."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, NotJudged, PlanStep
+from diagnose.report.ledger import basis
+from diagnose.report.page import LABEL, Page, joined, plain
+from diagnose.report.words import (
+    counted,
+    evidence_line,
+    first_sentence,
+    flags_line,
+    of_step,
+    patch_lines,
+    speedup,
+    to_capture,
+)
+
+NOT_SHOWN = 4
+CAPTURES_SHOWN = 4
+MOST_LINES = 2  # of one entry below the first change
+SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
+
+
+def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
+    """The first change in full; `details` adds the other findings in full and every reason."""
+    step = basis(diagnosis).name
+    first = first_change(diagnosis)
+    if first is None:
+        unknown = f"; {counted(len(diagnosis.not_judged), 'rule')} could not judge it" if diagnosis.not_judged else ""
+        page.paragraph(f"nothing to change: no rule fired{unknown}", label="next:")
+    else:
+        page.paragraph(headline(first), label="next:")
+        _full(page, first, step, details)
+    later = [planned for planned in diagnosis.plan if first is None or planned.rule != first.rule]
+    page.entries("then:", [_planned(planned, diagnosis, step) for planned in later], most=MOST_LINES)
+    rest = [finding for finding in diagnosis.findings if finding is not first]
+    _all_others(page, rest, step) if details else _unplanned(page, rest, later, step)
+    page.gap()
+    _not(page, diagnosis.not_advised, step, details)
+    if details:
+        _not_judged(page, diagnosis.not_judged)
+    else:
+        _to_capture(page, diagnosis.not_judged)
+
+
+def first_change(diagnosis: Diagnosis) -> Finding | None:
+    """What makes the answer unsafe, else what opens the plan, else the first finding that is not about the capture."""
+    findings = diagnosis.findings
+    if findings and findings[0].class_ == "validity" and findings[0].severity == "critical":
+        return findings[0]
+    opener = diagnosis.plan[0].rule if diagnosis.plan else ""
+    planned = next((f for f in findings if f.rule == opener), None)
+    return planned or next((f for f in findings if f.class_ != "validity"), findings[0] if findings else None)
+
+
+def headline(finding: Finding) -> Text:
+    """Rule, severity and prediction."""
+    severity = Text(finding.severity, SEVERITY_STYLE[finding.severity])
+    gain = Text(speedup(finding.predicted_speedup), "bold green")
+    return joined([Text(plain(finding.rule), "bold"), severity, gain])
+
+
+def _full(page: Page, finding: Finding, step: str, details: bool) -> None:
+    page.paragraph(of_step(plain(finding.says), step))
+    if finding.evidence:
+        page.field("evidence", evidence_line(finding.evidence, step))
+    page.field("do", plain(finding.do))
+    for i, line in enumerate(patch_lines(finding.patch)):
+        page.field("" if i else "type", Text(line, "bold"))
+    if details and flags_line(finding.patch):
+        page.field("or", Text(flags_line(finding.patch), "bold"))
+
+
+def brief(finding: Finding, step: str) -> Text:
+    """Rule, prediction, and what to type; the first sentence when there is nothing to type."""
+    return _brief(finding.rule, finding, finding.predicted_speedup, patch_lines(finding.patch), step)
+
+
+def _planned(planned: PlanStep, diagnosis: Diagnosis, step: str) -> Text:
+    finding = next((f for f in diagnosis.findings if f.rule == planned.rule), None)
+    return _brief(planned.rule, finding, planned.predicted_speedup, patch_lines(planned.patch), step)
+
+
+def _brief(
+    rule: str, finding: Finding | None, gain: tuple[float, float] | None, typed: Sequence[str], step: str
+) -> Text:
+    says = of_step(first_sentence(finding.says), step) if finding else ""
+    return joined([Text(plain(rule), "bold"), Text(speedup(gain), "green"), "; ".join(typed) or says])
+
+
+def _all_others(page: Page, findings: Sequence[Finding], step: str) -> None:
+    for i, finding in enumerate(findings):
+        page.gap()
+        page.paragraph(headline(finding), label="" if i else "also:")
+        _full(page, finding, step, details=True)
+
+
+def _unplanned(page: Page, findings: Sequence[Finding], plan: Sequence[PlanStep], step: str) -> None:
+    """Findings with no place in the plan: the severe ones with a sentence, the others by name."""
+    planned = {planned.rule for planned in plan}
+    rest = [f for f in findings if f.rule not in planned and f.class_ != "validity"]
+    entries = [
+        joined([Text(plain(f.rule), "bold"), f.severity, of_step(first_sentence(f.says), step)])
+        for f in rest
+        if f.severity != "info"
+    ]
+    names = ", ".join(plain(f.rule) for f in rest if f.severity == "info")
+    if names:
+        entries.append(Text(f"{names} (info: --details)"))
+    page.entries("also:", entries, most=MOST_LINES)
+
+
+def _not(page: Page, items: Sequence[NotAdvised], step: str, details: bool) -> None:
+    shown = items if details else items[:NOT_SHOWN]
+    texts = [joined([Text(plain(item.what), "bold"), of_step(plain(item.because), step)]) for item in shown]
+    page.entries("not:", texts, len(items) - len(shown), most=0 if details else MOST_LINES)
+
+
+def _to_capture(page: Page, items: Sequence[NotJudged]) -> None:
+    """One line for each thing to capture, with the rules that it lets judge; most rules first."""
+    by_capture: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        by_capture[to_capture(item)].append(plain(item.rule))
+    useless = len(by_capture.pop("", []))
+    groups = sorted(by_capture.items(), key=lambda group: -len(group[1]))
+    lines = [_capture_line(page, capture, rules) for capture, rules in groups[:CAPTURES_SHOWN]]
+    hidden = useless + sum(len(rules) for _, rules in groups[CAPTURES_SHOWN:])
+    page.entries("not judged:", lines, hidden, most=MOST_LINES)
+
+
+def _capture_line(page: Page, capture: str, rules: Sequence[str]) -> Text:
+    """As many rules as fit the line, at least one, and how many more there are."""
+    room = page.width - LABEL
+    for shown in range(len(rules), 0, -1):
+        more = f", +{len(rules) - shown}" if shown < len(rules) else ""
+        line = Text.assemble((capture, "bold"), f" -> {', '.join(islice(rules, shown))}{more}")
+        if cell_len(line.plain) <= room:
+            break
+    return line
+
+
+def _not_judged(page: Page, items: Sequence[NotJudged]) -> None:
+    """Every reason; rules that miss the same measurement share one entry."""
+    by_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for item in items:
+        by_reason[plain(item.because), plain(item.capture_next)].append(plain(item.rule))
+    for i, ((because, capture_next), rules) in enumerate(by_reason.items()):
+        page.paragraph(joined([Text(", ".join(rules), "bold"), because]), label="" if i else "not judged:")
+        if capture_next:
+            page.field("do", capture_next)

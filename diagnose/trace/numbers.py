@@ -1,0 +1,103 @@
+"""Numbers as exporters write them, one by one and as columns: ints, floats, strings, anything."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.trace.columns import ABSENT
+
+NO_TIME = int(np.iinfo(np.int64).min)
+DOUBLE_IS_EXACT_BELOW_US = 1 << 43
+_LIMIT = 1 << 62
+_LONGEST_WHOLE = 16  # digits of the microseconds since the epoch
+_THREE_DECIMALS = re.compile(rb'(?:"?\d{1,16}\.\d{3}"?,)+')
+_NO_DECIMALS = re.compile(rb'(?:"?\d{1,16}"?,)+')
+
+
+def as_number(value: Any) -> float | None:
+    """`value` as a finite float, None when it is not one."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def as_int(value: Any, absent: int = ABSENT) -> int:
+    """`value` as an int that fits 63 bits; the digits at the end of a string such as "stream 7" count."""
+    if type(value) is int:
+        return value if -_LIMIT < value < _LIMIT else absent
+    if isinstance(value, str):
+        digits = value.rsplit(" ", 1)[-1]
+        if digits.isdecimal():
+            return as_int(int(digits), absent) if len(digits) < 19 else absent
+    number = as_number(value)
+    return absent if number is None or abs(number) >= _LIMIT else int(number)
+
+
+def integers(values: Sequence[Any]) -> NDArray[np.int64]:
+    """`as_int` of each value."""
+    if {*map(type, values)} == {int}:
+        try:
+            found = np.fromiter(values, np.int64, len(values))
+            return np.where(np.abs(found) < _LIMIT, found, ABSENT)
+        except OverflowError:
+            pass
+    known = {value: as_int(value) for value in {*values}}
+    return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
+
+
+def floats(values: Sequence[Any]) -> NDArray[np.float64]:
+    """`as_number` of each value, NaN where there is none."""
+    if {*map(type, values)} <= {float, int}:
+        try:
+            found = np.fromiter(values, np.float64, len(values))
+            return np.where(np.isfinite(found), found, np.nan)
+        except OverflowError:
+            pass
+    numbers = map(as_number, values)
+    return np.fromiter((math.nan if n is None else n for n in numbers), np.float64, len(values))
+
+
+def nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Microseconds with three decimals to exact integer nanoseconds, NO_TIME where |us| < 2**43 does not hold.
+
+    The whole and the fractional part are scaled apart: their product with 1000 is exact, that of the sum is not.
+    """
+    sound = np.abs(us) < DOUBLE_IS_EXACT_BELOW_US
+    fraction, whole = np.modf(np.where(sound, us, 0.0))
+    ns = whole.astype(np.int64) * 1000 + np.rint(fraction * 1000).astype(np.int64)
+    return np.where(sound, ns, NO_TIME)
+
+
+def exact_nanoseconds(digits: Sequence[Any]) -> NDArray[np.int64]:
+    """Microseconds in decimal digits, quoted or not, to integer nanoseconds, NO_TIME where there is no number."""
+    text = b",".join([*digits, b""])
+    three = _THREE_DECIMALS.fullmatch(text)
+    if not three and not _NO_DECIMALS.fullmatch(text):
+        return np.fromiter((exact_ns(bytes(d)) for d in digits), np.int64, len(digits))
+    found = np.fromstring(text.translate(None, b'."').decode(), np.int64, sep=",")
+    scale = 1 if three else 1000
+    return np.where(found < _LIMIT // scale, found * scale, NO_TIME)
+
+
+def exact_ns(digits: bytes) -> int:
+    """Microseconds in decimal digits to integer nanoseconds, rounded as `nanoseconds` does; NO_TIME for no number."""
+    text = digits.decode("ascii", "replace").strip().strip('"')
+    number = as_number(text)
+    if number is None:
+        return NO_TIME
+    if abs(number) < DOUBLE_IS_EXACT_BELOW_US:
+        return int(nanoseconds(np.array([number]))[0])
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    if whole.isdecimal() and (not fraction or fraction.isdecimal()) and len(whole) <= _LONGEST_WHOLE:
+        ns = int(whole) * 1000 + (int(f"{fraction:0<4.4}") + 5) // 10
+    else:
+        ns = round(abs(number) * 1000)
+    return (-ns if number < 0 else ns) if ns < _LIMIT else NO_TIME

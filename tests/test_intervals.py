@@ -1,0 +1,115 @@
+"""Interval sets against sets of integers."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from diagnose.intervals import (
+    EMPTY,
+    Intervals,
+    clip,
+    coverage,
+    covered_before,
+    exclusive,
+    intersect,
+    intervals,
+    longer_than,
+    one,
+    subtract,
+    total,
+    union,
+)
+
+END = 40
+instant = st.integers(0, END)
+pairs = st.lists(st.tuples(instant, instant), max_size=8)  # reversed and empty ones too
+
+
+def columns(given: list[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    table = np.array(given, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def of(given: list[tuple[int, int]]) -> Intervals:
+    return intervals(*columns(given))
+
+
+def points(given: list[tuple[int, int]]) -> set[int]:
+    return {t for start, end in given for t in range(start, end)}
+
+
+def inside(a: Intervals) -> set[int]:
+    return points(a.tolist())
+
+
+def is_canonical(a: Intervals) -> bool:
+    """Sorted, not empty, and neither overlapping nor touching."""
+    return a.dtype == np.int64 and bool((a[:, 0] < a[:, 1]).all() and (a[1:, 0] > a[:-1, 1]).all())
+
+
+@given(pairs)
+def test_intervals_hold_every_instant_once(a: list[tuple[int, int]]) -> None:
+    assert inside(of(a)) == points(a)
+    assert is_canonical(of(a))
+    assert total(of(a)) == len(points(a))
+
+
+@given(pairs, pairs)
+def test_set_operations(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    for ours, theirs in [
+        (union(of(a), of(b)), points(a) | points(b)),
+        (intersect(of(a), of(b)), points(a) & points(b)),
+        (subtract(of(a), of(b)), points(a) - points(b)),
+    ]:
+        assert inside(ours) == theirs
+        assert is_canonical(ours)
+
+
+@given(pairs, instant, instant)
+def test_clip(a: list[tuple[int, int]], start: int, end: int) -> None:
+    assert inside(clip(of(a), start, end)) == points(a) & set(range(start, end))
+
+
+@given(pairs, st.lists(instant))
+def test_covered_before(a: list[tuple[int, int]], times: list[int]) -> None:
+    assert covered_before(of(a), np.array(times, np.int64)).tolist() == [
+        sum(t < time for t in points(a)) for time in times
+    ]
+
+
+@given(pairs, pairs)
+def test_coverage_of_windows(a: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
+    covered = [len(points(a) & set(range(start, end))) for start, end in windows]
+    assert coverage(of(a), *columns(windows)).tolist() == covered
+
+
+@given(st.lists(st.tuples(instant, instant).map(sorted), max_size=8).map(sorted))
+def test_exclusive_parts_are_what_no_earlier_interval_covers(a: list[tuple[int, int]]) -> None:
+    starts, ends = exclusive(*columns(a))
+    earlier: set[int] = set()
+    for (start, end), own_start, own_end in zip(a, starts.tolist(), ends.tolist(), strict=True):
+        assert set(range(own_start, own_end)) == set(range(start, end)) - earlier
+        earlier |= set(range(start, end))
+
+
+@given(pairs, st.integers(0, 10))
+def test_longer_than(a: list[tuple[int, int]], ns: int) -> None:
+    assert longer_than(of(a), ns).tolist() == [[s, e] for s, e in of(a).tolist() if e - s > ns]
+
+
+def test_touching_intervals_become_one() -> None:
+    assert of([(5, 9), (1, 5)]).tolist() == [[1, 9]]
+
+
+def test_one() -> None:
+    assert one(3, 7).tolist() == [[3, 7]]
+    assert one(7, 7) is EMPTY
+
+
+def test_nothing() -> None:
+    assert len(union()) == 0
+    assert total(EMPTY) == 0
+    assert len(intersect(EMPTY, one(0, 5))) == 0
+    assert coverage(EMPTY, *columns([(0, 9)])).tolist() == [0]
+    assert [len(part) for part in exclusive(*columns([]))] == [0, 0]

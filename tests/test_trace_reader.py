@@ -1,0 +1,390 @@
+"""Sound traces of every age, vendor and layout to columns."""
+
+import gzip
+import json
+import random
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kineto import Trace as Job
+
+from diagnose.errors import UserError
+from diagnose.trace import Loss, Trace, read, source
+
+KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10.5, "dur": 2.25}
+
+
+def saved(path: Path, content: object) -> Path:
+    """`content` as the file `path`: bytes and text as they are, a list as the events, the rest as JSON."""
+    if isinstance(content, list):
+        content = {"traceEvents": content}
+    text = content if isinstance(content, str | bytes) else json.dumps(content)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture
+def reads(tmp_path: Path) -> Any:
+    return lambda content, name="trace.json": read(saved(tmp_path / name, content))
+
+
+def rows(trace: Trace) -> list[tuple[Any, ...]]:
+    """One tuple for each event, ids resolved."""
+    table = []
+    for i in range(len(trace)):
+        numbers = [int(getattr(trace, c)[i]) for c in ("ts", "dur", "pid", "tid", "stream", "correlation", "bytes")]
+        shape = trace.shapes[trace.shape[i]] if trace.shape[i] >= 0 else None
+        table.append((trace.names[trace.name[i]], trace.cats[trace.cat[i]], *numbers, int(trace.external_id[i]), shape))
+    return table
+
+
+def assert_same(a: Trace, b: Trace) -> None:
+    for f in fields(Trace):
+        ours, theirs = getattr(a, f.name), getattr(b, f.name)
+        if isinstance(ours, np.ndarray):
+            np.testing.assert_array_equal(ours, theirs, f.name)
+        elif f.name == "collectives":
+            assert [np.asarray(v).tolist() for v in vars(ours).values()] == [
+                np.asarray(v).tolist() for v in vars(theirs).values()
+            ]
+        elif f.name not in ("path", "size"):
+            assert ours == theirs, f.name
+
+
+def small_job() -> Job:
+    job = Job()
+    for _ in range(2):
+        with job.step():
+            job.op("aten::mm", [[64, 64], [64, 64]], kernel="gemm", gpu_us=40)
+            job.copy(4096)
+            job.item()
+    job.collective("allreduce", 4096, 20)
+    return job
+
+
+# -- what exporters have written -------------------------------------------------------------------------------------
+
+
+def test_one_event(reads: Any) -> None:
+    trace = reads([KERNEL | {"args": {"stream": 7, "device": 1, "correlation": 5, "External id": 3, "bytes": 64}}])
+    assert rows(trace) == [("gemm", "kernel", 10_500, 2_250, 0, 7, 7, 5, 64, 3, None)]
+    assert trace.device.tolist() == [1]
+    assert trace.loss == Loss()
+
+
+def test_absent_fields(reads: Any) -> None:
+    trace = reads([KERNEL, KERNEL | {"args": {}}, KERNEL | {"args": None}])
+    assert rows(trace) == 3 * [("gemm", "kernel", 10_500, 2_250, 0, 7, -1, -1, -1, -1, None)]
+    assert np.isnan(trace.blocks_per_sm).all()
+
+
+def test_the_list_alone(reads: Any) -> None:
+    trace = reads(json.dumps([KERNEL, KERNEL]))
+    assert len(trace) == 2
+    assert not trace.loss
+
+
+def test_times_in_strings(reads: Any) -> None:
+    trace = reads([KERNEL | {"ts": "1623142623606115", "dur": "12.5"}])
+    assert (trace.ts[0], trace.dur[0]) == (1_623_142_623_606_115_000, 12_500)
+    assert not trace.loss
+
+
+def test_categories_and_threads_of_2020(reads: Any) -> None:
+    old = KERNEL | {"cat": "Kernel", "tid": "stream 7"}
+    trace = reads([old, old | {"cat": "Operator", "tid": "5555"}, old | {"cat": "Memcpy"}, old | {"cat": "Runtime"}])
+    assert trace.tid.tolist() == [7, 5555, 7, 7]
+    assert trace.rows_of("kernel").tolist() == [True, False, False, False]
+    assert trace.rows_of("memcpy", "runtime").tolist() == [False, False, True, True]
+
+
+def test_argument_names_of_2020(reads: Any) -> None:
+    trace = reads([KERNEL | {"args": {"external id": 4, "Input dims": [[2, 3]]}}])
+    assert trace.external_id.tolist() == [4]
+    assert json.loads(trace.shapes[trace.shape[0]][0]) == [[2, 3]]
+
+
+def test_absolute_clock_is_exact_to_the_nanosecond(reads: Any) -> None:
+    event = json.dumps(KERNEL | {"ts": 0}).replace('"ts": 0', '"ts": 1712195495509882.321')
+    assert reads('{"traceEvents": [%s]}' % event).ts.tolist() == [1_712_195_495_509_882_321]  # noqa: UP031
+
+
+def test_absolute_clock_in_whole_microseconds(reads: Any) -> None:
+    assert reads([KERNEL | {"ts": 1694128201426603}]).ts.tolist() == [1_694_128_201_426_603_000]
+
+
+def test_relative_clock_with_its_base_behind_the_events(reads: Any) -> None:
+    trace = reads({"schemaVersion": 1, "traceEvents": [KERNEL], "baseTimeNanoseconds": 1_758_000_000_000_000_000})
+    assert trace.base_ns + int(trace.ts[0]) == 1_758_000_000_000_010_500
+    assert trace.metadata["schemaVersion"] == 1
+
+
+def test_metadata_behind_the_events_with_many_devices(reads: Any) -> None:
+    devices = [{"id": i, "name": "H100"} for i in range(8)]
+    trace = reads({"traceEvents": [KERNEL], "deviceProperties": devices, "distributedInfo": {"rank": 3}})
+    assert trace.metadata == {"deviceProperties": devices, "distributedInfo": {"rank": 3}}
+    assert not trace.loss
+
+
+def test_no_device_properties(reads: Any) -> None:
+    assert reads({"deviceProperties": [], "traceEvents": [KERNEL]}).metadata == {"deviceProperties": []}
+
+
+def test_display_unit_does_not_change_the_times(reads: Any) -> None:
+    assert reads({"traceEvents": [KERNEL], "displayTimeUnit": "ns"}).ts.tolist() == [10_500]
+
+
+def test_processes_with_names(reads: Any) -> None:
+    trace = reads([KERNEL | {"pid": pid, "tid": "PyTorch Profiler"} for pid in ("Spans", "Traces", "")])
+    assert trace.pid.tolist() == [-1, -1, -1]
+    assert trace.tid.tolist() == [-1, -1, -1]
+
+
+def test_ranks_merged_into_one_file(reads: Any) -> None:
+    assert reads([KERNEL | {"pid": 300_000_542, "args": {"rank": 3, "pid_raw": 542}}]).pid.tolist() == [300_000_542]
+
+
+@pytest.mark.parametrize("args", [[], "text", 5, True, ["a", {"b": 1}]])
+def test_args_of_another_type(reads: Any, args: object) -> None:
+    trace = reads([KERNEL | {"args": args}, KERNEL])
+    assert rows(trace)[0] == rows(trace)[1]
+    assert not trace.loss
+
+
+def test_argument_values_of_odd_types(reads: Any) -> None:
+    odd = {"stream": "7", "correlation": 5.0, "bytes": [1, 2], "External id": None, "blocks per SM": "0.5"}
+    trace = reads([KERNEL | {"args": odd}])
+    assert rows(trace) == [("gemm", "kernel", 10_500, 2_250, 0, 7, 7, 5, -1, -1, None)]
+    assert trace.blocks_per_sm.tolist() == [0.5]
+
+
+def test_numbers_beyond_64_bits(reads: Any) -> None:
+    trace = reads([KERNEL | {"args": {"correlation": 1 << 63, "bytes": 10**400, "stream": 1 << 40}}])
+    assert (trace.correlation[0], trace.bytes[0], trace.stream[0]) == (-1, -1, -1)
+
+
+def test_rocm_kernel_and_its_collective(reads: Any) -> None:
+    args = {"stream": "0x7f", "correlation": 12, "kind": "Dispatch Kernel", "grid": [1, 1, 1]}
+    nccl = {"Collective name": "allreduce", "In msg nelems": 1024, "dtype": "Float", "Seq": "4", "Group size": 8}
+    trace = reads([KERNEL | {"name": "ncclDevKernel_Generic", "args": args}, KERNEL | {"cat": "cpu_op", "args": nccl}])
+    table = trace.collectives
+    assert trace.stream.tolist() == [-1, -1]
+    assert (table.row.tolist(), table.name, table.group, table.dtype) == ([1], ("allreduce",), ("",), ("Float",))
+    assert (table.elements_in[0], table.elements_out[0], table.group_size[0], table.seq[0]) == (1024, -1, 8, 4)
+
+
+def test_other_phases_are_not_events(reads: Any) -> None:
+    flow = {"ph": "s", "id": 5, "pid": 0, "tid": 7, "ts": 10.5, "cat": "ac2g", "name": "ac2g"}
+    meta = {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python"}}
+    assert len(reads([meta, flow, KERNEL, flow | {"ph": "f", "bp": "e"}])) == 1
+
+
+def test_memory_instants_give_the_peak_of_each_device(reads: Any) -> None:
+    def memory(device: int, reserved: int, kind: int = 1) -> dict[str, Any]:
+        args = {"Device Type": kind, "Device Id": device, "Total Reserved": reserved}
+        return {"ph": "i", "name": "[memory]", "ts": 1, "args": args}
+
+    trace = reads([KERNEL, memory(0, 100), memory(0, 300), memory(0, 200), memory(1, 50), memory(0, 999, kind=0)])
+    assert trace.memory_reserved == {0: 300, 1: 50}
+
+
+def test_hundreds_of_thousands_of_metadata_records(reads: Any) -> None:
+    meta = {"ph": "M", "name": "thread_name", "pid": 0, "tid": 1, "args": {"name": "x"}}
+    assert len(reads([*(20_000 * [meta]), KERNEL, *(20_000 * [meta])])) == 1
+
+
+# -- layouts, blocks, compression ------------------------------------------------------------------------------------
+
+LAYOUTS = {
+    "compact": lambda document: json.dumps(document, separators=(",", ":")),
+    "spaced": json.dumps,
+    "indent 1": lambda document: json.dumps(document, indent=1),
+    "indent 2": lambda document: json.dumps(document, indent=2),
+    "indent 4": lambda document: json.dumps(document, indent=4),
+    "keys sorted": lambda document: json.dumps(document, sort_keys=True),
+    "CRLF": lambda document: json.dumps(document, indent=2).replace("\n", "\r\n"),
+    "BOM": lambda document: "\ufeff" + json.dumps(document),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_does_not_matter(layout: str, reads: Any) -> None:
+    document = small_job().json()
+    trace = reads(LAYOUTS[layout](document))
+    assert not trace.loss
+    shapes = [(*row[:-1], row[-1] and [json.loads(part or b"null") for part in row[-1]]) for row in rows(trace)]
+    spaced = rows(reads(json.dumps(document)))
+    assert shapes == [(*row[:-1], row[-1] and [json.loads(part or b"null") for part in row[-1]]) for row in spaced]
+
+
+OPERATOR = KERNEL | {"cat": "cpu_op"}
+TRICKY = [
+    OPERATOR | {"name": 'a lambda } , { "ph": "X", "name" : in a string'},
+    OPERATOR | {"name": 'an \\escaped "quote" and \\'},
+    OPERATOR | {"args": {"stack": [{"name": "f"}, {"name": "g"}, {"id": 1}], "stream": 7}},
+    OPERATOR | {"args": {"]": "]}]", "list": [[{"ts": 1}], [{"ts": 2}]]}, "name": "brackets ]}"},
+    OPERATOR | {"args": {}},
+    OPERATOR | {"name": "é 漢字 🙂"},
+    OPERATOR | {"args": {"many": [{"name": i} for i in range(200)]}},
+    OPERATOR | {"ts": "12.25", "args": []},
+]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 64, 4096])
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gz"])
+def test_blocks_do_not_matter(block_bytes: int, compressed: bool, reads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = small_job().json()
+    document["traceEvents"][5:5] = TRICKY
+    document["deviceProperties2"] = [{"id": 0}, {"id": 1}]  # behind the events
+    text = ("\ufeff" + json.dumps(document)).encode()
+    text = gzip.compress(text[:5000]) + gzip.compress(text[5000:]) if compressed else text
+    whole = reads(text)
+    monkeypatch.setattr(source, "BLOCK_BYTES", block_bytes)
+    assert_same(reads(text), whole)
+    assert not whole.loss
+
+
+@pytest.mark.parametrize("event", TRICKY, ids=lambda event: event["name"][:12])
+@pytest.mark.parametrize("block_bytes", [1, 1 << 19])
+def test_boundaries_inside_an_event(
+    event: dict[str, Any], block_bytes: int, reads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "BLOCK_BYTES", block_bytes)
+    trace = reads([KERNEL, event, KERNEL])
+    assert [row[0] for row in rows(trace)] == ["gemm", event["name"], "gemm"]
+    assert not trace.loss
+
+
+def test_gzip_whatever_the_name_says(reads: Any) -> None:
+    text = json.dumps(small_job().json()).encode()
+    plain = reads(text)
+    assert_same(reads(text, "trace.json.gz"), plain)
+    assert_same(reads(gzip.compress(text), "trace.json"), plain)
+
+
+def test_gzip_of_several_members_with_padding(reads: Any) -> None:
+    text = json.dumps(small_job().json()).encode()
+    members = b"".join(gzip.compress(text[i : i + 1000]) for i in range(0, len(text), 1000))
+    assert_same(reads(members + bytes(512)), reads(text))
+
+
+def test_without_isal(reads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import zlib
+
+    text = json.dumps(small_job().json()).encode()
+    plain = reads(text)
+    monkeypatch.setattr(source, "fast_zlib", zlib)
+    assert_same(reads(gzip.compress(text)), plain)
+
+
+def test_order_of_the_events_does_not_matter(reads: Any) -> None:
+    document = small_job().json()
+    before = Counter(rows(reads(document)))
+    random.Random(5).shuffle(document["traceEvents"])
+    assert Counter(rows(reads(document))) == before
+
+
+# -- exactness -------------------------------------------------------------------------------------------------------
+
+
+def us(ns: int) -> str:
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+relative_ns = st.integers(0, (1 << 43) * 1000 - 1)
+absolute_ns = st.integers(10**18, 4 * 10**18)
+stamps = st.lists(relative_ns, min_size=1, max_size=20) | st.lists(absolute_ns | relative_ns, min_size=1, max_size=20)
+
+
+@given(stamps, st.sampled_from(["{}", '"{}"']))
+def test_nanoseconds_are_exact(tmp_path_factory: pytest.TempPathFactory, ns: list[int], written: str) -> None:
+    events = ", ".join('{"ph": "X", "name": "k", "ts": %s, "dur": 1}' % written.format(us(t)) for t in ns)  # noqa: UP031
+    path = saved(tmp_path_factory.getbasetemp() / "exact.json", '{"traceEvents": [' + events + "]}")
+    assert read(path).ts.tolist() == ns
+
+
+@given(st.lists(relative_ns, min_size=1, max_size=20))
+def test_durations_are_exact(tmp_path_factory: pytest.TempPathFactory, ns: list[int]) -> None:
+    events = ", ".join('{"ph": "X", "name": "k", "ts": 1, "dur": %s}' % us(t) for t in ns)  # noqa: UP031
+    path = saved(tmp_path_factory.getbasetemp() / "exact.json", '{"traceEvents": [' + events + "]}")
+    assert read(path).dur.tolist() == ns
+
+
+# -- what is refused, and what a file can do to the memory -----------------------------------------------------------
+
+
+def test_long_names_are_cut(reads: Any) -> None:
+    trace = reads([KERNEL | {"name": "x" * 1_000_000}])
+    assert trace.names == ("x" * 4096,)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        ('{"traceEvents": []}', "list of events is empty"),
+        ([{"ph": "M", "name": "process_name"}], "1 metadata records"),
+        ([{"ph": "X", "name": "k"}], "none of its 1 events"),
+        ("[]", "a JSON array without profiler events"),
+        ('[{"a": 1}, {"a": 2}]', "a JSON array without profiler events"),
+        ("[1, 2]", "a JSON array without profiler events"),
+        ("[[1, 2], [3, 4]]", "memory timeline"),
+        ('{"a": 1}', "JSON without a traceEvents array"),
+        ('{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}', "speedscope"),
+        ('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}', "Chakra"),
+        ('{"rocprofiler-sdk-tool": []}', "rocprof"),
+        ('{"segments": [], "device_traces": []}', "memory snapshot"),
+        ("<!DOCTYPE html><html></html>", "web page"),
+        ("step 1: loss 0.5\n", "no JSON"),
+        (b"\x7fELF\x02\x01\x00\x00", "binary"),
+        (b"PK\x03\x04rest", "zip"),
+        (b"SQLite format 3\x00", "Nsight"),
+    ],
+)
+def test_refused(reads: Any, content: object, why: str) -> None:
+    with pytest.raises(UserError, match=why) as error:
+        reads(content)
+    assert error.value.exit_code == 3
+
+
+def test_a_bomb_of_one_giant_string_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b'{"traceEvents": [{"ph": "X", "name": "')
+        for _ in range(80):
+            file.write(b"x" * (1 << 20))
+    with pytest.raises(UserError, match="64 MiB"):
+        read(path)
+
+
+def test_a_bomb_before_the_events_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b'{"a": "')
+        for _ in range(80):
+            file.write(b"x" * (1 << 20))
+    with pytest.raises(UserError, match="JSON without a traceEvents array"):
+        read(path)
+
+
+def test_a_bomb_behind_the_events_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(json.dumps({"traceEvents": [KERNEL, KERNEL]}).encode()[:-1] + b', "a": "')
+        for _ in range(80):
+            file.write(b"x" * (1 << 20))
+    with pytest.raises(UserError, match="64 MiB"):
+        read(path)
+
+
+def test_nesting_without_end(reads: Any) -> None:
+    deep = '{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "args": {"a": ' + "[" * 100_000
+    with pytest.raises(UserError):
+        reads(deep)

@@ -10,7 +10,7 @@ from diagnose.trace.source import Source
 _ENDINGS = (".json", ".json.gz")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 _RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,9})\b')
-_TIMESTAMP = re.compile(r"\d{9,}")
+_TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
 _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20
 _OVERLAP_BYTES = 1 << 10

@@ -1,3 +1,18 @@
 """Why a training job is slow, what to change next, and how much that buys."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diagnose.analysis import analyze as analyze
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "analyze"]
+
+
+def __getattr__(name: str) -> Any:
+    """`diagnose.analyze` on first use: importing the package stays free of numpy for the probes' sake."""
+    if name == "analyze":
+        from diagnose.analysis import analyze
+
+        return analyze
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

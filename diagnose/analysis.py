@@ -10,6 +10,7 @@ from diagnose.judge import Case, diagnose
 from diagnose.metrics import REGISTRY, Measured, measure, merged
 from diagnose.metrics.registry import Settings
 from diagnose.ranks import join
+from diagnose.record import record_beside
 from diagnose.rule import load_rules
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Run, find_run, read
@@ -43,7 +44,10 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run)))
     job = join(timelines, [attribute(t) for t in timelines])
     settings = Settings(chosen.flops_per_step, chosen.peak_tflops)
-    measured = [Measured(t, a, job.view, settings) for t, a in zip(timelines, job.attributions, strict=True)]
+    measured = [
+        Measured(t, a, job.view, settings, record_beside(Path(t.trace.path), t.rank))
+        for t, a in zip(timelines, job.attributions, strict=True)
+    ]
     facts = [measure(m) for m in measured]
     return diagnose(Case(measured, facts, merged(facts), job, rules, left_out))
 

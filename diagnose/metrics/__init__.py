@@ -9,10 +9,11 @@ from diagnose.metrics import (
     kernels,
     memory,
     patterns,
+    setup,
     steps,
 )
 from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merged
 
 __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
-_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute)
+_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute, setup)

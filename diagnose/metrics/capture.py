@@ -20,8 +20,11 @@ def trace_loss_share(m: Measured) -> Value:
 
 @metric("factor", needs_gpu=False)
 def profiler_overhead_factor(m: Measured) -> Value:
-    """Profiled over unprofiled step time."""
-    return Unknown("the trace holds no unprofiled steps to compare with", "time some steps without the profiler")
+    """Profiled over unprofiled step time, from the steps that the probe times without the profiler."""
+    factor = m.record.number("overhead_factor")
+    if factor is not None:
+        return factor
+    return Unknown("the trace holds no unprofiled steps to compare with", "capture with diagnose run")
 
 
 @metric("share", "the step", needs_gpu=False)

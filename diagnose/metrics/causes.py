@@ -72,7 +72,7 @@ _cause_metric(
     "The device idles while Python collects garbage.",
     needs_gpu=False,
     marks="Python GC",
-    unmarked=Unknown("collections of garbage were not recorded, or none ran", "capture with record_python_gc_info"),
+    unmarked=Unknown("collections of garbage were not recorded, or none ran", "capture with diagnose run"),
 )
 _cause_metric("compile_share", ("compile",), "The device idles while code is compiled or a module is loaded.")
 _cause_metric(
@@ -80,7 +80,7 @@ _cause_metric(
     ("logging",),
     "The device idles while the host logs, evaluates or saves.",
     marks=LOGGING,
-    unmarked=Unknown("the trace marks no logging, evaluation or saving", "capture with diagnose's probes"),
+    unmarked=Unknown("the trace marks no logging, evaluation or saving", "capture with diagnose run"),
 )
 _cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")
 _cause_metric(

@@ -102,6 +102,9 @@ def small_collective_share(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def searches_unused_parameters(m: Measured) -> Value:
     """Whether DDP walks the autograd graph for unused parameters in every step (find_unused_parameters=True)."""
+    recorded = m.record.flag("ddp.find_unused_parameters")
+    if recorded is not None:
+        return recorded
     names = m.timeline.trace.names
     if any("search_unused_parameters" in n for n in names):
         return True

@@ -9,6 +9,9 @@ from diagnose.metrics.registry import Measured, Value, metric
 @metric("text", needs_gpu=False)
 def loader_workers(m: Measured) -> Value:
     """Whether the DataLoader has worker processes: "none" or "some"."""
+    count = m.record.number("dataloader.num_workers")
+    if count is not None:
+        return "some" if count else "none"
     names = " ".join(n for n in m.timeline.trace.names if n.startswith("enumerate(DataLoader)#"))
     if "_MultiProcessing" in names:
         return "some"

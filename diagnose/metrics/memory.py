@@ -3,14 +3,15 @@
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import Measured, Value, metric
 
-_NO_MEMORY = Unknown("memory was not profiled", "capture with profile_memory=True")
+_NO_MEMORY = Unknown("memory was not profiled", "capture with diagnose run")
 
 
 @metric("bytes")
 def memory_peak_bytes(m: Measured) -> Value:
-    """Largest amount of device memory that the caching allocator held during the window."""
-    reserved = m.timeline.trace.memory_reserved
-    return max(reserved.values()) if reserved and max(reserved.values()) > 0 else _NO_MEMORY
+    """Most device memory that the caching allocator held: by the record over the run, else in the window."""
+    seen = max(m.timeline.trace.memory_reserved.values(), default=0)
+    recorded = m.record.number("memory.max_reserved_bytes")
+    return recorded if recorded else seen if seen > 0 else _NO_MEMORY
 
 
 @metric("bytes")

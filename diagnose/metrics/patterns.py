@@ -158,7 +158,10 @@ def optimizer_kind(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def optimizer_name(m: Measured) -> Value:
-    """Class of the optimizer, such as AdamW, from its step range."""
+    """Class of the optimizer, such as AdamW, from the record, else from its step range."""
+    recorded = m.record.text("optimizer.class")
+    if recorded is not None:
+        return recorded.removeprefix("Accelerated")
     found = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
     if not found:
         return Unknown(

@@ -13,6 +13,7 @@ from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.flops import CountedFlops, count
 from diagnose.hardware import Gpu, lookup
 from diagnose.ranks import JobView
+from diagnose.record import CaptureRecord
 from diagnose.timeline import Timeline
 from diagnose.vocabulary import ANNOTATIONS, OPS
 
@@ -41,6 +42,7 @@ class Measured:
     attribution: Attribution
     job: JobView
     settings: Settings = field(default_factory=Settings)
+    record: CaptureRecord = field(default_factory=CaptureRecord)
 
     @cached_property
     def cause_ns(self) -> Mapping[str, int]:

@@ -5,7 +5,6 @@ falls into blocks does not change the result.
 """
 
 import gc
-import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -18,6 +17,16 @@ import msgspec
 import numpy as np
 
 from diagnose.errors import UserError
+from diagnose.trace.boundaries import (
+    BOUNDARY,
+    BOUNDARY_BYTES,
+    LIST_END,
+    NEXT_EVENT,
+    PROBABLE_END,
+    event_size,
+    last_boundary,
+    leading,
+)
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Loss, Trace
@@ -29,29 +38,19 @@ from diagnose.trace.events import (
     decode_events,
     decode_exact_events,
     decode_loosely,
-    length_of_event,
 )
 from diagnose.trace.foreign import explain_foreign
+from diagnose.trace.metadata import book_garbage, top_level_keys
 from diagnose.trace.numbers import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.repair import repaired
 from diagnose.trace.source import Source
 
-BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|dur|id|bp|s)"\s*:')
-_BOUNDARY_OVERLAP = 1 << 10
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_NEXT_EVENT = re.compile(rb"\s*,\s*\{")
-_COMMA = re.compile(rb"\s*,?\s*")
 _LIST = re.compile(rb"\s*\[\s*[{\]]")
-_ARRAY_END = re.compile(rb'\s*,?\s*\](?=\s*(?:,\s*"|\}|\Z))')
-_FILE_END = re.compile(
-    rb"\}(\s*\])(?=\s*(?:\}?\s*\Z|,\s*"
-    rb'"(?:traceName|baseTime\w*|displayTimeUnit|distributedInfo|deviceProperties|schemaVersion|record_shapes)"))'
-)
 _HEAD_LIMIT = 64 << 20
 _LARGEST_EVENT = 64 << 20
 _LARGEST_TAIL = 64 << 20
 _LARGEST_REPAIR = 1 << 20
-_LOOKAHEADS = (64, 4096)  # boundaries that may lie inside one event, in its strings and nested arguments
 
 
 def read(path: Path) -> Trace:
@@ -89,7 +88,7 @@ class _Reader:
         if self.tail is None or source.truncated:
             self.loss.truncated = True
             self.loss.count("truncated")
-        metadata = self._metadata(head, None if self.tail is None else bytes(self.tail))
+        metadata = top_level_keys(b"" if self.is_list else head, self.tail, self.loss)
         self._refuse_if_empty(metadata)
         trace = self.builder.trace(str(self.path), source.bytes_read, metadata, self.loss)
         return without_impossible_events(trace)
@@ -98,7 +97,7 @@ class _Reader:
         """The text before the list of events, and what of the list came with it."""
         text = bytearray()
         for block in blocks:
-            searched = max(0, len(text) - _BOUNDARY_OVERLAP)
+            searched = max(0, len(text) - BOUNDARY_BYTES)
             text += block
             if _LIST.match(text):
                 return b"", text[text.index(b"[") + 1 :]
@@ -114,13 +113,13 @@ class _Reader:
         for block in blocks:
             text += block
             if self.tail is None:
-                cut = _last_boundary(text, searched)
+                cut = last_boundary(text, searched)
                 if cut:
                     kept = self._decode(bytes(memoryview(text)[:cut]))
                     text[:cut] = kept
                     searched = len(kept)
                 else:
-                    searched = max(searched, len(text) - _BOUNDARY_OVERLAP)
+                    searched = max(searched, len(text) - BOUNDARY_BYTES)
                 if len(text) > _LARGEST_EVENT:
                     raise self._too_large()
             if self.tail is not None:
@@ -130,14 +129,15 @@ class _Reader:
 
     def _finish(self, text: bytes) -> None:
         """Decodes the rest, in one typed pass if what looks like the end of the list is it."""
-        cut = _last_boundary(text, 0)
-        end = _FILE_END.search(text)
+        cut = last_boundary(text, 0)
+        end = PROBABLE_END.search(text)
         if end is not None:
             try:
-                self.builder.add(self._typed(text[: end.start(1)]))
+                events = self._typed(text[: end.start(1)])
             except UNREADABLE:
                 pass
             else:
+                self.builder.add(events)
                 self.tail = bytearray(text[end.end() :])
                 return
         kept = self._decode(text[:cut]) if cut else b""
@@ -156,7 +156,7 @@ class _Reader:
         return b""
 
     def _typed(self, text: bytes) -> list[Any]:
-        array = b"".join((b"[", memoryview(text)[_leading(text) :], b"]"))
+        array = b"".join((b"[", memoryview(text)[leading(text) :], b"]"))
         if not self.exact:
             try:
                 events = decode_events(array)
@@ -174,16 +174,16 @@ class _Reader:
         events: list[AnyEvent] = []
         start, at = 0, 0
         while start < len(text):
-            event, end = decode_event(_bare(text[start : ends[at]])), ends[at]
+            event, end = decode_event(text[start + leading(text[start : ends[at]]) : ends[at]]), ends[at]
             if event is None:
-                size = _event_size(text, start, ends[at:], last=last)
+                size = event_size(text, start, ends[at:], last=last)
                 if size is None:
                     break
                 event, end = self._damaged(text, start, end, size)
             if event is not None:
                 events.append(event)
-            start = end if _NEXT_EVENT.match(text, end) else ends[bisect_left(ends, end)]
-            self._skip(text[end:start])
+            start = end if NEXT_EVENT.match(text, end) else ends[bisect_left(ends, end)]
+            book_garbage(text[end:start], self.loss)
             at = bisect_right(ends, start)
         self.builder.add(events)
         return text[start:]
@@ -193,7 +193,7 @@ class _Reader:
 
         `end` is the next boundary; it lies inside the event if the event's `size`, 0 if that is unknown, says so.
         """
-        begin = start + _leading(text[start:end])
+        begin = start + leading(text[start:end])
         event = self._repaired(text[begin : begin + size])[0] if size else None
         if self._ends_list(text, begin + size):
             return event, len(text)
@@ -220,7 +220,7 @@ class _Reader:
         return event, rest
 
     def _ends_list(self, text: bytes, at: int) -> bool:
-        match = _ARRAY_END.match(text, at)
+        match = LIST_END.match(text, at)
         if match is not None:
             self.tail = bytearray(text[match.end() :])
         return match is not None
@@ -228,36 +228,13 @@ class _Reader:
     def _lost(self, text: bytes, start: int, end: int) -> int:
         """Books the piece as lost; where to go on."""
         final = end == len(text)
-        match = _FILE_END.search(text, start) if final else None
+        match = PROBABLE_END.search(text, start) if final else None
         if match is not None:
             self._ends_list(text, match.start(1))
             end = match.start(1)
         cut_off = final and match is None and not text.rstrip().endswith(b"}")
         self.loss.count("truncated" if cut_off else "unreadable-event", events=1, size=end - start)
         return len(text) if final else end
-
-    def _skip(self, text: bytes) -> None:
-        if garbage := text.strip(b" \t\r\n,"):
-            self.loss.count("unreadable-text", size=len(garbage))
-
-    def _metadata(self, head: bytes, tail: bytes | None) -> dict[str, Any]:
-        """The top-level keys before and after the list of events."""
-        if self.is_list:
-            self._skip(tail or b"")
-            return {}
-        found = self._object(head.strip().rstrip(b",") + b"}")
-        return found if tail is None else found | self._object(b"{" + tail.strip().removeprefix(b","))
-
-    def _object(self, text: bytes) -> dict[str, Any]:
-        for attempt in (text.decode("utf-8", "replace"), repaired(text[:_LARGEST_REPAIR])[0]):
-            try:
-                found, end = _DECODER.raw_decode(attempt)
-            except UNREADABLE:
-                continue
-            self._skip(attempt[end:].encode("utf-8", "replace"))
-            return found if isinstance(found, dict) else {}
-        self.loss.count("unreadable-metadata", size=len(text))
-        return {}
 
     def _too_large(self) -> UserError:
         return UserError(
@@ -282,43 +259,3 @@ class _Reader:
         raise UserError(
             "nothing to analyse in the trace", where=self.path, why=why, do="capture at least one complete step"
         )
-
-
-_DECODER = json.JSONDecoder(strict=False)
-
-
-def _leading(text: bytes) -> int:
-    """Length of the comma and the space before an event."""
-    match = _COMMA.match(text)
-    return match.end() if match else 0
-
-
-def _bare(piece: bytes) -> bytes:
-    return piece[_leading(piece) :]
-
-
-def _event_size(text: bytes, start: int, ends: list[int], *, last: bool) -> int | None:
-    """Bytes of the JSON object at `start`, 0 when there is none, None when only the text that follows can tell.
-
-    `ends` are the boundaries from `start` on.
-    """
-    begin = start + _leading(text[start : ends[0]])
-    for lookahead in _LOOKAHEADS:
-        if lookahead >= len(ends) and not last:
-            return None
-        size = length_of_event(text[begin : ends[min(lookahead, len(ends) - 1)]])
-        if size is not None:
-            return size
-    return 0
-
-
-def _last_boundary(text: bytes | bytearray, floor: int) -> int:
-    """Offset just after the closing brace of the last event, at `floor` or later, that another follows; 0 for none."""
-    start, window = len(text), 1 << 14
-    while start > floor:
-        start = max(floor, len(text) - window)
-        cuts = [match.start() + 1 for match in BOUNDARY.finditer(text, start)]
-        if cuts:
-            return cuts[-1]
-        window *= 4
-    return 0

@@ -1,0 +1,49 @@
+"""Where one event ends and the next begins, told from a few bytes of text in whatever layout."""
+
+import re
+
+from diagnose.trace.events import length_of_event
+
+BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|dur|id|bp|s)"\s*:')
+BOUNDARY_BYTES = 1 << 10  # room for a boundary with all its space
+NEXT_EVENT = re.compile(rb"\s*,\s*\{")
+LIST_END = re.compile(rb'\s*,?\s*\](?=\s*(?:,\s*"|\}|\Z))')
+PROBABLE_END = re.compile(
+    rb"\}(\s*\])(?=\s*(?:\}?\s*\Z|,\s*"
+    rb'"(?:traceName|baseTime\w*|displayTimeUnit|distributedInfo|deviceProperties|schemaVersion|record_shapes)"))'
+)
+_COMMA = re.compile(rb"\s*,?\s*")
+_LOOKAHEADS = (64, 4096)  # boundaries that may lie inside one event, in its strings and nested arguments
+
+
+def leading(text: bytes) -> int:
+    """Length of the comma and the space before an event."""
+    match = _COMMA.match(text)
+    return match.end() if match else 0
+
+
+def event_size(text: bytes, start: int, ends: list[int], *, last: bool) -> int | None:
+    """Bytes of the JSON object at `start`, 0 when there is none, None when only the text that follows can tell.
+
+    `ends` are the boundaries from `start` on; with `last`, no text follows.
+    """
+    begin = start + leading(text[start : ends[0]])
+    for lookahead in _LOOKAHEADS:
+        if lookahead >= len(ends) and not last:
+            return None
+        size = length_of_event(text[begin : ends[min(lookahead, len(ends) - 1)]])
+        if size is not None:
+            return size
+    return 0
+
+
+def last_boundary(text: bytes | bytearray, floor: int) -> int:
+    """Offset just after the closing brace of the last event, at `floor` or later, that another follows; 0 for none."""
+    start, window = len(text), 1 << 14
+    while start > floor:
+        start = max(floor, len(text) - window)
+        cuts = [match.start() + 1 for match in BOUNDARY.finditer(text, start)]
+        if cuts:
+            return cuts[-1]
+        window *= 4
+    return 0

@@ -1,0 +1,68 @@
+"""Each rule from end to end: it fires on a trace with its fault, and not on the same trace without it."""
+
+from pathlib import Path
+
+import pytest
+from faulty_traces import CASES, Case, Files
+
+from diagnose.analysis import analyze
+from diagnose.diagnosis import Diagnosis
+from diagnose.metrics import REGISTRY
+from diagnose.rule import load_rules
+
+NOT_REACHABLE = {
+    "profiler-distortion": "the times of steps without the profiler are in the capture record, not in the trace",
+    "padded-batches": "the tokens that are padding are in the capture record, not in the trace",
+    "liger-without-kernels": "use_liger_kernel and the model type are in the capture record, not in the trace",
+}
+RULES = {rule.id for rule in load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})}
+SAMPLES = Path(__file__).parent.parent / "sample_traces"
+HEALTHY = ["cpu-healthy.json.gz", "synthetic-compute-bound.json.gz", "synthetic-healthy-8"]
+each = pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)
+
+
+def diagnosis(files: Files, folder: Path) -> Diagnosis:
+    """The answer to the job, which is written into `folder`."""
+    if isinstance(files, str):
+        (folder / "trace.json").write_text(files, encoding="utf-8")
+    else:
+        for job in files:
+            job.write(folder / f"rank{job.rank}.json")
+    return analyze(folder)
+
+
+@each
+def test_the_rule_fires_on_its_fault(name: str, case: Case, tmp_path: Path) -> None:
+    found = {f.rule: f for f in diagnosis(case.files(True), tmp_path).findings}
+
+    assert name in found
+    assert found[name].severity == case.severity
+    assert found[name].patch == case.patch
+    assert found[name].evidence
+
+
+@each
+def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, tmp_path: Path) -> None:
+    answer = diagnosis(case.files(False), tmp_path)
+
+    assert name not in {f.rule for f in answer.findings}
+    assert name not in {n.rule for n in answer.not_judged}
+
+
+def test_every_rule_is_reached_or_cannot_be() -> None:
+    assert set(CASES) | set(NOT_REACHABLE) == RULES
+    assert not set(CASES) & set(NOT_REACHABLE)
+
+
+@pytest.mark.parametrize("name", NOT_REACHABLE)
+def test_a_rule_that_cannot_be_reached_is_not_judged(name: str, tmp_path: Path) -> None:
+    answer = diagnosis(CASES["few-steps"].files(False), tmp_path)
+
+    assert name in {n.rule for n in answer.not_judged}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_sample_has_no_fault(name: str) -> None:
+    classes = {"data", "host", "memory", "communication", "imbalance"}
+
+    assert [(f.rule, f.severity) for f in analyze(SAMPLES / name).findings if f.class_ in classes] == []

@@ -21,6 +21,7 @@ HOST_CAUSES = {
     "data-wait": "data",
     "host-to-device": "data",
     "allocation": "host",
+    "host-allocation": "host",
     "compile": "host",
     "gc": "host",
     "logging": "host",

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 from diagnose import intervals as iv
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
-from diagnose.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, OPS, PYTHON, RUNTIME
+from diagnose.vocabulary import (
+    ANNOTATIONS,
+    DATA_WAIT,
+    DEVICE_ALLOCATION,
+    HOST_ALLOCATION,
+    LOGGING,
+    OPS,
+    PYTHON,
+    RUNTIME,
+    SYNCHRONISATION,
+)
 
 LAUNCH_LATENCY_NS = 20_000
 LONG_LAUNCH_NS = 500_000
@@ -17,17 +27,11 @@ LONG_COPY_CALL_NS = 50_000
 SYNC_BLOCK_NS = 20_000
 PYTHON_HOLE_NS = 1_000_000
 
-_ALLOCATION = re.compile(
-    r"(cuda|hip)(Malloc|Free|HostAlloc|HostFree|MallocAsync|MallocHost|FreeHost)"
-    r"|cuMem(Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)"
-)
 _COMPILE = re.compile(
     r"cuModuleLoad|cuModuleUnload|cuLibraryLoad|hipModuleLoad|Runtime Triggered Module Loading|Lazy Function Loading"
     r"|Driver Compiler|.*compile_fx|_compile\.compile_inner|.*PyCodeCache\.load|async_compile\.wait"
 )
-_SYNC = re.compile(
-    r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
-)
+_SYNC = re.compile(SYNCHRONISATION)
 _COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
 
 
@@ -42,7 +46,7 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
     if not len(idle):
         return
     waiting, latency, gap, queued = _cut_at_launch(timeline, idle)
-    host = _Host(timeline)
+    host = Host(timeline)
     for cause, pieces in host.layers(waiting, busy):
         painted = iv.intersect(waiting, pieces)
         waiting = iv.subtract(waiting, painted)
@@ -73,7 +77,7 @@ def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Inte
     )
 
 
-class _Host:
+class Host:
     """What the launching threads did, as sets of instants."""
 
     def __init__(self, timeline: Timeline) -> None:
@@ -101,13 +105,14 @@ class _Host:
         launching, trace = self._launching(), self.trace
         data_wait = self.timeline.matching(DATA_WAIT, *ANNOTATIONS)
         yield "data-wait", self._set(data_wait & launching)
-        yield "allocation", self._set(self.runtime & self._named(_ALLOCATION))
+        yield "allocation", self._set(self.runtime & self._named(re.compile(DEVICE_ALLOCATION)))
+        yield "host-allocation", self._set(self.runtime & self._named(re.compile(HOST_ALLOCATION)))
         long_launch = self.runtime & (trace.dur > LONG_LAUNCH_NS) & self._named(re.compile(".*Launch"))
         compiling = self._named(_COMPILE) & ~trace.rows_of("gpu_user_annotation")
         yield "compile", self._set(compiling | long_launch)
         yield "gc", self._set(self._named(re.compile("Python GC")))
         yield "logging", self._set(self.timeline.matching(LOGGING, *ANNOTATIONS))
-        to_device, to_host = self._long_copies()
+        to_device, to_host = self.long_copies()
         yield "host-to-device", self._set(to_device)
         sync = self._set(self.runtime & (self._named(_SYNC) | to_host))
         yield "sync", _bubbles(sync, idle, busy)
@@ -122,7 +127,7 @@ class _Host:
         """Mask of the user's own ranges, step markers left out: inside one the host is in known code."""
         return self.trace.rows_of("user_annotation") & ~self._named(re.compile(r"ProfilerStep|diagnose\.step"))
 
-    def _long_copies(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def long_copies(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""
         gpu = self.timeline.gpu
         to_host = np.zeros(len(self.trace), bool)

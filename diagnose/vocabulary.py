@@ -10,3 +10,10 @@ COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
 DATA_WAIT = r"enumerate\(DataLoader\)#|diagnose\.data_wait"
 LOGGING = r"diagnose\.(log|eval|save)|## log"
 OPTIMIZER_STEP = r"Optimizer\.step#|diagnose\.optimizer"
+
+DEVICE_ALLOCATION = (
+    r"(cuda|hip)(Malloc|Free|MallocAsync|FreeAsync)$"
+    r"|cuMem(Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)"
+)
+HOST_ALLOCATION = r"(cuda|hip)(HostAlloc|HostFree|MallocHost|FreeHost|HostMalloc|HostRegister|HostUnregister)"
+SYNCHRONISATION = r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"

@@ -186,9 +186,7 @@ CASES = {
         "critical", each_step(optimizer("AdamW", [ADD] * 60, 10), optimizer("AdamW", [FUSED], 100)), FUSED_ADAM
     ),
     "python-host": Case("critical", each_step(lambda job: job.host(1800))),
-    "logging-cadence": Case(
-        "critical", each_step(marked("diagnose.log", 2000), marked("diagnose.log", 5)), training(logging_steps=100)
-    ),
+    "logging-cadence": Case("critical", each_step(marked("diagnose.log", 2000), marked("diagnose.log", 5)), None),
     # The kernels
     "unfused-attention": Case(
         "critical",
@@ -231,7 +229,7 @@ CASES = {
     "small-collectives": Case(
         "warning",
         each_step(all_reduces(25, 64 * KIB, 20), all_reduces(1, 25 * 64 * KIB, 50), world=2),
-        training(ddp_bucket_cap_mb=25),
+        None,
     ),
     "straggler": Case("critical", late_rank),
     # Memory

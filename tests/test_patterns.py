@@ -99,9 +99,20 @@ def test_without_shapes_eager_attention_is_unknown_when_there_is_a_softmax() -> 
 
 
 def test_a_composed_norm_is_the_operators_around_rsqrt() -> None:
-    operators = [(f"aten::{name}", [HIDDEN, []], ADD, 50.0) for name in ("pow", "mean", "add", "rsqrt", "mul")]
+    norm = [(f"aten::{name}", [HIDDEN, []], ADD, 50.0) for name in ("pow", "mean", "add", "rsqrt", "mul", "mul")]
+    residual = ("aten::add", [HIDDEN, HIDDEN], ADD, 300.0)
 
-    assert share(steps(*operators, FEED_FORWARD), "unfused_norm_share") == pytest.approx(250, rel=0.02)
+    found = share(steps(residual, *norm, FEED_FORWARD, ("aten::mul", [HIDDEN], ADD, 300.0)), "unfused_norm_share")
+
+    assert found == pytest.approx(250, rel=0.02), "pow, mean, rsqrt and two products; never an add"
+
+
+def test_an_activation_without_a_product_is_not_gated() -> None:
+    assert share(steps(("aten::silu", [HIDDEN], ADD, 50.0), FEED_FORWARD), "unfused_glu_share") == 0
+
+
+def test_a_loss_over_few_classes_is_not_worth_fusing() -> None:
+    assert share(steps(("aten::_log_softmax", [[4096, 10]], ADD, 50.0), FEED_FORWARD), "unfused_loss_share") == 0
 
 
 def test_a_fused_norm_is_none() -> None:

@@ -294,3 +294,10 @@ def test_a_damaged_event_of_a_megabyte_does_not_take_long(reads: Any) -> None:
     ):
         assert len(reads(damaged("NAME", bomb))) >= 2
     assert time.monotonic() - begin < 20
+
+
+def test_a_file_of_nothing_but_damage_is_refused_soon(reads: Any) -> None:
+    begin = time.monotonic()
+    with pytest.raises(UserError, match="unreadable"):
+        reads('{"traceEvents": [' + '{"ph": } , ' * 300_000 + "]}")
+    assert time.monotonic() - begin < 20

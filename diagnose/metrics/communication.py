@@ -113,6 +113,14 @@ def searches_unused_parameters(m: Measured) -> Value:
     return False
 
 
+@metric("flag", needs_gpu=False)
+def uses_ddp(m: Measured) -> Value:
+    """Whether the model is wrapped in DistributedDataParallel."""
+    if m.record.get("ddp") is not None:
+        return True
+    return any("DistributedDataParallel" in n or "distributed.ddp.reducer" in n for n in m.timeline.trace.names)
+
+
 @metric("count", needs_gpu=False)
 def world_size(m: Measured) -> Value:
     """Ranks in the job, from the trace's distributedInfo."""

@@ -4,8 +4,9 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.facts import Unknown
+from diagnose.idle import Host
 from diagnose.metrics.registry import STEP, Measured, Value, metric
-from diagnose.vocabulary import RUNTIME
+from diagnose.vocabulary import DEVICE_ALLOCATION, RUNTIME, SYNCHRONISATION
 
 _FAMILIES = {
     "gemm": "Matrix products",
@@ -73,7 +74,11 @@ def median_kernel_ns(m: Measured) -> Value:
 
 
 def _calls_per_step(m: Measured, pattern: str) -> float:
-    rows = np.flatnonzero(m.timeline.matching(pattern, *RUNTIME))
+    return _per_step(m, m.timeline.matching(pattern, *RUNTIME))
+
+
+def _per_step(m: Measured, calls: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> float:
+    rows = np.flatnonzero(calls)
     start, host = m.timeline.trace.ts[rows], m.timeline.steps.host
     at = np.searchsorted(host[:, 0], start, side="right") - 1
     inside = (at >= 0) & (start < host[np.maximum(at, 0), 1])
@@ -88,14 +93,15 @@ def launches_per_step(m: Measured) -> Value:
 
 @metric("count")
 def syncs_per_step(m: Measured) -> Value:
-    """Calls in a step with which the host waits for the device."""
-    return _calls_per_step(m, r"(cuda|hip)(Stream|Device|Event)Synchronize")
+    """Calls in a step with which the host waits for the device, copies to the host that hold it included."""
+    _, held = Host(m.timeline).long_copies()
+    return _per_step(m, held | m.timeline.matching(SYNCHRONISATION, *RUNTIME))
 
 
 @metric("count")
 def allocations_per_step(m: Measured) -> Value:
     """Calls in a step that allocate or free device memory past the caching allocator."""
-    return _calls_per_step(m, r"(cuda|hip)(Malloc|Free)|cuMem(Create|Map|Unmap|Release)")
+    return _calls_per_step(m, DEVICE_ALLOCATION)
 
 
 @metric("share", STEP)

@@ -1,7 +1,9 @@
 """Work that a fused kernel does in one pass, recognised by the operators that launched it."""
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -87,46 +89,65 @@ def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
 
 @metric("share", STEP)
 def unfused_norm_share(m: Measured) -> Value:
-    """RMS norms composed of pow, mean, rsqrt and mul: at least the kernels of those operators around each rsqrt."""
-    return _around(
-        m, "aten::rsqrt", ("aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul", "aten::copy_"), 6
-    )
+    """RMS norms composed of pow, mean, rsqrt and mul: at least those operators around each rsqrt, without casts."""
+    return _sequences(m, _norm)
+
+
+def _norm(names: Sequence[str], at: int) -> Iterator[int]:
+    """Positions of the norm whose rsqrt is at `at`: back to its pow, and the two products that follow."""
+    if names[at] != "aten::rsqrt":
+        return
+    before = range(max(0, at - 4), at)
+    begin = next((i for i in reversed(before) if names[i] == "aten::pow"), at)
+    yield from (i for i in range(begin, at + 1) if names[i] in ("aten::pow", "aten::mean", "aten::rsqrt"))
+    after = range(at + 1, min(at + 5, len(names)))
+    yield from islice((i for i in after if names[i] == "aten::mul"), 2)
 
 
 @metric("share", STEP)
 def unfused_glu_share(m: Measured) -> Value:
-    """Gated activations composed of silu or gelu and mul: the activation, its gradient, and the next product."""
-    forward = _around(m, "aten::silu", ("aten::silu", "aten::mul"), 2)
+    """Gated activations composed of silu or gelu and the product that follows, with the activation's gradient."""
+    forward = _sequences(m, _glu)
     if isinstance(forward, Unknown) or not forward:
         return forward
-    backward = {r for r in _operators(m) if _operator_name(m, r) == "aten::silu_backward"}
-    return float(forward) + _share_of(m, _by_operator(m, backward))
+    gradients = {r for r in _operators(m) if _operator_name(m, r) in ("aten::silu_backward", "aten::gelu_backward")}
+    return float(forward) + _share_of(m, _by_operator(m, gradients))
 
 
-def _around(m: Measured, anchor: str, members: tuple[str, ...], reach: int) -> Value:
-    """Share of the member operators at most `reach` launching operators away from an anchor."""
+def _glu(names: Sequence[str], at: int) -> Iterator[int]:
+    """Positions of the gated activation whose activation is at `at`; the gate's own product may run in between."""
+    if names[at] not in ("aten::silu", "aten::gelu"):
+        return
+    for product in range(at + 1, min(at + 3, len(names))):
+        if names[product] == "aten::mul":
+            yield from (at, product)
+            return
+
+
+def _sequences(m: Measured, members: Callable[[Sequence[str], int], Iterator[int]]) -> Value:
+    """Share of the launching operators that `members` finds, in the order in which they were dispatched."""
     rows = m.operator[m.kernels]
     order = np.unique(rows[rows >= 0])
     if not len(order):
         return Unknown("kernels are not linked to operators", "capture CPU and CUDA activities together")
     order = order[np.argsort(m.timeline.trace.ts[order], kind="stable")]
     names = [_operator_name(m, int(r)) for r in order]
-    near = np.zeros(len(order), bool)
-    for at, name in enumerate(names):
-        if name == anchor:
-            near[max(0, at - reach) : at + reach + 1] = True
-    wanted = {int(r) for r, name, close in zip(order, names, near, strict=True) if close and name in members}
-    return _share_of(m, _by_operator(m, wanted))
+    found = {int(order[i]) for at in range(len(names)) for i in members(names, at)}
+    return _share_of(m, _by_operator(m, found))
 
 
 @metric("share", STEP)
 def unfused_loss_share(m: Measured) -> Value:
-    """Cross entropy that materialises its logits: log-softmax, nll loss, their gradients, and casts of the logits."""
+    """Cross entropy that materialises the logits of 4096 or more classes: log-softmax, nll loss, gradients, casts."""
     rows = _operators(m)
     loss = {r for r in rows if _operator_name(m, r).startswith(("aten::_log_softmax", "aten::nll_loss"))}
     if not loss:
         return 0.0
+    if not _has_shapes(m, list(loss)):
+        return NO_SHAPES
     vocabulary = {d[-1] for r in loss for d in _operator_dims(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
+    if not vocabulary:
+        return 0.0
     casts = {
         r
         for r in rows
@@ -153,7 +174,7 @@ def optimizer_kind(m: Measured) -> Value:
     enough = inside.sum() >= _MANY_KERNELS * m.timeline.steps.count
     if enough and (small & inside).sum() > _SINGLE_SHARE * inside.sum():
         return "single"
-    return "foreach" if (many & m.kernels).any() else "none seen"
+    return "foreach" if (many & (inside if inside.any() else m.kernels)).any() else "none seen"
 
 
 @metric("text", needs_gpu=False)

@@ -60,7 +60,7 @@ def is_compiled(m: Measured) -> Value:
     if recorded is not None:
         return recorded
     marks = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
-    if any(name.startswith(marks) for name in m.timeline.trace.names):
+    if any(name.startswith(marks) for name in m.timeline.trace.names) or m.timeline.gpu.of_family("inductor").any():
         return True
     return _missing(m)
 

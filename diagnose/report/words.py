@@ -13,6 +13,7 @@ from diagnose.report.page import plain
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
 CAUSES = {
     "allocation": "allocation of device memory",
+    "host-allocation": "allocation of pinned host memory",
     "aten_other": "other PyTorch kernels",
     "compile": "compiling and loading kernels",
     "conv": "convolutions",

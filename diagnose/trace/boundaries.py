@@ -22,16 +22,16 @@ def leading(text: bytes) -> int:
     return match.end() if match else 0
 
 
-def event_size(text: bytes, start: int, ends: list[int], *, last: bool) -> int | None:
+def event_size(text: bytes, start: int, ends: list[int], at: int, *, last: bool) -> int | None:
     """Bytes of the JSON object at `start`, 0 when there is none, None when only the text that follows can tell.
 
-    `ends` are the boundaries from `start` on; with `last`, no text follows.
+    `ends[at]` is the first boundary behind `start`; with `last`, no text follows.
     """
-    begin = start + leading(text[start : ends[0]])
+    begin = start + leading(text[start : ends[at]])
     for lookahead in _LOOKAHEADS:
-        if lookahead >= len(ends) and not last:
+        if at + lookahead >= len(ends) and not last:
             return None
-        size = length_of_event(text[begin : ends[min(lookahead, len(ends) - 1)]])
+        size = length_of_event(text[begin : ends[min(at + lookahead, len(ends) - 1)]])
         if size is not None:
             return size
     return 0

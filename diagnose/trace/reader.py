@@ -51,6 +51,7 @@ _HEAD_LIMIT = 64 << 20
 _LARGEST_EVENT = 64 << 20
 _LARGEST_TAIL = 64 << 20
 _LARGEST_REPAIR = 1 << 20
+_MOST_LOST = 50_000
 
 
 def read(path: Path) -> Trace:
@@ -121,7 +122,9 @@ class _Reader:
                 else:
                     searched = max(searched, len(text) - BOUNDARY_BYTES)
                 if len(text) > _LARGEST_EVENT:
-                    raise self._too_large()
+                    raise self._hopeless(
+                        "an event of more than 64 MiB: this is no profiler trace, or it is badly damaged"
+                    )
             if self.tail is not None:
                 self.tail += text[: max(_LARGEST_TAIL - len(self.tail), 0)]
                 text.clear()
@@ -176,7 +179,7 @@ class _Reader:
         while start < len(text):
             event, end = decode_event(text[start + leading(text[start : ends[at]]) : ends[at]]), ends[at]
             if event is None:
-                size = event_size(text, start, ends[at:], last=last)
+                size = event_size(text, start, ends, at, last=last)
                 if size is None:
                     break
                 event, end = self._damaged(text, start, end, size)
@@ -234,15 +237,12 @@ class _Reader:
             end = match.start(1)
         cut_off = final and match is None and not text.rstrip().endswith(b"}")
         self.loss.count("truncated" if cut_off else "unreadable-event", events=1, size=end - start)
+        if self.loss.events > max(_MOST_LOST, len(self.builder)):
+            raise self._hopeless(f"{self.loss.events} events are unreadable, more than can be read")
         return len(text) if final else end
 
-    def _too_large(self) -> UserError:
-        return UserError(
-            "cannot read the trace",
-            where=self.path,
-            why="an event of more than 64 MiB: this is no profiler trace, or it is badly damaged",
-            do="capture again",
-        )
+    def _hopeless(self, why: str) -> UserError:
+        return UserError("cannot read the trace", where=self.path, why=why, do="capture again")
 
     def _refuse_if_empty(self, metadata: dict[str, Any]) -> None:
         if len(self.builder):

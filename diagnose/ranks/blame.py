@@ -17,6 +17,7 @@ from diagnose.ranks.match import Match
 from diagnose.timeline import Timeline
 
 MIN_SHARE = 0.05
+MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
 PERSISTENT = 2 / 3
 FEW_STEPS = 3
 _CAUSES: dict[str, LatenessCause] = {"gc": "gc", "logging": "checkpoint"}
@@ -108,8 +109,9 @@ def blame_of(
 ) -> list[Blame]:
     """What each rank made the others wait for, worst first.
 
-    A rank stands out when the others wait for it at least 5 % of their steps, it causes far more of the waiting than
-    its even share, and it does so in two thirds of the steps (in all of them when there are three or fewer).
+    A rank stands out when the others wait for it at least 5 % of their steps (10 % without a GPU), it causes far more
+    of the waiting than its even share, it does so in two thirds of the steps (in all of them when there are three or
+    fewer), and its lead over the next rank is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps).
 
     Args:
         timelines: one for each rank.
@@ -122,7 +124,9 @@ def blame_of(
     for r, timeline in enumerate(timelines):
         own = int(caused[r].sum())
         share = own / max(sum(a.total_ns for i, a in enumerate(attributions) if i != r), 1)
-        stands_out = share >= MIN_SHARE and own >= dominant * caused.sum() and _persistent(caused, r, dominant)
+        enough = MIN_SHARE if timeline.has_gpu else MIN_SHARE_ON_HOST
+        stands_out = share >= enough and own >= dominant * caused.sum() and _persistent(caused, r, dominant)
+        stands_out = stands_out and _significant(caused, r)
         excess = _summed(entry.excess for entry in lateness if entry.late == r) if own else {}
         blames.append(
             Blame(timeline.rank, own, share, excess, _cause(attributions[r], excess, timelines, r), stands_out)
@@ -174,3 +178,19 @@ def _persistent(caused: NDArray[np.int64], rank: int, dominant: float) -> bool:
     totals = caused.sum(axis=0)
     leads = (totals > 0) & (caused[rank] >= dominant * totals)
     return bool(leads.all()) if len(leads) <= FEW_STEPS else bool(leads.mean() >= PERSISTENT)
+
+
+_T_CRITICAL = (6.31, 2.92, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
+_T_MANY = 2.6
+
+
+def _significant(caused: NDArray[np.int64], rank: int) -> bool:
+    """Whether the rank's lead over the next worst one, step by step, is too steady for chance; one step cannot tell."""
+    others = np.delete(caused, rank, axis=0).max(axis=0)
+    lead = (caused[rank] - others).astype(np.float64)
+    freedom = len(lead) - 1
+    if freedom < 1:
+        return True
+    error = float(lead.std(ddof=1)) / np.sqrt(len(lead))
+    critical = _T_CRITICAL[freedom - 1] if freedom <= len(_T_CRITICAL) else _T_MANY
+    return bool(lead.mean() > critical * error)

@@ -7,9 +7,12 @@
             ...
             steps.step()
 
+or, with transformers' Trainer, `callbacks=[DiagnoseCallback("traces")]`.
+
 Importing this module imports nothing but the standard library; torch is imported when a capture begins.
 """
 
-from diagnose.probes.torch_profiler import profile, range
+from .torch_profiler import profile, range
+from .trainer_hooks import DiagnoseCallback
 
-__all__ = ["profile", "range"]
+__all__ = ["DiagnoseCallback", "profile", "range"]

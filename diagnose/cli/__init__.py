@@ -9,10 +9,12 @@ from diagnose.cli.group import LazyGroup
 @click.group(
     cls=LazyGroup,
     commands_at={
+        "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
         "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
         "rules": ("diagnose.cli.rules", "List the rules."),
         "explain": ("diagnose.cli.explain", "Explain one rule: what it looks at, what to do, when it does not matter."),
         "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
+        "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
         "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
     },
     context_settings={"help_option_names": ["-h", "--help"]},

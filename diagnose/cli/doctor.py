@@ -1,0 +1,27 @@
+"""`diagnose doctor`: what a capture can see here."""
+
+import os
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from diagnose.cli.ending import writing
+from diagnose.cli.terminal import terminal
+from diagnose.doctor import checks
+from diagnose.report.page import Page, joined, plain
+
+_STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
+
+
+@click.command(epilog="Example:  srun --gpus 1 diagnose doctor")
+def doctor() -> None:
+    """Say what a capture can see on this machine: torch, GPU events, NVML, other profilers, disk, versions.
+
+    Imports torch and, where there is a GPU, profiles one kernel on it, in a process of its own.
+    """
+    with writing():
+        page = Page(terminal())
+        for check in checks(Path.cwd(), os.environ):
+            says = joined([Text(check.state.ljust(7), _STYLE[check.state]), plain(check.says)], gap="  ")
+            page.paragraph(says, label=f"{check.name}:")

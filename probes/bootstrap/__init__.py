@@ -1,0 +1,1 @@
+"""The folder that `diagnose run` puts on PYTHONPATH: Python runs its sitecustomize.py at start."""

@@ -1,0 +1,187 @@
+"""Arms the capture in the Python processes of a job, and runs the sitecustomize that this file hides.
+
+Runs at the start of every Python process below `diagnose run`, whatever its version, so it imports next to nothing,
+keeps to old syntax, and lets no error of its own out. torch is never imported here: the hooks go in after the job
+itself has imported it.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_HERE = os.path.dirname(os.path.realpath(__file__))
+_PROBES = os.path.dirname(_HERE)
+_WATCHED = ("torch", "transformers.trainer")
+
+
+def _say(line: str) -> None:
+    try:
+        sys.stderr.write("diagnose: " + line + "\n")
+    except Exception:
+        return
+
+
+def _seen(what: str) -> None:
+    """Leave a mark for the parent, which can then say how far the job got."""
+    folder = os.environ.get("PYTHON_DIAGNOSE_SEEN")
+    try:
+        if folder:
+            os.close(os.open(os.path.join(folder, what), os.O_CREAT | os.O_WRONLY, 0o666))
+    except OSError:
+        return
+
+
+def _command_line() -> "list[str]":
+    words = getattr(sys, "orig_argv", None)  # from Python 3.10 on
+    if words is not None:
+        return list(words)
+    try:
+        with open("/proc/self/cmdline") as file:
+            return file.read().split("\0")
+    except Exception:
+        return []
+
+
+def _serves_another_process(words: "list[str]") -> bool:
+    """A child of multiprocessing, its fork server or resource tracker, or a compile worker of torch."""
+    return any(
+        word == "--multiprocessing-fork"
+        or word.startswith("from multiprocessing.")
+        or "compile_worker" in word
+        or word.startswith("joblib.externals.loky")
+        for word in words
+    )
+
+
+class _AfterImport:
+    """A finder that finds nothing itself: it has the loader that others found call us after it ran."""
+
+    def __init__(self) -> None:
+        self._asking = set()  # type: set[tuple[str, int]]
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        """The spec that the other finders give for a watched module."""
+        if name not in _WATCHED:
+            return None
+        from _thread import get_ident
+
+        asking = (name, get_ident())
+        if asking in self._asking:  # another finder asks the whole list again
+            return None
+        self._asking.add(asking)
+        try:
+            spec = self._from_the_others(name, path, target)
+        finally:
+            self._asking.discard(asking)
+        if spec is not None:
+            _tell_after(spec.loader, name)
+        return spec
+
+    def _from_the_others(self, name: str, path: "Any", target: "Any") -> "Any":
+        for finder in list(sys.meta_path):
+            find_spec = getattr(finder, "find_spec", None)
+            if finder is not self and find_spec is not None:
+                spec = find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+
+def _tell_after(loader: "Any", name: str) -> None:
+    """The loader itself stays in place, so that the module looks as it always does."""
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module: "Any") -> None:
+        if getattr(module, "__name__", None) != name:
+            execute(module)
+            return
+        loader.__dict__.pop("exec_module", None)
+        execute(module)
+        _after_import(name)
+
+    try:
+        loader.exec_module = exec_module
+    except Exception:
+        return
+
+
+def _after_import(name: str) -> None:
+    try:
+        _seen(name)
+        _attach_module().after_import(name)
+    except Exception as error:
+        _say(" ".join(f"capture is off: {type(error).__name__}: {error}".split()))
+
+
+def _attach_module() -> "Any":
+    """The probes of this very installation; under another name when `diagnose` is absent here or somebody else's."""
+    from importlib import import_module
+
+    package = "diagnose.probes" if _diagnose_is_ours() else "_diagnose_probes"
+    if package not in sys.modules and package == "_diagnose_probes":
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        start = os.path.join(_PROBES, "__init__.py")
+        spec = spec_from_file_location(package, start, submodule_search_locations=[_PROBES])
+        if spec is None or spec.loader is None:
+            raise ImportError("no probes in " + _PROBES)
+        module = module_from_spec(spec)
+        sys.modules[package] = module
+        spec.loader.exec_module(module)
+    return import_module(package + ".attach")
+
+
+def _diagnose_is_ours() -> bool:
+    """Tell without importing it."""
+    try:
+        from importlib.util import find_spec
+
+        spec = find_spec("diagnose")
+        origin = spec.origin if spec is not None else None
+        return origin is not None and os.path.realpath(os.path.join(os.path.dirname(origin), "probes")) == _PROBES
+    except Exception:
+        return False
+
+
+def _arm() -> None:
+    if "PYTHON_DIAGNOSE" not in os.environ or sys.version_info < (3, 9):
+        return
+    if any(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path):
+        return
+    words = _command_line()
+    if _serves_another_process(words):
+        if "--multiprocessing-fork" in words:
+            _seen("multiprocessing")
+        return
+    _seen("python")
+    sys.meta_path.insert(0, _AfterImport())
+    for name in _WATCHED:
+        if name in sys.modules:  # a .pth file imports it
+            _after_import(name)
+
+
+def _run_the_hidden_one() -> None:
+    """What `import sitecustomize` gives without us; its errors are Python's to report."""
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if os.path.realpath(entry) != _HERE])
+    if spec is None or spec.loader is None:
+        return
+    from importlib.util import module_from_spec
+
+    module = module_from_spec(spec)
+    sys.modules[__name__] = module
+    spec.loader.exec_module(module)
+
+
+try:
+    _arm()
+except Exception as error:
+    _say(f"capture is off: {type(error).__name__}: {error}")
+if __name__ == "sitecustomize":
+    _run_the_hidden_one()

@@ -1,0 +1,64 @@
+"""Step times: by the host's clock, and by CUDA events where a device runs behind the host."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+KEPT = ("control", "warmup", "active", "control_after")  # a wait may last a million steps
+Mark = tuple[int, Any]
+
+
+class StepClock:
+    """Collects the time of each step by phase; what happens between `step_ended` and `step_begins` is not counted."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the steps; the next one begins now."""
+        self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
+        self.step_begins()
+
+    def step_begins(self) -> None:
+        """A step begins now."""
+        self._began = self._mark()
+
+    def step_ended(self, phase: str) -> int:
+        """A step of `phase` ends now; its host time in nanoseconds."""
+        ended = self._mark()
+        if phase in KEPT:
+            self._spans.setdefault(phase, []).append((self._began, ended))
+        return ended[0] - self._began[0]
+
+    def times(self, phase: str) -> list[int]:
+        """The nanoseconds of each step of `phase`: of the device where events were recorded, else of the host."""
+        return [_between(*span) for span in self._spans.get(phase, [])]
+
+    @property
+    def source(self) -> str:
+        """ "device" when every step has device times, else "host"."""
+        spans = [span for spans in self._spans.values() for span in spans]
+        return "device" if spans and all(a[1] is not None and b[1] is not None for a, b in spans) else "host"
+
+    def _mark(self) -> Mark:
+        return self._now(), _event()
+
+
+def _event() -> Any:
+    """A recorded CUDA event; None where CUDA is not in use. Recording does not wait for the device."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(began: Mark, ended: Mark) -> int:
+    if began[1] is None or ended[1] is None:
+        return ended[0] - began[0]
+    ended[1].synchronize()
+    return round(began[1].elapsed_time(ended[1]) * 1e6)

@@ -1,0 +1,221 @@
+"""Named ranges: one helper emits each to NVTX (for Nsight) and to record_function (for Kineto), under the same name.
+
+Without a tool attached and without a profiler running, a range costs well under a microsecond.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from inspect import isfunction
+from typing import Any
+
+STEP = "diagnose.step"
+DATA_WAIT = "diagnose.data_wait"
+TO_DEVICE = "diagnose.to_device"
+FORWARD = "diagnose.forward"
+BACKWARD = "diagnose.backward"
+CLIP = "diagnose.clip"
+OPTIMIZER = "diagnose.optimizer"
+LOG = "diagnose.log"
+EVAL = "diagnose.eval"
+SAVE = "diagnose.save"
+NAMES = (STEP, DATA_WAIT, TO_DEVICE, FORWARD, BACKWARD, CLIP, OPTIMIZER, LOG, EVAL, SAVE)
+
+_TOOLS = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID")
+
+
+class Emitter:
+    """Where ranges go in this process; `listening()` says whether anybody reads them now."""
+
+    def __init__(self) -> None:
+        self.nvtx = _nvtx()
+        self.record, self.listening = _recorder(self.nvtx is not None)
+
+
+class Range:
+    """A block with a name; entering it never raises."""
+
+    __slots__ = ("_name", "_nvtx", "_record")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._record: Any = None
+        self._nvtx: Any = None
+
+    def __enter__(self) -> None:
+        if _listening():
+            try:
+                self._open(emitter())
+            except Exception:
+                self._record = self._nvtx = None
+
+    def _open(self, emit: Emitter) -> None:
+        if emit.nvtx is not None:
+            emit.nvtx.push(self._name)
+            self._nvtx = emit.nvtx
+        if emit.record is not None:
+            record = emit.record(self._name)
+            record.__enter__()
+            self._record = record
+
+    def __exit__(self, *error: object) -> None:
+        if self._record is None and self._nvtx is None:
+            return
+        try:
+            if self._record is not None:
+                self._record.__exit__(None, None, None)
+            if self._nvtx is not None:
+                self._nvtx.pop()
+        except Exception:
+            return
+        finally:
+            self._record = self._nvtx = None
+
+
+class StepRange:
+    """The range of the current step; `next()` ends it and begins another. Steps may cut across other ranges.
+
+    Kineto gets it only when the session's profiler is off: that one writes ProfilerStep ranges of its own.
+    """
+
+    def __init__(self) -> None:
+        self._record: Any = None
+        self._nvtx: Any = None
+
+    def next(self, recorded: bool) -> None:
+        """End the step's range and begin the next one; `recorded` also emits it to record_function."""
+        self.end()
+        emit = emitter()
+        if emit.nvtx is not None:
+            self._nvtx = emit.nvtx.start(STEP)
+        if recorded and emit.record is not None and emit.listening():
+            self._record = emit.record(STEP)
+            self._record.__enter__()
+
+    def end(self) -> None:
+        """End the step's range."""
+        record, self._record = self._record, None
+        started, self._nvtx = self._nvtx, None
+        if record is not None:
+            record.__exit__(None, None, None)
+        nvtx = emitter().nvtx
+        if started is not None and nvtx is not None:
+            nvtx.end(started)
+
+
+def ranged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`function` inside a range; a call within a range of the same name (`super()`) opens no second one."""
+
+    @wraps(function)
+    def within(*args: Any, **kwargs: Any) -> Any:
+        if name in _open or not _listening():
+            return function(*args, **kwargs)
+        _open.add(name)
+        try:
+            with Range(name):
+                return function(*args, **kwargs)
+        finally:
+            _open.discard(name)
+
+    within.__diagnose__ = name  # type: ignore[attr-defined]
+    return within
+
+
+def wrap_method(owner: type, method: str, name: str) -> None:
+    """Put the method that `owner` itself defines inside a range; leave alone what is not there or is wrapped."""
+    function = vars(owner).get(method)
+    if isfunction(function) and not hasattr(function, "__diagnose__"):
+        setattr(owner, method, ranged(function, name))
+
+
+def emitter() -> Emitter:
+    """The process's emitter, built on first use."""
+    global _emitter
+    if _emitter is None:
+        _emitter = Emitter()
+    return _emitter
+
+
+_emitter: Emitter | None = None
+_open: set[str] = set()  # the names of the wrapped calls that now run
+
+
+def _find_listener() -> bool:
+    """The first question builds the emitter; later ones go straight to its answer."""
+    global _listening
+    try:
+        _listening = emitter().listening
+        return _listening()
+    except Exception:
+        return False
+
+
+_listening: Callable[[], bool] = _find_listener
+
+
+class _NvtxPackage:
+    """NVIDIA's nvtx package; messages are registered once."""
+
+    def __init__(self, domain: Any) -> None:
+        self._domain = domain
+        self._attributes = {name: domain.get_event_attributes(message=name) for name in NAMES}
+        self.pop = domain.pop_range
+        self.end = domain.end_range
+
+    def push(self, name: str) -> None:
+        self._domain.push_range(self._of(name))
+
+    def start(self, name: str) -> Any:
+        return self._domain.start_range(self._of(name))
+
+    def _of(self, name: str) -> Any:
+        if name not in self._attributes:
+            self._attributes[name] = self._domain.get_event_attributes(message=name)
+        return self._attributes[name]
+
+
+class _TorchNvtx:
+    """torch.cuda.nvtx, where the nvtx package is missing."""
+
+    def __init__(self, nvtx: Any) -> None:
+        self.push = nvtx.range_push
+        self.pop = nvtx.range_pop
+        self.start = nvtx.range_start
+        self.end = nvtx.range_end
+
+
+def _nvtx() -> _NvtxPackage | _TorchNvtx | None:
+    """A way to NVTX, or None when no tool listens to it."""
+    try:
+        import nvtx
+
+        domain: Any = nvtx.get_domain("diagnose")
+        return None if type(domain).__name__ == "DummyDomain" else _NvtxPackage(domain)
+    except Exception:
+        return _torch_nvtx()
+
+
+def _torch_nvtx() -> _TorchNvtx | None:
+    if not any(os.environ.get(name) for name in _TOOLS):
+        return None
+    try:
+        import torch
+
+        return _TorchNvtx(torch.cuda.nvtx) if torch.cuda.is_available() else None
+    except Exception:
+        return None
+
+
+def _recorder(always: bool) -> tuple[Any, Callable[[], bool]]:
+    """The record_function to use, and the question whether anybody listens."""
+    try:
+        from torch.autograd import _profiler_enabled as enabled
+    except ImportError:
+        return None, lambda: always
+    from torch.profiler import (
+        record_function,  # the quicker _RecordFunctionFast is written as an operator, not as a range
+    )
+
+    return record_function, (lambda: True) if always else enabled

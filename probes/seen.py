@@ -1,0 +1,76 @@
+"""What the hooks saw of the job: the model, the optimizer, the loader and a few batches. Keeps none of it alive."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+BATCHES = 4
+LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
+_DEPTH = 3
+
+
+class Seen:
+    """Weak references and small descriptions, gathered while the window waits."""
+
+    def __init__(self) -> None:
+        self.arguments: Any = None
+        self.loader: dict[str, object] | None = None
+        self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
+        self._refs: dict[str, Any] = {}
+
+    def note(self, role: str, thing: object) -> None:
+        """Remember the job's `role` ("model", "wrapped", "optimizer", "accelerator")."""
+        if thing is not None:
+            self._refs[role] = weakref.ref(thing)
+
+    def get(self, role: str) -> Any:
+        """What was noted for `role`, or None when it was not or is gone."""
+        reference = self._refs.get(role)
+        return reference() if reference is not None else None
+
+    def note_loader(self, loader: Any) -> None:
+        """Remember the settings of a torch DataLoader."""
+        self.loader = {name: getattr(loader, name, None) for name in LOADER}
+
+    def note_batch(self, batch: object) -> None:
+        """Remember the shapes of a batch. Reads only tensors in host memory: a device would be waited for."""
+        self.batches.append(described(batch))
+
+
+def described(batch: object) -> dict[str, Any]:
+    """Shapes by name, tokens (elements of `input_ids`), and padding (share of `attention_mask` that is 0) or None."""
+    tensors = dict(_tensors(batch, "", _DEPTH))
+    ids, mask = tensors.get("input_ids"), tensors.get("attention_mask")
+    return {
+        "shapes": {name: list(tensor.shape) for name, tensor in tensors.items()},
+        "tokens": None if ids is None else int(ids.numel()),
+        "padding": None if mask is None else _padding(mask),
+    }
+
+
+def _padding(mask: Any) -> float | None:
+    """The share of zeros; None for a mask on a device, or one that is not batch x length."""
+    if mask.device.type != "cpu" or mask.dim() != 2 or not mask.numel():
+        return None
+    return 1 - int((mask != 0).sum()) / int(mask.numel())
+
+
+def _tensors(value: object, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        yield name or "0", value
+    elif depth and isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _tensors(part, _joined(name, str(key)), depth - 1)
+    elif depth and isinstance(value, (tuple, list)):
+        for index, part in enumerate(value[:16]):
+            yield from _tensors(part, _joined(name, str(index)), depth - 1)
+
+
+def _joined(name: str, part: str) -> str:
+    safe = part if part.isidentifier() or part.isdecimal() else "other"
+    return f"{name}.{safe}"[:60] if name else safe[:60]

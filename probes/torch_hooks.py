@@ -1,0 +1,141 @@
+"""Hooks into torch for loops without a Trainer: an optimizer step ends a step; loaders and batches are noted."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from .guard import guarded, quietly
+from .session import Session, session
+
+FORGOTTEN_AFTER = 64  # steps of other optimizers: one that pauses longer no longer ends the cycle
+
+
+def install() -> None:
+    """Count optimizer steps and look at loaders from now on; without a session, do nothing."""
+    if session() is not None:
+        guarded(_install, "no hooks in torch")
+
+
+def _install() -> None:
+    global _handle
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    if _handle is None:
+        _handle = register_optimizer_step_post_hook(_untraced(_after_step))
+    watch_loaders()
+
+
+def watch_loaders() -> None:
+    """Note the settings, the length and a few batch shapes of every DataLoader that is iterated."""
+    from torch.utils.data import dataloader
+
+    _replace(dataloader.DataLoader, "__iter__", _noting_loader)
+    _replace(dataloader._BaseDataLoaderIter, "__next__", _noting_batch)
+
+
+class Cycle:
+    """Which optimizer steps last in a cycle of several: the rarest, and among equals the one first seen last."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._now = 0
+
+    def closed_by(self, optimizer: int) -> bool:
+        """Count a step of `optimizer` and say whether it ends a training step."""
+        self._now += 1
+        if optimizer not in self._steps:
+            self._steps[optimizer] = min(self._steps.values(), default=1) - 1
+        self._steps[optimizer] += 1
+        self._last[optimizer] = self._now
+        if len(self._steps) == 1:
+            return True
+        self._forget()
+        fewest = min(self._steps.values())
+        return [key for key, steps in self._steps.items() if steps == fewest][-1] == optimizer
+
+    def _forget(self) -> None:
+        for key in [key for key, last in self._last.items() if self._now - last > FORGOTTEN_AFTER]:
+            del self._last[key], self._steps[key]
+
+
+_handle: Any = None
+_cycle = Cycle()
+_expected: int | None = None
+
+
+def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    current = session()
+    if current is None or not current.open_to("optimizer") or not _cycle.closed_by(id(optimizer)):
+        return
+    if current.source is None:
+        guarded(lambda: _begin(current, optimizer), "no capture")
+    current.step_ended()
+    if current.phase == "done" and current.source == "optimizer":
+        remove()
+        if current.stop_asked:
+            raise SystemExit(0)
+
+
+def _untraced(function: Any) -> Any:
+    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled."""
+    import torch
+
+    disable = getattr(torch, "_disable_dynamo", None)
+    return function if disable is None else disable(function)
+
+
+def _begin(current: Session, optimizer: Any) -> None:
+    from .trainer_hooks import wrap_accelerate
+
+    quietly(wrap_accelerate)
+    current.seen.note("optimizer", optimizer)
+    current.loop_begins("optimizer", None if current.config.at_step else _expected)
+
+
+def remove() -> None:
+    """Count no more optimizer steps."""
+    global _handle
+    if _handle is not None:
+        _handle.remove()
+        _handle = None
+
+
+def _replace(owner: Any, method: str, around: Any) -> None:
+    original = getattr(owner, method, None)
+    if original is not None and not hasattr(original, "__diagnose__"):
+        setattr(owner, method, around(original))
+
+
+def _noting_loader(original: Any) -> Any:
+    @wraps(original)
+    def __iter__(self: Any) -> Any:
+        quietly(lambda: _note_loader(self))
+        return original(self)
+
+    __iter__.__diagnose__ = "loader"  # type: ignore[attr-defined]
+    return __iter__
+
+
+def _note_loader(loader: Any) -> None:
+    global _expected
+    current = session()
+    if current is None or current.source is not None:
+        return
+    current.seen.note_loader(loader)
+    if getattr(loader, "_dataset_kind", 1) == 0:  # map-style: asking an iterable dataset's length has side effects
+        _expected = max(_expected or 0, len(loader))
+
+
+def _noting_batch(original: Any) -> Any:
+    @wraps(original)
+    def __next__(self: Any) -> Any:
+        batch = original(self)
+        current = session()
+        if current is not None and current.phase in ("waiting", "warmup"):
+            quietly(lambda: current.seen.note_batch(batch))
+        return batch
+
+    __next__.__diagnose__ = "batch"  # type: ignore[attr-defined]
+    return __next__

@@ -1,0 +1,108 @@
+"""Where the window lies: a count of steps moves it from waiting to done. Knows no profiler and no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from .config import Config
+
+PHASES = ("waiting", "control", "warmup", "active", "cooldown", "control_after", "done")
+PROFILED = ("warmup", "active")
+SETTLED_STEPS = 3
+SETTLED_WITHIN = 0.2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in each phase; `waiting` is the most it takes, and exact when `fixed`."""
+
+    waiting: int
+    control: int
+    warmup: int
+    active: int
+    cooldown: int
+    control_after: int
+    fixed: bool
+    shortened: bool = False
+
+
+def planned(config: Config, world_size: int = 1, total: int | None = None) -> Plan:
+    """The plan for a loop of `total` steps (None: unknown). A short loop gives up control steps first, recording last.
+
+    Several ranks open the window by count alone: ranks that judged step times each for itself would open it apart.
+    """
+    warmup, active = max(config.warmup, 1), max(config.steps, 1)
+    control = max(config.control, 0)
+    waiting = max(config.skip, 1)
+    if config.at_step is not None:
+        before = max(config.at_step - 1, 0)
+        warmup = min(warmup, max(before, 1))
+        control = min(control, max(before - warmup - 1, 0))
+        waiting = max(before - warmup - control, 0)
+    fixed = config.at_step is not None or world_size > 1
+    plan = Plan(waiting, control, warmup, active, int(control > 0), control, fixed)
+    return plan if total is None else _shortened(plan, max(total, 1), config.at_step is not None)
+
+
+def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
+    """The plan cut to `total` steps: after the window first, then wait (unless exact), control, warm-up, recording."""
+    length = {phase: getattr(plan, phase) for phase in PHASES[:-1]}
+    least = {"waiting": 1, "warmup": 1, "active": 1}
+    if exact and plan.waiting + plan.control + plan.warmup < total:
+        least["waiting"] = plan.waiting
+    shortened = sum(length.values()) > total
+    for phase in ("waiting", "control_after", "cooldown", "control", "warmup", "active", "waiting"):
+        excess = sum(length.values()) - total
+        length[phase] -= min(max(excess, 0), max(length[phase] - least.get(phase, 0), 0))
+    for phase in ("waiting", "warmup"):
+        if sum(length.values()) > total:
+            length[phase] = 0
+    return Plan(**length, fixed=plan.fixed or (shortened and length["waiting"] < 2), shortened=shortened)
+
+
+class Window:
+    """Counts ended steps; `phase` is where the step that now runs belongs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.phase = "waiting"
+        self.count = 0
+        self.first_active = 0
+        self.settled = False
+        self._taken = 0
+        self._last: deque[int] = deque(maxlen=SETTLED_STEPS)
+        self._advance()
+
+    def step_ended(self, ns: int) -> None:
+        """A step of `ns` has ended. The first of all, which compiles and allocates, never counts as steady."""
+        self.count += 1
+        self._taken += 1
+        if self.phase == "waiting" and self.count > 1:
+            self._last.append(ns)
+            self.settled = settled(list(self._last))
+        self._advance()
+
+    def _advance(self) -> None:
+        while self.phase != "done" and self._complete():
+            self.phase = PHASES[PHASES.index(self.phase) + 1]
+            self._taken = 0
+            if self.phase == "active":
+                self.first_active = self.count + 1
+
+    def _complete(self) -> bool:
+        if self._taken >= int(getattr(self.plan, self.phase)):
+            return True
+        return self.phase == "waiting" and self.settled and not self.plan.fixed
+
+
+def settled(times: list[int]) -> bool:
+    """Whether the last three step times are near their median and not falling."""
+    last = times[-SETTLED_STEPS:]
+    if len(last) < SETTLED_STEPS:
+        return False
+    middle = median(last)
+    near = all(abs(ns - middle) <= SETTLED_WITHIN * middle for ns in last)
+    falling = last[0] > last[1] > last[2] and last[2] < 0.95 * last[0]
+    return near and not falling

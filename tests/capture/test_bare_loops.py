@@ -1,0 +1,124 @@
+"""Loops without a Trainer: which optimizer ends a step, and real loops captured through torch's own hooks."""
+
+from pathlib import Path
+
+import pytest
+from capture.bundles import facts, marker, ranges
+from capture.scripts import BARE, run, said
+
+from diagnose.probes.torch_hooks import Cycle
+
+pytest.importorskip("torch")
+
+
+def steps_in(sequence: str) -> str:
+    """`sequence` with a bar after each optimizer step that ends a training step."""
+    cycle = Cycle()
+    return "".join(name + ("|" if cycle.closed_by(ord(name)) else "") for name in sequence)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "settles_to"),
+    [
+        ("AAAAAAAA", "A|A|A|A|"),
+        ("ABABABAB", "AB|AB|"),
+        ("ABCABCABCABC", "ABC|ABC|"),
+        ("DDDGDDDGDDDG", "DDDG|DDDG|"),  # a discriminator that steps more often
+        ("ABABBABABAB", "BAB"),  # a step of A skipped by its GradScaler
+    ],
+)
+def test_the_optimizer_that_steps_last_in_the_cycle_ends_the_step(sequence: str, settles_to: str) -> None:
+    assert steps_in(sequence).replace("|", "").endswith(settles_to.replace("|", ""))
+    assert steps_in(sequence)[-len(settles_to) :].count("|") >= settles_to.count("|")
+
+
+def test_each_cycle_ends_exactly_one_step() -> None:
+    cycle = Cycle()
+    ended = [cycle.closed_by(ord(name)) for name in "ABC" * 40]
+
+    assert sum(ended[30:]) == 30
+
+
+def test_an_optimizer_that_steps_no_more_does_not_hold_the_steps_up() -> None:
+    assert steps_in("AB" * 10 + "A" * 100).endswith("A|A|A|")
+
+
+TWO = """
+other = nn.Linear(8, 1)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+for (batch,) in loader(40):
+    model(batch).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    other(batch).mean().backward()
+    second.step()
+    second.zero_grad()
+"""
+
+
+def test_two_optimizers_make_one_step(tmp_path: Path) -> None:
+    done = run(BARE + TWO, tmp_path, {})
+
+    assert done.returncode == 0, done.stderr
+    found = ranges(tmp_path / "out")
+    assert sum(name.startswith("ProfilerStep#") for name in found) == 3
+    assert len(found["Optimizer.step#AdamW.step"]) == len(found["Optimizer.step#SGD.step"]) == 3
+
+
+ACCELERATE = """
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+model, optimizer, batches = accelerator.prepare(model, optimizer, loader(60))
+for (batch,) in batches:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(batch).mean())
+        accelerator.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_an_accelerate_loop_has_its_ranges(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    done = run(BARE + ACCELERATE, tmp_path, {})
+
+    assert done.returncode == 0, done.stderr
+    found = ranges(tmp_path / "out")
+    assert sum(name.startswith("ProfilerStep#") for name in found) == 3
+    assert len(found["diagnose.backward"]) == 6
+    assert {"diagnose.clip", "diagnose.optimizer", "diagnose.to_device"} <= found.keys()
+    assert facts(tmp_path / "out")["model"]["class"] == "Sequential"
+
+
+def test_a_loop_shorter_than_the_window_still_leaves_a_trace(tmp_path: Path) -> None:
+    done = run(BARE + "loop(5)\n", tmp_path, {})
+
+    assert done.returncode == 0, done.stderr
+    assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"
+    assert facts(tmp_path / "out")["steps"]["shortened"] is True
+
+
+def test_stop_leaves_the_loop_through_system_exit(tmp_path: Path) -> None:
+    script = BARE + "try:\n    loop(5000)\nfinally:\n    print('cleaned up')\nprint('not reached')\n"
+    done = run(script, tmp_path, {"stop": True})
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "cleaned up\n"
+    assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"
+
+
+def test_loader_workers_are_left_alone(tmp_path: Path) -> None:
+    script = BARE.replace("loader(steps)", "loader(steps, num_workers=2)") + "loop(40)\n"
+    done = run(script, tmp_path, {})
+
+    assert done.returncode == 0, done.stderr
+    assert said(done) == []
+    assert facts(tmp_path / "out")["dataloader"]["num_workers"] == 2
+
+
+def test_a_compiled_optimizer_step_raises_no_warning(tmp_path: Path) -> None:
+    script = BARE + "optimizer.step = torch.compile(optimizer.step, backend='eager')\nloop(20)\n"
+    done = run(script, tmp_path, {}, PYTHONWARNINGS="error::UserWarning")
+
+    assert done.returncode == 0, done.stderr
+    assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"

@@ -1,0 +1,140 @@
+"""capture-rank{R}.json: it follows its schema, and nothing secret is ever in the bundle."""
+
+import gzip
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from capture.bundles import facts
+from capture.scripts import BARE, TRAINER, run
+
+from diagnose.probes import capture_machine
+from diagnose.probes.capture_facts import batch_facts, plain, training_arguments
+from diagnose.probes.capture_machine import environment
+from diagnose.probes.capture_model import model_facts, wrapped_facts
+
+jsonschema = pytest.importorskip("jsonschema")
+torch = pytest.importorskip("torch")
+
+SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"
+TOKEN = "hf_PlantedSecret0123456789"
+
+
+def check(known: dict[str, Any]) -> None:
+    jsonschema.validate(known, json.loads(SCHEMA.read_text()))
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of a run that holds a token wherever a job may hold one."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("planted")
+    script = TRAINER + (
+        f"token = '{TOKEN}'\n"
+        "model.config._name_or_path = model.name_or_path = token\n"
+        "model.config.api_key = token\n"
+        f"made = trainer(hub_token=token, hub_model_id='someone/' + token, run_name=token)\n"
+        "made.train()\n"
+    )
+    secrets = dict.fromkeys(
+        ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "NCCL_SECRET", "SLURM_JOB_NAME"), TOKEN
+    )
+    done = run(script, folder, {}, **secrets, SLURM_JOB_ID="77", OMP_NUM_THREADS="1", NCCL_DEBUG="WARN")
+    assert done.returncode == 0, done.stderr
+    return folder / "out"
+
+
+def test_no_byte_of_the_bundle_holds_a_planted_token(planted: Path) -> None:
+    files = list(planted.iterdir())
+
+    assert len(files) == 3
+    for file in files:
+        content = file.read_bytes()
+        assert TOKEN.encode() not in (gzip.decompress(content) if file.suffix == ".gz" else content), file.name
+
+
+def test_the_facts_follow_the_schema(planted: Path) -> None:
+    known = facts(planted)
+
+    check(known)
+    assert known["slurm"] == {"SLURM_JOB_ID": "77"}
+    assert known["environment"] == {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN"}
+    assert known["versions"]["torch"] == torch.__version__
+    assert known["profiler"]["record_shapes"] is True
+
+
+def test_a_bare_loop_that_never_reached_its_window_follows_the_schema_too(tmp_path: Path) -> None:
+    run(BARE + "loop(3)\n", tmp_path, {"at_step": 50})
+    known = facts(tmp_path / "out")
+
+    check(known)
+    assert known["training_arguments"] is None
+    assert known["overhead_factor"] is None
+    assert "before a step was recorded" in known["error"]
+    assert known["optimizer"]["class"] == "AdamW"
+
+
+@pytest.mark.parametrize("value", ["/home/me/data", "https://host/x?key=1", TOKEN * 2, ["a"], object(), float("nan")])
+def test_paths_addresses_and_objects_are_no_settings(value: object) -> None:
+    assert plain(value) is None
+
+
+@pytest.mark.parametrize("value", [True, 3, 0.5, "adamw_torch_fused", None])
+def test_numbers_flags_and_words_are_kept(value: object) -> None:
+    assert plain(value) == value
+
+
+def test_only_listed_arguments_are_read() -> None:
+    arguments = SimpleNamespace(bf16=True, hub_token=TOKEN, output_dir="/secret", fsdp="", optim="sgd")
+
+    assert training_arguments(arguments) == {"bf16": True, "optim": "sgd", "fsdp": False, "deepspeed": False}
+
+
+def test_only_listed_variables_with_plain_values_are_read() -> None:
+    given = {"NCCL_ALGO": "Ring", "NCCL_SECRET": "x", "NCCL_PROTO": "/etc/conf", "HF_TOKEN": TOKEN}
+
+    assert environment(given) == {"NCCL_ALGO": "Ring"}
+
+
+def test_padding_and_tokens_are_means_over_batches() -> None:
+    batches = [{"shapes": {"input_ids": [2, n]}, "tokens": 2 * n, "padding": p} for n, p in ((8, 0.5), (4, 0.0))]
+
+    assert batch_facts(batches) == {
+        "shapes": {"input_ids": [2, 4]},
+        "tokens": 12,
+        "padding_share": 0.25,
+        "batches_seen": 2,
+    }
+
+
+def test_frozen_and_half_precision_parameters_are_told_apart() -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 2, bias=False).bfloat16())
+    model[0].weight.requires_grad_(False)
+    known = model_facts(model)
+
+    assert known is not None
+    assert (known["parameters"], known["trainable"], known["embedding_parameters"]) == (48, 8, 40)
+    assert known["dtypes"] == {"float32": 40, "bfloat16": 8}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_model_is_known_from_the_model_inside() -> None:
+    inside = torch.nn.Linear(2, 2)
+    outside = torch.compile(inside)
+
+    assert wrapped_facts(inside)["compiled"] is True
+    assert wrapped_facts(outside)["compiled"] is True
+    assert wrapped_facts(torch.nn.Linear(2, 2)) == {"compiled": False, "ddp": None, "fsdp": None}
+
+
+def test_ligers_table_is_read_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "liger_kernel" / "transformers"
+    folder.mkdir(parents=True)
+    (tmp_path / "liger_kernel" / "__init__.py").write_text("raise ImportError('needs a GPU')")
+    table = 'MODEL_TYPE_TO_APPLY_LIGER_FN = {\n    "llama": a,\n    "qwen2": b,\n}\nOTHER = {\n    "opt": c,\n}\n'
+    (folder / "monkey_patch.py").write_text(table)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    assert capture_machine.liger_model_types() == ["llama", "qwen2"]

@@ -1,0 +1,80 @@
+"""`diagnose doctor`: what a capture can see, and what nobody could look at."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from diagnose import __version__, doctor
+from diagnose.doctor import Check
+
+
+def test_it_reports_on_this_machine() -> None:
+    command = [sys.executable, "-m", "diagnose", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    labels = [line.split(":")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{__version__}, Python" in done.stdout
+    assert "\nhook:       ok" in done.stdout
+    assert labels[1:] == ["hook", "torch", "GPU events", "NVML", "Nsight", "DCGM", "disk", "launches", "versions"]
+
+
+@pytest.mark.parametrize(
+    ("said", "states"),
+    [
+        ({"hooked": True, "torch": "2.9", "devices": ["H100"], "kernels": 3}, "ok ok ok"),
+        ({"hooked": True, "torch": "2.9", "devices": ["H100"], "kernels": 0}, "ok ok warn"),
+        ({"hooked": True, "torch": "2.9", "devices": ["H100"], "error": "CUPTI"}, "ok ok warn"),
+        ({"hooked": True, "torch": "2.9", "devices": []}, "ok ok unknown"),
+        ({"hooked": False, "error": "ImportError"}, "warn warn unknown"),
+        ({"error": "asking it failed"}, "unknown warn unknown"),
+    ],
+)
+def test_what_torch_says(said: Mapping[str, object], states: str) -> None:
+    found = (doctor.hook(said), doctor.torch_found(said), doctor.gpu_events(said))
+
+    assert [check.state for check in found] == states.split()
+
+
+def test_a_python_that_cannot_be_asked_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/not/there")
+
+    assert doctor.ask_torch(os.environ) == {"error": "asking it failed: FileNotFoundError"}
+
+
+def test_a_torch_that_prints_and_fails_is_told(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("print('banner'); raise OSError('libcudart')")
+
+    said = doctor.ask_torch({**os.environ, "PYTHONPATH": str(tmp_path)})
+
+    assert said == {"hooked": True, "error": "OSError: libcudart"}
+    assert json.dumps(said)
+
+
+def test_other_profilers() -> None:
+    assert doctor.nsight({}).state == "ok"
+    assert doctor.nsight({"NSYS_PROFILING_SESSION_ID": "7"}).state == "warn"
+    assert doctor.dcgm(["bash", "python"]).state == "ok"
+    assert "dcgmi profmon --pause" in doctor.dcgm(["nv-hostengine"]).says
+    assert "python" in " ".join(doctor.running())
+
+
+def test_disk_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.disk(tmp_path / "not-there").state == "warn"
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 40))
+    assert doctor.disk(tmp_path).state == "ok"
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1))
+    assert doctor.disk(tmp_path) == Check("disk", "warn", f"0.0 GiB free in {tmp_path}")
+    assert doctor.blocking({"CUDA_LAUNCH_BLOCKING": "1"}).state == "warn"
+    assert doctor.blocking({"CUDA_LAUNCH_BLOCKING": "0"}).state == "ok"
+
+
+def test_versions() -> None:
+    assert doctor.version("click").startswith("click 8")
+    assert doctor.version("no-such-package") == "no no-such-package"

@@ -1,0 +1,422 @@
+"""`diagnose run`: the command runs as it does without us, and the report comes when the window is written."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from diagnose.bundle import Bundle, is_first_rank
+from diagnose.diagnosis import schema
+from diagnose.launch import Window, bootstrap_folder, environment, ignores_our_hook, resolved
+
+TRACE = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
+WRITES = f"""
+import json, os, shutil
+out = json.loads(os.environ["PYTHON_DIAGNOSE"])["out"]
+def write(rank, world_size=1, out=out):
+    os.makedirs(out, exist_ok=True)
+    trace = f"rank{{rank}}.json.gz"
+    shutil.copy({str(TRACE)!r}, os.path.join(out, trace))
+    marker = {{"rank": rank, "world_size": world_size, "trace": trace, "capture": ""}}
+    with open(os.path.join(out, "partial"), "w") as file:
+        json.dump(marker, file)
+    os.replace(os.path.join(out, "partial"), os.path.join(out, f"rank{{rank}}.done"))
+"""
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts `diagnose run ARGS` in an empty folder."""
+
+    def popen(*args: object, env: dict[str, str] | None = None, **options: object) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "diagnose", "run", *map(str, args)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path} | options
+        return subprocess.Popen(command, env={**os.environ, **(env or {})}, **pipes)  # type: ignore[call-overload]
+
+    return popen
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def script(tmp_path: Path, body: str, name: str = "train.py") -> str:
+    (tmp_path / name).write_text(textwrap.dedent(body))
+    return name
+
+
+def bundles(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "diagnose-runs").glob("*"))
+
+
+def until(found: Callable[[], object], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 30
+    while not found() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert found()
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("print('out')", 0),
+        ("raise SystemExit(3)", 3),
+        ("raise ValueError('x')", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+    ],
+)
+def test_the_exit_code_is_the_commands_own(start: Start, tmp_path: Path, body: str, code: int) -> None:
+    assert ended(start("--", script(tmp_path, body)))[0] == code
+
+
+def test_the_streams_and_the_arguments_are_the_commands_own(start: Start, tmp_path: Path) -> None:
+    body = "import sys; print(sys.argv, sys.stdin.read()); print('warning', file=sys.stderr)"
+    process = start("--", script(tmp_path, body), "--out", "x", "--", "-h", stdin=subprocess.PIPE)
+    out, err = process.communicate("typed", timeout=60)
+
+    assert out == "['train.py', '--out', 'x', '--', '-h'] typed\n"
+    assert err.splitlines()[0] == "warning"
+
+
+def test_nothing_captured_is_said_in_one_line_and_leaves_no_folder(start: Start, tmp_path: Path) -> None:
+    code, out, err = ended(start("--", script(tmp_path, "")))
+
+    assert (code, out) == (0, "")
+    assert err == "diagnose: nothing captured: no Python process of the command imported torch\n"
+    assert not (tmp_path / "diagnose-runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["python", "-c", ""], "imported torch"),
+        ([sys.executable, "-I", "-c", ""], "Python runs with -I"),
+        (["sh", "-c", "env -u PYTHONPATH true"], "no Python process of the command could be hooked"),
+        ([sys.executable, "-c", "import torch"], "no window of steps was reached"),
+    ],
+)
+def test_why_nothing_was_captured(start: Start, tmp_path: Path, command: Sequence[str], says: str) -> None:
+    (tmp_path / "stand-in").mkdir()
+    (tmp_path / "stand-in" / "torch.py").touch()
+    _, _, err = ended(start("--", *command, env={"PYTHONPATH": str(tmp_path / "stand-in")}))
+
+    assert says in err.splitlines()[-1]
+
+
+def test_the_report_is_printed_while_the_job_goes_on(start: Start, tmp_path: Path) -> None:
+    wait = "\nimport time\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('trained')"
+    process = start("--json", "d.json", "--", script(tmp_path, WRITES + "write(0)" + wait))
+    until((tmp_path / "d.json").exists, process)
+    (tmp_path / "go").touch()
+    code, out, err = ended(process)
+
+    [bundle] = bundles(tmp_path)
+    assert (code, err) == (0, "")
+    assert "\nverdict:    data-bound" in out
+    assert out.splitlines()[-2:] == [f"bundle:     {bundle.relative_to(tmp_path)}", "trained"]
+    jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), schema())
+    assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done"}
+
+
+def test_a_job_that_fails_after_the_window_still_gets_its_report(start: Start, tmp_path: Path) -> None:
+    code, out, _ = ended(start("--", script(tmp_path, WRITES + "write(0); raise SystemExit(9)")))
+
+    assert code == 9
+    assert "verdict:" in out
+
+
+def test_ranks_that_never_came_are_named(start: Start, tmp_path: Path) -> None:
+    _, out, err = ended(start("--", script(tmp_path, WRITES + "write(1, 4); write(2, 4)")))
+
+    assert "verdict:" in out
+    assert err == "diagnose: no trace of rank 0, 3 of 4\n"
+
+
+def test_a_trace_without_its_marker_is_not_lost(start: Start, tmp_path: Path) -> None:
+    body = WRITES + "write(0); os.remove(os.path.join(out, 'rank0.done'))"
+
+    assert "verdict:" in ended(start("--", script(tmp_path, body)))[1]
+
+
+def test_later_windows_are_mentioned_and_the_first_is_reported(start: Start, tmp_path: Path) -> None:
+    _, out, err = ended(start("--", script(tmp_path, WRITES + "write(0, out=out + '-2'); write(0)")))
+
+    assert out.count("verdict:") == 1
+    assert [err] == [
+        f"diagnose: more windows, for `diagnose analyze`: {b.relative_to(tmp_path)}\n" for b in bundles(tmp_path)[1:]
+    ]
+
+
+def test_a_capture_that_failed_says_why_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    body = (
+        WRITES
+        + """
+open(os.path.join(out, ".rank0.claim"), "w").close()
+with open(os.path.join(out, "rank0.done"), "w") as file:
+    json.dump({"rank": 0, "world_size": 1, "trace": None, "capture": None, "error": "the disk is full"}, file)
+"""
+    )
+    code, out, err = ended(start("--", script(tmp_path, body)))
+
+    assert (code, out, err) == (0, "", "diagnose: nothing captured: the disk is full\n")
+    assert [path.name for path in bundles(tmp_path)[0].iterdir()] == ["rank0.done"]
+
+
+def test_a_trace_that_cannot_be_read_costs_the_report_only(start: Start, tmp_path: Path) -> None:
+    body = WRITES + "write(0); open(os.path.join(out, 'rank0.json.gz'), 'w').close(); raise SystemExit(4)"
+    code, out, err = ended(start("--", script(tmp_path, body)))
+
+    assert (code, out) == (4, "")
+    assert err.startswith("diagnose: no report: ")
+    assert "Traceback" not in err
+
+
+def test_an_unwritable_json_file_costs_that_file_only(start: Start, tmp_path: Path) -> None:
+    code, out, err = ended(start("--json", "no/d.json", "--", script(tmp_path, WRITES + "write(0)")))
+
+    assert code == 0
+    assert "verdict:" in out
+    assert err.count("\n") == 1
+
+
+def test_no_report_says_where_the_bundle_is(start: Start, tmp_path: Path) -> None:
+    _, out, err = ended(start("--no-report", "--out", "b", "--", script(tmp_path, WRITES + "write(0)")))
+
+    assert (out, err) == ("", "diagnose: captured into b\n")
+
+
+def test_a_bundle_is_never_written_into_twice(start: Start, tmp_path: Path) -> None:
+    for expected in ("b", "b-2", "b-3"):
+        _, _, err = ended(start("--no-report", "--out", "b", "--", script(tmp_path, WRITES + "write(0)")))
+
+        assert err == f"diagnose: captured into {expected}\n"
+
+
+def test_without_a_folder_the_job_runs_uncaptured(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    body = "import os; print('PYTHON_DIAGNOSE' in os.environ)"
+    code, out, err = ended(start("--out", "file/b", "--", script(tmp_path, body)))
+
+    assert (code, out) == (0, "False\n")
+    assert err.startswith("diagnose: capture is off: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("not-there", 127), ("./not-there", 127), (".", 126), ("./not-executable", 126)]
+)
+def test_a_command_that_cannot_run_ends_as_in_a_shell(start: Start, tmp_path: Path, command: str, code: int) -> None:
+    (tmp_path / "not-executable").touch(mode=0o644)
+    ending, out, err = ended(start("--", command))
+
+    assert (ending, out) == (code, "")
+    assert err.startswith(f"Error: cannot run the command: {command}\n  why: ")
+    assert not bundles(tmp_path)
+
+
+def test_a_shell_script_without_an_interpreter_line_runs_as_in_a_shell(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "job").write_text("echo $1\n")
+    (tmp_path / "job").chmod(0o755)
+
+    assert ended(start("--", "./job", "hello"))[1] == "hello\n"
+
+
+def test_wrong_usage_runs_nothing(start: Start) -> None:
+    for args in ([], ["--steps", "0", "--", "true"], ["--sterps", "3", "true"]):
+        assert ended(start(*args))[0] == 2
+
+
+LISTENS = """
+import signal, sys, time
+def told(number, frame):
+    print(signal.Signals(number).name, flush=True)
+for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+    signal.signal(getattr(signal, name), told)
+open("ready", "w").close()
+while not __import__("os").path.exists("go"):
+    time.sleep(0.02)
+raise SystemExit(7)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_reaches_the_command_once_and_it_decides(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    process = start("--", script(tmp_path, LISTENS))
+    until((tmp_path / "ready").exists, process)
+    process.send_signal(number)
+    time.sleep(0.3)
+    (tmp_path / "go").touch()
+    code, out, _ = ended(process)
+
+    assert (code, out) == (7, f"{number.name}\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_ends_the_command_leaves_the_report(
+    start: Start, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    body = WRITES + "import time\nwrite(1, 2)\nopen('ready', 'w').close()\ntime.sleep(60)"
+    process = start("--", script(tmp_path, body))
+    until((tmp_path / "ready").exists, process)
+    process.send_signal(number)
+    ending, out, _ = ended(process)
+
+    assert ending == code
+    assert "verdict:" in out
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
+    script(tmp_path, LISTENS)
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [sys.executable, "-m", "diagnose", "run", "--", "train.py"])
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.write(terminal, b"\x03")
+    time.sleep(0.5)
+    (tmp_path / "go").touch()
+    shown = b""
+    while True:
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+    _, status = os.waitpid(pid, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert shown.count(b"SIGINT") == 1
+
+
+def test_only_the_parent_of_rank_0_speaks(start: Start, tmp_path: Path) -> None:
+    body = WRITES + "rank = int(os.environ['SLURM_PROCID'])\nwrite(rank, 2)\nimport time; time.sleep(1)"
+    script(tmp_path, body)
+    shared = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+    parents = [start("--", "train.py", env=shared | {"SLURM_PROCID": str(rank)}) for rank in (0, 1)]
+    (_, out, _), second = [ended(parent) for parent in parents]
+
+    assert second == (0, "", "")
+    assert "rank 1" in out or "2 ranks" in out
+    assert [path.name for path in bundles(tmp_path)] == ["job-17.0"]
+
+
+def test_the_first_rank_is_found_in_the_environment() -> None:
+    assert is_first_rank({})
+    assert is_first_rank({"SLURM_PROCID": "0"})
+    assert not is_first_rank({"SLURM_PROCID": "3"})
+    assert not is_first_rank({"RANK": "1", "SLURM_PROCID": "0"})
+
+
+def test_what_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    beside = Path(sys.executable).parent / "pytest"
+
+    assert resolved(["train.py", "-x"]) == [sys.executable, "train.py", "-x"]
+    assert resolved(["-m", "pkg"]) == [sys.executable, "-m", "pkg"]
+    assert resolved(["sh", "-c", "true"]) == ["sh", "-c", "true"]
+    assert resolved(["./x.sh"]) == ["./x.sh"]
+    if beside.exists() and shutil.which("pytest") is None:
+        assert resolved(["pytest"]) == [str(beside)]
+
+
+def test_the_environment_keeps_what_was_there() -> None:
+    window = Window("/out", 3, 2)
+    ours = str(bootstrap_folder())
+
+    assert environment({}, window, Path("s"))["PYTHONPATH"] == ours
+    assert environment({"PYTHONPATH": ""}, window, Path("s"))["PYTHONPATH"] == ours
+    nested = environment({"PYTHONPATH": f"{ours}:/a::/b", "HOME": "/h"}, window, Path("s"))
+    assert nested["PYTHONPATH"] == f"{ours}:/a::/b"
+    assert nested["HOME"] == "/h"
+    assert json.loads(nested["PYTHON_DIAGNOSE"])["out"] == "/out"
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("python -I train.py", "-I"),
+        ("python3.11 -uE train.py", "-E"),
+        ("/opt/bin/python -W ignore -S train.py", "-S"),
+        ("python -Wignore -m pkg -I", None),
+        ("python train.py -I", None),
+        ("python -c -I", None),
+        ("torchrun -I", None),
+    ],
+)
+def test_options_that_keep_us_out_are_seen(command: str, option: str | None) -> None:
+    assert ignores_our_hook(command.split()) == option
+
+
+def test_two_bundles_of_one_second_do_not_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _: "now")
+
+    assert [Bundle(None, {}).folder.name for _ in range(3)] == ["now", "now-2", "now-3"]
+
+
+LOOP = """
+import sys, time, torch
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 240
+    def __getitem__(self, i):
+        time.sleep({sleep_s})
+        return torch.ones(256)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256))
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in torch.utils.data.DataLoader(Samples(), batch_size=8):
+    model(batch).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+raise SystemExit(5)
+"""
+
+RANKS = """
+import sys, time, torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(13):
+    time.sleep(0.8 if dist.get_rank() == {late} else 0.4)  # most of a step, so that a busy machine makes nobody late
+    model(torch.ones(64, 512)).mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    slow = ended(start("--json", "slow.json", "--", script(tmp_path, LOOP.format(sleep_s=0.004), "slow.py")))
+    cured = ended(start("--json", "cured.json", "--", script(tmp_path, LOOP.format(sleep_s=0), "cured.py")))
+
+    assert (slow[0], cured[0]) == (5, 5)
+    assert json.loads((tmp_path / "slow.json").read_text())["verdict"]["class"] == "data-bound"
+    assert json.loads((tmp_path / "cured.json").read_text())["verdict"]["class"] != "data-bound"
+
+
+def test_the_late_rank_of_torchrun_is_named_and_nobody_in_the_healthy_twin(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    named = []
+    for late in (1, None):
+        train = script(tmp_path, RANKS.format(late=late))
+        launched = ["torchrun", "--standalone", "--nproc_per_node=2", train]
+        code, _, err = ended(start("--steps", 4, "--at-step", 6, "--json", "d.json", "--", *launched))
+        assert code == 0, err
+        named.append([late["rank"] for late in json.loads((tmp_path / "d.json").read_text())["stragglers"]])
+
+    assert named == [[1], []]

@@ -1,0 +1,104 @@
+"""transformers' Trainer: ranges, steps and facts of a real, tiny run on CPU."""
+
+from pathlib import Path
+
+import pytest
+from capture.bundles import facts, marker, ranges
+from capture.scripts import HOOKS, TRAINER, run, said
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+MICRO = {"diagnose.forward", "diagnose.backward"}
+STEP = {"diagnose.data_wait", "diagnose.clip", "diagnose.optimizer", "diagnose.log"}
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trainer")
+    done = run(TRAINER + "trainer().train()\nfinish()\n", folder, {"at_step": 12})
+    assert done.returncode == 0, done.stderr
+    assert said(done) == []
+    return folder / "out"
+
+
+def test_each_step_holds_its_ranges_once_and_its_micro_steps_twice(captured: Path) -> None:
+    found = ranges(captured)
+
+    assert sum(name.startswith("ProfilerStep#") for name in found) == 3
+    assert {name: len(found[name]) for name in MICRO} == dict.fromkeys(MICRO, 6)
+    assert {name: len(found[name]) for name in STEP} == dict.fromkeys(STEP, 3)
+    assert len(found["diagnose.to_device"]) >= 6
+
+
+def test_the_fetch_of_a_step_lies_in_that_step_before_its_forward(captured: Path) -> None:
+    found = ranges(captured)
+    steps = sorted(span for name, spans in found.items() if name.startswith("ProfilerStep#") for span in spans)
+
+    for (began, ended), wait in zip(steps, sorted(found["diagnose.data_wait"]), strict=True):
+        forwards = [span for span in found["diagnose.forward"] if began <= span[0] < ended]
+        assert began <= wait[0] < wait[1] <= min(forwards)[0]
+
+
+def test_a_checkpoint_in_the_window_is_named(captured: Path) -> None:
+    assert len(ranges(captured)["diagnose.save"]) == 1
+
+
+def test_the_facts_say_what_trained(captured: Path) -> None:
+    known = facts(captured)
+
+    assert known["model"]["class"] == "LlamaForCausalLM"
+    assert known["model"]["config"]["hidden_size"] == 16
+    assert known["model"]["attn_implementation"] == "sdpa"
+    assert known["training_arguments"]["gradient_accumulation_steps"] == 2
+    assert known["batch"]["shapes"]["input_ids"] == [2, 8]
+    assert known["batch"]["tokens"] == 16
+    assert known["batch"]["padding_share"] == 0.25
+    assert known["optimizer"]["class"] == "AdamW"
+    assert known["steps"]["source"] == "trainer"
+    assert known["steps"]["first_active_step"] == 12
+    assert known["overhead_factor"] > 0
+
+
+def test_stop_ends_the_training_after_the_window(tmp_path: Path) -> None:
+    script = TRAINER + "made = trainer(max_steps=2000)\nmade.train()\nprint(made.state.global_step)\n"
+    done = run(script, tmp_path, {"stop": True, "skip": 2, "control": 0})
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1]) < 20
+    assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"
+
+
+def test_a_short_run_and_a_second_one_each_leave_a_trace(tmp_path: Path) -> None:
+    done = run(TRAINER + "trainer(max_steps=4).train()\ntrainer(max_steps=4).train()\n", tmp_path, {})
+
+    assert done.returncode == 0, done.stderr
+    for out in ("out", "out-2"):
+        assert sum(name.startswith("ProfilerStep#") for name in ranges(tmp_path / out)) == 2
+
+
+def test_evaluation_is_named(tmp_path: Path) -> None:
+    script = TRAINER.replace("train_dataset=data)", "train_dataset=data, eval_dataset=data[:2])")
+    script += "trainer(eval_strategy='steps', eval_steps=6, save_strategy='no').train()\n"
+    done = run(script, tmp_path, {"at_step": 5})
+
+    assert done.returncode == 0, done.stderr
+    assert len(ranges(tmp_path / "out")["diagnose.eval"]) == 1
+
+
+def test_the_callback_captures_without_the_command(tmp_path: Path) -> None:
+    script = TRAINER.replace(HOOKS, HOOKS.replace("torch_hooks.install()", "")) + (
+        "from diagnose.probes import DiagnoseCallback\n"
+        "callback = DiagnoseCallback(sys.argv[1] + '/out', steps=2, skip=2)\n"
+        "made = trainer()\nmade.add_callback(callback)\n"
+    )
+    script = script.replace("made = trainer()\nmade.add_callback(callback)\n", "made = trainer(callbacks=callback)\n")
+    script = script.replace("def trainer(kind=Own,", "def trainer(kind=Own, callbacks=None,").replace(
+        "train_dataset=data)", "train_dataset=data, callbacks=[callbacks] if callbacks else None)"
+    )
+    done = run(script + "made.train()\n", tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    found = ranges(tmp_path / "out")
+    assert sum(name.startswith("ProfilerStep#") for name in found) == 2
+    assert len(found["diagnose.forward"]) == 4

@@ -3,7 +3,8 @@
     python benchmarks/overhead.py
 
 idle: nothing listens. armed: a session waits for its window. active: the profiler records.
-Every figure is the least of rounds that take turns, for other work only ever lengthens one; ratios hold across machines, nanoseconds do not.
+Every figure is the least of rounds that take turns, for other work only ever lengthens one; ratios hold across
+machines, nanoseconds do not.
 """
 
 from __future__ import annotations

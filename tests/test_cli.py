@@ -23,7 +23,7 @@ from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, schema
 from diagnose.errors import UserError
 
-COMMANDS = ["analyze", "rules", "explain", "metrics", "schema"]
+COMMANDS = ["run", "analyze", "rules", "explain", "metrics", "doctor", "schema"]
 
 
 def run(*args: str) -> Result:

@@ -65,7 +65,7 @@ def trace_files(folder: Path) -> list[RankFile]:
     """
     for found in (folder.iterdir, lambda: folder.rglob("*")):
         try:
-            paths = sorted(p for p in found() if p.name.endswith(_ENDINGS) and p.is_file())
+            paths = sorted(p for p in found() if _may_be_trace(p) and p.is_file())
         except OSError as error:
             raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
         starts = ((p, _peek(p)) for p in paths)
@@ -73,6 +73,10 @@ def trace_files(folder: Path) -> list[RankFile]:
         if traces:
             return traces
     return []
+
+
+def _may_be_trace(path: Path) -> bool:
+    return path.name.endswith(_ENDINGS) and not path.name.startswith(".")  # a leading dot: still being written
 
 
 def runs_of(files: list[RankFile]) -> list[Run]:

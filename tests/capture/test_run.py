@@ -395,6 +395,7 @@ for _ in range(13):
     time.sleep(0.8 if dist.get_rank() == {late} else 0.4)  # most of a step, so that a busy machine makes nobody late
     model(torch.ones(64, 512)).mean().backward()
     optimizer.step()
+dist.barrier()  # gloo may abort a rank whose peer is already gone
 dist.destroy_process_group()
 """
 

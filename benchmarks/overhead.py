@@ -3,15 +3,15 @@
     python benchmarks/overhead.py
 
 idle: nothing listens. armed: a session waits for its window. active: the profiler records.
-Every figure is the least of rounds that take turns, for other work only ever lengthens one; ratios hold across
-machines, nanoseconds do not.
+Every figure is the least of rounds that take turns: other work only ever lengthens one.
+Ratios hold across machines, nanoseconds do not.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -34,7 +34,7 @@ def ns_per_call(function: Callable[[], object], calls: int) -> float:
     return (time.perf_counter_ns() - began) / calls
 
 
-def interleaved(functions: dict[str, Callable[[], object]], calls: int) -> dict[str, float]:
+def interleaved(functions: Mapping[str, Callable[[], object]], calls: int) -> dict[str, float]:
     """The least nanoseconds of each function, in rounds that take turns."""
     rounds = [{name: ns_per_call(function, calls) for name, function in functions.items()} for _ in range(ROUNDS)]
     return {name: min(each[name] for each in rounds) for name in functions}
@@ -64,7 +64,7 @@ def training_step() -> Callable[[], None]:
     return step
 
 
-def show(title: str, times: dict[str, float], base: str) -> None:
+def show(title: str, times: Mapping[str, float], base: str) -> None:
     """Print each time, and what it adds to `base`."""
     print(title)
     for name, ns in times.items():

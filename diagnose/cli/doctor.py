@@ -14,7 +14,7 @@ from diagnose.report.page import Page, joined, plain
 _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
 
 
-@click.command(epilog="Example:  srun --gpus 1 diagnose doctor")
+@click.command(epilog="Example:  diagnose doctor")
 def doctor() -> None:
     """Say what a capture can see on this machine: torch, GPU events, NVML, other profilers, disk, versions.
 

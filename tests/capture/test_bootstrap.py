@@ -36,7 +36,7 @@ def python(tmp_path: Path) -> Python:
     (tmp_path / "seen").mkdir()
 
     def run(*args: str, path: str = "", armed: bool = True) -> subprocess.CompletedProcess[str]:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTHONSAFEPATH"))}
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(probes / "bootstrap"), path, str(site)]))
         if armed:
             env |= {WINDOW: "{}", SEEN: str(tmp_path / "seen")}

@@ -410,6 +410,7 @@ def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) 
     assert json.loads((tmp_path / "cured.json").read_text())["verdict"]["class"] != "data-bound"
 
 
+@pytest.mark.slow
 def test_the_late_rank_of_torchrun_is_named_and_nobody_in_the_healthy_twin(start: Start, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     named = []

@@ -56,6 +56,11 @@ class Bundle:
         out: the folder that the user names; None for one below `diagnose-runs`, named after the time or the Slurm step.
         env: tells whether several `diagnose run` of one job share the folder (`srun diagnose run -- ...`).
 
+    Attributes:
+        folder: where the traces go.
+        seen: what the hooked processes leave for `why_empty`.
+        shared: whether other parents use the folder.
+
     Raises:
         OSError: the folder cannot be made.
     """
@@ -63,7 +68,7 @@ class Bundle:
     def __init__(self, out: Path | None, env: Mapping[str, str]) -> None:
         self._was_there = out is not None and out.is_dir()
         self.folder = _created(out, env)
-        self._shared = _has_siblings(env)
+        self.shared = _has_siblings(env)
         self._earlier = set(self._alike())
         self.seen = self.folder / ".seen"
         self.seen.mkdir(exist_ok=True)
@@ -113,7 +118,7 @@ class Bundle:
     def tidy(self) -> None:
         """Remove what only the parent needs, and the folder itself when it stayed empty."""
         shutil.rmtree(self.seen, ignore_errors=True)
-        leftovers = () if self._shared else _LEFTOVERS
+        leftovers = () if self.shared else _LEFTOVERS
         for path in (path for pattern in leftovers for path in self.folder.glob(pattern)):
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # not empty

@@ -16,6 +16,7 @@ from diagnose.launch import Job, Window, environment, exit_code_of, ignores_our_
 _LOOK_EVERY_S = 0.3
 _MOST_RANKS = 8
 _WAIT_FOR_RANKS_S = 120.0  # after the last rank that came; then the report does without the others
+_WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `diagnose run` of its own
 
 
 @click.command(
@@ -147,7 +148,7 @@ class Reporter:
 
 def _last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
     """After the command ended: the report if it is still due, or why there is none, and what else was written."""
-    written = bundle.written()
+    written = _all_written(bundle)
     if not written.traces and not bundle.traces():
         option = ignores_our_hook(argv)
         why = next(iter(written.errors.values()), f"Python runs with {option}" if option else bundle.why_empty())
@@ -159,6 +160,16 @@ def _last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> N
         reporter.report(written)
     if bundle.later():
         _say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(_near, bundle.later())))}")
+
+
+def _all_written(bundle: Bundle) -> Written:
+    """The ranks that are done; ranks under other parents (`srun diagnose run`) may still be writing, for a while."""
+    until = time.monotonic() + _WAIT_FOR_PARENTS_S
+    written = bundle.written()
+    while bundle.shared and written.traces and not written.complete and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY_S)
+        written = bundle.written()
+    return written
 
 
 def _run_of(folder: Path, written: Written) -> str | None:

@@ -301,7 +301,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
 
 
 def test_only_the_parent_of_rank_0_speaks(start: Start, tmp_path: Path) -> None:
-    body = WRITES + "rank = int(os.environ['SLURM_PROCID'])\nwrite(rank, 2)\nimport time; time.sleep(1)"
+    body = WRITES + "rank = int(os.environ['SLURM_PROCID'])\nimport time; time.sleep(rank)\nwrite(rank, 2)"
     script(tmp_path, body)
     shared = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
     parents = [start("--", "train.py", env=shared | {"SLURM_PROCID": str(rank)}) for rank in (0, 1)]

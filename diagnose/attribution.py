@@ -15,7 +15,7 @@ from diagnose.idle import idle_causes
 from diagnose.intervals import Intervals
 from diagnose.kernels import Kind, bound_by
 from diagnose.timeline import Timeline
-from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, PYTHON
+from diagnose.vocabulary import ANNOTATIONS, CLIP, COMMUNICATION_RANGES, DATA_WAIT, OPS, OPTIMIZER_STEP, PYTHON
 
 HOST_CAUSES = {
     "data-wait": "data",
@@ -43,6 +43,13 @@ COPY_CAUSES = {
     "memset": "memory",
 }
 EXPOSED = "exposed-communication"
+LOW_INTENSITY = "-low-intensity"
+MEMORY_BOUND = "memory"
+OPTIMIZER_CAUSE, CLIP_CAUSE = ("optimizer", "memory"), ("clip", "memory")
+_RANGE_CAUSES = (OPTIMIZER_CAUSE, CLIP_CAUSE)
+
+Mask = NDArray[np.bool_]
+Bound = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -77,21 +84,26 @@ class Attribution:
         return iv.intervals(self.start[wanted], self.end[wanted])
 
 
-def attribute(timeline: Timeline) -> Attribution:
-    """Divides the counted steps of one rank among causes."""
+def attribute(timeline: Timeline, bound: Bound | None = None) -> Attribution:
+    """Divides the counted steps of one rank among causes.
+
+    Args:
+        timeline: the rank.
+        bound: for each GPU activity what bounds it by the roofline, "compute", "memory" or "" where its kind decides.
+    """
     windows = timeline.windows
     inside = iv.intervals(windows[:, 0], windows[:, 1])
-    parts = _device_parts(timeline, inside) if timeline.has_gpu else _host_parts(timeline, inside)
+    parts = _device_parts(timeline, inside, bound) if timeline.has_gpu else _host_parts(timeline, inside)
     return _joined(windows, parts)
 
 
 Parts = list[tuple[str, str, Intervals]]
 
 
-def _device_parts(timeline: Timeline, inside: Intervals) -> Parts:
+def _device_parts(timeline: Timeline, inside: Intervals, bound: Bound | None) -> Parts:
     gpu = timeline.gpu
     compute = ~gpu.is_communication & ~gpu.is_copy
-    parts = _kernel_parts(timeline, compute)
+    parts = _kernel_parts(timeline, compute, bound)
     busy = iv.intervals(gpu.start[compute], gpu.end[compute])
     communication = gpu.is_communication
     parts.append((EXPOSED, "communication", _alone(gpu.start[communication], gpu.end[communication], busy)))
@@ -107,25 +119,44 @@ def _device_parts(timeline: Timeline, inside: Intervals) -> Parts:
     return parts
 
 
-def _kernel_parts(timeline: Timeline, rows: NDArray[np.bool_]) -> Parts:
-    """Each kernel's time that no earlier kernel covers, by family and by what bounds it."""
+def _kernel_parts(timeline: Timeline, rows: Mask, bound: Bound | None) -> Parts:
+    """Each kernel's time that no earlier kernel covers, by what the kernel is for and by what bounds it."""
     gpu = timeline.gpu
     start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
-    kind = gpu.kind[rows]
+    number, causes = _kernel_causes(timeline, bound)
     parts: Parts = []
-    for cause, numbers in _families(gpu.kinds).items():
-        own = np.isin(kind, numbers)
-        parts.append((cause, bound_by(gpu.kinds[numbers[0]]), iv.intervals(start[own], end[own])))
+    for at, (cause, class_) in enumerate(causes):
+        own = number[rows] == at
+        if own.any():
+            parts.append((cause, class_, iv.intervals(start[own], end[own])))
     return parts
 
 
-def _families(kinds: tuple[Kind, ...]) -> dict[str, list[int]]:
-    families: dict[str, list[int]] = {}
-    for number, kind in enumerate(kinds):
-        if kind.family not in ("comm", "memcpy", "memset"):
-            name = "inductor-template" if kind.family == "inductor" and kind.sub == "template" else kind.family
-            families.setdefault("unclassified-kernel" if name == "other" else name, []).append(number)
-    return families
+def _kernel_causes(timeline: Timeline, bound: Bound | None) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
+    """For each activity, the number of its (cause, class) in the list.
+
+    The cause is the kernel's family; kernels that the optimizer or the clipping of gradients launches are theirs,
+    matrix products left out. `bound` tells matrix kernels that memory bounds from those that the matrix units do.
+    """
+    gpu = timeline.gpu
+    causes = [(_cause_of(kind), bound_by(kind)) for kind in gpu.kinds]
+    causes = list(dict.fromkeys([*causes, *_RANGE_CAUSES]))
+    number = np.array([causes.index((_cause_of(k), bound_by(k))) for k in gpu.kinds], np.int32)[gpu.kind]
+    matrix = gpu.is_compute_bound
+    for cause, pattern in ((CLIP_CAUSE, CLIP), (OPTIMIZER_CAUSE, OPTIMIZER_STEP)):
+        number[timeline.launched_under(pattern) & ~matrix] = causes.index(cause)
+    if bound is not None:
+        for at, (name, class_) in enumerate(list(causes)):
+            if class_ == "compute":
+                causes.append((name + LOW_INTENSITY, "memory"))
+                number[(number == at) & (bound == MEMORY_BOUND)] = len(causes) - 1
+    return number, causes
+
+
+def _cause_of(kind: Kind) -> str:
+    if kind.family == "inductor" and kind.sub == "template":
+        return "inductor-template"
+    return "unclassified-kernel" if kind.family == "other" else kind.family
 
 
 def _copies(timeline: Timeline, cause: str) -> NDArray[np.bool_]:

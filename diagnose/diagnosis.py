@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 VerdictClass = Literal["data-bound", "host-bound", "memory-bound", "compute-bound", "communication-bound", "undecided"]
 CauseClass = Literal["data", "host", "memory", "compute", "communication", "unexplained"]
@@ -46,8 +46,22 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
 
 
+class Convention(msgspec.Struct, frozen=True, kw_only=True):
+    """MFU as one convention counts it: "given", "palm", "causal", "6n", "hf" or "operators"."""
+
+    name: str
+    model_flops_per_step: float
+    value: float | None
+
+
 class Mfu(msgspec.Struct, frozen=True, kw_only=True):
-    """Model FLOPs per step over peak FLOP/s times the step; `value` is null with a `reason` when it is unknown."""
+    """Model FLOPs per step over peak FLOP/s times the step; `value` is null with a `reason` when it is unknown.
+
+    `conventions` holds the declared numerator first. `executed_value` (HFU) counts the FLOPs of the operators that
+    ran, recomputation included. `goodput_value` is of the tokens that are not padding. `own_value` is against
+    `own_peak_flops`, the peak of `own_precision`, in which most matrix work ran. `check` says how far the numerator
+    and the operators that ran are apart, and why.
+    """
 
     value: float | None
     reason: str
@@ -55,6 +69,28 @@ class Mfu(msgspec.Struct, frozen=True, kw_only=True):
     model_flops_per_step: float | None
     peak_flops: float | None
     peak_source: str
+    conventions: tuple[Convention, ...] = ()
+    executed_value: float | None = None
+    goodput_value: float | None = None
+    own_precision: str | None = None
+    own_peak_flops: float | None = None
+    own_value: float | None = None
+    tokens_per_step: float | None = None
+    tokens_per_s: float | None = None
+    check: str = ""
+
+
+class WaterfallPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One part on the way from 100 % of the peak to MFU. All `ns` add up to the ledger's total, `points` to 100.
+
+    "model-flops" is the time that the model's FLOPs take at the declared peak: with "padding", its points are MFU.
+    Every other part is a loss. Without MFU the matrix kernels appear whole, under the ledger's names.
+    """
+
+    part: str
+    class_: CauseClass = msgspec.field(name="class")
+    ns: Nanoseconds
+    points: float
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +187,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     steps: Steps
     ledger: tuple[LedgerEntry, ...]
+    waterfall: tuple[WaterfallPart, ...]
     mfu: Mfu
     findings: tuple[Finding, ...]
     plan: tuple[PlanStep, ...]

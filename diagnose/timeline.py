@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose import intervals as iv
 from diagnose.kernels import COMMUNICATION, Kind, bound_by, classify
 from diagnose.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
-from diagnose.vocabulary import GPU_CATEGORIES, RUNTIME
+from diagnose.vocabulary import ANNOTATIONS, GPU_CATEGORIES, RUNTIME
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -109,6 +110,12 @@ class Timeline:
         expression = re.compile(pattern)
         hits = np.array([expression.match(n) is not None for n in self.trace.names], bool)
         return self.trace.named(hits) & self.trace.rows_of(*categories)
+
+    def launched_under(self, pattern: str) -> Mask:
+        """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
+        mask = self.matching(pattern, *ANNOTATIONS)
+        ranges = iv.intervals(self.trace.ts[mask], (self.trace.ts + self.trace.dur)[mask])
+        return iv.coverage(ranges, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
 
 
 def timeline_of(trace: Trace, rank: int) -> Timeline:

@@ -9,6 +9,7 @@ PYTHON = ("python_function",)
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
 DATA_WAIT = r"enumerate\(DataLoader\)#|diagnose\.data_wait"
 LOGGING = r"diagnose\.(log|eval|save)|## log"
+CLIP = r"diagnose\.clip"
 OPTIMIZER_STEP = r"Optimizer\.step#|diagnose\.optimizer"
 
 DEVICE_ALLOCATION = (

@@ -16,9 +16,9 @@ _FAMILIES = {
     "loss": "Loss kernels",
     "activation": "Activation kernels",
     "softmax": "Softmax kernels",
-    "elementwise": "Elementwise kernels",
+    "elementwise": "Elementwise kernels outside the optimizer",
     "embedding": "Embedding lookups and their gradients",
-    "optimizer": "Multi-tensor optimizer kernels",
+    "optimizer": "Kernels of the optimizer's step",
 }
 
 

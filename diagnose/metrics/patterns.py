@@ -158,7 +158,7 @@ def unfused_loss_share(m: Measured) -> Value:
 
 
 def _in_optimizer(m: Measured) -> Mask:
-    return m.launched_under(OPTIMIZER_STEP) & m.kernels
+    return m.timeline.launched_under(OPTIMIZER_STEP) & m.kernels
 
 
 @metric("text")

@@ -15,7 +15,7 @@ from diagnose.hardware import Gpu, lookup
 from diagnose.ranks import JobView
 from diagnose.record import CaptureRecord
 from diagnose.timeline import Timeline
-from diagnose.vocabulary import ANNOTATIONS, OPS
+from diagnose.vocabulary import OPS
 
 STEP = "the step"
 NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")
@@ -112,15 +112,6 @@ class Measured:
         wanted = np.where(own > 0, own, wanted)
         at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         return np.where((ids[at] == wanted) & (wanted > 0), rows[at], -1)
-
-    def launched_under(self, pattern: str) -> NDArray[np.bool_]:
-        """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
-        from diagnose import intervals as iv
-
-        mask = self.timeline.matching(pattern, *ANNOTATIONS)
-        trace, gpu = self.timeline.trace, self.timeline.gpu
-        ranges = iv.intervals(trace.ts[mask], (trace.ts + trace.dur)[mask])
-        return iv.coverage(ranges, gpu.launch_start, gpu.launch_start + 1) > 0
 
 
 Value = Scalar | Unknown

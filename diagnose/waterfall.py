@@ -1,0 +1,98 @@
+"""From 100 % of the peak to MFU: where each nanosecond of the step goes instead.
+
+The ledger's matrix kernels are divided into the time their model FLOPs need at the declared peak and named losses;
+every other cause of the ledger is a loss as it stands. Named losses are taken in a fixed order, each at most what is
+left of the matrix kernels, so the parts add up to the step whatever the estimates say.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from diagnose.attribution import LOW_INTENSITY
+from diagnose.diagnosis import CauseClass, LedgerEntry, WaterfallPart
+
+MODEL_FLOPS, PADDING = "model-flops", "padding"
+MATRIX_CAUSES = ("gemm", "conv", "attention", "inductor-template", "operator-compute")
+
+
+@dataclass(frozen=True)
+class MatrixWork:
+    """What the matrix kernels of all counted steps and ranks had to do, in nanoseconds.
+
+    Attributes:
+        model_ns: model FLOPs of the tokens that are not padding, at the declared peak.
+        padding_ns: model FLOPs of padding, at the declared peak.
+        recompute_ns: FLOPs that ran beyond the model's, at the declared peak.
+        precision_ns: what all FLOPs that ran take longer in the precision they ran in than at the declared peak.
+        ceiling_ns: what they take longer at the fastest product measured on this device than at its datasheet peak;
+            None where no such measurement is known.
+        weights: FLOPs by cause, by which the named losses are taken from the causes; from the largest where it is empty.
+    """
+
+    model_ns: float
+    padding_ns: float = 0.0
+    recompute_ns: float = 0.0
+    precision_ns: float = 0.0
+    ceiling_ns: float | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def named(self) -> list[tuple[str, float]]:
+        """The parts by name in the order in which they are taken."""
+        return [
+            (MODEL_FLOPS, self.model_ns),
+            (PADDING, self.padding_ns),
+            ("recompute", self.recompute_ns),
+            ("lower-precision", self.precision_ns),
+            ("below-datasheet", self.ceiling_ns or 0.0),
+        ]
+
+    @property
+    def suffix(self) -> str:
+        """What the rest of a matrix cause is called."""
+        return "-below-peak" if self.ceiling_ns is None else "-below-achievable"
+
+
+def waterfall_of(ledger: Sequence[LedgerEntry], work: MatrixWork | None) -> tuple[WaterfallPart, ...]:
+    """The ledger with its matrix kernels divided; as it is when `work` is None. Parts without time are left out."""
+    total = max(sum(entry.ns for entry in ledger), 1)
+    pool = [entry for entry in ledger if is_matrix(entry.cause)]
+    rest = [(entry.cause, entry.class_, entry.ns) for entry in ledger if work is None or not is_matrix(entry.cause)]
+    divided = _divided(pool, work) if work is not None else []
+    return tuple(
+        WaterfallPart(part=part, class_=class_, ns=ns, points=100 * ns / total)
+        for part, class_, ns in [*divided, *rest]
+        if ns
+    )
+
+
+def is_matrix(cause: str) -> bool:
+    """Whether the cause is matrix kernels."""
+    return cause.removesuffix(LOW_INTENSITY) in MATRIX_CAUSES
+
+
+Parts = list[tuple[str, CauseClass, int]]
+
+
+def _divided(pool: Sequence[LedgerEntry], work: MatrixWork) -> Parts:
+    left = sum(entry.ns for entry in pool)
+    parts: Parts = []
+    for name, wanted in work.named:
+        ns = min(max(round(wanted), 0), left)
+        parts.append((name, "compute", ns))
+        left -= ns
+    taken = sum(ns for _, _, ns in parts)
+    remains = _taken_from([entry.ns for entry in pool], [work.weights.get(e.cause, 0.0) for e in pool], taken)
+    return parts + [(e.cause + work.suffix, e.class_, ns) for e, ns in zip(pool, remains, strict=True)]
+
+
+def _taken_from(amounts: list[int], weights: list[float], taken: int) -> list[int]:
+    """The amounts less `taken`: by weight as far as each has it, then from the largest; sums are exact."""
+    of = sum(weights)
+    shares = [taken * weight / of for weight in weights] if of else [0.0] * len(amounts)
+    left = [amount - min(amount, int(share)) for amount, share in zip(amounts, shares, strict=True)]
+    missing = taken - (sum(amounts) - sum(left))
+    for i in sorted(range(len(left)), key=lambda i: -left[i]):
+        more = min(left[i], missing)
+        left[i], missing = left[i] - more, missing - more
+    return left

@@ -5,6 +5,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED
 from diagnose.facts import Unknown
+from diagnose.formulas.accounting import overlapped_share
 from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
 
 _SMALL_BYTES = 1 << 20
@@ -53,7 +54,7 @@ def overlapped_communication_share(m: Measured) -> Value:
     if not len(comm):
         return Unknown("no collective kernel ran", "nothing: the job does not communicate on the device")
     work = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
-    return iv.total(iv.intersect(comm, work)) / iv.total(comm)
+    return overlapped_share(comm, work)
 
 
 @metric("count", needs_gpu=False)

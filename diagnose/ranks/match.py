@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
+from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
 from diagnose.timeline import Timeline
 from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
@@ -45,12 +46,12 @@ class Match:
     @property
     def transfer(self) -> NDArray[np.int64]:
         """Shortest duration over the ranks: the last to arrive does not wait. Needs no common clock."""
-        return self.duration.min(axis=1)
+        return transfer_by_duration(self.duration)
 
     @property
     def waiting(self) -> NDArray[np.int64]:
         """Nanoseconds that each rank waited in each collective."""
-        return self.duration - self.transfer[:, None]
+        return waiting_by_duration(self.duration)
 
 
 def match(timelines: list[Timeline]) -> Match | Unknown:

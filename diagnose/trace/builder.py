@@ -8,17 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.events import NO_JSON, AnyEvent, Args, Event
-from diagnose.trace.numbers import (
-    DOUBLE_IS_EXACT_BELOW_US,
-    NO_TIME,
-    as_int,
-    exact_nanoseconds,
-    floats,
-    integers,
-    nanoseconds,
-)
+from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers
 
 _ARGS_COLUMNS = ("stream", "device", "correlation", "bytes", "external_id")
 _SMALL_COLUMNS = ("stream", "device", "shape")

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.columns import ABSENT
 
-NO_TIME = int(np.iinfo(np.int64).min)
-DOUBLE_IS_EXACT_BELOW_US = 1 << 43
 _LIMIT = 1 << 62
 _LONGEST_WHOLE = 16  # digits of the microseconds since the epoch
 _THREE_DECIMALS = re.compile(rb'(?:"?\d{1,16}\.\d{3}"?,)+')
@@ -63,17 +62,6 @@ def floats(values: Sequence[Any]) -> NDArray[np.float64]:
             pass
     numbers = map(as_number, values)
     return np.fromiter((math.nan if n is None else n for n in numbers), np.float64, len(values))
-
-
-def nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Microseconds with three decimals to exact integer nanoseconds, NO_TIME where |us| < 2**43 does not hold.
-
-    The whole and the fractional part are scaled apart: their product with 1000 is exact, that of the sum is not.
-    """
-    sound = np.abs(us) < DOUBLE_IS_EXACT_BELOW_US
-    fraction, whole = np.modf(np.where(sound, us, 0.0))
-    ns = whole.astype(np.int64) * 1000 + np.rint(fraction * 1000).astype(np.int64)
-    return np.where(sound, ns, NO_TIME)
 
 
 def exact_nanoseconds(digits: Sequence[Any]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from diagnose.errors import UserError
+from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.boundaries import (
     BOUNDARY,
     BOUNDARY_BYTES,
@@ -41,7 +42,6 @@ from diagnose.trace.events import (
 )
 from diagnose.trace.foreign import explain_foreign
 from diagnose.trace.metadata import book_garbage, top_level_keys
-from diagnose.trace.numbers import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.repair import repaired
 from diagnose.trace.source import Source
 

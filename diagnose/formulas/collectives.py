@@ -1,0 +1,101 @@
+"""Collective communication: bytes on the wire, bandwidth, gradient buckets, and waiting told from transfer."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SHARDED = ("reducescatter", "allgather", "alltoall")
+
+
+def bus_factor(kind: str, ranks: int) -> float:
+    """Bytes that cross the slowest link for each byte of the message (nccl-tests doc/PERFORMANCE.md).
+
+    2(n-1)/n for allreduce, (n-1)/n where each rank holds or wants a shard, else 1.
+
+    Args:
+        kind: allreduce, reducescatter, allgather, alltoall, broadcast, reduce, sendrecv.
+        ranks: ranks of the group.
+    """
+    if kind == "allreduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if kind in _SHARDED else 1.0
+
+
+def wire_bytes(kind: str, message_bytes: float, ranks: int) -> float:
+    """Bytes that a rank sends; the message of a sharded collective is the full buffer."""
+    return bus_factor(kind, ranks) * message_bytes
+
+
+def latency_and_wire_s(latency_s: float, wire_bytes: float, bytes_per_s: float) -> float:
+    """Seconds of a message: latency + bytes / bandwidth of one direction (Hockney's α-β model)."""
+    return latency_s + wire_bytes / bytes_per_s
+
+
+def transfer_s(kind: str, message_bytes: float, ranks: int, bytes_per_s: float, latency_s: float = 0.0) -> float:
+    """Seconds of a collective of which nobody waits for anybody."""
+    return latency_and_wire_s(latency_s, wire_bytes(kind, message_bytes, ranks), bytes_per_s)
+
+
+def algorithm_bytes_per_s(message_bytes: float, seconds: float) -> float:
+    """`algbw` of nccl-tests: message over time."""
+    return message_bytes / seconds
+
+
+def bus_bytes_per_s(kind: str, message_bytes: float, seconds: float, ranks: int) -> float:
+    """`busbw` of nccl-tests: comparable with the link's bandwidth whatever the number of ranks."""
+    return algorithm_bytes_per_s(message_bytes, seconds) * bus_factor(kind, ranks)
+
+
+def nic_rate(bus_rate: float, nodes: int, ranks: int) -> float:
+    """What each rank puts on the network at a bus bandwidth measured over several nodes: busbw·(k-1)/(n-1)."""
+    return bus_rate * (nodes - 1) / (ranks - 1)
+
+
+def node_boundary_s(message_bytes: float, nodes: int, node_bytes_per_s: float) -> float:
+    """Seconds of an allreduce between nodes, each with its own network bandwidth, when it is perfectly hierarchical."""
+    return transfer_s("allreduce", message_bytes, nodes, node_bytes_per_s)
+
+
+def is_network_wall(transfer_s: float, compute_s: float) -> bool:
+    """Whether communication lasts longer than the computation that could hide it."""
+    return transfer_s > compute_s
+
+
+def efficiency_without_overlap(compute_s: float, transfer_s: float) -> float:
+    """Share of the step that computes when nothing hides the communication."""
+    return compute_s / (compute_s + transfer_s)
+
+
+def gradient_bytes(parameters: int, itemsize: int) -> int:
+    """Bytes that data-parallel ranks reduce in a step."""
+    return parameters * itemsize
+
+
+def ddp_buckets(gradient_bytes: int, first_bytes: int = 1 << 20, cap_bytes: int = 25 << 20) -> int:
+    """Fewest buckets of DistributedDataParallel: a small first one, then full ones. Parameters are not split."""
+    return math.ceil(max(gradient_bytes - first_bytes, 0) / cap_bytes) + 1
+
+
+def transfer_by_duration(durations: NDArray[Any]) -> NDArray[Any]:
+    """Transfer of each instance of shape (..., ranks): the last rank to arrive does not wait. Needs no common clock.
+
+    The estimate of TraceLens; it equals `transfer_by_start` where the ranks end together.
+    """
+    return durations.min(axis=-1)
+
+
+def waiting_by_duration(durations: NDArray[Any]) -> NDArray[Any]:
+    """Time that each rank of an instance waits for the last one, shape (..., ranks)."""
+    return durations - transfer_by_duration(durations)[..., None]
+
+
+def transfer_by_start(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[Any]:
+    """Time of each rank after the last one arrived, on a common clock, shape (..., ranks) (Lin et al., OSDI 2025)."""
+    return ends - starts.max(axis=-1, keepdims=True)
+
+
+def waiting_by_start(starts: NDArray[Any]) -> NDArray[Any]:
+    """Time of each rank until the last one arrived, on a common clock, shape (..., ranks)."""
+    return np.asarray(starts.max(axis=-1, keepdims=True) - starts)

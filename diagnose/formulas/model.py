@@ -1,0 +1,159 @@
+"""The sizes of a transformer and the parameters that follow from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diagnose.formulas.model_families import shape_fields
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A transformer language model as its configuration states it. Sizes are in elements.
+
+    Attributes:
+        hidden: width of the residual stream.
+        layers: blocks.
+        heads: query heads.
+        kv_heads: key and value heads; 0 stands for as many as query heads.
+        head_dim: width of a head; 0 stands for hidden / heads.
+        ffn: inner width of the feed-forward block.
+        vocab: rows of the embedding table.
+        tied: the head multiplies with the embedding table.
+        gated: the feed-forward block has a third matrix, the gate.
+        causal: a token attends to itself and earlier ones only.
+        lm_head: the model ends in logits over the vocabulary.
+        head_transform: a dense layer, a norm and a bias over the vocabulary belong to the head (BERT).
+        positions: rows of a learned position table.
+        token_types: rows of a token-type table.
+        bias: every linear layer of a block and every norm has one.
+        qkv_bias: the query, key and value projections alone have one.
+        qk_norm: queries and keys are normalised per head.
+        norms_per_layer: norms of width `hidden` in a block.
+        norms_outside: norms of width `hidden` outside the blocks.
+        experts: feed-forward experts of each block; 0 for a dense model.
+        experts_per_token: experts that a token is routed to.
+        expert_ffn: inner width of an expert.
+        shared_experts: experts that every token passes, behind a gate of their own.
+        shared_ffn: inner width of a shared expert.
+        window: tokens that a token attends to, itself included, in a block with sliding-window attention; 0 for none.
+        windowed_layers: blocks with sliding-window attention.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    ffn: int
+    vocab: int
+    kv_heads: int = 0
+    head_dim: int = 0
+    tied: bool = False
+    gated: bool = True
+    causal: bool = True
+    lm_head: bool = True
+    head_transform: bool = False
+    positions: int = 0
+    token_types: int = 0
+    bias: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    norms_per_layer: int = 2
+    norms_outside: int = 1
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_ffn: int = 0
+    shared_experts: int = 0
+    shared_ffn: int = 0
+    window: int = 0
+    windowed_layers: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "head_dim", self.head_dim or self.hidden // self.heads)
+
+    @classmethod
+    def from_config(
+        cls, model_type: str, config: Mapping[str, Any], class_name: str | None = None
+    ) -> "ModelShape | None":
+        """The shape that a transformers configuration describes; None where it does not describe one for certain.
+
+        Args:
+            model_type: `config.model_type`, such as "llama".
+            config: the configuration's entries; those of the capture record suffice for every known type but qwen2_moe.
+            class_name: the model's class, which tells a language model from a bare or classifying one. Without it a
+                language model is meant. A classifying head and a pooler are not part of the shape.
+        """
+        fields = shape_fields(model_type, config, class_name)
+        return None if fields is None else cls(**fields)
+
+    @property
+    def query_width(self) -> int:
+        """Query heads times the width of a head."""
+        return self.heads * self.head_dim
+
+    @property
+    def attention_weights(self) -> int:
+        """Weights of the query, key, value and output projections of one block."""
+        return 2 * self.hidden * (self.query_width + self.kv_heads * self.head_dim)
+
+    def feed_forward_weights(self, experts: int) -> int:
+        """Weights of one block's feed-forward part with that many experts, router and shared experts included."""
+        matrices = (3 if self.gated else 2) * self.hidden
+        if not self.experts:
+            return matrices * self.ffn
+        shared = self.shared_experts * (matrices * self.shared_ffn + self.hidden)
+        return self.hidden * self.experts + matrices * self.expert_ffn * experts + shared
+
+    @property
+    def head_weights(self) -> int:
+        """Weights of the language-model head, whether or not the embedding table holds them."""
+        transform = self.hidden * self.hidden if self.head_transform else 0
+        return self.vocab * self.hidden + transform if self.lm_head else 0
+
+    @property
+    def matmul_parameters(self) -> int:
+        """Parameters that each token is multiplied with: of a mixture of experts only those it is routed to.
+
+        A tied head counts once, because it is multiplied; the embedding lookup does not count (PaLM, appendix B).
+        """
+        block = self.attention_weights + self.feed_forward_weights(self.experts_per_token)
+        return self.layers * block + self.head_weights
+
+    @property
+    def inactive_parameters(self) -> int:
+        """Expert weights that a token passes by."""
+        passed = self.feed_forward_weights(self.experts) - self.feed_forward_weights(self.experts_per_token)
+        return self.layers * passed
+
+    @property
+    def vector_parameters(self) -> int:
+        """Norm weights and biases."""
+        width = self.query_width + 2 * self.kv_heads * self.head_dim
+        norms = (2 if self.bias else 1) * self.hidden * (self.norms_per_layer * self.layers + self.norms_outside)
+        per_layer = 2 * self.head_dim if self.qk_norm else 0
+        per_layer += width if self.bias or self.qkv_bias else 0
+        per_layer += 2 * self.hidden + self.ffn if self.bias else 0
+        head = self.hidden + self.vocab if self.head_transform and self.lm_head else 0
+        return norms + self.layers * per_layer + head
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of the token, position and token-type tables."""
+        return self.hidden * (self.vocab + self.positions + self.token_types)
+
+    @property
+    def parameters(self) -> int:
+        """Every parameter, a tied head counted once."""
+        stored_twice = self.vocab * self.hidden if self.tied and self.lm_head else 0
+        matrices = self.matmul_parameters + self.inactive_parameters
+        return matrices + self.vector_parameters + self.embedding_parameters - stored_twice
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters without the expert weights that a token passes by."""
+        return self.parameters - self.inactive_parameters
+
+    @property
+    def parameters_without_embeddings(self) -> int:
+        """`num_parameters(exclude_embeddings=True)` of transformers: without the tables, so without a tied head."""
+        return self.parameters - self.embedding_parameters

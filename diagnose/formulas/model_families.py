@@ -1,0 +1,128 @@
+"""What the model types of transformers have in common: which parts exist, and which configuration entry sizes them.
+
+A type is listed when its parameter counts equal those of the model that transformers builds. Read off the modeling
+code of transformers 5.23.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Fields = dict[str, Any]
+
+_LAYER_NORMS: Fields = {"gated": False, "bias": True}
+_ENCODER: Fields = {**_LAYER_NORMS, "tied": True, "causal": False, "head_transform": True, "norms_outside": 2}
+_FAMILIES: dict[str, Fields] = {
+    "llama": {},
+    "mistral": {},
+    "granite": {},
+    "phi3": {},
+    "qwen2": {"qkv_bias": True},
+    "qwen3": {"qk_norm": True},
+    "gemma": {"tied": True},
+    "gemma2": {"tied": True, "norms_per_layer": 4},
+    "gemma3_text": {"tied": True, "norms_per_layer": 4, "qk_norm": True},
+    "mixtral": {},
+    "qwen2_moe": {"qkv_bias": True, "shared_experts": 1},
+    "qwen3_moe": {"qk_norm": True},
+    "opt": {**_LAYER_NORMS, "tied": True},
+    "gpt2": {**_LAYER_NORMS, "tied": True},
+    "gpt_neox": _LAYER_NORMS,
+    "bert": {**_ENCODER, "token_types": 2},
+    "roberta": {**_ENCODER, "token_types": 1},
+    "xlm-roberta": {**_ENCODER, "token_types": 1},
+}
+_ALIASES = {
+    "hidden": ("hidden_size", "n_embd"),
+    "layers": ("num_hidden_layers", "n_layer"),
+    "heads": ("num_attention_heads", "n_head"),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner"),
+    "vocab": ("vocab_size",),
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim",),
+}
+_OPTIONAL = ("kv_heads", "head_dim")
+_POSITION_ROWS_BEFORE_THE_FIRST = {"opt": 2, "gpt2": 0, "bert": 0, "roberta": 0, "xlm-roberta": 0}
+_LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining")
+_WITHOUT_LOGITS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_WINDOW_ON_EVERY_LAYER = ("mistral", "mixtral", "phi3")
+_FULL_ATTENTION_EVERY = {"gemma2": 2, "gemma3_text": 6}
+
+
+def shape_fields(model_type: str, config: Mapping[str, Any], class_name: str | None = None) -> Fields | None:
+    """The fields of `ModelShape`; None when the type is unknown or an entry that decides a size is missing."""
+    if model_type not in _FAMILIES or not _is_regular(model_type, config):
+        return None
+    fields = dict(_FAMILIES[model_type])
+    if isinstance(tied := config.get("tie_word_embeddings"), bool):
+        fields["tied"] = tied
+    for part in (_sizes(model_type, config), _experts(model_type, config), _window(model_type, config)):
+        if part is None:
+            return None
+        fields |= part
+    return _with_head(fields, model_type, class_name)
+
+
+def _sizes(model_type: str, config: Mapping[str, Any]) -> Fields | None:
+    found: Fields = {field: _first(config, names) for field, names in _ALIASES.items()}
+    if model_type == "gpt2":
+        found["ffn"] = found["ffn"] or 4 * found["hidden"]
+    if any(size == 0 for field, size in found.items() if field not in _OPTIONAL):
+        return None
+    if model_type in _POSITION_ROWS_BEFORE_THE_FIRST:
+        rows = _first(config, ("max_position_embeddings", "n_positions"))
+        found["positions"] = rows + _POSITION_ROWS_BEFORE_THE_FIRST[model_type]
+        return found if rows else None
+    return found
+
+
+def _first(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    """The first of the entries that is a positive whole number, 0 when none is."""
+    values = (config.get(name) for name in names)
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), 0)
+
+
+def _is_regular(model_type: str, config: Mapping[str, Any]) -> bool:
+    """Whether no entry asks for a variant that changes the counts."""
+    projected = config.get("word_embed_proj_dim") not in (None, config.get("hidden_size"))
+    biases = {"attention_bias": model_type == "gpt_neox", "mlp_bias": False, "enable_bias": True, "qkv_bias": True}
+    unusual = any(config.get(name, usual) is not usual for name, usual in biases.items())
+    uneven = config.get("decoder_sparse_step", 1) != 1 or bool(config.get("mlp_only_layers"))
+    return not (projected or unusual or uneven)
+
+
+def _experts(model_type: str, config: Mapping[str, Any]) -> Fields | None:
+    """The experts of a mixture; nothing for a dense type."""
+    if model_type not in ("mixtral", "qwen2_moe", "qwen3_moe"):
+        return {}
+    width = ("intermediate_size",) if model_type == "mixtral" else ("moe_intermediate_size",)
+    found: Fields = {
+        "experts": _first(config, ("num_local_experts", "num_experts")),
+        "experts_per_token": _first(config, ("num_experts_per_tok",)),
+        "expert_ffn": _first(config, width),
+    }
+    if model_type == "qwen2_moe":
+        found["shared_ffn"] = _first(config, ("shared_expert_intermediate_size",))
+    return found if all(found.values()) else None
+
+
+def _with_head(fields: Fields, model_type: str, class_name: str | None) -> Fields | None:
+    """With or without logits over the vocabulary, as the class has them; None for a class not of transformers."""
+    if class_name is None or class_name.endswith(_LANGUAGE_MODELS):
+        return fields
+    bare = class_name.lower() == re.sub("[_-]", "", model_type) + "model"
+    if not bare and not class_name.endswith(_WITHOUT_LOGITS):
+        return None
+    return {**fields, "lm_head": False, "norms_outside": 1}  # BERT's second one is in the head
+
+
+def _window(model_type: str, config: Mapping[str, Any]) -> Fields | None:
+    """The sliding window and how many layers have it; None when which ones do is not told."""
+    window, layers = _first(config, ("sliding_window",)), _first(config, _ALIASES["layers"])
+    if not window or config.get("use_sliding_window") is False:
+        return {}
+    if model_type in _WINDOW_ON_EVERY_LAYER:
+        return {"window": window, "windowed_layers": layers}
+    if model_type in _FULL_ATTENTION_EVERY:
+        return {"window": window, "windowed_layers": layers - layers // _FULL_ATTENTION_EVERY[model_type]}
+    return None

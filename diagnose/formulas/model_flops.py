@@ -1,0 +1,177 @@
+"""Model FLOPs of a training token or step by four conventions, and utilisation of the peak.
+
+A multiply-add is 2 FLOPs. Training costs three forward passes: one forward, and two in the backward pass, for the
+gradients of inputs and of weights. Model FLOPs leave out whatever is computed again; hardware FLOPs count it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+from diagnose.formulas.model import ModelShape
+from diagnose.formulas.roofline import BACKWARD_PRODUCTS, FORWARD_PRODUCTS
+
+Convention = Literal["palm", "causal", "6n", "hf"]
+CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
+FORWARD, BACKWARD, BACKWARD_OF_FROZEN = 2, 4, 2
+
+
+def attended_pairs(tokens: int, *, causal: bool = True, window: int = 0) -> int:
+    """Query-key pairs that the mask lets through in a sequence: T², T(T+1)/2, or WT - W(W-1)/2 in a causal window.
+
+    Args:
+        tokens: length of the sequence, T.
+        causal: a token attends to itself and earlier ones only.
+        window: tokens that a causal token attends to, itself included; 0 for all.
+    """
+    if not causal:
+        return tokens * tokens
+    reach = min(window or tokens, tokens)
+    return reach * tokens - reach * (reach - 1) // 2
+
+
+def packed_tokens(document_tokens: Sequence[int]) -> float:
+    """The sequence length that costs a token as much attention as packed documents do: ΣL² / ΣL.
+
+    For documents that do not attend to each other, packed into one sequence.
+    """
+    return sum(length * length for length in document_tokens) / sum(document_tokens)
+
+
+def attention_flops(shape: ModelShape, pairs: float) -> float:
+    """Forward and backward FLOPs of QKᵀ and AV in all layers: 12·L·H·d for each query-key pair (PaLM, appendix B).
+
+    Grouped queries change nothing here: both products have as many heads as there are queries.
+    """
+    return 3 * 2 * FORWARD * shape.layers * shape.query_width * pairs
+
+
+def causal_pairs_per_token(shape: ModelShape, tokens: float) -> float:
+    """Mean query-key pairs of a token over the layers, to leading order: T/2, and W - W²/2T in a sliding window.
+
+    Megatron's convention; `attended_pairs` has the exact count. An encoder attends to all T.
+    """
+    if not shape.causal:
+        return tokens
+    reach = min(shape.window or tokens, tokens)
+    windowed = shape.windowed_layers * (reach - reach * reach / (2 * tokens))
+    return (windowed + (shape.layers - shape.windowed_layers) * tokens / 2) / shape.layers
+
+
+def dense_flops_per_token(parameters: float) -> float:
+    """6·N FLOPs of training one token of a dense model, attention left out (Kaplan et al. 2020)."""
+    return (FORWARD + BACKWARD) * parameters
+
+
+def linear_flops_per_token(shape: ModelShape) -> float:
+    """Forward and backward FLOPs of everything but attention's own products: 6 for each multiplied parameter."""
+    return dense_flops_per_token(shape.matmul_parameters)
+
+
+def _palm(shape: ModelShape, tokens: float) -> float:
+    return linear_flops_per_token(shape) + attention_flops(shape, tokens)
+
+
+def _causal(shape: ModelShape, tokens: float) -> float:
+    return linear_flops_per_token(shape) + attention_flops(shape, causal_pairs_per_token(shape, tokens))
+
+
+def _six_n(shape: ModelShape, tokens: float) -> float:
+    return dense_flops_per_token(shape.active_parameters)
+
+
+def _hf(shape: ModelShape, tokens: float) -> float:
+    return dense_flops_per_token(shape.parameters_without_embeddings)
+
+
+_FLOPS_PER_TOKEN: dict[Convention, Callable[[ModelShape, float], float]] = {
+    "palm": _palm,
+    "causal": _causal,
+    "6n": _six_n,
+    "hf": _hf,
+}
+
+
+def flops_per_token(shape: ModelShape, tokens: float, convention: Convention = "palm") -> float:
+    """Model FLOPs, forward and backward, of training one token.
+
+    Args:
+        shape: the model.
+        tokens: length of a sequence, or `packed_tokens` of its documents.
+        convention: which FLOPs are model FLOPs.
+            "palm": 6 for each parameter that is multiplied and attention without a causal discount (PaLM, appendix B).
+            "causal": the same with the attention that the mask lets through (Megatron-LM).
+            "6n": 6 for each parameter, attention left out; of a mixture of experts the active ones (Kaplan et al.).
+            "hf": 6 for each parameter outside the embeddings, so without a tied head (transformers
+            `floating_point_ops`); it counts every expert.
+    """
+    return _FLOPS_PER_TOKEN[convention](shape, tokens)
+
+
+def all_parameter_flops_per_token(shape: ModelShape, tokens: float) -> float:
+    """6·N + 12·L·H·d·T with N all parameters, norms too: torchtitan's count of a dense model with a tied head."""
+    return dense_flops_per_token(shape.active_parameters) + attention_flops(shape, tokens)
+
+
+def partly_frozen_flops_per_token(frozen_parameters: float, trained_parameters: float) -> float:
+    """4·N_frozen + 6·N_trained: a frozen weight gets no gradient, but passes one on to what lies before it.
+
+    An upper bound where frozen layers lie before the first trained one: those need no backward pass at all.
+    """
+    return (FORWARD + BACKWARD_OF_FROZEN) * frozen_parameters + dense_flops_per_token(trained_parameters)
+
+
+def flops_per_step(per_token: float, batch: int, tokens: int, accumulation: int = 1) -> float:
+    """Model FLOPs of one optimizer step on one rank.
+
+    Args:
+        per_token: FLOPs of a token.
+        batch: sequences of a micro-batch.
+        tokens: length of a sequence.
+        accumulation: micro-batches of the step.
+    """
+    return per_token * batch * tokens * accumulation
+
+
+def mfu_share(flops: float, seconds: float, peak_flops: float) -> float:
+    """Model FLOPs utilisation: FLOPs over what the peak (FLOP/s) allows in that time. Share of the peak (PaLM)."""
+    return flops / (peak_flops * seconds)
+
+
+def useful_mfu_share(mfu: float, padding_share: float) -> float:
+    """MFU that counts only tokens that are not padding; `padding_share` is of all tokens of the batches."""
+    return mfu * (1 - padding_share)
+
+
+def recompute_factor(recomputed_share: float = 1.0) -> float:
+    """Executed over model FLOPs of the linear layers: 8N/6N = 4/3 with full activation checkpointing.
+
+    Args:
+        recomputed_share: of the forward pass, what the backward pass computes again.
+    """
+    return (FORWARD * (1 + recomputed_share) + BACKWARD) / (FORWARD + BACKWARD)
+
+
+def executed_flops_per_token(
+    shape: ModelShape, tokens: float, recomputed_share: float = 0.0, *, fused_attention: bool = True
+) -> float:
+    """FLOPs that training one token executes, without a causal discount; the numerator of HFU.
+
+    Args:
+        shape: the model.
+        tokens: length of a sequence.
+        recomputed_share: of the forward pass, what activation checkpointing computes again.
+        fused_attention: the backward pass of attention computes QKᵀ again: 14·L·H·d·T instead of 12.
+    """
+    attention = attention_flops(shape, tokens)
+    again = attention / (FORWARD_PRODUCTS + BACKWARD_PRODUCTS) if fused_attention else 0
+    return (linear_flops_per_token(shape) + attention) * recompute_factor(recomputed_share) + again
+
+
+def hfu_share(mfu: float, recomputed_share: float = 1.0) -> float:
+    """Hardware FLOPs utilisation of the linear layers from their MFU. Share of the peak."""
+    return mfu * recompute_factor(recomputed_share)
+
+
+def exceeds_peak(achieved_tflops: float, peak_tflops: float) -> bool:
+    """Whether a rate is impossible in the precision of the peak, so that another precision ran."""
+    return achieved_tflops > peak_tflops

@@ -25,12 +25,14 @@ class Options:
         run: which run, when a folder holds several.
         flops_per_step: model FLOPs of one step on one rank.
         peak_tflops: peak of one device in TFLOP/s.
+        hbm_gbs: memory bandwidth of one device in GB/s.
     """
 
     rules_dirs: tuple[Path, ...] = ()
     run: str | None = None
     flops_per_step: float | None = None
     peak_tflops: float | None = None
+    hbm_gbs: float | None = None
 
 
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
@@ -43,7 +45,7 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
     timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run)))
     job = join(timelines, [attribute(t) for t in timelines])
-    settings = Settings(chosen.flops_per_step, chosen.peak_tflops)
+    settings = Settings(chosen.flops_per_step, chosen.peak_tflops, chosen.hbm_gbs)
     measured = [
         Measured(t, a, job.view, settings, record_beside(Path(t.trace.path), t.rank))
         for t, a in zip(timelines, job.attributions, strict=True)

@@ -23,7 +23,7 @@ from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, schema
 from diagnose.errors import UserError
 
-COMMANDS = ["run", "analyze", "rules", "explain", "metrics", "doctor", "schema"]
+COMMANDS = ["run", "analyze", "rules", "explain", "metrics", "hardware", "doctor", "schema"]
 
 
 def run(*args: str) -> Result:
@@ -74,13 +74,15 @@ def test_version() -> None:
 def test_analyze_prints_the_report(analysis_gives: Callable[..., list[Any]]) -> None:
     seen = analysis_gives(diagnoses.data_bound())
 
-    result = run("analyze", "t.json", "--flops-per-step", "1e12", "--peak-tflops", "989", "--run", "a", "--rules", "r")
+    stated = ["--flops-per-step", "1e12", "--peak-tflops", "989", "--hbm-gbs", "1631"]
+    result = run("analyze", "t.json", *stated, "--run", "a", "--rules", "r")
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("verdict:    data-bound")
     [(path, options)] = seen
     assert path == Path("t.json")
-    assert (options.flops_per_step, options.peak_tflops, options.run) == (1e12, 989.0, "a")
+    assert (options.flops_per_step, options.peak_tflops, options.hbm_gbs) == (1e12, 989.0, 1631.0)
+    assert options.run == "a"
     assert options.rules_dirs == (Path("r"),)
 
 
@@ -170,6 +172,10 @@ def test_fail_on(analysis_gives: Callable[..., list[Any]], severity: str, found:
         (["analyze"], "Missing argument 'PATH'"),
         (["analyze", "t.json", "--peak-tflops", "0"], "--peak-tflops"),
         (["analyze", "t.json", "--peak-tflops", "many"], "--peak-tflops"),
+        (["analyze", "t.json", "--peak-tflops", "inf"], "--peak-tflops"),
+        (["analyze", "t.json", "--flops-per-step", "nan"], "--flops-per-step"),
+        (["analyze", "t.json", "--hbm-gbs", "0"], "--hbm-gbs"),
+        (["analyze", "t.json", "--hbm-gbs", "inf"], "--hbm-gbs"),
         (["analyze", "t.json", "--fail-on", "sometimes"], "--fail-on"),
         (["analyze", "t.json", "--jsn"], "--json"),
         (["analyze", "t.json", "--json", "--quiet"], "Choose one of --json, --details and --quiet."),

@@ -14,6 +14,7 @@ from diagnose.cli.group import LazyGroup
         "rules": ("diagnose.cli.rules", "List the rules."),
         "explain": ("diagnose.cli.explain", "Explain one rule: what it looks at, what to do, when it does not matter."),
         "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
+        "hardware": ("diagnose.cli.hardware", "List the known GPUs with their peaks, bandwidth and sources."),
         "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
         "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
     },

@@ -6,6 +6,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.ending import writing
+from diagnose.cli.numbers import POSITIVE
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
@@ -24,14 +25,20 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option(
     "--flops-per-step",
     metavar="F",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     help="Model FLOPs of one step on one GPU, for MFU.",
 )
 @click.option(
     "--peak-tflops",
     metavar="F",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     help="Peak of one device in TFLOP/s, for MFU, when the device is unknown.",
+)
+@click.option(
+    "--hbm-gbs",
+    metavar="F",
+    type=POSITIVE,
+    help="Memory bandwidth of one device in GB/s, when the device is unknown or its memory is another.",
 )
 @click.option(
     "--fail-on",
@@ -49,6 +56,7 @@ def analyze(
     run: str | None,
     flops_per_step: float | None,
     peak_tflops: float | None,
+    hbm_gbs: float | None,
     fail_on: str | None,
 ) -> None:
     """Say why a training job is slow and what to change next.
@@ -66,7 +74,9 @@ def analyze(
     """
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
-    options = analysis.Options(rules_dirs=rules_dirs, run=run, flops_per_step=flops_per_step, peak_tflops=peak_tflops)
+    options = analysis.Options(
+        rules_dirs=rules_dirs, run=run, flops_per_step=flops_per_step, peak_tflops=peak_tflops, hbm_gbs=hbm_gbs
+    )
     with announced(path, wanted=not quiet):
         diagnosis = analysis.analyze(path, options=options)
     with writing():

@@ -6,6 +6,7 @@ from diagnose.metrics import (
     communication,
     compute,
     data,
+    hardware,
     kernels,
     memory,
     patterns,
@@ -16,4 +17,4 @@ from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merge
 
 __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
-_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute, setup)
+_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute, hardware, setup)

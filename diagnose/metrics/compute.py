@@ -25,15 +25,13 @@ def flops_per_step(m: Measured) -> float | Unknown:
 
 def peak_flops(m: Measured) -> tuple[float, str] | Unknown:
     """Peak FLOP/s of one device and where it comes from."""
-    if m.settings.peak_tflops:
-        return m.settings.peak_tflops * 1e12, "--peak-tflops"
-    if m.without_gpu is not None:
+    device = m.device
+    if device.given_flops is None and m.without_gpu is not None:
         return m.without_gpu
-    gpu = m.gpu_info
-    if gpu is None or gpu.matrix_tflops is None:
-        name = m.timeline.device_name or "without a name"
-        return Unknown(f"the GPU ({name}) is not in the table of peaks", "pass --peak-tflops")
-    return gpu.matrix_tflops * 1e12, gpu.declared
+    peak = device.matrix_peak
+    if peak is None:
+        return Unknown(device.because or device.matrix_peak_source, device.capture_next or "pass --peak-tflops")
+    return peak[0], device.matrix_peak_source
 
 
 def numerator(m: Measured) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from diagnose.attribution import Attribution
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.flops import CountedFlops, count
-from diagnose.hardware import Gpu, lookup
+from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
 from diagnose.record import CaptureRecord
 from diagnose.timeline import Timeline
@@ -28,10 +28,11 @@ NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_sh
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user states about the run: FLOPs of one step on one rank, and the peak in TFLOP/s."""
+    """What the user states: FLOPs of one step on one rank, and of one device the peak in TFLOP/s and the HBM GB/s."""
 
     flops_per_step: float | None = None
     peak_tflops: float | None = None
+    hbm_gbs: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,16 @@ class Measured:
         return CAPTURE_FAILED if self.timeline.capture_failed else NO_GPU
 
     @cached_property
+    def device(self) -> Device:
+        """The device's peaks and bandwidth: as stated, as captured, then from the table."""
+        stated = self.settings
+        properties = self.timeline.device_properties
+        return resolve(properties, self.record, peak_tflops=stated.peak_tflops, hbm_gbs=stated.hbm_gbs)
+
+    @cached_property
     def gpu_info(self) -> Gpu | None:
         """The row of the peak table for this device."""
-        return lookup(self.timeline.device_properties)
+        return self.device.gpu
 
     @cached_property
     def flops(self) -> CountedFlops | None:

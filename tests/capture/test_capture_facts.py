@@ -138,3 +138,24 @@ def test_ligers_table_is_read_without_importing_it(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(str(tmp_path))
 
     assert capture_machine.liger_model_types() == ["llama", "qwen2"]
+
+
+def test_the_device_has_its_memory_clock_and_bus_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = SimpleNamespace(
+        name="NVIDIA H100",
+        total_memory=68_100_000_000,
+        major=9,
+        minor=0,
+        multi_processor_count=132,
+        memory_clock_rate=1_593_000,
+        memory_bus_width=4096,
+    )
+    for name, answer in (("is_initialized", True), ("current_device", 0), ("get_device_properties", properties)):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
+
+    known = capture_machine.device()
+
+    assert known is not None
+    assert (known["memory_clock_mhz"], known["memory_bus_bits"]) == (1593.0, 4096)
+    device_schema = json.loads(SCHEMA.read_text())["properties"]["device"]
+    jsonschema.validate(known, device_schema)

@@ -1,0 +1,249 @@
+"""What is known of the device of one run: what the user states, what the capture recorded, then the table."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from diagnose.errors import UserError
+from diagnose.hardware.table import Gpu, lookup, named, positive
+
+PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
+ASSUMED_HBM_SHARE = 0.9  # measured copies and reads reach 0.88 to 0.96 of the peak
+_SAME_MEMORY = 0.05  # a bandwidth this near the table's is that of the board that was measured
+_PASS_BOTH = "pass --peak-tflops and --hbm-gbs"
+_CLOCKS = (
+    ("device.memory_clock_mhz", "device.memory_bus_bits", "captured"),
+    ("device.nvml.memory_clock_max_mhz", "device.nvml.memory_bus_bits", "captured through NVML"),
+)
+
+
+class Recorded(Protocol):
+    """The capture record, read by dotted path."""
+
+    def number(self, path: str) -> float | None:
+        """The number at `path`, None when it is no number."""
+
+    def text(self, path: str) -> str | None:
+        """The text at `path`, None when it is no text."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device of one run. FLOP/s and bytes/s; a figure is None when it is unknown, and its source says why.
+
+    Attributes:
+        name: as the trace or the capture record gives it, "" when neither does.
+        gpu: its row of the table, None when name, memory and multiprocessors fit none, or several.
+        because: why `gpu` is None, "" when it is known.
+        capture_next: what to pass or capture instead, "" when `gpu` is known.
+        given_flops: the peak that the user stated.
+        hbm_bytes_per_s: peak bandwidth of the device memory.
+        achievable_matrix_flops: best bf16 matrix product measured on such a board; never assumed.
+        achievable_hbm_bytes_per_s: measured on such a board, else an assumed share of the peak.
+    """
+
+    name: str
+    gpu: Gpu | None
+    because: str
+    capture_next: str
+    given_flops: float | None
+    hbm_bytes_per_s: float | None
+    hbm_bytes_per_s_source: str
+    achievable_matrix_flops: float | None
+    achievable_matrix_flops_source: str
+    achievable_hbm_bytes_per_s: float | None
+    achievable_hbm_bytes_per_s_source: str
+
+    def peak(self, precision: str) -> float | None:
+        """Dense peak in FLOP/s of "bf16", "fp16", "tf32", "fp32" (without tensor cores) or "fp8"; None when unknown.
+
+        A stated peak is that of bf16 and fp16, but for a precision the board is known to lack.
+        """
+        own = self.gpu.tflops(precision) if self.gpu else None
+        if self._is_given(precision, own):
+            return self.given_flops
+        return None if own is None else own * 1e12
+
+    def peak_source(self, precision: str) -> str:
+        """Where `peak(precision)` comes from, or why it is unknown."""
+        own = self.gpu.tflops(precision) if self.gpu else None
+        if self._is_given(precision, own):
+            return "--peak-tflops"
+        if self.gpu is None:
+            return self.because
+        if own is None:
+            return f"{self.gpu.key} has no {precision} units, or their rate is not published"
+        return f"{self.gpu.key}: dense {precision} peak, {self.gpu.trust}"
+
+    def _is_given(self, precision: str, own: float | None) -> bool:
+        fits = precision in ("bf16", "fp16") and (self.gpu is None or own is not None)
+        return self.given_flops is not None and fits
+
+    @property
+    def matrix_precision(self) -> str:
+        """The precision `matrix_peak` is stated for; bf16 is assumed of a device that is not in the table."""
+        return self.gpu.matrix_dtype if self.gpu else "bf16"
+
+    @property
+    def matrix_peak(self) -> tuple[float, str] | None:
+        """(FLOP/s, precision) of dense matrix products in half precision: as stated, else bf16, else fp16."""
+        peak = self.peak(self.matrix_precision)
+        return None if peak is None else (peak, self.matrix_precision)
+
+    @property
+    def matrix_peak_source(self) -> str:
+        """Where `matrix_peak` comes from, or why it is unknown."""
+        return self.peak_source(self.matrix_precision)
+
+    def ridge(self, precision: str) -> float | None:
+        """FLOP per byte of device memory from which on the peak of the precision bounds, and no longer the memory."""
+        peak = self.peak(precision)
+        return _ridge(peak, self.hbm_bytes_per_s) if peak and self.hbm_bytes_per_s else None
+
+
+def resolve(
+    properties: Mapping[str, Any],
+    record: Recorded | None = None,
+    *,
+    peak_tflops: float | None = None,
+    hbm_gbs: float | None = None,
+) -> Device:
+    """The device with Kineto's properties, completed by the capture record of the same rank.
+
+    Args:
+        properties: one entry of a trace's `deviceProperties` (name, totalGlobalMem in bytes, numSms); may be empty.
+        record: what was captured beside the trace; one of another device is left aside.
+        peak_tflops: stated dense peak, TFLOP/s.
+        hbm_gbs: stated memory bandwidth, GB/s.
+
+    Raises:
+        UserError: a stated figure is not a positive, finite number.
+    """
+    given_flops = _stated(peak_tflops, "peak_tflops", 1e12)
+    record = record if _same_device(properties, record) else None
+    known = _completed(properties, record)
+    gpu = lookup(known)
+    because, capture_next = ("", "") if gpu else _unknown(known)
+    hbm, hbm_source = _hbm(_stated(hbm_gbs, "hbm_gbs", 1e9), gpu, record, known, because)
+    products, products_source = _achievable_matrix(gpu, given_flops, because)
+    memory, memory_source = _achievable_hbm(gpu, hbm, hbm_source)
+    return Device(
+        name=str(known.get("name") or ""),
+        gpu=gpu,
+        because=because,
+        capture_next=capture_next,
+        given_flops=given_flops,
+        hbm_bytes_per_s=hbm,
+        hbm_bytes_per_s_source=hbm_source,
+        achievable_matrix_flops=products,
+        achievable_matrix_flops_source=products_source,
+        achievable_hbm_bytes_per_s=memory,
+        achievable_hbm_bytes_per_s_source=memory_source,
+    )
+
+
+Figure = tuple[float | None, str]
+
+
+def _hbm(
+    given: float | None, gpu: Gpu | None, record: Recorded | None, known: Mapping[str, Any], because: str
+) -> Figure:
+    if given is not None:
+        return given, "--hbm-gbs"
+    clocked = None if record is None or _is_amd(gpu, record, known) else _clocked(record)
+    if clocked is not None:
+        return clocked[0], clocked[1] + _disagreement(clocked[0], gpu)
+    if gpu is None or gpu.hbm_gbs is None:
+        return None, because
+    return gpu.hbm_gbs * 1e9, f"{gpu.key}: peak of the table, {gpu.trust}"
+
+
+def _clocked(record: Recorded) -> tuple[float, str] | None:
+    for clock_path, bus_path, how in _CLOCKS:
+        clock, bus = positive(record.number(clock_path)), positive(record.number(bus_path))
+        if clock and bus:
+            return _from_clock(clock, bus), f"{how}: {clock:,.0f} MHz x {bus:.0f} bit, two transfers per clock"
+    return None
+
+
+def _disagreement(hbm: float, gpu: Gpu | None) -> str:
+    if gpu is None or gpu.hbm_gbs is None or _near(hbm, gpu.hbm_gbs * 1e9):
+        return ""
+    return f"; the table has {gpu.hbm_gbs:,.0f} GB/s for {gpu.key}"
+
+
+def _achievable_matrix(gpu: Gpu | None, given: float | None, because: str) -> Figure:
+    if gpu is None:
+        return None, because
+    if gpu.measured_gemm_tflops is None:
+        return None, f"no measured bf16 matrix product is known for {gpu.key}"
+    if given is not None and given < gpu.measured_gemm_tflops * 1e12:
+        return None, f"--peak-tflops is below the {gpu.measured_gemm_tflops:,.1f} TFLOP/s measured on {gpu.key}"
+    return gpu.measured_gemm_tflops * 1e12, f"best bf16 matrix product measured on {gpu.key}"
+
+
+def _achievable_hbm(gpu: Gpu | None, hbm: float | None, source: str) -> Figure:
+    if hbm is None:
+        return None, source
+    if gpu and gpu.measured_hbm_gbs and gpu.hbm_gbs and _near(hbm, gpu.hbm_gbs * 1e9):
+        return gpu.measured_hbm_gbs * 1e9, f"best read bandwidth measured on {gpu.key}"
+    return ASSUMED_HBM_SHARE * hbm, f"assumption: {ASSUMED_HBM_SHARE:.1f} x peak (0.88 to 0.96 were measured elsewhere)"
+
+
+def _unknown(known: Mapping[str, Any]) -> tuple[str, str]:
+    """Why no row was found, and what to do."""
+    name, memory = str(known.get("name") or ""), positive(known.get("totalGlobalMem"))
+    sms = positive(known.get("numSms"))
+    boards = [gpu for gpu in named(name) if name]
+    if not boards:
+        return f"the GPU ({name or 'without a name'}) is not in the table of peaks", _PASS_BOTH
+    if not memory and len(boards) > 1:
+        sizes = " and ".join(f"{gb:.0f}" for gpu in boards for gb in gpu.memory_gb)
+        because = f"GPUs named {name} have {sizes} GB with different bandwidth, and this one's memory is not recorded"
+        return because, f"capture with diagnose run, or {_PASS_BOTH}"
+    has = (f"{memory / 2**30:.1f} GiB" if memory else "", f"{sms:.0f} multiprocessors" if sms else "")
+    return f"no GPU named {name} in the table of peaks has {' and '.join(filter(None, has))}", _PASS_BOTH
+
+
+def _completed(properties: Mapping[str, Any], record: Recorded | None) -> dict[str, Any]:
+    """Kineto's name, memory and multiprocessors, those it lacks from the record."""
+    known = {key: properties.get(key) for key in ("name", "totalGlobalMem", "numSms")}
+    if record is not None:
+        known["name"] = known["name"] or record.text("device.name")
+        known["totalGlobalMem"] = positive(known["totalGlobalMem"]) or record.number("device.total_memory_bytes")
+        known["numSms"] = positive(known["numSms"]) or record.number("device.multiprocessors")
+    return known
+
+
+def _same_device(properties: Mapping[str, Any], record: Recorded | None) -> bool:
+    recorded, traced = record.text("device.name") if record is not None else None, properties.get("name")
+    return not recorded or not traced or recorded == traced
+
+
+def _is_amd(gpu: Gpu | None, record: Recorded, known: Mapping[str, Any]) -> bool:
+    """AMD's memory clock times two is not its transfer rate on every board, so the table is nearer."""
+    by_name = str(known.get("name") or "").startswith("AMD")
+    return by_name or (gpu is not None and gpu.is_amd) or record.text("versions.hip") is not None
+
+
+def _stated(value: float | None, option: str, unit: float) -> float | None:
+    if value is None:
+        return None
+    if not positive(value) or not math.isfinite(value):
+        raise UserError(f"{option} must be a positive number", where=value, do="leave it out to use the table")
+    return value * unit
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one / other - 1) <= _SAME_MEMORY
+
+
+def _from_clock(clock_mhz: float, bus_bits: float) -> float:
+    """Bytes/s of a memory that transfers twice per clock; CUDA's formula for its memory clock and bus width."""
+    return clock_mhz * 1e6 * 2 * bus_bits / 8
+
+
+def _ridge(flops: float, bytes_per_s: float) -> float:
+    """FLOP per byte at which the roofline's two roofs meet (Williams et al. 2009)."""
+    return flops / bytes_per_s

@@ -16,23 +16,17 @@ from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Run, find_run, read
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user may state beside the path.
+@dataclass(frozen=True, kw_only=True)
+class Options(Settings):
+    """What the user may state beside the path: the settings of the run, and which rules and traces to use.
 
     Attributes:
         rules_dirs: folders with the user's own rules.
         run: which run, when a folder holds several.
-        flops_per_step: model FLOPs of one step on one rank.
-        peak_tflops: peak of one device in TFLOP/s.
-        hbm_gbs: memory bandwidth of one device in GB/s.
     """
 
     rules_dirs: tuple[Path, ...] = ()
     run: str | None = None
-    flops_per_step: float | None = None
-    peak_tflops: float | None = None
-    hbm_gbs: float | None = None
 
 
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
@@ -45,9 +39,8 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
     timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run)))
     job = join(timelines, [attribute(t) for t in timelines])
-    settings = Settings(chosen.flops_per_step, chosen.peak_tflops, chosen.hbm_gbs)
     measured = [
-        Measured(t, a, job.view, settings, record_beside(Path(t.trace.path), t.rank))
+        Measured(t, a, job.view, chosen, record_beside(Path(t.trace.path), t.rank))
         for t, a in zip(timelines, job.attributions, strict=True)
     ]
     facts = [measure(m) for m in measured]

@@ -10,7 +10,6 @@ from diagnose.diagnosis import (
     Finding,
     LedgerEntry,
     Loss,
-    Mfu,
     NotAdvised,
     NotJudged,
     PlanStep,
@@ -22,11 +21,12 @@ from diagnose.diagnosis import (
 )
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
-from diagnose.metrics.compute import flops_per_step, numerator, peak_flops
 from diagnose.ranks import Job
 from diagnose.rule import Judgement, Rule
 from diagnose.timeline import Timeline
+from diagnose.utilisation import matrix_time_of, mfu_of
 from diagnose.verdict import Grounds, verdict_of
+from diagnose.waterfall import waterfall_of
 
 WORTH_PLANNING = 1.02
 MOST_PLANNED = 5
@@ -57,7 +57,8 @@ def diagnose(case: Case) -> Diagnosis:
         verdict=verdict,
         steps=_steps(timelines),
         ledger=ledger,
-        mfu=_mfu(case),
+        waterfall=waterfall_of(ledger, matrix_time_of(case.measured)),
+        mfu=mfu_of(case.measured),
         findings=findings,
         plan=_plan(findings),
         not_advised=_not_advised(judged, case.facts, findings),
@@ -124,20 +125,6 @@ def _rank(measured: Measured, facts: Facts, ranks: int) -> RankReport:
     name = measured.timeline.device_name or "unknown device"
     verdict: Verdict = verdict_of(ledger, _grounds([measured.timeline], facts))
     return RankReport(rank=measured.timeline.rank, device=name, verdict=verdict, ledger=ledger)
-
-
-def _mfu(case: Case) -> Mfu:
-    first = case.measured[0]
-    flops, peak = flops_per_step(first), peak_flops(first)
-    value = case.facts["mfu_share"].value
-    return Mfu(
-        value=None if isinstance(value, Unknown) else float(value),
-        reason=f"{value.because}; {value.capture_next}" if isinstance(value, Unknown) else "",
-        numerator=numerator(first),
-        model_flops_per_step=None if isinstance(flops, Unknown) else flops,
-        peak_flops=None if isinstance(peak, Unknown) else peak[0],
-        peak_source="unknown" if isinstance(peak, Unknown) else peak[1],
-    )
 
 
 Judged = list[tuple[Rule, Judgement]]

@@ -16,7 +16,7 @@ MATRIX_CAUSES = ("gemm", "conv", "attention", "inductor-template", "operator-com
 
 
 @dataclass(frozen=True)
-class MatrixWork:
+class MatrixTime:
     """What the matrix kernels of all counted steps and ranks had to do, in nanoseconds.
 
     Attributes:
@@ -53,7 +53,7 @@ class MatrixWork:
         return "-below-peak" if self.ceiling_ns is None else "-below-achievable"
 
 
-def waterfall_of(ledger: Sequence[LedgerEntry], work: MatrixWork | None) -> tuple[WaterfallPart, ...]:
+def waterfall_of(ledger: Sequence[LedgerEntry], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:
     """The ledger with its matrix kernels divided; as it is when `work` is None. Parts without time are left out."""
     total = max(sum(entry.ns for entry in ledger), 1)
     pool = [entry for entry in ledger if is_matrix(entry.cause)]
@@ -74,7 +74,7 @@ def is_matrix(cause: str) -> bool:
 Parts = list[tuple[str, CauseClass, int]]
 
 
-def _divided(pool: Sequence[LedgerEntry], work: MatrixWork) -> Parts:
+def _divided(pool: Sequence[LedgerEntry], work: MatrixTime) -> Parts:
     left = sum(entry.ns for entry in pool)
     parts: Parts = []
     for name, wanted in work.named:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.diagnosis import LedgerEntry, WaterfallPart
-from diagnose.waterfall import MATRIX_CAUSES, MatrixWork, waterfall_of
+from diagnose.waterfall import MATRIX_CAUSES, MatrixTime, waterfall_of
 
 
 def ledger(**ns: int) -> tuple[LedgerEntry, ...]:
@@ -22,7 +22,7 @@ def by_part(parts: tuple[WaterfallPart, ...]) -> dict[str, int]:
 
 
 def test_each_loss_of_the_matrix_kernels_has_its_name() -> None:
-    work = MatrixWork(model_ns=300, padding_ns=50, recompute_ns=100, ceiling_ns=90, weights={"gemm": 3, "attention": 1})
+    work = MatrixTime(model_ns=300, padding_ns=50, recompute_ns=100, ceiling_ns=90, weights={"gemm": 3, "attention": 1})
     parts = waterfall_of(ledger(gemm=600, attention=200, norm=150, sync=50), work)
 
     assert by_part(parts) == {
@@ -39,7 +39,7 @@ def test_each_loss_of_the_matrix_kernels_has_its_name() -> None:
 
 
 def test_without_a_measured_ceiling_the_rest_is_below_the_peak() -> None:
-    parts = waterfall_of(ledger(gemm=600, norm=400), MatrixWork(model_ns=200))
+    parts = waterfall_of(ledger(gemm=600, norm=400), MatrixTime(model_ns=200))
 
     assert by_part(parts) == {"model-flops": 200, "gemm-below-peak": 400, "norm": 400}
 
@@ -51,21 +51,21 @@ def test_without_mfu_the_ledger_stays_as_it_is() -> None:
 
 
 def test_estimates_never_take_more_than_the_kernels_took() -> None:
-    work = MatrixWork(model_ns=500, recompute_ns=400, precision_ns=400)  # Winograd: fewer operations than counted
+    work = MatrixTime(model_ns=500, recompute_ns=400, precision_ns=400)  # Winograd: fewer operations than counted
     parts = waterfall_of(ledger(conv=700, norm=300), work)
 
     assert by_part(parts) == {"model-flops": 500, "recompute": 200, "norm": 300}
 
 
 def test_what_a_cause_does_not_have_is_taken_from_the_others() -> None:
-    work = MatrixWork(model_ns=500, weights={"gemm": 9.0, "attention": 1.0})
+    work = MatrixTime(model_ns=500, weights={"gemm": 9.0, "attention": 1.0})
     parts = waterfall_of(ledger(gemm=100, attention=900), work)
 
     assert by_part(parts) == {"model-flops": 500, "attention-below-peak": 500}
 
 
 def test_products_that_memory_bounds_keep_their_class() -> None:
-    parts = waterfall_of(ledger(gemm=500, gemm_low_intensity=500), MatrixWork(model_ns=200))
+    parts = waterfall_of(ledger(gemm=500, gemm_low_intensity=500), MatrixTime(model_ns=200))
 
     assert {p.part: p.class_ for p in parts}["gemm-low-intensity-below-peak"] == "memory"
 
@@ -81,7 +81,7 @@ shares = st.floats(0, 1e13, allow_nan=False)
 )
 def test_the_parts_add_up(causes: dict[str, int], named: list[float], weights: dict[str, float]) -> None:
     entries = tuple(LedgerEntry(cause=c, class_="compute", ns=n, share=0.0) for c, n in causes.items())
-    parts = waterfall_of(entries, MatrixWork(*named, weights=weights))
+    parts = waterfall_of(entries, MatrixTime(*named, weights=weights))
 
     assert sum(p.ns for p in parts) == sum(causes.values())
     assert all(p.ns > 0 for p in parts)

@@ -6,7 +6,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.ending import writing
-from diagnose.cli.numbers import POSITIVE
+from diagnose.cli.numbers import stated_options
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
@@ -22,24 +22,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
-@click.option(
-    "--flops-per-step",
-    metavar="F",
-    type=POSITIVE,
-    help="Model FLOPs of one step on one GPU, for MFU.",
-)
-@click.option(
-    "--peak-tflops",
-    metavar="F",
-    type=POSITIVE,
-    help="Peak of one device in TFLOP/s, for MFU, when the device is unknown.",
-)
-@click.option(
-    "--hbm-gbs",
-    metavar="F",
-    type=POSITIVE,
-    help="Memory bandwidth of one device in GB/s, when the device is unknown or its memory is another.",
-)
+@stated_options
 @click.option(
     "--fail-on",
     type=click.Choice(_SEVERITIES[::-1]),
@@ -54,10 +37,8 @@ def analyze(
     quiet: bool,
     rules_dirs: tuple[Path, ...],
     run: str | None,
-    flops_per_step: float | None,
-    peak_tflops: float | None,
-    hbm_gbs: float | None,
     fail_on: str | None,
+    **stated: float | None,
 ) -> None:
     """Say why a training job is slow and what to change next.
 
@@ -74,9 +55,7 @@ def analyze(
     """
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
-    options = analysis.Options(
-        rules_dirs=rules_dirs, run=run, flops_per_step=flops_per_step, peak_tflops=peak_tflops, hbm_gbs=hbm_gbs
-    )
+    options = analysis.Options(rules_dirs=rules_dirs, run=run, **stated)
     with announced(path, wanted=not quiet):
         diagnosis = analysis.analyze(path, options=options)
     with writing():

@@ -1,7 +1,8 @@
-"""Types of numbers on the command line."""
+"""Numbers on the command line, and the options with which users state what a trace does not hold."""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -17,3 +18,20 @@ class _Positive(click.FloatRange):
 
 
 POSITIVE = _Positive(min=0, min_open=True)
+
+_STATED = (
+    ("--flops-per-step", "Model FLOPs of one step on one GPU, for MFU."),
+    ("--params", "Parameters that a token is multiplied with, for MFU by 6 FLOPs per parameter and token."),
+    ("--seq-len", "Tokens of one sequence, for MFU, when neither trace nor capture tells."),
+    ("--tokens-per-step", "Tokens of one step on one GPU, for MFU, when neither trace nor capture tells."),
+    ("--peak-tflops", "Peak of one device in TFLOP/s, for MFU, when the device is unknown."),
+    ("--hbm-gbs", "Memory bandwidth of one device in GB/s, when the device is unknown or its memory is another."),
+)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def stated_options(command: Command) -> Command:
+    """Adds the options whose values are the fields of `Settings`; all are positive numbers."""
+    for name, text in reversed(_STATED):
+        command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
+    return command

@@ -9,6 +9,7 @@ from diagnose.metrics import (
     hardware,
     kernels,
     memory,
+    model_work,
     patterns,
     setup,
     steps,
@@ -17,4 +18,4 @@ from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merge
 
 __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
-_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute, hardware, setup)
+_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, model_work, compute, hardware, setup)

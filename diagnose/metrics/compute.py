@@ -1,26 +1,15 @@
 """Model FLOPs utilisation and the efficiency of matrix products."""
 
 from diagnose.facts import Unknown
-from diagnose.flops import NUMERATOR
+from diagnose.formulas import model_flops as formula
+from diagnose.metrics.model_work import MIN_COVERED, counted_flops, model_flops, step_s
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
-MIN_COVERED = 0.9
-GIVEN = "FLOPs per step as given by --flops-per-step"
 
-
-def flops_per_step(m: Measured) -> float | Unknown:
-    """Model FLOPs of one step on one rank: as given, else counted from operator shapes."""
-    if m.settings.flops_per_step:
-        return m.settings.flops_per_step
-    counted = m.flops
-    if counted is None or not counted.per_step:
-        return NO_SHAPES
-    if counted.covered_share < MIN_COVERED:
-        return Unknown(
-            f"{100 * (1 - counted.covered_share):.0f} % of the matrix-kernel time is under no operator with shapes",
-            "capture with record_shapes=True, or pass --flops-per-step",
-        )
-    return counted.per_step
+def declared_flops(m: Measured) -> tuple[str, float] | Unknown:
+    """The convention that MFU is stated by, and its FLOPs of one step on one rank."""
+    found = model_flops(m)
+    return found if isinstance(found, Unknown) else next(iter(found.items()))
 
 
 def peak_flops(m: Measured) -> tuple[float, str] | Unknown:
@@ -34,21 +23,37 @@ def peak_flops(m: Measured) -> tuple[float, str] | Unknown:
     return peak[0], device.matrix_peak_source
 
 
-def numerator(m: Measured) -> str:
-    """Which FLOPs are counted."""
-    return GIVEN if m.settings.flops_per_step else NUMERATOR
-
-
 @metric("share", "peak FLOP/s times the step", needs_gpu=False)
 def mfu_share(m: Measured) -> Value:
     """FLOPs of the step over the declared peak times the step's duration; above 1 it is refused."""
-    flops, peak = flops_per_step(m), peak_flops(m)
+    declared = declared_flops(m)
+    return _of_peak(m, declared if isinstance(declared, Unknown) else declared[1])
+
+
+@metric("share", "peak FLOP/s times the step", needs_gpu=False)
+def hfu_share(m: Measured) -> Value:
+    """FLOPs of the operators that ran, recomputation included, over the declared peak times the step's duration."""
+    return _of_peak(m, counted_flops(m))
+
+
+@metric("share", "peak FLOP/s times the step", needs_gpu=False)
+def goodput_mfu_share(m: Measured) -> Value:
+    """MFU that counts only tokens that are not padding."""
+    mfu, padding = mfu_share(m), m.record.number("batch.padding_share")
+    if isinstance(mfu, Unknown):
+        return mfu
+    if padding is None:
+        return Unknown("the share of padding is not recorded", "capture with diagnose run")
+    return formula.useful_mfu_share(float(mfu), padding)
+
+
+def _of_peak(m: Measured, flops: float | Unknown) -> Value:
+    peak = peak_flops(m)
     if isinstance(peak, Unknown):
         return peak
     if isinstance(flops, Unknown):
         return flops
-    step_s = m.attribution.total_ns / max(m.timeline.steps.count, 1) / 1e9
-    value = flops / (peak[0] * step_s) if step_s else 0.0
+    value = formula.mfu_share(flops, step_s(m), peak[0])
     if value > 1:
         return Unknown(
             f"{100 * value:.0f} % of the peak is impossible: the FLOPs or the peak are wrong for this run",

@@ -28,9 +28,21 @@ NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_sh
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user states: FLOPs of one step on one rank, and of one device the peak in TFLOP/s and the HBM GB/s."""
+    """What the user states of the run.
+
+    Attributes:
+        flops_per_step: model FLOPs of one step on one rank.
+        params: parameters that a token is multiplied with.
+        seq_len: tokens of one sequence.
+        tokens_per_step: tokens of one step on one rank, padding included.
+        peak_tflops: dense half-precision peak of one device, TFLOP/s.
+        hbm_gbs: memory bandwidth of one device, GB/s.
+    """
 
     flops_per_step: float | None = None
+    params: float | None = None
+    seq_len: float | None = None
+    tokens_per_step: float | None = None
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
 

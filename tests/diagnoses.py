@@ -20,6 +20,8 @@ from diagnose.diagnosis import (
     Verdict,
 )
 
+from diagnose.waterfall import MatrixTime, waterfall_of
+
 MS = 1_000_000
 
 

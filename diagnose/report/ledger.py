@@ -1,4 +1,4 @@
-"""The ledger as printed: one bar per class, its causes below it."""
+"""The waterfall as printed: what of the step is MFU, then one bar per class of what is lost, its parts below it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, LedgerEntry
+from diagnose.diagnosis import Diagnosis, WaterfallPart
 from diagnose.facts import duration
 from diagnose.report.page import Page, widest
 from diagnose.report.words import cause_name
@@ -32,6 +32,8 @@ _CLASS_NAMES = {
     "compute": "compute-bound work",
     "unexplained": "unexplained",
 }
+_MODEL_FLOPS = "model-flops"
+_BEYOND_MFU = "compute-bound work beyond it"
 
 
 @dataclass(frozen=True)
@@ -71,45 +73,47 @@ class Row:
     style: str = ""
 
 
-def rows(entries: Sequence[LedgerEntry], details: bool = False) -> list[Row]:
-    """The classes by size, each with its causes by size.
+def rows(parts: Sequence[WaterfallPart], details: bool = False) -> list[Row]:
+    """The model's FLOPs at the peak where MFU is known, then the classes by size, each with its parts by size.
 
-    Every class and cause that took time has a row with `details`. Without it the small causes of a class share one,
+    Every class and part that took time has a row with `details`. Without it the small parts of a class share one,
     and a class that would print as 0.0 % has none. Unexplained time always has one.
     """
-    by_class: dict[str, list[LedgerEntry]] = defaultdict(list)
-    for entry in entries:
-        by_class[entry.class_].append(entry)
-    groups = [_class_rows(key, by_class[key], details) for key in _CLASS_NAMES]
+    by_class: dict[str, list[WaterfallPart]] = defaultdict(list)
+    for part in parts:
+        by_class[part.class_ if part.part != _MODEL_FLOPS else _MODEL_FLOPS].append(part)
+    top = [Row(cause_name(p.part), p.ns, p.points / 100, STYLE["compute"]) for p in by_class.pop(_MODEL_FLOPS, [])]
+    names = _CLASS_NAMES | ({"compute": _BEYOND_MFU} if top else {})
+    groups = [_class_rows(names[key], key, by_class[key], details) for key in names]
     shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].style == STYLE["unexplained"]]
-    return [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]
+    return top + [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]
 
 
-def _class_rows(key: str, entries: Sequence[LedgerEntry], details: bool) -> list[Row]:
-    """The class, then its causes; a single cause shares the class's line."""
-    ns, share = sum(e.ns for e in entries), sum(e.share for e in entries)
-    ordered = sorted((e for e in entries if e.ns), key=lambda entry: -entry.ns)
+def _class_rows(name: str, key: str, parts: Sequence[WaterfallPart], details: bool) -> list[Row]:
+    """The class, then its parts; a single part shares the class's line."""
+    ns, share = sum(p.ns for p in parts), sum(p.points for p in parts) / 100
+    ordered = sorted((p for p in parts if p.ns), key=lambda part: -part.ns)
     if len(ordered) == 1:
-        return [Row(f"{_CLASS_NAMES[key]}: {cause_name(ordered[0].cause)}", ns, share, STYLE[key])]
-    head = Row(_CLASS_NAMES[key], ns, share, STYLE[key])
-    large = ordered if details else [e for e in ordered if e.share >= SHOWN_FROM][:CAUSES_SHOWN]
-    shown = [Row("  " + cause_name(e.cause), e.ns, e.share) for e in large]
+        return [Row(f"{name}: {cause_name(ordered[0].part)}", ns, share, STYLE[key])]
+    head = Row(name, ns, share, STYLE[key])
+    large = ordered if details else [p for p in ordered if p.points >= 100 * SHOWN_FROM][:CAUSES_SHOWN]
+    shown = [Row("  " + cause_name(p.part), p.ns, p.points / 100) for p in large]
     small = ordered[len(large) :]
-    if shown and sum(e.share for e in small) >= SHOWN_FROM:
-        shown.append(Row(f"  {len(small)} smaller", sum(e.ns for e in small), sum(e.share for e in small)))
+    if shown and sum(p.points for p in small) >= 100 * SHOWN_FROM:
+        shown.append(Row(f"  {len(small)} smaller", sum(p.ns for p in small), sum(p.points for p in small) / 100))
     return [head, *shown]
 
 
 def print_ledger(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
-    """Time per step and share of each class and cause; the denominator is in the heading."""
+    """Time per step and share of MFU, each class and its parts; the denominator is in the heading."""
     of = basis(diagnosis)
-    if not diagnosis.ledger:
+    if not diagnosis.waterfall:
         return
     mean = f" (mean of {of.count:,})" if of.count > 1 else ""
     heading = f"of the {of.name}, {duration(of.step_ns)}{mean}, each part takes:"
     for part in Text(heading, "bold").wrap(page.console, page.width):
         page.line(part)
-    listed = rows(diagnosis.ledger, details)
+    listed = rows(diagnosis.waterfall, details)
     name_width = widest([row.name for row in listed], min(max(page.width - 34, 16), 50))
     bar_width = min(max(page.width - name_width - 27, 4), 40)
     for row in listed:

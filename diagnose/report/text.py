@@ -9,7 +9,7 @@ from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, print_c
 from diagnose.report.job import print_job
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
-from diagnose.report.words import counted, first_sentence, mfu_line, of_step
+from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step
 
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
@@ -58,6 +58,8 @@ def _verdict(page: Page, diagnosis: Diagnosis, details: bool) -> None:
     together = joined([because, mfu])
     for text in [together] if together.cell_len <= page.width - LABEL else [because, mfu]:
         page.paragraph(text)
+    for line in mfu_details(diagnosis.mfu) if details else ():
+        page.paragraph(Text(line, "dim"))
 
 
 def _steps(page: Page, diagnosis: Diagnosis) -> None:

@@ -15,6 +15,8 @@ CAUSES = {
     "allocation": "allocation of device memory",
     "host-allocation": "allocation of pinned host memory",
     "aten_other": "other PyTorch kernels",
+    "below-datasheet": "datasheet peak that no product reaches",
+    "clip": "clipping of gradients",
     "compile": "compiling and loading kernels",
     "conv": "convolutions",
     "copy": "copies and casts",
@@ -41,16 +43,20 @@ CAUSES = {
     "late-rank-unexplained": "waiting for a rank late for no known reason",
     "launch-latency": "launch latency",
     "logging": "logging, evaluation and saving",
+    "lower-precision": "precision slower than the peak's",
     "memset": "clearing memory",
+    "model-flops": "model FLOPs at the peak (MFU)",
     "moe": "expert routing",
     "norm": "normalisation",
     "operator-compute": "matrix operators",
     "operator-memory": "other operators",
     "optimizer-host": "host code of the optimizer",
     "pool": "pooling and resizing",
+    "padding": "padding (in MFU)",
     "python": "Python",
     "quant": "quantisation",
     "queued-on-idle-device": "queued while the device idles",
+    "recompute": "computing activations again",
     "reduce": "reductions",
     "rope": "rotary embedding",
     "sort": "sorting and scans",
@@ -69,17 +75,41 @@ LATENESS = {
     "link": "because its link is slower",
     "unknown": "for an unknown reason",
 }
+_SUFFIXES = {
+    "-below-achievable": "{} below what is achievable",
+    "-below-peak": "{} below the peak",
+    "-low-intensity": "{} that memory bounds",
+}
 _CALLS = {
     "training_arguments": "TrainingArguments",
     "model_kwargs": "from_pretrained",
     "ddp": "DistributedDataParallel",
     "dataloader": "DataLoader",
 }
+_COUNTED_BY = {
+    "given": ", FLOPs as given",
+    "palm": ", FLOPs by PaLM's count",
+    "palm-frozen": ", FLOPs by PaLM's count with frozen weights",
+    "6n": ", 6 FLOPs per parameter and token",
+    "operators": ", FLOPs of the operators that ran",
+}
+_CONVENTION_NAMES = {
+    "given": "as given",
+    "palm": "PaLM",
+    "palm-frozen": "PaLM with frozen weights",
+    "causal": "causal",
+    "6n": "6N",
+    "hf": "transformers",
+    "operators": "operators",
+}
 _PEAK_SOURCE = re.compile(r"(?P<device>.+): dense (?P<dtype>\w+) peak, confidence (?P<confidence>.+)")
 
 
 def cause_name(cause: str) -> str:
-    """The cause spelled for people; one that is not in the table keeps its words."""
+    """The cause or part spelled for people; one that is not in the table keeps its words."""
+    for suffix, form in _SUFFIXES.items():
+        if cause.endswith(suffix):
+            return form.format(cause_name(cause.removesuffix(suffix)))
     return CAUSES.get(cause) or plain(cause).replace("_", " ").replace("-", " ")
 
 
@@ -148,11 +178,29 @@ def mfu_line(mfu: Mfu, details: bool = False) -> str:
     if mfu.value is None:
         return _mfu_unknown(mfu)
     if not details:
-        return f"MFU of {mfu_denominator(mfu)}"
+        counted_by = _COUNTED_BY.get(mfu.conventions[0].name, "") if mfu.conventions else ""
+        return plain(f"MFU of {mfu_denominator(mfu)}{counted_by}{_own_precision(mfu)}")
     peak = "" if mfu.peak_flops is None else f"{mfu.peak_flops / 1e12:,.1f} TFLOP/s"
     source = f" ({mfu.peak_source})" if mfu.peak_source else ""
     flops = "" if mfu.model_flops_per_step is None else f": {spoken(mfu.model_flops_per_step, 'flops')} per step"
     return plain(f"MFU = {mfu.numerator}{flops} / peak {peak}{source}")
+
+
+def mfu_details(mfu: Mfu) -> list[str]:
+    """The other ways to count the same work, a line each; none without MFU."""
+    each = ", ".join(f"{_CONVENTION_NAMES[c.name]} {spoken(c.value, 'share')}" for c in mfu.conventions if c.value)
+    ran = "" if mfu.executed_value is None else f"operators that ran (HFU) {spoken(mfu.executed_value, 'share')}"
+    useful = "" if mfu.goodput_value is None else f"without padding {spoken(mfu.goodput_value, 'share')}"
+    speed = "" if mfu.tokens_per_s is None else f"{mfu.tokens_per_s:,.0f} tokens/s per GPU"
+    lines = [f"MFU by convention: {each}" if len(mfu.conventions) > 1 else "", "; ".join(filter(None, (ran, useful, speed)))]
+    return [plain(line) for line in (*lines, mfu.check and f"numerator: {mfu.check}") if line]
+
+
+def _own_precision(mfu: Mfu) -> str:
+    if mfu.own_value is None or mfu.own_peak_flops == mfu.peak_flops:
+        return ""
+    peak = (mfu.own_peak_flops or 0) / 1e12
+    return f"; {spoken(mfu.own_value, 'share')} of the {peak:,.{0 if peak >= 100 else 1}f} TFLOP/s of {mfu.own_precision}, in which most of it ran"
 
 
 def _mfu_unknown(mfu: Mfu) -> str:

@@ -188,7 +188,7 @@ def _achievable_hbm(gpu: Gpu | None, hbm: float | None, source: str) -> Figure:
         return None, source
     if gpu and gpu.measured_hbm_gbs and gpu.hbm_gbs and _near(hbm, gpu.hbm_gbs * 1e9):
         return gpu.measured_hbm_gbs * 1e9, f"best read bandwidth measured on {gpu.key}"
-    return ASSUMED_HBM_SHARE * hbm, f"assumption: {ASSUMED_HBM_SHARE:.1f} x peak (0.88 to 0.96 were measured elsewhere)"
+    return ASSUMED_HBM_SHARE * hbm, f"assumption: {ASSUMED_HBM_SHARE:.1f} x peak, where 0.88 to 0.96 is usual"
 
 
 def _unknown(known: Mapping[str, Any]) -> tuple[str, str]:

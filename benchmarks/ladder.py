@@ -24,6 +24,8 @@ from typing import Any
 
 from ladder_report import markdown
 
+from diagnose.formulas.model import ModelShape
+from diagnose.formulas.model_flops import CONVENTIONS, flops_per_token
 from diagnose.hardware import Device, resolve
 from diagnose.record import CaptureRecord
 
@@ -74,26 +76,12 @@ def _typed(row: Mapping[str, str]) -> dict[str, Any]:
     return {**row, **sizes, "liger": row["liger"] == "true"}
 
 
-def flops_per_token(model: Mapping[str, Any], tokens: int) -> dict[str, float]:
-    """Model FLOPs of one token, forward and backward, in four conventions.
-
-    palm: 6 x parameters in products + 12 x layers x heads x head_dim x tokens. causal: half of that attention term.
-    6n: 6 x all parameters. hf: 6 x parameters without the embedding, which a tied head shares.
-    """
-    hidden, layers, heads, width = (
-        model[name] for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "head_dim")
-    )
-    projections = 2 * hidden * width * (heads + model["num_key_value_heads"])
-    layer = projections + 3 * hidden * model["intermediate_size"]
-    norms, head = (2 * layers + 1) * hidden, hidden * model["vocab_size"]
-    products = layers * layer + head
-    attention = 12 * layers * heads * width * tokens
-    return {
-        "palm": 6 * products + attention,
-        "causal": 6 * products + attention / 2,
-        "6n": 6 * (products + norms),
-        "hf": 6 * (layers * layer + norms),
-    }
+def flops_by_convention(model: Mapping[str, Any], tokens: int) -> dict[str, float]:
+    """Model FLOPs of one token, forward and backward, in the four conventions of `diagnose.formulas.model_flops`."""
+    shape = ModelShape.from_config("llama", model)
+    if shape is None:
+        raise ValueError("the configuration does not describe a model")
+    return {convention: flops_per_token(shape, tokens, convention) for convention in CONVENTIONS}
 
 
 def child(spec: Mapping[str, Any], folder: Path, launcher: Sequence[str] = ()) -> dict[str, Any]:
@@ -132,7 +120,7 @@ def measured(
     tokens = settings["micro_batch"] * settings["seq_len"]
     per_s = tokens * len(step_s) / sum(step_s)
     peak = device.matrix_peak
-    flops = flops_per_token(model, settings["seq_len"])
+    flops = flops_by_convention(model, settings["seq_len"])
     return {
         "tokens_per_s": per_s,
         "mfu": {name: each * per_s / peak[0] if peak else None for name, each in flops.items()},

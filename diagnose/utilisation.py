@@ -85,8 +85,8 @@ def _matrix_time(m: Measured) -> MatrixTime | None:
 
 
 def _precision_ns(m: Measured, roofline: Roofline, declared: float) -> float:
-    slower = [(work.flops, own) for work in roofline.matrix if (own := m.device.peak(work.precision)) and own < declared]
-    return sum(flops * (1 / own - 1 / declared) for flops, own in slower) * 1e9
+    peaks = [(work.flops, m.device.peak(work.precision)) for work in roofline.matrix]
+    return sum(flops * (1 / own - 1 / declared) for flops, own in peaks if own and own < declared) * 1e9
 
 
 def _ceiling_ns(m: Measured, roofline: Roofline, declared: float) -> float | None:

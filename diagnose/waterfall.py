@@ -26,7 +26,7 @@ class MatrixTime:
         precision_ns: what all FLOPs that ran take longer in the precision they ran in than at the declared peak.
         ceiling_ns: what they take longer at the fastest product measured on this device than at its datasheet peak;
             None where no such measurement is known.
-        weights: FLOPs by cause, by which the named losses are taken from the causes; from the largest where it is empty.
+        weights: FLOPs by cause, by which the named losses are taken; from the largest cause where it is empty.
     """
 
     model_ns: float

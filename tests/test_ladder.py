@@ -31,9 +31,9 @@ def test_equal_rows_are_one_rung_and_what_ran_out_of_memory_is_a_rung_too() -> N
 
 
 def test_flops_of_a_token_by_four_conventions() -> None:
-    from ladder import MODEL, flops_per_token
+    from ladder import MODEL, flops_by_convention
 
-    assert flops_per_token(MODEL, 1024) == {
+    assert flops_by_convention(MODEL, 1024) == {
         "palm": 7_817_134_080,
         "causal": 7_615_807_488,
         "6n": 7_414_886_400,

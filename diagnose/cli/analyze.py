@@ -28,9 +28,7 @@ _SEVERITIES = ("info", "warning", "critical")
     type=click.Choice(_SEVERITIES[::-1]),
     help="Exit with 1 when a finding is this severe or more.",
 )
-@click.pass_context
 def analyze(
-    ctx: click.Context,
     path: Path,
     as_json: bool,
     details: bool,
@@ -66,7 +64,7 @@ def analyze(
         else:
             render(diagnosis, terminal(), details=details)
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
-        ctx.exit(1)
+        click.get_current_context().exit(1)
 
 
 def _worst(diagnosis: Diagnosis) -> int:

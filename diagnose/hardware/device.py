@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from diagnose.errors import UserError
+from diagnose.formulas import roofline as formula
 from diagnose.hardware.table import Gpu, lookup, named, positive
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
@@ -99,7 +100,7 @@ class Device:
     def ridge(self, precision: str) -> float | None:
         """FLOP per byte of device memory from which on the peak of the precision bounds, and no longer the memory."""
         peak = self.peak(precision)
-        return _ridge(peak, self.hbm_bytes_per_s) if peak and self.hbm_bytes_per_s else None
+        return formula.ridge(peak, self.hbm_bytes_per_s) if peak and self.hbm_bytes_per_s else None
 
 
 def resolve(
@@ -163,7 +164,8 @@ def _clocked(record: Recorded) -> tuple[float, str] | None:
     for clock_path, bus_path, how in _CLOCKS:
         clock, bus = positive(record.number(clock_path)), positive(record.number(bus_path))
         if clock and bus:
-            return _from_clock(clock, bus), f"{how}: {clock:,.0f} MHz x {bus:.0f} bit, two transfers per clock"
+            source = f"{how}: {clock:,.0f} MHz x {bus:.0f} bit, two transfers per clock"
+            return formula.hbm_bytes_per_s(clock * 1e6, int(bus)), source
     return None
 
 
@@ -237,13 +239,3 @@ def _stated(value: float | None, option: str, unit: float) -> float | None:
 
 def _near(one: float, other: float) -> bool:
     return abs(one / other - 1) <= _SAME_MEMORY
-
-
-def _from_clock(clock_mhz: float, bus_bits: float) -> float:
-    """Bytes/s of a memory that transfers twice per clock; CUDA's formula for its memory clock and bus width."""
-    return clock_mhz * 1e6 * 2 * bus_bits / 8
-
-
-def _ridge(flops: float, bytes_per_s: float) -> float:
-    """FLOP per byte at which the roofline's two roofs meet (Williams et al. 2009)."""
-    return flops / bytes_per_s

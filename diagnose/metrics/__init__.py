@@ -18,4 +18,5 @@ from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merge
 
 __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
-_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, model_work, compute, hardware, setup)
+_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory)
+_ALSO_REGISTERED = (model_work, compute, hardware, setup)

@@ -79,7 +79,9 @@ def _by_size(m: Measured) -> dict[str, float]:
         return {"6n": dense_flops_per_token(m.settings.params) * tokens.per_step}
     if shape is None or tokens.sequence is None:
         return {}
-    found = {c: flops_per_token(shape, tokens.sequence, c) * tokens.per_step for c in CONVENTIONS}
+    found: dict[str, float] = {}
+    for convention in CONVENTIONS:
+        found[convention] = flops_per_token(shape, tokens.sequence, convention) * tokens.per_step
     frozen = _frozen_flops_per_token(m, shape, tokens.sequence)
     return found if frozen is None else {"palm-frozen": frozen * tokens.per_step} | found
 

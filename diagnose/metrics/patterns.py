@@ -29,7 +29,7 @@ def argument_sizes(raw: bytes) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(d) for d in found if isinstance(d, list) and d and all(isinstance(n, int) for n in d))
 
 
-def _operatorargument_sizes(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
+def _operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
     shape = m.timeline.trace.shape[row]
     return argument_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
 
@@ -72,7 +72,7 @@ def eager_attention_share(m: Measured) -> Value:
         dims[0][-1]
         for row in rows
         if "softmax" in _operator_name(m, row)
-        and (dims := _operatorargument_sizes(m, row))
+        and (dims := _operator_dims(m, row))
         and len(dims[0]) >= 3
         and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
     }
@@ -80,7 +80,7 @@ def eager_attention_share(m: Measured) -> Value:
 
 
 def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
-    dims = _operatorargument_sizes(m, row)
+    dims = _operator_dims(m, row)
     if any(len(d) >= 3 and d[-1] == d[-2] and d[-1] in tokens for d in dims):
         return True
     product = "bmm" in _operator_name(m, row) and len(dims) >= 2
@@ -145,14 +145,14 @@ def unfused_loss_share(m: Measured) -> Value:
         return 0.0
     if not _has_shapes(m, list(loss)):
         return NO_SHAPES
-    vocabulary = {d[-1] for r in loss for d in _operatorargument_sizes(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
+    vocabulary = {d[-1] for r in loss for d in _operator_dims(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
     if not vocabulary:
         return 0.0
     casts = {
         r
         for r in rows
         if _operator_name(m, r) in ("aten::copy_", "aten::_to_copy", "aten::div", "aten::mul")
-        and any(len(d) >= 2 and d[-1] in vocabulary for d in _operatorargument_sizes(m, r))
+        and any(len(d) >= 2 and d[-1] in vocabulary for d in _operator_dims(m, r))
     }
     return _share_of(m, _by_operator(m, loss | casts))
 

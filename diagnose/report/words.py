@@ -164,8 +164,7 @@ def evidence_line(evidence: Sequence[Evidence], step: str = "") -> str:
 
 def mfu_denominator(mfu: Mfu) -> str:
     """The peak that MFU is a share of, briefly: "989 TFLOP/s dense bf16, H100-SXM5-80GB"."""
-    peak = (mfu.peak_flops or 0) / 1e12
-    number = f"{peak:,.0f} TFLOP/s" if peak >= 100 else f"{peak:,.1f} TFLOP/s"
+    number = _tflops(mfu.peak_flops or 0)
     found = _PEAK_SOURCE.fullmatch(mfu.peak_source)
     if found is None:
         return plain(f"{number} ({mfu.peak_source})" if mfu.peak_source else number)
@@ -192,15 +191,20 @@ def mfu_details(mfu: Mfu) -> list[str]:
     ran = "" if mfu.executed_value is None else f"operators that ran (HFU) {spoken(mfu.executed_value, 'share')}"
     useful = "" if mfu.goodput_value is None else f"without padding {spoken(mfu.goodput_value, 'share')}"
     speed = "" if mfu.tokens_per_s is None else f"{mfu.tokens_per_s:,.0f} tokens/s per GPU"
-    lines = [f"MFU by convention: {each}" if len(mfu.conventions) > 1 else "", "; ".join(filter(None, (ran, useful, speed)))]
-    return [plain(line) for line in (*lines, mfu.check and f"numerator: {mfu.check}") if line]
+    conventions = f"MFU by convention: {each}" if len(mfu.conventions) > 1 else ""
+    check = f"numerator: {mfu.check}" if mfu.check else ""
+    return [plain(line) for line in (conventions, "; ".join(filter(None, (ran, useful, speed))), check) if line]
 
 
 def _own_precision(mfu: Mfu) -> str:
     if mfu.own_value is None or mfu.own_peak_flops == mfu.peak_flops:
         return ""
-    peak = (mfu.own_peak_flops or 0) / 1e12
-    return f"; {spoken(mfu.own_value, 'share')} of the {peak:,.{0 if peak >= 100 else 1}f} TFLOP/s of {mfu.own_precision}, in which most of it ran"
+    peak = _tflops(mfu.own_peak_flops or 0)
+    return f"; {spoken(mfu.own_value, 'share')} of the {peak} of {mfu.own_precision}, in which most of it ran"
+
+
+def _tflops(peak: float) -> str:
+    return f"{peak / 1e12:,.0f} TFLOP/s" if peak >= 1e14 else f"{peak / 1e12:,.1f} TFLOP/s"
 
 
 def _mfu_unknown(mfu: Mfu) -> str:

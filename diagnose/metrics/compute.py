@@ -2,6 +2,7 @@
 
 from diagnose.facts import Unknown
 from diagnose.flops import NUMERATOR
+from diagnose.formulas.model_flops import mfu_share as utilisation
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 MIN_COVERED = 0.9
@@ -50,7 +51,7 @@ def mfu_share(m: Measured) -> Value:
     if isinstance(flops, Unknown):
         return flops
     step_s = m.attribution.total_ns / max(m.timeline.steps.count, 1) / 1e9
-    value = flops / (peak[0] * step_s) if step_s else 0.0
+    value = utilisation(flops, step_s, peak[0]) if step_s else 0.0
     if value > 1:
         return Unknown(
             f"{100 * value:.0f} % of the peak is impossible: the FLOPs or the peak are wrong for this run",

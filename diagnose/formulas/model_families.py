@@ -30,7 +30,6 @@ _FAMILIES: dict[str, Fields] = {
     "gpt_neox": _LAYER_NORMS,
     "bert": {**_ENCODER, "token_types": 2},
     "roberta": {**_ENCODER, "token_types": 1},
-    "xlm-roberta": {**_ENCODER, "token_types": 1},
 }
 _ALIASES = {
     "hidden": ("hidden_size", "n_embd"),
@@ -42,7 +41,7 @@ _ALIASES = {
     "head_dim": ("head_dim",),
 }
 _OPTIONAL = ("kv_heads", "head_dim")
-_POSITION_ROWS_BEFORE_THE_FIRST = {"opt": 2, "gpt2": 0, "bert": 0, "roberta": 0, "xlm-roberta": 0}
+_POSITION_ROWS_BEFORE_THE_FIRST = {"opt": 2, "gpt2": 0, "bert": 0, "roberta": 0}
 _LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining")
 _WITHOUT_LOGITS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 _WINDOW_ON_EVERY_LAYER = ("mistral", "mixtral", "phi3")
@@ -71,6 +70,8 @@ def _sizes(model_type: str, config: Mapping[str, Any]) -> Fields | None:
         return None
     if model_type in _POSITION_ROWS_BEFORE_THE_FIRST:
         rows = _first(config, ("max_position_embeddings", "n_positions"))
+        if types := _first(config, ("type_vocab_size",)):
+            found["token_types"] = types
         found["positions"] = rows + _POSITION_ROWS_BEFORE_THE_FIRST[model_type]
         return found if rows else None
     return found

@@ -21,6 +21,7 @@ from diagnose.vocabulary import OPS
 
 MIN_COVERED = 0.9
 FROZEN_FROM = 0.001
+COUNTS_AGREE = 0.01
 NO_TOKENS = Unknown("the tokens of a step are not known", "capture with diagnose run, or pass --tokens-per-step")
 NUMERATORS = {
     "given": "FLOPs per step as given by --flops-per-step",
@@ -89,7 +90,7 @@ def _by_size(m: Measured) -> dict[str, float]:
 def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> float | None:
     """PaLM's count of a model with frozen weights; None when all are trained, or it is not recorded."""
     everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
-    if not everything or not trained or trained >= (1 - FROZEN_FROM) * everything:
+    if not _has_frozen(m) or everything is None or trained is None:
         return None
     adapters = max(everything - shape.parameters, 0.0)
     multiplied = shape.matmul_parameters + adapters
@@ -98,11 +99,24 @@ def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> fl
 
 
 def model_shape(m: Measured) -> ModelShape | None:
-    """The recorded model's sizes; None without a record, and for a model whose configuration does not tell them."""
+    """The recorded model's sizes; None without a record, and where the configuration does not give its parameters.
+
+    Adapters add parameters that a configuration does not tell: a model with frozen weights may have more.
+    """
     kind, config = m.record.text("model.model_type"), m.record.get("model.config")
     if kind is None or not isinstance(config, Mapping):
         return None
-    return ModelShape.from_config(kind, config, m.record.text("model.class"))
+    shape = ModelShape.from_config(kind, config, m.record.text("model.class"))
+    counted = m.record.number("model.parameters")
+    if shape is None or counted is None:
+        return shape
+    fewer, more = shape.parameters * (1 - COUNTS_AGREE), shape.parameters * (1 + COUNTS_AGREE)
+    return shape if fewer <= counted and (counted <= more or _has_frozen(m)) else None
+
+
+def _has_frozen(m: Measured) -> bool:
+    everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
+    return bool(everything and trained) and trained < (1 - FROZEN_FROM) * everything
 
 
 def tokens_of(m: Measured) -> Tokens | Unknown:

@@ -15,7 +15,7 @@ from diagnose.formulas.model_flops import (
     flops_per_token,
     partly_frozen_flops_per_token,
 )
-from diagnose.metrics.patterns import argument_sizes
+from diagnose.metrics.groups import argument_sizes
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 from diagnose.vocabulary import OPS
 
@@ -90,7 +90,7 @@ def _by_size(m: Measured) -> dict[str, float]:
 def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> float | None:
     """PaLM's count of a model with frozen weights; None when all are trained, or it is not recorded."""
     everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
-    if not _has_frozen(m) or everything is None or trained is None:
+    if everything is None or trained is None or not _has_frozen(m):
         return None
     adapters = max(everything - shape.parameters, 0.0)
     multiplied = shape.matmul_parameters + adapters
@@ -116,7 +116,7 @@ def model_shape(m: Measured) -> ModelShape | None:
 
 def _has_frozen(m: Measured) -> bool:
     everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
-    return bool(everything and trained) and trained < (1 - FROZEN_FROM) * everything
+    return everything is not None and trained is not None and 0 < trained < (1 - FROZEN_FROM) * everything
 
 
 def tokens_of(m: Measured) -> Tokens | Unknown:

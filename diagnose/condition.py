@@ -14,7 +14,7 @@ from diagnose.facts import Facts, Scalar, Unknown
 
 MAX_LENGTH = 500
 MAX_DEPTH = 50
-DIMENSIONS = frozenset({"share", "ns", "bytes", "count", "flops"})
+DIMENSIONS = frozenset({"share", "ns", "bytes", "count", "flops", "flops_per_s", "bytes_per_s", "flops_per_byte"})
 
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,

@@ -21,7 +21,10 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Fact:
-    """One measured value with its unit ("share", "ns", "bytes", "count", "flag", "text", "factor", "flops")."""
+    """One measured value with its unit.
+
+    Units: share, ns, bytes, count, flag, text, factor, flops, flops_per_s, bytes_per_s, flops_per_byte.
+    """
 
     name: str
     value: Scalar | Unknown
@@ -53,6 +56,12 @@ def spoken(value: Scalar | None, unit: str) -> str:
         return scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
     if unit == "flops":
         return scaled(value, 1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"))
+    if unit == "flops_per_s":
+        return scaled(value, 1000, ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
+    if unit == "bytes_per_s":
+        return scaled(value, 1000, ("B/s", "kB/s", "MB/s", "GB/s"))
+    if unit == "flops_per_byte":
+        return f"{value:,.1f} FLOP/B"
     if unit == "factor":
         return f"{value:.2f}x"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"

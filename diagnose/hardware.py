@@ -23,6 +23,8 @@ class Gpu:
     bf16_tflops: float | None
     fp16_tflops: float | None
     fp32_tflops: float | None
+    tf32_tflops: float | None
+    fp8_tflops: float | None
     hbm_gbs: float | None
     confidence: str
     source: str
@@ -42,6 +44,29 @@ class Gpu:
         """The row and its confidence, for reports."""
         doubt = "" if self.confidence == "high" else ", peak unverified" if self.confidence == "low" else ""
         return f"{self.key}: dense {self.matrix_dtype} peak, confidence {self.confidence}{doubt}"
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device of one run: FLOP/s and bytes/s; a figure is None when it is unknown."""
+
+    gpu: Gpu | None
+    given_flops: float | None = None
+    hbm_bytes_per_s: float | None = None
+
+    def peak(self, precision: str) -> float | None:
+        """Dense peak in FLOP/s of "bf16", "fp16", "tf32", "fp32" (without tensor cores) or "fp8"."""
+        own = getattr(self.gpu, f"{precision}_tflops", None)
+        if self.given_flops is not None and precision in ("bf16", "fp16") and (self.gpu is None or own is not None):
+            return self.given_flops
+        return None if own is None else own * 1e12
+
+
+def resolve(properties: dict[str, Any], record: Any, *, peak_tflops: float | None = None) -> Device:
+    """The device of a trace, with the peak that the user stated."""
+    gpu = lookup(properties)
+    bandwidth = None if gpu is None or gpu.hbm_gbs is None else gpu.hbm_gbs * 1e9
+    return Device(gpu, None if peak_tflops is None else peak_tflops * 1e12, bandwidth)
 
 
 @lru_cache(maxsize=1)
@@ -95,6 +120,8 @@ def _gpu(row: dict[str, str]) -> Gpu:
         bf16_tflops=_float(row["bf16_dense_tflops"]),
         fp16_tflops=_float(row["fp16_dense_tflops"]),
         fp32_tflops=_float(row["fp32_simt_tflops"]),
+        tf32_tflops=_float(row["tf32_dense_tflops"]),
+        fp8_tflops=_float(row["fp8_dense_tflops"]),
         hbm_gbs=_float(row["hbm_peak_gbs"]),
         confidence=row["confidence"],
         source=row["source"],

@@ -9,6 +9,7 @@ from diagnose.metrics import (
     kernels,
     memory,
     patterns,
+    roofline,
     setup,
     steps,
 )
@@ -16,4 +17,4 @@ from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merge
 
 __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
-_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute, setup)
+_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory, compute, roofline, setup)

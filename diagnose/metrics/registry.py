@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from diagnose.attribution import Attribution
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.flops import CountedFlops, count
-from diagnose.hardware import Gpu, lookup
+from diagnose.hardware import Device, Gpu, lookup, resolve
 from diagnose.ranks import JobView
 from diagnose.record import CaptureRecord
+from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline
-from diagnose.vocabulary import ANNOTATIONS, OPS
+from diagnose.vocabulary import ANNOTATIONS
 
 STEP = "the step"
 NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")
@@ -66,6 +67,11 @@ class Measured:
         return CAPTURE_FAILED if self.timeline.capture_failed else NO_GPU
 
     @cached_property
+    def device(self) -> Device:
+        """The device's peaks and bandwidth."""
+        return resolve(self.timeline.device_properties, self.record, peak_tflops=self.settings.peak_tflops)
+
+    @cached_property
     def gpu_info(self) -> Gpu | None:
         """The row of the peak table for this device."""
         return lookup(self.timeline.device_properties)
@@ -98,20 +104,14 @@ class Measured:
     def operator(self) -> NDArray[np.int64]:
         """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
 
-        One operator may own many kernels. Without ids, the operator is the last one that began before the launch on
-        the launching thread and had not ended.
+        One operator may own many kernels.
         """
-        trace, gpu = self.timeline.trace, self.timeline.gpu
-        rows = np.flatnonzero(trace.rows_of(*OPS) & (trace.external_id > 0))
-        if not len(rows):
-            return np.full(len(gpu), -1, np.int64)
-        rows = rows[np.argsort(trace.external_id[rows], kind="stable")]
-        ids = trace.external_id[rows]
-        wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], -1)
-        own = trace.external_id[gpu.row]
-        wanted = np.where(own > 0, own, wanted)
-        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-        return np.where((ids[at] == wanted) & (wanted > 0), rows[at], -1)
+        return self.roofline.operator
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """What the kernels compute and move, against what the device can do."""
+        return roofline_of(self.timeline, self.device)
 
     def launched_under(self, pattern: str) -> NDArray[np.bool_]:
         """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""

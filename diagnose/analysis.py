@@ -8,9 +8,10 @@ from diagnose.attribution import attribute
 from diagnose.diagnosis import Diagnosis
 from diagnose.judge import Case, diagnose
 from diagnose.metrics import REGISTRY, Measured, measure, merged
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.registry import Settings, device_of
 from diagnose.ranks import join
 from diagnose.record import record_beside
+from diagnose.roofline import roofline_of
 from diagnose.rule import load_rules
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Run, find_run, read
@@ -38,10 +39,12 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     chosen = options or Options()
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
     timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run)))
-    job = join(timelines, [attribute(t) for t in timelines])
+    records = [record_beside(Path(t.trace.path), t.rank) for t in timelines]
+    rooflines = [roofline_of(t, device_of(t, chosen, r)) for t, r in zip(timelines, records, strict=True)]
+    job = join(timelines, [attribute(t, r.class_) for t, r in zip(timelines, rooflines, strict=True)])
     measured = [
-        Measured(t, a, job.view, chosen, record_beside(Path(t.trace.path), t.rank))
-        for t, a in zip(timelines, job.attributions, strict=True)
+        Measured(t, a, job.view, chosen, record, roofline)
+        for t, a, record, roofline in zip(timelines, job.attributions, records, rooflines, strict=True)
     ]
     facts = [measure(m) for m in measured]
     return diagnose(Case(measured, facts, merged(facts), job, rules, left_out))

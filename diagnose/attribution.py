@@ -49,7 +49,7 @@ OPTIMIZER_CAUSE, CLIP_CAUSE = ("optimizer", "memory"), ("clip", "memory")
 _RANGE_CAUSES = (OPTIMIZER_CAUSE, CLIP_CAUSE)
 
 Mask = NDArray[np.bool_]
-Bound = NDArray[np.str_]
+Bound = NDArray[np.object_]
 
 
 @dataclass(frozen=True)

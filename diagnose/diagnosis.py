@@ -15,6 +15,8 @@ Severity = Literal["critical", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
 
+Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
+
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -91,6 +93,29 @@ class WaterfallPart(msgspec.Struct, frozen=True, kw_only=True):
     class_: CauseClass = msgspec.field(name="class")
     ns: Nanoseconds
     points: float
+
+
+class RooflineEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernels of one family, direction and precision on the first rank, per step.
+
+    `intensity` (FLOP per byte) is an upper bound and `gbs` a lower one: `bytes` is the least that has to move.
+    `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth). A figure is null where shapes or peaks are
+    unknown; rates are over the part of the time whose cost is known.
+    """
+
+    family: str
+    direction: str
+    precision: str
+    ns: Nanoseconds
+    kernels: float
+    flops: float | None
+    bytes: float | None
+    intensity: float | None
+    tflops: float | None
+    gbs: float | None
+    bound: Bound
+    above_roof_ns: int | None
+    note: str
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +214,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     ledger: tuple[LedgerEntry, ...]
     waterfall: tuple[WaterfallPart, ...]
     mfu: Mfu
+    roofline: tuple[RooflineEntry, ...]
     findings: tuple[Finding, ...]
     plan: tuple[PlanStep, ...]
     not_advised: tuple[NotAdvised, ...]

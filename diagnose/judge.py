@@ -24,7 +24,7 @@ from diagnose.metrics import Measured
 from diagnose.ranks import Job
 from diagnose.rule import Judgement, Rule
 from diagnose.timeline import Timeline
-from diagnose.utilisation import matrix_time_of, mfu_of
+from diagnose.utilisation import matrix_time_of, mfu_of, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
 from diagnose.waterfall import waterfall_of
 
@@ -59,6 +59,7 @@ def diagnose(case: Case) -> Diagnosis:
         ledger=ledger,
         waterfall=waterfall_of(ledger, matrix_time_of(case.measured)),
         mfu=mfu_of(case.measured),
+        roofline=roofline_of_job(case.measured),
         findings=findings,
         plan=_plan(findings),
         not_advised=_not_advised(judged, case.facts, findings),
@@ -107,7 +108,6 @@ def _steps(timelines: Sequence[Timeline]) -> Steps:
 
 
 def _grounds(timelines: Sequence[Timeline], facts: Facts) -> Grounds:
-    lost = facts["gpu_events_lost_share"].value
     size = facts["world_size"].value
     has_gpu = all(t.has_gpu for t in timelines)
     return Grounds(
@@ -115,9 +115,15 @@ def _grounds(timelines: Sequence[Timeline], facts: Facts) -> Grounds:
         steps=min(t.steps.count for t in timelines),
         has_gpu=has_gpu,
         capture_failed=any(t.capture_failed for t in timelines),
-        lost_share=0.0 if isinstance(lost, Unknown) else float(lost),
+        lost_share=_or_zero(facts, "gpu_events_lost_share"),
+        sized_share=_or_zero(facts, "roofline_judged_share"),
         alone_of_many=len(timelines) == 1 and not isinstance(size, Unknown) and float(size) > 1,
     )
+
+
+def _or_zero(facts: Facts, name: str) -> float:
+    value = facts[name].value
+    return 0.0 if isinstance(value, Unknown) else float(value)
 
 
 def _rank(measured: Measured, facts: Facts, ranks: int) -> RankReport:

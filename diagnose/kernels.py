@@ -82,14 +82,15 @@ _LIBRARIES = [
             True,
             None,
             r"flash_fwd|FlashAttnFwd|_flash_fprop|fmha_cutlassF|fmha_fwd|attn_fwd|fmhaSm\d+|Fmha|unified_attention"
-            r"|paged_attention|flex_attention|splitkv|sdpa.*fprop|cudnn_generated_fort_native_sdpa|flash_attn",
+            r"|paged_attention|flex_attention|splitkv|sdpa.*fprop|cudnn_generated_fort_native_sdpa|flash_attn"
+            r"|flash::prepare_varlen",
         ),
         (
             "embedding",
             "recsys",
             False,
             None,
-            r"fbgemm_gpu::|split_embedding|permute_pooled_embs|linearize_index|bounds_check_indices|jagged",
+            r"fbgemm_gpu::|split_embedding|permute_pooled_embs|linearize_index|bounds_check_indices|jagged|recat_copy",
         ),
         (
             "gemm",
@@ -99,7 +100,7 @@ _LIBRARIES = [
             r"splitK_?reduce|SplitKreduce|ReduceSplitK|scal_kernel<|epilogue::impl::globalKernel|PostGSU"
             r"|cublasLt::epilogue",
         ),
-        ("copy", "layout", False, None, r"nchwToNhwc|nhwcToNchw|nchwAddPadding|tensorTransform"),
+        ("copy", "layout", False, None, r"nchwToNhwc|nhwcToNchw|nchwAddPadding|tensorTransform|SubTensorOpWith"),
         ("norm", "norm", False, None, r"cudnn::bn_|batch_?norm|MIOpenBatchNorm"),
         (
             "conv",
@@ -107,7 +108,8 @@ _LIBRARIES = [
             None,
             None,
             r"conv(2d|3d|olve|_depthwise)|fprop|dgrad|wgrad|winograd|ImplicitGemm|implicit_(convolve_)?s?gemm|scudnn"
-            r"|cudnn::(detail|cnn|ops|engines)|computeOffsetsKernel|computeBOffsets|MIOpen|miopen|naive_conv|igemm_",
+            r"|cudnn::(detail|cnn|ops|engines)|cask_cudnn|hcudnn|(884|1688|16816)cudnn|MIOpen|miopen|naive_conv|igemm_"
+            r"|ck16tensor_operation.*(conv|bwd_weight|bwd_data)|ck::tensor_operation.*(conv|bwd_weight|bwd_data)",
         ),
         (
             "gemm",
@@ -123,7 +125,7 @@ _LIBRARIES = [
             "fp8",
             True,
             "fp8",
-            r"(xmma_gemm|nvjet|cutlass|gemm|bmm)[a-zA-Z0-9_:<]*?(e4m3|e5m2|E4m3|E2m1)|nvjet_[a-z0-9]*_?(qq|oo)[a-z]_"
+            r"(xmma_gemm|nvjet|cutlass|gemm|bmm)[a-zA-Z0-9_:<]*?(e4m3|e5m2|E4m3|E2m1)|nvjet_(sm\d+_)?([qr][qr]|oo)"
             r"|Cijk_.*_F8|fp8_gemm|scaled_mm",
         ),
         (
@@ -155,7 +157,7 @@ _LIBRARIES = [
             None,
             None,
             r"nvjet|Cijk_|xmma_gemm|cutlass.*(gemm|Gemm|GEMM)|^(void )?gem[mv]|gemmk1_kernel|gemmSN|gemv[0-9NT]|matmul"
-            r"|wgmma|triton_tem_fused_.*mm|triton_mm|_mm_kernel|grouped_gemm|^bmm_|cublas",
+            r"|wgmma|triton_tem_fused_.*mm|triton_mm|_mm_kernel|grouped_gemm|^bmm_|cublas|^XXT_kernel|^ba_plus_cAA_kernel",
         ),
         (
             "optimizer",
@@ -166,7 +168,7 @@ _LIBRARIES = [
             r"|_fused_adam|adamw?_kernel|muon",
         ),
         ("optimizer", "foreach", False, None, r"multi_tensor_apply"),
-        ("loss", "cross_entropy", False, None, r"cross_entropy|nll_loss|CrossEntropy|jsd_kernel|kldiv"),
+        ("loss", "cross_entropy", False, None, r"cross_entropy|nll_loss|CrossEntropy|ClassNLL|jsd_kernel|kldiv"),
         (
             "norm",
             "norm",
@@ -197,6 +199,10 @@ _LIBRARIES = [
     )
 ]
 
+# Inductor names pointwise and reduction kernels after all they fuse, the arguments of products included.
+_GENERATED = re.compile(r"triton_(poi|red|per|spl|for)_")
+_AFTER_MATRICES = [row for row in _LIBRARIES if row[0].family not in COMPUTE_FAMILIES]
+
 
 @lru_cache(maxsize=65536)
 def classify(name: str) -> Kind:
@@ -205,7 +211,8 @@ def classify(name: str) -> Kind:
         return COMMUNICATION
     if "at::native" in name:
         return next((kind for kind, pattern in _ATEN if pattern.search(name)), Kind("aten_other", "other", False))
-    return next((kind for kind, pattern in _LIBRARIES if pattern.search(name)), Kind("other", "other"))
+    rows = _AFTER_MATRICES if _GENERATED.match(name) else _LIBRARIES
+    return next((kind for kind, pattern in rows if pattern.search(name)), Kind("other", "other"))
 
 
 def bound_by(kind: Kind) -> str:

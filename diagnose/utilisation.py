@@ -1,8 +1,10 @@
 """MFU with numerator and denominator, and what the matrix kernels had to do, for the whole job."""
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
-from diagnose.diagnosis import Convention, Mfu
+from diagnose.attribution import LOW_INTENSITY
+from diagnose.diagnosis import Bound, Convention, Mfu, RooflineEntry
 from diagnose.facts import Unknown
 from diagnose.metrics import Measured
 from diagnose.metrics.compute import declared_flops, mfu_share, peak_flops
@@ -40,6 +42,29 @@ def mfu_of(ranks: Sequence[Measured]) -> Mfu:
         tokens_per_step=None if isinstance(tokens, Unknown) else tokens.per_step,
         tokens_per_s=None if isinstance(tokens, Unknown) else tokens.per_step * _steps(ranks) / total_ns * 1e9,
         check=_check(first),
+    )
+
+
+def roofline_of_job(ranks: Sequence[Measured]) -> tuple[RooflineEntry, ...]:
+    """The roofline of the first rank, per step: ranks of one job run the same kernels."""
+    steps = max(ranks[0].timeline.steps.count, 1)
+    return tuple(
+        RooflineEntry(
+            family=row.family,
+            direction=row.direction,
+            precision=row.precision,
+            ns=row.ns // steps,
+            kernels=row.kernels / steps,
+            flops=None if row.flops is None else row.flops / steps,
+            bytes=None if row.bytes is None else row.bytes / steps,
+            intensity=row.intensity,
+            tflops=row.tflops,
+            gbs=row.gbs,
+            bound=row.bound if row.bound in get_args(Bound) else "unknown",  # type: ignore[arg-type]
+            above_roof_ns=None if row.above_roof_ns is None else row.above_roof_ns // steps,
+            note=row.note,
+        )
+        for row in ranks[0].roofline.rows
     )
 
 
@@ -102,7 +127,8 @@ def _weights(roofline: Roofline) -> Mapping[str, float]:
     weights: dict[str, float] = {}
     for row in roofline.rows:
         if row.flops:
-            weights[row.family] = weights.get(row.family, 0.0) + row.flops
+            cause = row.family + (LOW_INTENSITY if row.class_ == "memory" else "")
+            weights[cause] = weights.get(cause, 0.0) + row.flops
     return weights
 
 

@@ -14,6 +14,7 @@ NEAR = 0.05
 TOO_UNEXPLAINED = 0.10
 TOO_UNTRACED = 0.20
 TOO_MANY_LOST = 0.20
+MOSTLY_SIZED = 0.80
 HOST_UNKNOWN = "untraced"
 
 _NAMES: dict[str, VerdictClass] = {
@@ -41,6 +42,7 @@ class Grounds:
     has_gpu: bool
     capture_failed: bool = False
     lost_share: float = 0.0
+    sized_share: float = 0.0
     alone_of_many: bool = False
 
 
@@ -101,7 +103,7 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
         return "low"
     if near or grounds.steps < 2 or grounds.lost_share > 0.02:
         return "medium" if not near or share > NAMES_THE_CLASS + NEAR else "low"
-    return "medium" if leader in ("compute", "memory") else "high"
+    return "medium" if leader in ("compute", "memory") and grounds.sized_share < MOSTLY_SIZED else "high"
 
 
 def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: Grounds) -> str:
@@ -111,5 +113,7 @@ def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: 
     if not grounds.has_gpu:
         text += "; without GPU activity operators are classed by kind"
     elif leader in ("compute", "memory"):
-        text += "; kernels are classed by kind"
+        sized = grounds.sized_share
+        how = "by kind" if not sized else f"by the roofline, {100 * (1 - sized):.0f} % of their time by kind"
+        text += f"; kernels are classed {how if sized < MOSTLY_SIZED else 'by the roofline'}"
     return text

@@ -83,7 +83,11 @@ def _divided(pool: Sequence[LedgerEntry], work: MatrixTime) -> Parts:
         left -= ns
     taken = sum(ns for _, _, ns in parts)
     remains = _taken_from([entry.ns for entry in pool], [work.weights.get(e.cause, 0.0) for e in pool], taken)
-    return parts + [(e.cause + work.suffix, e.class_, ns) for e, ns in zip(pool, remains, strict=True)]
+    return parts + [(_rest(entry.cause, work), entry.class_, ns) for entry, ns in zip(pool, remains, strict=True)]
+
+
+def _rest(cause: str, work: MatrixTime) -> str:
+    return cause if cause.endswith(LOW_INTENSITY) else cause + work.suffix
 
 
 def _taken_from(amounts: list[int], weights: list[float], taken: int) -> list[int]:

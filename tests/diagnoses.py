@@ -79,6 +79,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
             untraced=("unexplained", 0.5),
         ),
         "mfu": KNOWN_MFU,
+        "roofline": (),
         "findings": (),
         "plan": (),
         "not_advised": (NotAdvised(what="torch_compile", because="the launch gaps are 0.3 % of the device step"),),

@@ -8,9 +8,12 @@ import pytest
 
 from diagnose.hardware import lookup, table
 from diagnose.kernels import Kind, bound_by, classify
+from diagnose.roofline.precisions import element_bytes, precision
 
 with (Path(__file__).parent / "kernel_cases.csv").open(newline="", encoding="utf-8") as file:
     CASES = list(csv.DictReader(file))
+with (Path(__file__).parent / "precision_cases.csv").open(newline="", encoding="utf-8") as file:
+    PRECISIONS = list(csv.DictReader(file))
 TENSOR_CORE = {"True": True, "False": False, "": None}
 
 
@@ -19,6 +22,29 @@ def test_kernel_name(case: dict[str, str]) -> None:
     kind = classify(case["name"])
 
     assert kind == Kind(case["class"], case["sub"], TENSOR_CORE[case["tensor_core"]], case["dtype"] or None)
+
+
+@pytest.mark.parametrize("case", PRECISIONS, ids=lambda case: case["name"][:60])
+def test_what_a_matrix_kernel_computes_in(case: dict[str, str]) -> None:
+    assert precision(case["name"]) == case["precision"]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["dtype"]], ids=lambda case: case["name"][:60])
+def test_the_precision_is_the_one_of_the_kind(case: dict[str, str]) -> None:
+    assert precision(case["name"]) == case["dtype"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>()", 4),
+        ("multi_tensor_apply_kernel<TensorListMetadata<2>, BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0>>()", 2),
+        ("CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>(...)", 2),
+        ("triton_for_fused_0", 0),
+    ],
+)
+def test_the_element_size_of_lists_is_in_the_kernels_name(name: str, size: int) -> None:
+    assert element_bytes(name) == size
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from diagnose.metrics import (
     memory,
     model_work,
     patterns,
+    roofline,
     setup,
     steps,
 )
@@ -19,4 +20,4 @@ from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merge
 __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
 _REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory)
-_ALSO_REGISTERED = (model_work, compute, hardware, setup)
+_ALSO_REGISTERED = (model_work, compute, hardware, roofline, setup)

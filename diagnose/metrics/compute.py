@@ -62,19 +62,17 @@ def _of_peak(m: Measured, flops: float | Unknown) -> Value:
     return value
 
 
-@metric("share", "peak FLOP/s inside matrix-product kernels")
+@metric("share", "the time of matrix-product kernels")
 def matmul_efficiency_share(m: Measured) -> Value:
-    """FLOP/s reached inside matrix-product kernels over the declared peak."""
-    peak, counted = peak_flops(m), m.flops
-    if isinstance(peak, Unknown):
-        return peak
-    if counted is None or not counted.gemm_per_step or counted.covered_share < MIN_COVERED:
-        return NO_SHAPES
-    rows = m.kernels & m.timeline.gpu.of_family("gemm")
-    seconds = int(m.own_time[rows].sum()) / 1e9
-    if not seconds:
+    """Time that the FLOPs of matrix-product kernels take at the peak of the precision they ran in, over their time."""
+    rows = [row for row in m.roofline.rows if row.family == "gemm" and not row.direction]
+    if not rows:
         return Unknown("no matrix-product kernel ran", "nothing: the model has none")
-    value = counted.gemm_per_step * m.timeline.steps.count / seconds / peak[0]
-    return (
-        value if value <= 1 else Unknown("more than the peak: operators and kernels do not match", "pass --peak-tflops")
-    )
+    sized_ns = sum(row.sized_ns for row in rows)
+    if sized_ns < MIN_COVERED * sum(row.ns for row in rows):
+        return NO_SHAPES
+    peaks = [(row.flops or 0.0, m.device.peak(row.precision)) for row in rows if row.flops]
+    if any(peak is None for _, peak in peaks):
+        return Unknown(m.device.because or "the peak of a precision is not published", "pass --peak-tflops")
+    least_ns = sum(flops / peak * 1e9 for flops, peak in peaks if peak)
+    return min(least_ns / max(sized_ns, 1), 1.0)

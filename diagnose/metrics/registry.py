@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from diagnose.attribution import Attribution
 from diagnose.facts import Fact, Facts, Scalar, Unknown
-from diagnose.flops import CountedFlops, count
 from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
 from diagnose.record import CaptureRecord
+from diagnose.roofline import Roofline, roofline_of
+from diagnose.roofline.flops import CountedFlops, count
 from diagnose.timeline import Timeline
-from diagnose.vocabulary import OPS
 
 STEP = "the step"
 NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")
@@ -47,15 +47,22 @@ class Settings:
     hbm_gbs: float | None = None
 
 
+def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:
+    """The device's peaks and bandwidth: as stated, as captured, then from the table."""
+    properties = timeline.device_properties
+    return resolve(properties, record, peak_tflops=settings.peak_tflops, hbm_gbs=settings.hbm_gbs)
+
+
 @dataclass(frozen=True)
 class Measured:
-    """One rank as metrics see it."""
+    """One rank as metrics see it. `judged` is its roofline where the attribution used it already."""
 
     timeline: Timeline
     attribution: Attribution
     job: JobView
     settings: Settings = field(default_factory=Settings)
     record: CaptureRecord = field(default_factory=CaptureRecord)
+    judged: Roofline | None = None
 
     @cached_property
     def cause_ns(self) -> Mapping[str, int]:
@@ -81,9 +88,7 @@ class Measured:
     @cached_property
     def device(self) -> Device:
         """The device's peaks and bandwidth: as stated, as captured, then from the table."""
-        stated = self.settings
-        properties = self.timeline.device_properties
-        return resolve(properties, self.record, peak_tflops=stated.peak_tflops, hbm_gbs=stated.hbm_gbs)
+        return device_of(self.timeline, self.settings, self.record)
 
     @cached_property
     def gpu_info(self) -> Gpu | None:
@@ -118,20 +123,14 @@ class Measured:
     def operator(self) -> NDArray[np.int64]:
         """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
 
-        One operator may own many kernels. Without ids, the operator is the last one that began before the launch on
-        the launching thread and had not ended.
+        One operator may own many kernels.
         """
-        trace, gpu = self.timeline.trace, self.timeline.gpu
-        rows = np.flatnonzero(trace.rows_of(*OPS) & (trace.external_id > 0))
-        if not len(rows):
-            return np.full(len(gpu), -1, np.int64)
-        rows = rows[np.argsort(trace.external_id[rows], kind="stable")]
-        ids = trace.external_id[rows]
-        wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], -1)
-        own = trace.external_id[gpu.row]
-        wanted = np.where(own > 0, own, wanted)
-        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-        return np.where((ids[at] == wanted) & (wanted > 0), rows[at], -1)
+        return self.roofline.operator
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """What the kernels compute and move, against what the device can do."""
+        return self.judged or roofline_of(self.timeline, self.device)
 
 
 Value = Scalar | Unknown

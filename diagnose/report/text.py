@@ -9,6 +9,7 @@ from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, print_c
 from diagnose.report.job import print_job
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
+from diagnose.report.roofline import print_roofline
 from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step
 
 _STEP_SOURCES = {
@@ -25,6 +26,8 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
     _notes(page, diagnosis)
     page.gap()
     print_ledger(page, diagnosis, details)
+    if details:
+        print_roofline(page, diagnosis)
     print_job(page, diagnosis, details)
     print_changes(page, diagnosis, details)
     _loss(page, diagnosis.trace)

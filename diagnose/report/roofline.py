@@ -1,0 +1,43 @@
+"""The roofline as printed: a row for each family of kernels, with what it reaches and what bounds it."""
+
+from collections.abc import Callable
+
+from rich.text import Text
+
+from diagnose.diagnosis import Diagnosis, RooflineEntry
+from diagnose.report.page import Page, plain
+from diagnose.report.words import cause_name
+
+_COLUMNS: tuple[tuple[str, int, Callable[[RooflineEntry], str]], ...] = (
+    ("ms/step", 9, lambda e: f"{e.ns / 1e6:,.2f}"),
+    ("above", 8, lambda e: "-" if e.above_roof_ns is None else f"{e.above_roof_ns / 1e6:,.2f}"),
+    ("TFLOP/s", 9, lambda e: _figure(e.tflops, 1)),
+    ("GB/s", 8, lambda e: _figure(e.gbs, 0)),
+    ("FLOP/B", 8, lambda e: _figure(e.intensity if e.flops else None, 1)),
+)
+_NAMED = 26
+
+
+def print_roofline(page: Page, diagnosis: Diagnosis) -> None:
+    """The families by time; "above" is their time above the roof. Nothing without GPU kernels."""
+    if not diagnosis.roofline:
+        return
+    known = any(entry.bytes is not None for entry in diagnosis.roofline)
+    about = "of the first rank, per step; bytes are the least that has to move" if known else "operators have no shapes"
+    page.paragraph(f"kernels {about}", label="roofline:")
+    page.line(Text("  " + " " * _NAMED + "".join(f"{name:>{width}}" for name, width, _ in _COLUMNS) + "  bound", "dim"))
+    for entry in diagnosis.roofline:
+        cells = "".join(f"{show(entry):>{width}}" for _, width, show in _COLUMNS)
+        page.line(Text.assemble("  ", page.fitted(_name(entry), _NAMED), cells, f"  {entry.bound}"))
+        if entry.note and entry.ns:
+            page.hanging(Text(plain(entry.note), "dim"), left=4)
+    page.gap()
+
+
+def _name(entry: RooflineEntry) -> str:
+    parts = (cause_name(entry.family), entry.precision, entry.direction)
+    return plain(" ".join(part for part in parts if part))
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

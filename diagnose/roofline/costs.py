@@ -1,0 +1,208 @@
+"""What every kernel has to compute and to move: its share of the operator that launched it.
+
+The cost of an operator is counted once and shared over its kernels by their time. Of a matrix operator the matrix
+kernels share it, and its auxiliary kernels (layout copies, fills) have none. An operator that is not modelled hands its
+kernels to the counted operator it runs inside of, if there is one; otherwise their cost is unknown.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.kernels import COMPUTE_FAMILIES
+from diagnose.roofline import owners
+from diagnose.roofline.calls import Call, call_of
+from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, direction
+from diagnose.roofline.flops import Counted, convolution_outputs, counted
+from diagnose.roofline.precisions import element_bytes, precision
+from diagnose.roofline.traffic import bytes_of
+from diagnose.timeline import Timeline
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Texts = NDArray[np.object_]
+Mask = NDArray[np.bool_]
+
+_FEWER_OPERATIONS = re.compile(r"[Ww]inograd|fft|FFT")
+UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Aligned with the kernels `at`, positions of the timeline's GPU activities without collectives and copies.
+
+    Attributes:
+        at: positions in the timeline's activities, ascending.
+        owner: row of the operator whose cost the kernel shares, -1 when unknown.
+        flops: its FLOPs, causal attention at half the scores; 0 for what is not counted, NaN unknown.
+        bytes: its least bytes; NaN unknown.
+        auxiliary: kernels of a matrix operator that are no matrix kernels.
+        precision: what matrix kernels compute in, of other kernels the type of their data; "" unknown, UNSETTLED
+            float with or without tensor cores.
+        indirect: kernels of a convolution in which one is a Winograd or FFT kernel, so that the operator does fewer
+            operations than are counted.
+        direction: "forward" or "backward" of a convolution or attention, else "".
+    """
+
+    at: Rows
+    owner: Rows
+    flops: Floats
+    bytes: Floats
+    auxiliary: Mask
+    precision: Texts
+    indirect: Mask
+    direction: Texts
+
+
+class _Counted(NamedTuple):
+    found: Counted | None
+    outputs: Outputs
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """Aligned with operators: the cost of each, the type of its data, and whether it is a matrix operator."""
+
+    flops: Floats
+    bytes: Floats
+    data: Texts
+    direction: Texts
+    matrix: Mask
+
+    @property
+    def known(self) -> Mask:
+        return np.where(self.matrix, self.flops > 0, ~np.isnan(self.bytes))
+
+
+def costs_of(timeline: Timeline, operator: Rows) -> Costs:
+    """The cost of every kernel; `operator` is aligned with the activities, as `owners.operators` returns it."""
+    gpu = timeline.gpu
+    at = np.flatnonzero(~gpu.is_communication & ~gpu.is_copy)
+    work = _Counted(counted(timeline), convolution_outputs(timeline))
+    owner = _priced_owner(timeline, at, operator[at], work)
+    which, lead = _groups(timeline, at, owner)
+    priced = _only_known(_price(timeline, owner[lead], at[lead], work))
+    matrix = gpu.of_family(*COMPUTE_FAMILIES)[at]
+    weight, auxiliary = _weights(gpu.end[at] - gpu.start[at], which, matrix, priced.matrix)
+    flops = np.where(auxiliary, 0.0, priced.flops[which] * weight)
+    bytes_ = np.where(auxiliary, 0.0, priced.bytes[which] * weight)
+    ran = _precisions(timeline, at, lead, which, matrix, priced)
+    way = np.where(matrix, priced.direction[which], "")
+    indirect = matrix & _indirect(timeline, at, owner, which)
+    return Costs(at, np.where(np.isnan(flops), owners.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
+
+
+def _priced_owner(timeline: Timeline, at: Rows, operator: Rows, work: _Counted) -> Rows:
+    """The operator itself where its cost is known, else the innermost counted one that it runs inside of."""
+    which, lead = _groups(timeline, at, operator)
+    rows = operator[lead]
+    unknown = ~_price(timeline, rows, at[lead], work).known & (rows >= 0)
+    found = work.found
+    if found is not None and unknown.any():
+        outer = owners.around(timeline.trace, found.rows[found.flops > 0], rows[unknown])
+        rows = rows.copy()
+        rows[unknown] = np.where(outer >= 0, outer, rows[unknown])
+    return rows[which]
+
+
+def _groups(timeline: Timeline, at: Rows, owner: Rows) -> tuple[Rows, Rows]:
+    """For each kernel the number of its operator, and for each operator its longest kernel, matrix kernels first."""
+    gpu = timeline.gpu
+    main = (gpu.of_family(*COMPUTE_FAMILIES) & ~_helps(timeline))[at]
+    order = np.lexsort((gpu.end[at] - gpu.start[at], main, owner))
+    ordered = owner[order]
+    last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) if len(at) else np.zeros(0, np.int64)
+    which = np.searchsorted(ordered[last], owner)
+    return which, order[last]
+
+
+def _helps(timeline: Timeline) -> Mask:
+    """Mask of the activities that only prepare or finish the work of a matrix kernel."""
+    gpu = timeline.gpu
+    if not len(gpu):
+        return np.zeros(0, bool)
+    return np.array([kind.sub == "splitk_aux" for kind in gpu.kinds], bool)[gpu.kind]
+
+
+def _price(timeline: Timeline, rows: Rows, lead: Rows, work: _Counted) -> _Priced:
+    """The cost of each operator row (-1 has none); `lead` is the activity whose name tells the type of its lists."""
+    trace = timeline.trace
+    item = _per_name(timeline, element_bytes)[trace.name[timeline.gpu.row[lead]]].astype(np.int64)
+    named = np.where(rows >= 0, trace.name[rows], -1)
+    shape = np.where(rows >= 0, trace.shape[rows], -1)
+    keys, which = owners.distinct(named, shape, item)
+    calls = [_call(timeline, *(int(v) for v in k)) for k in keys.T]
+    least = np.array([np.nan if c is None else _or_nan(bytes_of(c, work.outputs)) for c in calls], np.float64)
+    causal = np.array([1.0 if c is None else causal_share(c) for c in calls], np.float64)
+    matrix = np.array([c is not None and c.name in FORMULAS for c in calls], bool)[which]
+    flops = np.where(
+        matrix, _own_flops(rows, work.found) * causal[which], np.where(np.isnan(least), np.nan, 0.0)[which]
+    )
+    data = np.array(["" if c is None else c.precision for c in calls], object)[which]
+    way = np.array(["" if c is None else direction(c.name) for c in calls], object)[which]
+    return _Priced(flops, least[which], data, way, matrix)
+
+
+def _call(timeline: Timeline, name: int, shape: int, item: int) -> Call | None:
+    trace = timeline.trace
+    return call_of(trace.names[name], trace.shapes[shape], item) if shape >= 0 else None
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _own_flops(rows: Rows, found: Counted | None) -> Floats:
+    if found is None or not len(found.rows):
+        return np.full(len(rows), np.nan)
+    at = np.minimum(np.searchsorted(found.rows, rows), len(found.rows) - 1)
+    return np.where(found.rows[at] == rows, found.flops[at], np.nan)
+
+
+def _only_known(priced: _Priced) -> _Priced:
+    known = priced.known
+    flops, bytes_ = np.where(known, priced.flops, np.nan), np.where(known, priced.bytes, np.nan)
+    return _Priced(flops, bytes_, priced.data, priced.direction, priced.matrix & known)
+
+
+def _weights(time: Rows, which: Rows, matrix: Mask, of_matrix: Mask) -> tuple[Floats, Mask]:
+    """Each kernel's share of its operator, and which kernels have none because matrix kernels do the work."""
+    groups = len(of_matrix)
+    has_matrix = np.bincount(which[matrix], minlength=groups) > 0
+    auxiliary = (of_matrix & has_matrix)[which] & ~matrix
+    working = np.where(auxiliary, 0, np.maximum(time, 1))
+    total = np.bincount(which, weights=working, minlength=groups)
+    return working / np.maximum(total, 1)[which], auxiliary
+
+
+def _precisions(timeline: Timeline, at: Rows, lead: Rows, which: Rows, matrix: Mask, priced: _Priced) -> Texts:
+    """By the name of the operator's longest matrix kernel, else by the type of its data."""
+    gpu, trace = timeline.gpu, timeline.trace
+    by_name = _per_name(timeline, precision)[trace.name[gpu.row[at]]]
+    kind = gpu.kind[at]
+    told = np.where(priced.matrix[which] & matrix, by_name[lead][which], by_name)
+    tensor_core = np.array([k.tensor_core is True for k in gpu.kinds], bool)
+    plain = np.array([k.tensor_core is False for k in gpu.kinds], bool)
+    data = priced.data[which]
+    single = np.where(tensor_core[kind[lead]][which], "tf32", np.where(plain[kind[lead]][which], "fp32", UNSETTLED))
+    fallback = np.where(data == "fp32", single, data)
+    return np.where(matrix, np.where(told == "", fallback, told), data).astype(object)
+
+
+def _indirect(timeline: Timeline, at: Rows, owner: Rows, which: Rows) -> Mask:
+    names = timeline.trace.name[timeline.gpu.row[at]]
+    fewer = _per_name(timeline, lambda name: bool(_FEWER_OPERATIONS.search(name)))[names].astype(bool)
+    among = np.bincount(which[fewer], minlength=int(which.max(initial=-1)) + 1) > 0
+    return np.where(owner >= 0, among[which], fewer)
+
+
+def _per_name(timeline: Timeline, function: Callable[[str], object]) -> Texts:
+    """`function` of each name of the trace that a GPU activity has, by name id."""
+    found = np.full(len(timeline.trace.names), "", object)
+    for name in np.unique(timeline.trace.name[timeline.gpu.row]):
+        found[name] = function(timeline.trace.names[name])
+    return found

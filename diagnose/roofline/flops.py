@@ -1,0 +1,127 @@
+"""Floating-point operations of the operators in a trace, once per operator however many kernels it launches.
+
+Where one counted operator runs inside another, the outer one's operations are counted and the inner one's are not
+added again. FLOPs that a kernel reports itself (`kernel_flop` of Triton) are not used: they repeat what the operator
+does, for every kernel of it.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.roofline import owners
+from diagnose.roofline.calls import call_of
+from diagnose.roofline.flop_formulas import FORMULAS, GEMMS, Outputs, flops_of, key
+from diagnose.timeline import Timeline
+from diagnose.vocabulary import OPS
+
+NUMERATOR = "executed FLOPs of leaf matrix, convolution and attention operators"
+
+
+@dataclass(frozen=True)
+class CountedFlops:
+    """FLOPs of one step (mean over the counted steps), with how much matrix-kernel time they explain.
+
+    `covered_share` is of the time of matrix, convolution and attention kernels: what runs under a counted operator.
+    """
+
+    per_step: float
+    covered_share: float
+    gemm_per_step: float
+    unsized: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows of the operators with known FLOPs, ascending, and what each does beyond the counted ones inside it."""
+
+    rows: NDArray[np.int64]
+    flops: NDArray[np.float64]
+    unsized: int
+
+
+def count(timeline: Timeline) -> CountedFlops | None:
+    """FLOPs of the counted steps; None when no counted operator carries shapes."""
+    found = counted(timeline)
+    if found is None:
+        return None
+    trace, rows = timeline.trace, found.rows
+    inside = _in_steps(timeline, rows)
+    steps = max(timeline.steps.count, 1)
+    gemm = np.array([trace.names[n] in GEMMS for n in trace.name[rows]], bool)
+    return CountedFlops(
+        per_step=float(found.flops[inside].sum()) / steps,
+        covered_share=_covered(timeline, rows),
+        gemm_per_step=float(found.flops[inside & gemm].sum()) / steps,
+        unsized=found.unsized,
+    )
+
+
+def counted(timeline: Timeline) -> Counted | None:
+    """Every counted operator of the trace with its own FLOPs; None when none carries shapes."""
+    trace = timeline.trace
+    names = np.array([n in FORMULAS for n in trace.names], bool)
+    rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(names))
+    shaped = rows[trace.shape[rows] >= 0]
+    if not len(shaped):
+        return None
+    outputs = convolution_outputs(timeline)
+    pairs, which = owners.distinct(trace.name[shaped], trace.shape[shaped])
+    each = [flops_of(call_of(trace.names[n], trace.shapes[s]), outputs) for n, s in pairs.T]
+    total = np.array([math.nan if f is None else f for f in each])[which]
+    known = ~np.isnan(total)
+    sized = shaped[known]
+    own = _beyond_nested(total[known], owners.parents(trace, sized))
+    return Counted(sized, own, len(rows) - len(sized))
+
+
+def _beyond_nested(total: NDArray[np.float64], parent: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What is left of each total after the counted operators inside it; never negative."""
+    depth = np.zeros(len(total), np.int64)
+    up = parent.copy()
+    while (nested := up >= 0).any():
+        depth += nested
+        up = np.where(nested, parent[up], -1)
+    inside = np.zeros(len(total))
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        at = np.flatnonzero(depth == level)
+        np.add.at(inside, parent[at], np.maximum(total[at], inside[at]))
+    return np.maximum(total - inside, 0.0)
+
+
+def _in_steps(timeline: Timeline, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    start = timeline.trace.ts[rows]
+    host = timeline.steps.host
+    at = np.searchsorted(host[:, 0], start, side="right") - 1
+    return (at >= 0) & (start < host[np.maximum(at, 0), 1])
+
+
+def _covered(timeline: Timeline, rows: NDArray[np.int64]) -> float:
+    """Share of the matrix-kernel time whose launch lies inside a counted operator, of what has a launch."""
+    gpu, trace = timeline.gpu, timeline.trace
+    matrix = gpu.is_compute_bound & (gpu.launch >= 0)
+    if not matrix.any():
+        return 1.0
+    operators = iv.intervals(trace.ts[rows], (trace.ts + trace.dur)[rows])
+    launch = gpu.launch_start[matrix]
+    under = iv.coverage(operators, launch, launch + 1) > 0
+    time = (gpu.end - gpu.start)[matrix]
+    return float(time[under].sum() / max(time.sum(), 1))
+
+
+def convolution_outputs(timeline: Timeline) -> Outputs:
+    """Output sizes of convolutions by (input, weight), read off the gradients of their backward operators."""
+    trace = timeline.trace
+    wanted = np.array([n in FORMULAS and "convolution" in n for n in trace.names], bool)
+    rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(wanted) & (trace.shape >= 0))
+    found: Outputs = {}
+    for name, shape in owners.distinct(trace.name[rows], trace.shape[rows])[0].T if len(rows) else ():
+        dims = call_of(trace.names[name], trace.shapes[shape]).dims
+        if trace.names[name] == "aten::convolution_backward" and len(dims) > 2:
+            found[key(dims[1], dims[2])] = dims[0]
+        elif trace.names[name] == "aten::cudnn_convolution_backward" and len(dims) > 2:
+            found[key(dims[0], dims[2])] = dims[1]
+    return found

@@ -1,0 +1,138 @@
+"""How far each kernel is from what its device can do at best, given what its operator has to compute and to move.
+
+The work of an operator is counted once (`flop_formulas`, `traffic`) and shared over its kernels by their time. Causal
+attention counts the half of the scores that it needs. Auxiliary kernels of a matrix operator (layout copies, fills)
+get none of it: all their time is above the roof. Precision is that of the operator's longest matrix kernel, by its
+name; where the name does not say, of the operator's half-precision inputs, and float on tensor cores is TF32.
+
+A kernel's lower bound is max(FLOPs / peak, bytes / memory bandwidth), with the peak of the precision that ran; bytes
+are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the ledger's: what
+no kernel that started earlier covers, inside the counted steps.
+
+Waves are not judged: how many blocks an SM holds at once is not recorded.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.hardware import Device
+from diagnose.roofline import owners
+from diagnose.roofline.costs import UNSETTLED, Costs, costs_of
+from diagnose.roofline.rows import MatrixWork, RooflineRow, Work, coded, matrix_work, rows_of
+from diagnose.timeline import Timeline
+
+Labels = NDArray[np.object_]
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+NEAR_ROOF = 0.5  # below it, more of the time is spent on something else than the roof explains
+SHORT_NS = 10_000
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Aligned with `timeline.gpu`, and summed over the counted steps.
+
+    Attributes:
+        operator: row of the innermost recorded operator that launched the activity, -1 when it is not known.
+        class_: "compute" where FLOPs / peak takes at least as long as bytes / bandwidth, else "memory"; "" where the
+            device or the cost is unknown, and for auxiliary kernels, collectives and copies.
+        bound: "compute" or "memory" where the lower bound is at least half of the kernel's time; else "latency" under
+            10 us, "under-filled" with less than one block per SM, otherwise "unknown".
+        ns: time of a kernel that no earlier kernel covers, in the counted steps; 0 for collectives and copies.
+        above_roof_ns: that time above the lower bound, NaN where it is unknown.
+        rows: by family, direction and precision; longest first.
+        sized_share: share of kernel time (collectives and copies left out) whose operator has a known cost.
+        matrix: matrix kernels by precision.
+    """
+
+    operator: Times
+    class_: Labels
+    bound: Labels
+    ns: Times
+    above_roof_ns: Floats
+    rows: tuple[RooflineRow, ...]
+    sized_share: float
+    matrix: tuple[MatrixWork, ...]
+
+
+def roofline_of(timeline: Timeline, device: Device) -> Roofline:
+    """The roofline of one rank; every cost is unknown where operators carry no shapes."""
+    operator = owners.operators(timeline)
+    costs = _settled(costs_of(timeline, operator), device)
+    work = _judged(timeline, costs, device)
+    kernel_ns = int(work.ns.sum())
+    return Roofline(
+        operator=operator,
+        class_=_spread(timeline, costs.at, work.class_, ""),
+        bound=_spread(timeline, costs.at, work.bound, "unknown"),
+        ns=_spread(timeline, costs.at, work.ns, 0),
+        above_roof_ns=_spread(timeline, costs.at, work.above_ns, np.nan),
+        rows=rows_of(work, device),
+        sized_share=int(work.ns[work.sized].sum()) / max(kernel_ns, 1),
+        matrix=matrix_work(work),
+    )
+
+
+def _settled(costs: Costs, device: Device) -> Costs:
+    """Float work whose kernel's name does not tell TF32 from fp32: fp32 on a device without TF32, else unknown."""
+    without = device.gpu is not None and device.peak("tf32") is None
+    precision = np.where(costs.precision == UNSETTLED, "fp32" if without else "", costs.precision)
+    return replace(costs, precision=precision.astype(object))
+
+
+def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
+    gpu, windows = timeline.gpu, timeline.windows
+    start, end = gpu.start[costs.at], gpu.end[costs.at]
+    inside = iv.intervals(windows[:, 0], windows[:, 1])
+    ns = iv.coverage(inside, *iv.exclusive(start, end))
+    compute_s, memory_s = _lower_bounds(costs, device)
+    time_s = np.maximum(end - start, 1) / 1e9
+    least_s = np.where(np.isnan(memory_s), compute_s, np.maximum(compute_s, memory_s))
+    class_ = _classes(costs, compute_s, memory_s)
+    share = iv.coverage(inside, start, end) / np.maximum(end - start, 1)
+    return Work(
+        timeline=timeline,
+        costs=costs,
+        ns=ns,
+        inside=share,
+        starts_inside=iv.coverage(inside, start, start + 1) > 0,
+        above_ns=np.maximum(ns - least_s * share * 1e9, 0.0),
+        class_=class_,
+        bound=_bounds(timeline, costs, least_s / time_s, compute_s >= np.nan_to_num(memory_s)),
+    )
+
+
+def _lower_bounds(costs: Costs, device: Device) -> tuple[Floats, Floats]:
+    """Seconds that each kernel's FLOPs and bytes take at the device's peak and bandwidth; NaN unknown."""
+    code, names = coded(costs.precision)
+    peak = np.array([device.peak(name) or np.nan for name in names], np.float64)[code]
+    compute = np.where(costs.flops == 0, 0.0, costs.flops / peak)
+    bandwidth = device.hbm_bytes_per_s or np.nan
+    return (compute if device.hbm_bytes_per_s else np.full(len(peak), np.nan)), costs.bytes / bandwidth
+
+
+def _classes(costs: Costs, compute_s: Floats, memory_s: Floats) -> Labels:
+    known = ~np.isnan(compute_s) & ~np.isnan(memory_s) & ~costs.auxiliary
+    return np.where(known, np.where(compute_s >= memory_s, "compute", "memory"), "").astype(object)
+
+
+def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: NDArray[np.bool_]) -> Labels:
+    gpu = timeline.gpu
+    short = gpu.end[costs.at] - gpu.start[costs.at] < SHORT_NS
+    few = timeline.trace.blocks_per_sm[gpu.row[costs.at]] < 1
+    otherwise = np.where(short, "latency", np.where(few, "under-filled", "unknown"))
+    near = np.where(computes, "compute", "memory")
+    found = np.where(reached >= NEAR_ROOF, near, otherwise)
+    return np.where(np.isnan(reached), "unknown", found).astype(object)
+
+
+def _spread(timeline: Timeline, at: Times, values: Any, absent: Any) -> Any:
+    """The values of kernels, aligned with all GPU activities."""
+    found = np.full(len(timeline.gpu), absent, values.dtype)
+    found[at] = values
+    return found

@@ -1,0 +1,177 @@
+"""The kernels of the counted steps by family and precision: what they computed and moved, and how fast."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.hardware import Device
+from diagnose.kernels import COMPUTE_FAMILIES
+from diagnose.roofline.costs import Costs
+from diagnose.roofline.owners import distinct
+from diagnose.timeline import Timeline
+
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+Labels = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class RooflineRow:
+    """Kernels of one family, direction and precision over the counted steps.
+
+    Attributes:
+        family: kind of kernel, as in the ledger.
+        direction: "forward" or "backward" of convolutions and attention, "" where operators do not say.
+        precision: "bf16", "fp16", "tf32", "fp32", "fp8", ...; of kernels that multiply no matrices the type of their
+            data; "" unknown.
+        ns: their time that no earlier kernel covers; the rows add up to the ledger's kernel time.
+        sized_ns: the part of `ns` whose cost is known; what follows is over this part.
+        kernels: how many began in the counted steps.
+        flops: executed FLOPs, None when no cost is known.
+        bytes: least bytes moved, None when no cost is known.
+        intensity: FLOPs per byte, an upper bound.
+        tflops: TFLOP/s reached; None for kernels whose FLOPs are not counted.
+        gbs: GB/s reached, a lower bound.
+        class_: "compute" or "memory", by the larger part of the time; "" unknown.
+        bound: what most of the time is bound by: compute, memory, latency, under-filled or unknown.
+        above_roof_ns: time above the lower bound max(FLOPs / peak, bytes / bandwidth); None when it is unknown.
+        note: how to read figures that look wrong, "" when there is nothing to say.
+    """
+
+    family: str
+    direction: str
+    precision: str
+    ns: int
+    sized_ns: int
+    kernels: int
+    flops: float | None
+    bytes: float | None
+    intensity: float | None
+    tflops: float | None
+    gbs: float | None
+    class_: str
+    bound: str
+    above_roof_ns: int | None
+    note: str
+
+
+@dataclass(frozen=True)
+class MatrixWork:
+    """Matrix, convolution and attention kernels of one precision with known cost: FLOPs and time in counted steps."""
+
+    precision: str
+    flops: float
+    ns: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """Aligned with the kernels of `costs`: their time in the counted steps, the part of each inside, and judgements."""
+
+    timeline: Timeline
+    costs: Costs
+    ns: Times
+    inside: Floats
+    starts_inside: NDArray[np.bool_]
+    above_ns: Floats
+    class_: Labels
+    bound: Labels
+
+    @property
+    def sized(self) -> NDArray[np.bool_]:
+        """Mask of the kernels with a known cost."""
+        return ~np.isnan(self.costs.flops)
+
+
+def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
+    """One row for each family, direction and precision that has time in the counted steps, longest first."""
+    gpu, costs = work.timeline.gpu, work.costs
+    if not len(costs.at):
+        return ()
+    family = np.array([k.family for k in gpu.kinds], object)[gpu.kind[costs.at]]
+    codes, names = zip(*(coded(labels) for labels in (family, costs.direction, costs.precision)), strict=True)
+    keys, number = distinct(*codes)
+    rows = [
+        _row(work, device, (names[0][f], names[1][d], names[2][p]), number == n) for n, (f, d, p) in enumerate(keys.T)
+    ]
+    return tuple(sorted((r for r in rows if r.ns), key=lambda r: -r.ns))
+
+
+def _row(work: Work, device: Device, key: tuple[str, str, str], own: NDArray[np.bool_]) -> RooflineRow:
+    sized = own & work.sized
+    ns, sized_ns = int(work.ns[own].sum()), int(work.ns[sized].sum())
+    flops = float((work.costs.flops * work.inside)[sized].sum()) if sized_ns else None
+    moved = np.nan_to_num(work.costs.bytes[sized]) * work.inside[sized]
+    bytes_ = float(moved.sum()) if sized_ns else None
+    tflops = flops / sized_ns / 1e3 if flops else None
+    gbs = bytes_ / sized_ns if bytes_ else None
+    above = work.above_ns[sized]
+    return RooflineRow(
+        *key,
+        ns=ns,
+        sized_ns=sized_ns,
+        kernels=int(work.starts_inside[own].sum()),
+        flops=flops,
+        bytes=bytes_,
+        intensity=flops / bytes_ if flops and bytes_ else 0.0 if bytes_ else None,
+        tflops=tflops,
+        gbs=gbs,
+        class_=_most(work.class_[own], work.ns[own]),
+        bound=_most(work.bound[own], work.ns[own]),
+        above_roof_ns=int(np.nansum(above)) if len(above) and not np.isnan(above).all() else None,
+        note=_note(work, device, key, own, tflops, gbs, sized_ns / ns if ns else 0.0),
+    )
+
+
+def _most(labels: Labels, ns: Times) -> str:
+    """The label with the most time."""
+    names = sorted(set(labels.tolist()))
+    return max(names, key=lambda name: int(ns[labels == name].sum()), default="")
+
+
+def _note(
+    work: Work,
+    device: Device,
+    key: tuple[str, str, str],
+    own: NDArray[np.bool_],
+    tflops: float | None,
+    gbs: float | None,
+    sized: float,
+) -> str:
+    notes = []
+    fewer = work.ns[own & work.costs.indirect].sum() / max(work.ns[own].sum(), 1)
+    if fewer >= 0.005:
+        notes.append(
+            f"{100 * fewer:.0f} % of the time is in Winograd or FFT convolutions, which do fewer operations than the "
+            "direct one that is counted"
+        )
+    peak = device.peak(key[2])
+    if tflops and peak and tflops * 1e12 > peak:
+        notes.append(f"above the {peak / 1e12:.1f} TFLOP/s {key[2]} peak")
+    if gbs and device.hbm_bytes_per_s and gbs * 1e9 > device.hbm_bytes_per_s:
+        notes.append("faster than the memory: operands stay in the cache")
+    if 0 < sized < 0.995:
+        notes.append(f"the cost of {100 * (1 - sized):.0f} % of the time is unknown")
+    return "; ".join(notes)
+
+
+def coded(labels: Labels) -> tuple[NDArray[np.int64], list[str]]:
+    """Numbers for labels, and the labels they stand for."""
+    names = sorted(set(labels.tolist()))
+    code = np.zeros(len(labels), np.int64)
+    for number, name in enumerate(names):
+        code[labels == name] = number
+    return code, names
+
+
+def matrix_work(work: Work) -> tuple[MatrixWork, ...]:
+    """Matrix kernels with a known cost by precision, most FLOPs first."""
+    gpu, costs = work.timeline.gpu, work.costs
+    matrix = gpu.of_family(*COMPUTE_FAMILIES)[costs.at] & work.sized & (work.ns > 0)
+    found = []
+    for precision in coded(costs.precision[matrix])[1]:
+        own = matrix & (costs.precision == precision)
+        flops = float((costs.flops * work.inside)[own].sum())
+        found.append(MatrixWork(precision, flops, int(work.ns[own].sum())))
+    return tuple(sorted(found, key=lambda w: -w.flops))

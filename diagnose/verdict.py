@@ -113,7 +113,6 @@ def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: 
     if not grounds.has_gpu:
         text += "; without GPU activity operators are classed by kind"
     elif leader in ("compute", "memory"):
-        sized = grounds.sized_share
-        how = "by kind" if not sized else f"by the roofline, {100 * (1 - sized):.0f} % of their time by kind"
-        text += f"; kernels are classed {how if sized < MOSTLY_SIZED else 'by the roofline'}"
+        judged = f", {100 * grounds.sized_share:.0f} % of their time by the roofline" if grounds.sized_share else ""
+        text += "; kernels are classed by " + (f"kind{judged}" if grounds.sized_share < MOSTLY_SIZED else "the roofline")
     return text

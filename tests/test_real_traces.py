@@ -110,3 +110,28 @@ def test_workers_are_not_proposed_where_they_load_in_time() -> None:
 
 def test_the_rank_that_the_others_wait_for_is_named() -> None:
     assert [s.rank for s in answer("dlrm-8xv100").stragglers] == [7]
+
+
+@each
+def test_the_waterfall_adds_up_to_the_device_steps(name: str) -> None:
+    found = answer(name)
+
+    assert sum(p.ns for p in found.waterfall) == found.steps.device_time_ns
+    assert sum(p.points for p in found.waterfall) == pytest.approx(100)
+
+
+def test_forward_convolutions_in_fp32_are_held_against_fp32() -> None:
+    found = answer("resnet50-v100-workers4")
+    forward = next(e for e in found.roofline if (e.family, e.direction) == ("conv", "forward"))
+    winograd = [e for e in found.roofline if e.family == "gemm" and e.direction == "forward"]
+
+    assert (found.mfu.own_precision, found.mfu.own_peak_flops) == ("fp32", 15.7e12)
+    assert forward.precision == "fp32"
+    assert [e.note for e in winograd if (e.tflops or 0) > 15.7 and "fewer operations" in e.note]
+
+
+def test_an_optimised_job_keeps_its_gpu_busy() -> None:
+    for run in ("current", "hook"):
+        path = next((FOLDER / PAIR).glob(f"*{run}*"))
+        ledger = analyze(path).ledger
+        assert sum(e.share for e in ledger if e.class_ not in ("host", "data", "unexplained")) > 0.97

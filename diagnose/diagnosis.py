@@ -135,7 +135,11 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule that fired. `predicted_speedup` is [low, high] of the whole step, null when nothing is predicted."""
+    """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
+
+    It is null when nothing is predicted; `assumes` says what the range rests on. [1, high] without an assumption is a
+    bound: what the step gains if the fault goes at no cost.
+    """
 
     rule: str
     class_: FindingClass = msgspec.field(name="class")
@@ -145,14 +149,31 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     predicted_speedup: tuple[float, float] | None
     patch: Patch | None
+    assumes: str = ""
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of the ordered plan."""
+    """One change of the ordered plan, each chosen with those before it in place.
+
+    `predicted_speedup` is its own gain then, `cumulative_speedup` that of the plan so far. `effort` is "setting",
+    "code" or "cluster"; `numerics` marks a change that can change the training's results.
+    """
 
     rule: str
     patch: Patch | None
     predicted_speedup: tuple[float, float] | None
+    cumulative_speedup: tuple[float, float] | None = None
+    effort: str = "setting"
+    numerics: bool = False
+
+
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the replay of the unchanged step is from the measured one; predictions are withheld unless `valid`."""
+
+    measured_ns: float
+    strict_error: float
+    valid: bool
+    because: str
 
 
 class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +238,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     roofline: tuple[RooflineEntry, ...]
     findings: tuple[Finding, ...]
     plan: tuple[PlanStep, ...]
+    replay: ReplayReport
     not_advised: tuple[NotAdvised, ...]
     not_judged: tuple[NotJudged, ...]
     ranks: tuple[RankReport, ...]

@@ -14,6 +14,7 @@ from diagnose.diagnosis import (
     NotJudged,
     PlanStep,
     RankReport,
+    ReplayReport,
     Steps,
     Straggler,
     TraceSummary,
@@ -27,9 +28,8 @@ from diagnose.timeline import Timeline
 from diagnose.utilisation import matrix_time_of, mfu_of, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
 from diagnose.waterfall import waterfall_of
+from diagnose.whatif import Outlook, plan_of
 
-WORTH_PLANNING = 1.02
-MOST_PLANNED = 5
 DEVICE_STEP, HOST_STEP = "the device step", "the host step"
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
@@ -52,7 +52,8 @@ def diagnose(case: Case) -> Diagnosis:
     ledger = ledger_of(timelines, [m.attribution for m in case.measured])
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, _grounds(timelines, case.facts))
-    findings = _findings(judged, case.facts)
+    outlook = _outlook(case)
+    findings = _findings(judged, case.facts, outlook)
     return Diagnosis(
         verdict=verdict,
         steps=_steps(timelines),
@@ -61,7 +62,8 @@ def diagnose(case: Case) -> Diagnosis:
         mfu=mfu_of(case.measured),
         roofline=roofline_of_job(case.measured),
         findings=findings,
-        plan=_plan(findings),
+        plan=_plan(judged, case.facts, outlook),
+        replay=_replay(outlook),
         not_advised=_not_advised(judged, case.facts, findings),
         not_judged=_not_judged(judged, case),
         ranks=tuple(_rank(m, facts, len(timelines)) for m, facts in zip(case.measured, case.rank_facts, strict=True)),
@@ -136,19 +138,23 @@ def _rank(measured: Measured, facts: Facts, ranks: int) -> RankReport:
 Judged = list[tuple[Rule, Judgement]]
 
 
-def _findings(judged: Judged, facts: Facts) -> tuple[Finding, ...]:
+def _findings(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[Finding, ...]:
     """The rules that fired: what makes the answer unsafe first, then by what the change buys."""
-    found = [_finding(rule, judgement, facts) for rule, judgement in judged if judgement.answer in _SEVERITY_ORDER]
+    found = [_finding(rule, judgement, facts, outlook) for rule, judgement in judged if _fired(judgement)]
     return tuple(sorted(found, key=_precedence))
+
+
+def _fired(judgement: Judgement) -> bool:
+    return judgement.answer in _SEVERITY_ORDER
 
 
 def _precedence(finding: Finding) -> tuple[bool, float, int, str]:
     unsafe = finding.class_ == "validity" and finding.severity == "critical"
-    gain = finding.predicted_speedup[1] if finding.predicted_speedup else 1.0
-    return not unsafe, -gain, _SEVERITY_ORDER[finding.severity], finding.rule
+    gain = finding.predicted_speedup or (1.0, 1.0)
+    return not unsafe, -(gain[0] * gain[1]), _SEVERITY_ORDER[finding.severity], finding.rule
 
 
-def _finding(rule: Rule, judgement: Judgement, facts: Facts) -> Finding:
+def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -> Finding:
     evidence = tuple(
         Evidence(fact=name, value=value, unit=facts[name].unit, of=facts[name].of)
         for name in judgement.evidence
@@ -161,20 +167,41 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts) -> Finding:
         says=rule.sentence(rule.says, facts),
         do=rule.sentence(rule.do, facts),
         evidence=evidence,
-        predicted_speedup=rule.speedup(facts),
+        predicted_speedup=outlook.predict(rule),
         patch=rule.patch_for(facts),
+        assumes=rule.remedy.assumes if rule.remedy else "",
     )
 
 
-def _plan(findings: Sequence[Finding]) -> tuple[PlanStep, ...]:
-    """The findings that can buy 2 % or more, each with its own bound; one change is proposed once."""
-    worth: list[Finding] = []
-    for finding in findings:
-        buys = finding.predicted_speedup is not None and finding.predicted_speedup[1] >= WORTH_PLANNING
-        if buys and not any(finding.patch and finding.patch == earlier.patch for earlier in worth):
-            worth.append(finding)
+def _plan(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...]:
+    fired = [rule for rule, judgement in judged if _fired(judgement)]
     return tuple(
-        PlanStep(rule=f.rule, patch=f.patch, predicted_speedup=f.predicted_speedup) for f in worth[:MOST_PLANNED]
+        PlanStep(
+            rule=step.rule.id,
+            patch=step.rule.patch_for(facts),
+            predicted_speedup=step.speedup,
+            cumulative_speedup=step.cumulative,
+            effort=step.rule.effort,
+            numerics=step.rule.numerics,
+        )
+        for step in plan_of(outlook, fired)
+    )
+
+
+def _outlook(case: Case) -> Outlook:
+    """Of a job with a straggler, the rank that the others wait for decides the step."""
+    late = {blame.rank for blame in case.job.stragglers}
+    decisive = next((m for m in case.measured if m.timeline.rank in late), case.measured[0])
+    return Outlook(decisive, case.facts)
+
+
+def _replay(outlook: Outlook) -> ReplayReport:
+    replay = outlook.replay
+    return ReplayReport(
+        measured_ns=replay.measured_ns,
+        strict_error=replay.strict_error,
+        valid=replay.valid,
+        because=replay.because,
     )
 
 

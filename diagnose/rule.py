@@ -6,10 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from diagnose.attribution import HOST_CAUSES
 from diagnose.condition import Condition, RuleError, did_you_mean
 from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.facts import Fact, Facts, Scalar, Unknown, spoken
-from diagnose.rule_file import Answer, ExampleTable, Maturity, PatchTable, RuleClass, RuleFile, Target, read
+from diagnose.metrics import groups
+from diagnose.remedy import Remedy, remedy_of
+from diagnose.rule_file import (
+    Answer,
+    Effort,
+    ExampleTable,
+    Maturity,
+    PatchTable,
+    RuleClass,
+    RuleFile,
+    Target,
+    WhatIfTable,
+    read,
+)
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 MOST_REMOVED = 0.95
@@ -65,7 +79,9 @@ class Rule:
     unless: str
     see: tuple[str, ...]
     numerics: bool
-    removes: Condition | None
+    effort: Effort
+    excludes: tuple[str, ...]
+    remedy: Remedy | None
     patch: PatchTemplate | None
     not_when: tuple[Unless, ...]
     negative: Unless | None
@@ -98,9 +114,9 @@ class Rule:
                 return Judgement("not_advised", self.sentence(precondition.because, facts), evidence=evidence + more)
         return None
 
-    def speedup(self, facts: Facts) -> tuple[float, float] | None:
-        """[low, high] of the whole step if the fault goes; None when the rule predicts nothing or it is unknown."""
-        removed = self.removes.value(facts) if self.removes else None
+    def bound(self, facts: Facts) -> tuple[float, float] | None:
+        """[1, high] of the whole step if the fault goes at no cost; None when the rule states no share, or unknown."""
+        removed = self.remedy.removes.value(facts) if self.remedy and self.remedy.removes else None
         if removed is None:
             return None
         return 1.0, 1 / (1 - min(max(float(removed), 0.0), MOST_REMOVED))
@@ -189,7 +205,9 @@ class _Builder:
             unless=self.template(file.unless, "unless"),
             see=file.see,
             numerics=file.numerics,
-            removes=self.parse(file.whatif.removes, "whatif.removes", "share") if file.whatif else None,
+            effort=file.effort,
+            excludes=file.excludes,
+            remedy=self.remedy(file.whatif) if file.whatif else None,
             patch=self.patch(file.patch) if file.patch else None,
             not_when=tuple(
                 Unless(
@@ -221,6 +239,12 @@ class _Builder:
             return None
         holds = self.parse(table.if_, "negative.if", "flag") if table.if_ else None
         return Unless(holds, self.template(table.because, "negative.because"), table.what)
+
+    def remedy(self, table: WhatIfTable) -> Remedy:
+        def parse(text: str, key: str) -> Condition:
+            return self.parse(text, key, "share" if key == "whatif.removes" else "")
+
+        return remedy_of(table, str(self.path), parse, frozenset(groups.NAMES), frozenset(HOST_CAUSES))
 
     def patch(self, table: PatchTable) -> PatchTemplate:
         if not table.set:

@@ -13,15 +13,34 @@ from diagnose.diagnosis import Severity
 RuleClass = Literal["data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity"]
 Maturity = Literal["stable", "incubating", "sandbox"]
 Target = Literal["training_arguments", "model_kwargs", "environment", "ddp", "dataloader"]
+Waits = Literal["sync", "copies"]
+Effort = Literal["setting", "code", "cluster"]
 Answer = Literal[Severity, "quiet", "unknown", "not_advised"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Link = Annotated[str, msgspec.Meta(pattern="^https://")]
 
 
-class WhatIfTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`removes`: the share of the step that goes at most, an expression over facts."""
+Factor = float | Text
+Span = tuple[Factor, Factor]
 
-    removes: Text
+
+class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the change does to a step: `removes` (the share that goes at most), or factors for the replay.
+
+    A factor is given as [best, worst]; a text that starts with "=" is an expression over facts.
+    """
+
+    removes: Text | None = None
+    kernels: dict[str, Span] = {}
+    fuses: tuple[str, ...] = ()
+    host: dict[str, Span] = {}
+    launches: Span | None = None
+    communication: Span | None = None
+    hides: bool = False
+    waits: Waits | None = None
+    batch: Span | None = None
+    assumes: Text | None = None
+    source: Text | None = None
 
 
 class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +88,8 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     unless: Text
     see: tuple[Link, ...]
     numerics: bool = False
+    effort: Effort = "setting"
+    excludes: tuple[Text, ...] = ()
     whatif: WhatIfTable | None = None
     patch: PatchTable | None = None
     not_when: tuple[NotWhenTable, ...] = ()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
+from diagnose.kernels import COMPUTE_FAMILIES, Kind
 from diagnose.metrics.registry import NO_SHAPES, Measured
 from diagnose.vocabulary import OPTIMIZER_STEP
 
@@ -157,3 +158,45 @@ def unfused_loss(m: Measured) -> Group:
 def optimizer(m: Measured) -> Mask:
     """Kernels launched by the optimizer's step."""
     return m.timeline.launched_under(OPTIMIZER_STEP) & m.kernels
+
+
+def fp32_products(m: Measured) -> Mask:
+    """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
+    return m.kernels & _of_kind(m, lambda kind: kind.dtype == "fp32" and kind.tensor_core is False)
+
+
+def _matrix_in(*precisions: str) -> Callable[[Measured], Mask]:
+    def group(m: Measured) -> Mask:
+        return m.kernels & _of_kind(m, lambda kind: kind.family in COMPUTE_FAMILIES and kind.dtype in precisions)
+
+    return group
+
+
+def _family(*families: str) -> Callable[[Measured], Mask]:
+    return lambda m: m.kernels & m.timeline.gpu.of_family(*families)
+
+
+def _of_kind(m: Measured, belongs: Callable[[Kind], bool]) -> Mask:
+    if not len(m.timeline.gpu):
+        return np.zeros(0, bool)
+    return np.array([belongs(kind) for kind in m.timeline.gpu.kinds], bool)[m.timeline.gpu.kind]
+
+
+NAMES: dict[str, Callable[[Measured], Group]] = {
+    "all": lambda m: m.kernels,
+    "eager-attention": eager_attention,
+    "unfused-norm": unfused_norm,
+    "unfused-glu": unfused_glu,
+    "unfused-loss": unfused_loss,
+    "optimizer": optimizer,
+    "not-optimizer": lambda m: m.kernels & ~optimizer(m),
+    "fp32-products": fp32_products,
+    "tf32-products": _matrix_in("tf32"),
+    "half-products": _matrix_in("bf16", "fp16"),
+    "matrix": _family(*COMPUTE_FAMILIES),
+    "attention": _family("attention"),
+    "elementwise": _family("elementwise", "activation", "dropout"),
+    "fusible": lambda m: _family("elementwise", "activation", "dropout", "norm", "softmax", "copy")(m) & ~optimizer(m),
+    "copy": _family("copy"),
+    "norm": _family("norm"),
+}

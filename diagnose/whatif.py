@@ -1,0 +1,230 @@
+"""Predictions: each remedy put into the replay of the step, and the plan that takes the best one after the other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.facts import Facts, Unknown
+from diagnose.idle import Host
+from diagnose.metrics import Measured
+from diagnose.metrics.groups import NAMES
+from diagnose.remedy import Case, Factors, Remedy, Waits
+from diagnose.replay import Change, Replay, host_speed_for
+from diagnose.rule import Rule
+from diagnose.vocabulary import RUNTIME, SYNCHRONISATION
+
+WIDEST = 1.35
+WORTH_PLANNING = 1.02
+MOST_PLANNED = 5
+EFFORTS = ("setting", "code", "cluster")
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A change to the step, and how many times as many tokens a step then has."""
+
+    change: Change
+    tokens: float = 1.0
+
+
+NOTHING = Changed(Change())
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One remedy of the plan: its own gain after those before it, and the gain of all so far."""
+
+    rule: Rule
+    speedup: Range
+    cumulative: Range
+
+
+class Outlook:
+    """What remedies would do to one rank's step.
+
+    Args:
+        measured: the rank; of a job with a straggler, the one that the others wait for.
+        facts: of the job, which the factors of remedies are computed from.
+    """
+
+    def __init__(self, measured: Measured, facts: Facts) -> None:
+        self.measured, self.facts = measured, facts
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The replay of the rank's steps."""
+        return Replay.of(self.measured.timeline, self.measured.attribution)
+
+    @cached_property
+    def host_speed(self) -> float:
+        """Factor on host time from the profiled to the unprofiled speed; 1 without unprofiled steps."""
+        times = self.measured.record.get("steps")
+        control = [
+            ns
+            for key in ("control_before_ns", "control_after_ns")
+            if isinstance(times, Mapping) and isinstance(found := times.get(key), list)
+            for ns in found
+            if isinstance(ns, int | float)
+        ]
+        return host_speed_for(self.replay, float(np.median(control))) if control else 1.0
+
+    def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Range | None:
+        """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
+
+        A range wider than 1.35 is cut at its upper end: what is promised is the part that the worst case supports.
+        """
+        remedy = rule.remedy
+        if remedy is None:
+            return None
+        if not remedy.replayed:
+            return rule.bound(self.facts) if not after else None
+        if not self.replay.valid:
+            return None
+        found = [self._gain(rule, after, case) for case in ("worst", "best")]
+        known = [gain for gain in found if gain is not None]
+        if len(known) < len(found):
+            return None
+        low, high = max(min(known), 1.0), max(*known, 1.0)
+        return low, min(high, low * WIDEST)
+
+    def _gain(self, rule: Rule, after: Sequence[Rule], case: Case) -> float | None:
+        before, own = self._all(after, case), self._changed(rule.remedy, case)
+        if before is None or own is None:
+            return None
+        now, then = self._time(before), self._time(combined(before, own))
+        return now / then if then > 0 else None
+
+    def _time(self, changed: Changed) -> float:
+        """Nanoseconds for the tokens of one step of now."""
+        return self._times(changed) / changed.tokens
+
+    def _times(self, changed: Changed) -> float:
+        speed = replace(changed.change, host_speed=self.host_speed)
+        return float(self.replay.step_ns(speed))
+
+    def _all(self, rules: Sequence[Rule], case: Case) -> Changed | None:
+        found = NOTHING
+        for rule in rules:
+            own = self._changed(rule.remedy, case)
+            if own is None:
+                return None
+            found = combined(found, own)
+        return found
+
+    def _changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
+        factors = remedy.factors(self.facts, case) if remedy else None
+        if remedy is None or factors is None:
+            return None
+        kernels = self._kernels(factors)
+        merged = self._merged(remedy)
+        if isinstance(kernels, Unknown) or isinstance(merged, Unknown):
+            return None
+        change = Change(
+            kernels=kernels,
+            merge=merged,
+            host=factors.host,
+            no_wait=None if remedy.waits is None else self._waits(remedy.waits),
+            launches=factors.launches,
+            communication=factors.communication,
+            overlap=remedy.hides,
+        )
+        return Changed(change, factors.tokens)
+
+    def _kernels(self, factors: Factors) -> NDArray[np.float64] | None | Unknown:
+        """Factor of each activity; a larger batch lengthens all kernels but the optimizer's in proportion."""
+        if not len(self.measured.timeline.gpu) or not (factors.kernels or factors.tokens != 1):
+            return None
+        found = np.ones(len(self.measured.timeline.gpu))
+        if factors.tokens != 1:
+            found[self._group("not-optimizer")] *= factors.tokens
+        for name, factor in factors.kernels.items():
+            group = NAMES[name](self.measured)
+            if isinstance(group, Unknown):
+                return group
+            found[group] *= factor
+        return found
+
+    def _group(self, name: str) -> NDArray[np.bool_]:
+        group = NAMES[name](self.measured)
+        return np.zeros(len(self.measured.timeline.gpu), bool) if isinstance(group, Unknown) else group
+
+    def _merged(self, remedy: Remedy) -> NDArray[np.bool_] | None | Unknown:
+        if not remedy.fuses or not len(self.measured.timeline.gpu):
+            return None
+        found = np.zeros(len(self.measured.timeline.gpu), bool)
+        for name in remedy.fuses:
+            group = NAMES[name](self.measured)
+            if isinstance(group, Unknown):
+                return group
+            found |= group
+        return found
+
+    def _waits(self, which: Waits) -> NDArray[np.bool_]:
+        """Mask over the trace of the calls that no longer wait."""
+        line = self.measured.timeline
+        to_device, to_host = Host(line).long_copies()
+        return to_device if which == "copies" else to_host | line.matching(SYNCHRONISATION, *RUNTIME)
+
+
+def plan_of(outlook: Outlook, fired: Sequence[Rule]) -> tuple[Planned, ...]:
+    """The best remedy, then the best of the rest with it in place, until none buys 2 %.
+
+    The best is the one whose range has the highest middle; ties go to the least effort and unchanged numerics. A
+    remedy that another excludes, or that sets what another sets, is not planned beside it.
+    """
+    chosen: list[Rule] = []
+    planned: list[Planned] = []
+    left = [rule for rule in fired if rule.remedy is not None and rule.remedy.replayed]
+    low = high = 1.0
+    while left and len(planned) < MOST_PLANNED:
+        ranges = {rule.id: outlook.predict(rule, chosen) for rule in left}
+        open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and found[1] >= WORTH_PLANNING]
+        if not open_:
+            break
+        best = max(open_, key=lambda rule: _merit(rule, ranges[rule.id]))
+        gain = ranges[best.id]
+        assert gain is not None
+        low, high = low * gain[0], high * gain[1]
+        planned.append(Planned(best, gain, (low, high)))
+        chosen.append(best)
+        left = [rule for rule in left if rule is not best and not excluded(rule, best)]
+    return tuple(planned)
+
+
+def excluded(one: Rule, other: Rule) -> bool:
+    """Whether the two are not done together: one says so, or both set the same key."""
+    keys = [set(rule.patch.values) if rule.patch else set() for rule in (one, other)]
+    return one.id in other.excludes or other.id in one.excludes or bool(keys[0] & keys[1])
+
+
+def combined(one: Changed, other: Changed) -> Changed:
+    """Both changes together: factors multiply, masks join."""
+    a, b = one.change, other.change
+    change = Change(
+        kernels=_product(a.kernels, b.kernels),
+        merge=_either(a.merge, b.merge),
+        host={cause: a.host.get(cause, 1.0) * b.host.get(cause, 1.0) for cause in {*a.host, *b.host}},
+        no_wait=_either(a.no_wait, b.no_wait),
+        launches=a.launches * b.launches,
+        communication=a.communication * b.communication,
+        overlap=a.overlap or b.overlap,
+    )
+    return Changed(change, one.tokens * other.tokens)
+
+
+def _merit(rule: Rule, gain: Range | None) -> tuple[float, int, bool, str]:
+    """Middle of the range to two digits, then little effort, then numerics left alone."""
+    low, high = gain or (1.0, 1.0)
+    return round((low * high) ** 0.5, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id
+
+
+def _product(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    return b if a is None else a if b is None else a * b
+
+
+def _either(a: NDArray[np.bool_] | None, b: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    return b if a is None else a if b is None else a | b

@@ -148,10 +148,10 @@ def _fired(judgement: Judgement) -> bool:
     return judgement.answer in _SEVERITY_ORDER
 
 
-def _precedence(finding: Finding) -> tuple[bool, float, int, str]:
+def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
     unsafe = finding.class_ == "validity" and finding.severity == "critical"
     gain = finding.predicted_speedup or (1.0, 1.0)
-    return not unsafe, -(gain[0] * gain[1]), _SEVERITY_ORDER[finding.severity], finding.rule
+    return not unsafe, -gain[0], -gain[1], _SEVERITY_ORDER[finding.severity], finding.rule
 
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -> Finding:

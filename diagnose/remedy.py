@@ -12,12 +12,14 @@ Parse = Callable[[str, str], Condition]
 Value = float | Condition
 Values = tuple[Value, Value]
 Case = Literal["best", "worst"]
+MOST_REMOVED, LEAST_TOKENS = 0.95, 0.001
 
 
 @dataclass(frozen=True)
 class Factors:
-    """The factors of one case. `tokens`: those of a step over those of now."""
+    """The factors of one case. `removed`: share of the step that goes; `tokens`: of a step, over those of now."""
 
+    removed: float = 0.0
     kernels: Mapping[str, float] = field(default_factory=dict)
     host: Mapping[str, float] = field(default_factory=dict)
     launches: float = 1.0
@@ -30,7 +32,7 @@ class Remedy:
     """What a change does to a step; every factor has a best and a worst case.
 
     Attributes:
-        removes: the share of the step that goes at most; the prediction where no replay is described.
+        removes: the share of the step that goes; it needs no replay.
         kernels: factor on the time of each group of kernels.
         fuses: groups whose kernels become one.
         host: factor on host time by cause of the ledger.
@@ -43,7 +45,7 @@ class Remedy:
         source: where the factors come from.
     """
 
-    removes: Condition | None = None
+    removes: Values | None = None
     kernels: Mapping[str, Values] = field(default_factory=dict)
     fuses: tuple[str, ...] = ()
     host: Mapping[str, Values] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class Remedy:
 
     @property
     def replayed(self) -> bool:
-        """Whether it says what changes in a step, and not only what share goes at most."""
+        """Whether it says what changes in a step, and not only what share goes."""
         return bool(self.kernels or self.host or self.waits or self.hides) or any(
             values is not None for values in (self.launches, self.communication, self.batch)
         )
@@ -69,14 +71,17 @@ class Remedy:
         host = {name: _number(values[at], facts) for name, values in self.host.items()}
         each = [self.launches, self.communication, self.batch]
         single = [1.0 if values is None else _number(values[at], facts) for values in each]
+        removed = 0.0 if self.removes is None else _number(self.removes[at], facts)
         known_kernels = {name: value for name, value in kernels.items() if value is not None}
         known_host = {name: value for name, value in host.items() if value is not None}
         launches, communication, tokens = single
-        if launches is None or communication is None or tokens is None:
+        if launches is None or communication is None or tokens is None or removed is None:
             return None
         if len(known_kernels) < len(kernels) or len(known_host) < len(host):
             return None
-        return Factors(known_kernels, known_host, launches, communication, max(tokens, 1e-3))
+        return Factors(
+            min(removed, MOST_REMOVED), known_kernels, known_host, launches, communication, max(tokens, LEAST_TOKENS)
+        )
 
 
 def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[str], causes: frozenset[str]) -> Remedy:
@@ -100,7 +105,7 @@ def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[st
         return _factor(values[0], key, parse, where), _factor(values[1], key, parse, where)
 
     found = Remedy(
-        removes=parse(table.removes, "whatif.removes") if table.removes else None,
+        removes=_removed(table, parse) if table.removes else None,
         kernels={name: span(values, f"whatif.kernels.{name}") for name, values in table.kernels.items()},
         fuses=table.fuses,
         host={name: span(values, f"whatif.host.{name}") for name, values in table.host.items()},
@@ -114,10 +119,16 @@ def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[st
     )
     if found.removes is None and not found.replayed:
         raise RuleError("nothing changes", where=f"{where}: whatif", do="add removes, or a factor such as host")
-    if found.replayed and not (found.assumes and found.source):
+    bound = not found.replayed and table.removes_at_least is None
+    if not bound and not (found.assumes and found.source):
         key = "source" if found.assumes else "assumes"
         raise RuleError(f"a prediction needs its {key}", where=f"{where}: whatif.{key}", do=f"add {key} = ...")
     return found
+
+
+def _removed(table: WhatIfTable, parse: Parse) -> Values:
+    least = parse(table.removes_at_least, "whatif.removes_at_least") if table.removes_at_least else 0.0
+    return parse(table.removes or "0", "whatif.removes"), least
 
 
 def _known(given: Mapping[str, object], names: frozenset[str], where: str, what: str) -> None:

@@ -26,7 +26,6 @@ from diagnose.rule_file import (
 )
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-MOST_REMOVED = 0.95
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -113,13 +112,6 @@ class Rule:
                 more = tuple(name for name in precondition.holds.evidence(facts) if name not in evidence)
                 return Judgement("not_advised", self.sentence(precondition.because, facts), evidence=evidence + more)
         return None
-
-    def bound(self, facts: Facts) -> tuple[float, float] | None:
-        """[1, high] of the whole step if the fault goes at no cost; None when the rule states no share, or unknown."""
-        removed = self.remedy.removes.value(facts) if self.remedy and self.remedy.removes else None
-        if removed is None:
-            return None
-        return 1.0, 1 / (1 - min(max(float(removed), 0.0), MOST_REMOVED))
 
     def patch_for(self, facts: Facts) -> Patch | None:
         """The change with its values computed; values that are unknown are left out."""
@@ -242,7 +234,7 @@ class _Builder:
 
     def remedy(self, table: WhatIfTable) -> Remedy:
         def parse(text: str, key: str) -> Condition:
-            return self.parse(text, key, "share" if key == "whatif.removes" else "")
+            return self.parse(text, key, "share" if key.startswith("whatif.removes") else "")
 
         return remedy_of(table, str(self.path), parse, frozenset(groups.NAMES), frozenset(HOST_CAUSES))
 

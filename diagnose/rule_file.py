@@ -25,12 +25,14 @@ Span = tuple[Factor, Factor]
 
 
 class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the change does to a step: `removes` (the share that goes at most), or factors for the replay.
+    """What the change does to a step: `removes` (a share that goes), or factors for the replay.
 
-    A factor is given as [best, worst]; a text that starts with "=" is an expression over facts.
+    A factor is given as [best, worst]; a text that starts with "=" is an expression over facts. `removes` goes at most,
+    `removes_at_least` (nothing where it is absent) in the worst case.
     """
 
     removes: Text | None = None
+    removes_at_least: Text | None = None
     kernels: dict[str, Span] = {}
     fuses: tuple[str, ...] = ()
     host: dict[str, Span] = {}

@@ -11,9 +11,10 @@ from diagnose.facts import Facts, Unknown
 from diagnose.idle import Host
 from diagnose.metrics import Measured
 from diagnose.metrics.groups import NAMES
-from diagnose.remedy import Case, Factors, Remedy, Waits
+from diagnose.remedy import Case, Factors, Remedy
 from diagnose.replay import Change, Replay, host_speed_for
 from diagnose.rule import Rule
+from diagnose.rule_file import Waits
 from diagnose.vocabulary import RUNTIME, SYNCHRONISATION
 
 WIDEST = 1.35
@@ -25,10 +26,10 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Changed:
-    """A change to the step, and how many times as many tokens a step then has."""
+    """A change to the replayed step, and the factor on its speed beside it: more tokens, a share that goes."""
 
     change: Change
-    tokens: float = 1.0
+    gain: float = 1.0
 
 
 NOTHING = Changed(Change())
@@ -78,33 +79,28 @@ class Outlook:
         A range wider than 1.35 is cut at its upper end: what is promised is the part that the worst case supports.
         """
         remedy = rule.remedy
-        if remedy is None:
-            return None
-        if not remedy.replayed:
-            return rule.bound(self.facts) if not after else None
-        if not self.replay.valid:
+        if remedy is None or (remedy.replayed and not self.replay.valid):
             return None
         found = [self._gain(rule, after, case) for case in ("worst", "best")]
         known = [gain for gain in found if gain is not None]
         if len(known) < len(found):
             return None
         low, high = max(min(known), 1.0), max(*known, 1.0)
-        return low, min(high, low * WIDEST)
+        return low, min(high, low * WIDEST) if remedy.assumes else high
 
     def _gain(self, rule: Rule, after: Sequence[Rule], case: Case) -> float | None:
         before, own = self._all(after, case), self._changed(rule.remedy, case)
         if before is None or own is None:
             return None
+        if own.change is NOTHING.change:
+            return own.gain
         now, then = self._time(before), self._time(combined(before, own))
         return now / then if then > 0 else None
 
     def _time(self, changed: Changed) -> float:
         """Nanoseconds for the tokens of one step of now."""
-        return self._times(changed) / changed.tokens
-
-    def _times(self, changed: Changed) -> float:
         speed = replace(changed.change, host_speed=self.host_speed)
-        return float(self.replay.step_ns(speed))
+        return float(self.replay.step_ns(speed)) / changed.gain
 
     def _all(self, rules: Sequence[Rule], case: Case) -> Changed | None:
         found = NOTHING
@@ -119,6 +115,9 @@ class Outlook:
         factors = remedy.factors(self.facts, case) if remedy else None
         if remedy is None or factors is None:
             return None
+        gain = factors.tokens / (1 - factors.removed)
+        if not remedy.replayed:
+            return Changed(NOTHING.change, gain)
         kernels = self._kernels(factors)
         merged = self._merged(remedy)
         if isinstance(kernels, Unknown) or isinstance(merged, Unknown):
@@ -132,9 +131,9 @@ class Outlook:
             communication=factors.communication,
             overlap=remedy.hides,
         )
-        return Changed(change, factors.tokens)
+        return Changed(change, gain)
 
-    def _kernels(self, factors: Factors) -> NDArray[np.float64] | None | Unknown:
+    def _kernels(self, factors: Factors) -> NDArray[np.float64] | Unknown | None:
         """Factor of each activity; a larger batch lengthens all kernels but the optimizer's in proportion."""
         if not len(self.measured.timeline.gpu) or not (factors.kernels or factors.tokens != 1):
             return None
@@ -152,7 +151,7 @@ class Outlook:
         group = NAMES[name](self.measured)
         return np.zeros(len(self.measured.timeline.gpu), bool) if isinstance(group, Unknown) else group
 
-    def _merged(self, remedy: Remedy) -> NDArray[np.bool_] | None | Unknown:
+    def _merged(self, remedy: Remedy) -> NDArray[np.bool_] | Unknown | None:
         if not remedy.fuses or not len(self.measured.timeline.gpu):
             return None
         found = np.zeros(len(self.measured.timeline.gpu), bool)
@@ -173,12 +172,12 @@ class Outlook:
 def plan_of(outlook: Outlook, fired: Sequence[Rule]) -> tuple[Planned, ...]:
     """The best remedy, then the best of the rest with it in place, until none buys 2 %.
 
-    The best is the one whose range has the highest middle; ties go to the least effort and unchanged numerics. A
-    remedy that another excludes, or that sets what another sets, is not planned beside it.
+    The best is the one whose worst case buys most; ties go to the best case, the least effort and unchanged numerics.
+    A remedy that another excludes, or that sets what another sets, is not planned beside it.
     """
     chosen: list[Rule] = []
     planned: list[Planned] = []
-    left = [rule for rule in fired if rule.remedy is not None and rule.remedy.replayed]
+    left = [rule for rule in fired if rule.remedy is not None]
     low = high = 1.0
     while left and len(planned) < MOST_PLANNED:
         ranges = {rule.id: outlook.predict(rule, chosen) for rule in left}
@@ -213,13 +212,13 @@ def combined(one: Changed, other: Changed) -> Changed:
         communication=a.communication * b.communication,
         overlap=a.overlap or b.overlap,
     )
-    return Changed(change, one.tokens * other.tokens)
+    return Changed(change, one.gain * other.gain)
 
 
-def _merit(rule: Rule, gain: Range | None) -> tuple[float, int, bool, str]:
-    """Middle of the range to two digits, then little effort, then numerics left alone."""
+def _merit(rule: Rule, gain: Range | None) -> tuple[float, float, int, bool, str]:
+    """What the worst case buys, then the best case, both to two digits; then little effort and unchanged numerics."""
     low, high = gain or (1.0, 1.0)
-    return round((low * high) ** 0.5, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id
+    return round(low, 2), round(high, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id
 
 
 def _product(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> NDArray[np.float64] | None:

@@ -147,17 +147,17 @@ def test_negative_advice_may_have_a_condition_of_its_own(rule: Any) -> None:
     assert judged.not_advised(facts(wait_share=0.01), Judgement("quiet")) is None
 
 
-@pytest.mark.parametrize(
-    ("removed", "high"), [(0.0, 1.0), (0.2, 1.25), (0.5, 2.0), (0.99, 20.0), (1.7, 20.0), (-0.3, 1.0)]
-)
-def test_speedup_is_what_removing_the_share_gives(rule: Any, removed: float, high: float) -> None:
-    low, reached = rule('[whatif]\nremoves = "wait_share"\n' + EXAMPLES).speedup(facts(wait_share=removed))
-    assert (low, reached) == (1.0, pytest.approx(high))
+@pytest.mark.parametrize(("share", "removed"), [(0.0, 0.0), (0.2, 0.2), (0.99, 0.95), (1.7, 0.95), (-0.3, 0.0)])
+def test_a_bound_removes_the_share_at_best_and_nothing_at_worst(rule: Any, share: float, removed: float) -> None:
+    remedy = rule('[whatif]\nremoves = "wait_share"\n' + EXAMPLES).remedy
+
+    assert remedy.factors(facts(wait_share=share), "best").removed == pytest.approx(removed)
+    assert remedy.factors(facts(wait_share=share), "worst").removed == 0
 
 
-def test_no_speedup_without_whatif_or_without_the_fact(rule: Any) -> None:
-    assert rule(EXAMPLES).speedup(facts(wait_share=0.5)) is None
-    assert rule('[whatif]\nremoves = "wait_share"\n' + EXAMPLES).speedup(facts()) is None
+def test_no_factors_without_the_fact(rule: Any) -> None:
+    assert rule(EXAMPLES).remedy is None
+    assert rule('[whatif]\nremoves = "wait_share"\n' + EXAMPLES).remedy.factors(facts(), "best") is None
 
 
 PATCH = """
@@ -248,10 +248,17 @@ def test_a_folder_without_rules_is_refused(tmp_path: Path, name: str) -> None:
         ("Load sooner.", "Load {idle_shares}.", ": do", "did you mean 'idle_share'?"),
         ("Load sooner.", "Load {sooner", ": do", "lone brace"),
         ("It is the", "{x} is the", ": unless", "no fact is named 'x'"),
-        ("\n[[example]]", "\n[whatif]\n[[example]]", ": whatif.removes", "missing key"),
+        ("\n[[example]]", "\n[whatif]\n[[example]]", ": whatif", "nothing changes"),
         ("\n[[example]]", '\n[whatif]\nremove = "1"\n[[example]]', ": whatif.remove", "did you mean 'removes'?"),
         ("\n[[example]]", '\n[whatif]\nremoves = "x"\n[[example]]', ": whatif.removes", "no fact is named 'x'"),
         ("\n[[example]]", '\n[whatif]\nremoves = "steps"\n[[example]]', ": whatif.removes", "a share of the step"),
+        ("\n[[example]]", "\n[whatif]\nhost = { sync = [0, 0.5] }\n[[example]]", ": whatif.assumes", "its assumes"),
+        ("\n[[example]]", "\n[whatif]\nhost = { synk = [0, 1] }\n[[example]]", ": whatif.host", "named 'synk'"),
+        ("\n[[example]]", "\n[whatif]\nkernels = { gems = [0, 1] }\n[[example]]", ": whatif.kernels", "named 'gems'"),
+        ("\n[[example]]", '\n[whatif]\nfuses = ["all"]\n[[example]]', ": whatif.fuses", "named 'all'"),
+        ("\n[[example]]", "\n[whatif]\nlaunches = [0.5, -1]\n[[example]]", ": whatif.launches", "zero or more"),
+        ("\n[[example]]", '\n[whatif]\nlaunches = [0.5, "=x"]\n[[example]]', ": whatif.launches", "no fact is named"),
+        ("\n[[example]]", '\n[whatif]\nlaunches = [0.5, "x"]\n[[example]]', ": whatif.launches", "starts with ="),
         ("\n[[example]]", "\n[patch]\nset = {a = 1}\n[[example]]", ": patch.target", "missing key"),
         ("\n[[example]]", '\n[patch]\ntarget = "ddq"\nset = {a = 1}\n[[example]]', ": patch.target", "'ddp'?"),
         ("\n[[example]]", '\n[patch]\ntarget = "ddp"\nset = {}\n[[example]]', ": patch.set", "sets nothing"),
@@ -336,7 +343,7 @@ def test_shipped_rules_speak_only_of_facts_they_rest_on_or_that_an_example_gives
 
 def test_shipped_rules_that_judge_the_run_predict_nothing(shipped: Rule) -> None:
     if shipped.class_ == "validity":
-        assert shipped.removes is None
+        assert shipped.remedy is None
         assert shipped.patch is None
 
 
@@ -345,7 +352,7 @@ def test_shipped_rules_predict_no_gain_when_they_are_quiet_at_zero(shipped: Rule
     nothing = {name: Fact(name, zero.get(unit, 0), unit) for name, unit in known().items()}
     if shipped.class_ not in ("validity", "capacity"):
         assert shipped.judge(nothing).answer == "quiet"
-        assert shipped.speedup(nothing) in (None, (1.0, 1.0))
+        assert shipped.judge(nothing).answer == "quiet"
 
 
 def test_shipped_rules_know_nothing_without_facts(shipped: Rule) -> None:

@@ -39,6 +39,7 @@ def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> No
         _full(page, first, step, details)
     later = [planned for planned in diagnosis.plan if first is None or planned.rule != first.rule]
     page.entries("then:", [_planned(planned, diagnosis, step) for planned in later], most=MOST_LINES)
+    _together(page, diagnosis)
     rest = [finding for finding in diagnosis.findings if finding is not first]
     _all_others(page, rest, step) if details else _unplanned(page, rest, later, step)
     page.gap()
@@ -47,6 +48,21 @@ def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> No
         _not_judged(page, diagnosis.not_judged)
     else:
         _to_capture(page, diagnosis.not_judged)
+
+
+def _together(page: Page, diagnosis: Diagnosis) -> None:
+    """What the whole plan buys, or why nothing is predicted."""
+    replay, plan = diagnosis.replay, diagnosis.plan
+    if not replay.valid:
+        page.paragraph(f"no gain is predicted: {plain(replay.because)}", label="" if plan else "gains:")
+    elif len(plan) > 1 and plan[-1].cumulative_speedup is not None:
+        kept = "numerics change with " + ", ".join(p.rule for p in plan if p.numerics) if any_numerics(plan) else ""
+        page.paragraph(joined([Text(f"together {speedup(plan[-1].cumulative_speedup)}", "green"), kept]))
+
+
+def any_numerics(plan: Sequence[PlanStep]) -> bool:
+    """Whether a change of the plan can change the training's results."""
+    return any(planned.numerics for planned in plan)
 
 
 def first_change(diagnosis: Diagnosis) -> Finding | None:
@@ -71,6 +87,8 @@ def _full(page: Page, finding: Finding, step: str, details: bool) -> None:
     if finding.evidence:
         page.field("evidence", evidence_line(finding.evidence, step))
     page.field("do", plain(finding.do))
+    if details and finding.assumes:
+        page.field("assumes", plain(finding.assumes))
     for i, line in enumerate(patch_lines(finding.patch)):
         page.field("" if i else "type", Text(line, "bold"))
     if details and flags_line(finding.patch):

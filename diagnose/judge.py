@@ -189,10 +189,10 @@ def _plan(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...
 
 
 def _outlook(case: Case) -> Outlook:
-    """Of a job with a straggler, the rank that the others wait for decides the step."""
+    """The first rank that is no straggler: what a change to all ranks buys, while curing the late one is its own."""
     late = {blame.rank for blame in case.job.stragglers}
-    decisive = next((m for m in case.measured if m.timeline.rank in late), case.measured[0])
-    return Outlook(decisive, case.facts)
+    typical = next((m for m in case.measured if m.timeline.rank not in late), case.measured[0])
+    return Outlook(typical, case.facts)
 
 
 def _replay(outlook: Outlook) -> ReplayReport:

@@ -48,7 +48,7 @@ class Outlook:
     """What remedies would do to one rank's step.
 
     Args:
-        measured: the rank; of a job with a straggler, the one that the others wait for.
+        measured: the rank, one that is no straggler.
         facts: of the job, which the factors of remedies are computed from.
     """
 

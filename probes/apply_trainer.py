@@ -96,6 +96,8 @@ def _has_lengths(data: Any) -> bool:
 
 
 def _take_back(found: Asked, arguments: Any, key: str, field: str, because: str) -> None:
+    if original_value(arguments, field) == getattr(arguments, field):
+        return  # the script asks for it too
     names = _CHECKPOINTING if field in _CHECKPOINTING else (field,)
     for name in (name for name in names if hasattr(arguments, name)):
         setattr(

@@ -92,11 +92,16 @@ def constructed(found: Asked, arguments: Any, build: Build, wanted: Wanted) -> N
         else:
             found.refuse(TARGET, key, f"TrainingArguments makes it {getattr(arguments, field)}")
     _before[id(arguments)] = before
+    for field, value in wanted.values():
+        if before[field] != value:
+            _given.setdefault(field, before[field])
 
 
 def original_value(arguments: Any, field: str) -> Any:
-    """What the script gave for `field`."""
-    return _before.get(id(arguments), {}).get(field, getattr(arguments, field, None))
+    """What the script gave for `field`; for a copy of patched arguments, what it gave the first time."""
+    now = getattr(arguments, field, None)
+    before = _before.get(id(arguments), {}).get(field, now)
+    return _given.get(field, before) if before == now else before
 
 
 def _fails(arguments: Any, build: Build, before: dict[str, Any], wanted: Wanted) -> Exception | None:
@@ -156,3 +161,4 @@ def _compile_refused(arguments: Any) -> str:
 
 
 _before: dict[int, dict[str, Any]] = {}
+_given: dict[str, Any] = {}

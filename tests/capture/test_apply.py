@@ -159,7 +159,7 @@ def test_the_wait_for_data_is_gone(trained: tuple[Runs, SimpleNamespace], runs: 
 
 
 ARGUMENTS = """
-import torch
+import dataclasses, os, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 def made(**more):
     return TrainingArguments(output_dir="o", report_to=[], use_cpu=True, **more)
@@ -176,15 +176,14 @@ def test_arguments_changed_after_they_were_made_are_patched_at_the_trainer(runs:
     pytest.importorskip("transformers")
     body = """
     args = made()
-    print(args.bf16, args.mixed_precision, args.logging_steps)
     args.bf16, args.logging_steps = False, 7
-    args.mixed_precision = "no"
-    Trainer(model=model, args=args, train_dataset=[{}])
-    print(args.bf16, args.mixed_precision, args.logging_steps)
+    args.mixed_precision = os.environ["ACCELERATE_MIXED_PRECISION"] = "no"  # where one version or the other derives it
+    trainer = Trainer(model=model, args=args, train_dataset=[{}])
+    print(args.bf16, trainer.accelerator.mixed_precision, args.logging_steps)
     """
     patch = {"target": "training_arguments", "set": {"bf16": True, "logging_steps": 50}}
 
-    assert runs(ARGUMENTS + textwrap.dedent(body), patch).out == "True bf16 50\n" * 2
+    assert runs(ARGUMENTS + textwrap.dedent(body), patch).out == "True bf16 50\n"
 
 
 def test_what_the_constructor_rejects_is_refused_and_the_rest_applied(runs: Runs) -> None:
@@ -205,8 +204,9 @@ def test_what_the_trainers_data_rules_out_is_taken_back(runs: Runs) -> None:
     body = """
     args = made(max_steps=2)
     print(args.dataloader_num_workers, args.dataloader_prefetch_factor)
-    Trainer(model=model, args=args, train_dataset=Stream())
-    print(args.dataloader_num_workers, args.dataloader_prefetch_factor)
+    for each in (args, dataclasses.replace(args)):
+        Trainer(model=model, args=each, train_dataset=Stream())
+        print(each.dataloader_num_workers, each.dataloader_prefetch_factor)
     """
     patch = {
         "target": "training_arguments",
@@ -214,11 +214,24 @@ def test_what_the_trainers_data_rules_out_is_taken_back(runs: Runs) -> None:
     }
     done = runs(ARGUMENTS + textwrap.dedent(body), patch)
 
-    assert done.out == "3 4\n0 None\n"
+    assert done.out == "3 4\n0 None\n0 None\n"
     assert done.said == [
         "diagnose: not applied: dataloader_num_workers (each worker would repeat the data of an IterableDataset)",
         "diagnose: not applied: dataloader_prefetch_factor (it needs dataloader_num_workers above 0)",
     ]
+
+
+def test_what_the_script_asks_for_too_is_left_as_it_is(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    body = """
+    args = made(max_steps=2, dataloader_num_workers=3)
+    Trainer(model=model, args=args, train_dataset=Stream())
+    print(args.dataloader_num_workers)
+    """
+    patch = {"target": "training_arguments", "set": {"dataloader_num_workers": 3}}
+    done = runs(ARGUMENTS + textwrap.dedent(body), patch)
+
+    assert (done.out, done.said) == ("3\n", [])
 
 
 def test_a_script_that_fails_by_itself_fails_as_it_does_without_a_patch(runs: Runs) -> None:

@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from diagnose.patch_file import Request
+from diagnose.probes.apply_allowed import VARIABLE as APPLY
+
 WINDOW = "PYTHON_DIAGNOSE"  # launchers that forward only PYTHON* forward it
 SEEN = "PYTHON_DIAGNOSE_SEEN"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
@@ -65,12 +68,17 @@ def resolved(command: Sequence[str]) -> list[str]:
     return list(command)
 
 
-def environment(inherited: Mapping[str, str], window: Window, seen: Path) -> dict[str, str]:
-    """The job's environment: Python in it runs our sitecustomize at start."""
+def environment(
+    inherited: Mapping[str, str], window: Window, seen: Path, patch: Request | None = None
+) -> dict[str, str]:
+    """The job's environment: Python in it runs our sitecustomize at start, which applies the patch."""
     bootstrap = str(bootstrap_folder())
     others = [entry for entry in inherited.get("PYTHONPATH", "").split(os.pathsep) if entry != bootstrap]
     path = os.pathsep.join([bootstrap, *others]) if any(others) else bootstrap
-    return {**inherited, "PYTHONPATH": path, WINDOW: json.dumps(asdict(window)), SEEN: str(seen)}
+    ours = {"PYTHONPATH": path, WINDOW: json.dumps(asdict(window)), SEEN: str(seen)}
+    if patch is not None:
+        return {**inherited, **patch.variables(inherited), **ours, APPLY: patch.to_json()}
+    return {name: text for name, text in inherited.items() if name != APPLY} | ours
 
 
 def bootstrap_folder() -> Path:

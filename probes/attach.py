@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
 _HOOKS = {"torch": "torch_hooks", "transformers.trainer": "trainer_hooks"}
+_PATCHES = {
+    "torch": "apply_torch",
+    "transformers.training_args": "apply_training",
+    "transformers.trainer": "apply_trainer",
+    "transformers.modeling_utils": "apply_model",
+}
 _installed: set[str] = set()
 
 
 def after_import(module: str) -> None:
     """Install the hooks for `module`, once; not in children of multiprocessing, such as DataLoader workers."""
-    if module not in _HOOKS or module in _installed or _is_multiprocessing_child():
+    if module in _installed or _is_multiprocessing_child():
         return
     _installed.add(module)
-    import_module(f".{_HOOKS[module]}", __package__).install()
+    patched = "PYTHON_DIAGNOSE_APPLY" in os.environ
+    for name in (_HOOKS.get(module), _PATCHES.get(module) if patched else None):
+        if name is not None:
+            import_module(f".{name}", __package__).install()
 
 
 def _is_multiprocessing_child() -> bool:

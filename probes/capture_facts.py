@@ -106,6 +106,7 @@ def facts(session: Session) -> dict[str, object]:
         "liger": quietly(lambda: _liger(arguments)),
         "memory": quietly(memory),
         "environment": quietly(lambda: environment(os.environ)),
+        **_patch(),
         **_window(session),
     }
 
@@ -141,6 +142,14 @@ def batch_facts(batches: list[dict[str, Any]]) -> dict[str, object] | None:
         "padding_share": statistics.fmean(padding) if padding else None,
         "batches_seen": len(batches),
     }
+
+
+def _patch() -> Mapping[str, object]:
+    """What a run with a patch applied of it and what it refused."""
+    from . import apply
+
+    found = quietly(apply.facts)
+    return found if isinstance(found, dict) else {"applied": None, "refused": []}
 
 
 def _window(session: Session) -> dict[str, object]:

@@ -12,6 +12,7 @@ import click
 from diagnose.bundle import Bundle, Written, is_first_rank
 from diagnose.errors import UserError, printable
 from diagnose.launch import Job, Window, environment, exit_code_of, ignores_our_hook, resolved
+from diagnose.patch_file import Request, read
 
 _LOOK_EVERY_S = 0.3
 _MOST_RANKS = 8
@@ -49,6 +50,13 @@ _WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `dia
     "--json", "json_file", metavar="FILE", type=click.Path(path_type=Path), help="Write the diagnosis to FILE too."
 )
 @click.option("--no-report", is_flag=True, help="Capture only.")
+@click.option(
+    "--apply",
+    "patch_file",
+    metavar="PATCH.json",
+    help="Run with a patch, the script unedited: a patch, a list, or a diagnosis, whose first planned change is taken "
+    "(FILE#RULE: that of RULE).",
+)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -61,6 +69,7 @@ def run(
     stop: bool,
     json_file: Path | None,
     no_report: bool,
+    patch_file: str | None,
     command: tuple[str, ...],
 ) -> None:
     """Run a training command, capture a few of its steps, and say why it is slow.
@@ -73,11 +82,14 @@ def run(
     if not command:
         raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
     reports = is_first_rank(os.environ)
+    argv = resolved(command)
+    patch = _patch(patch_file, argv, reports)
     env, bundle = dict(os.environ), _bundle(out)
     if bundle is not None:
         window = Window(str(bundle.folder), steps, warmup, skip, at_step, stop)
-        env = environment(env, window, bundle.seen)
-    argv = resolved(command)
+        env = environment(env, window, bundle.seen, patch)
+    elif patch is not None:
+        raise UserError("the patch cannot be applied", why="it goes in with the capture, which has no folder")
     try:
         job = Job(argv, env)
     except OSError as error:
@@ -93,8 +105,28 @@ def run(
         code = job.exit_code()
     if bundle is not None and reports:
         _guarded(lambda: _last_words(bundle, reporter, argv))
+        if patch is not None and not any(bundle.folder.glob("capture-rank*.json")):
+            _say("whether the patch was applied is not known: nothing was captured")
         bundle.tidy()
     ctx.exit(code)
+
+
+def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:
+    """What is to be applied, checked before the command starts: a run without it would mislead.
+
+    Raises:
+        UserError: the patch cannot be read, or cannot reach the command's Python.
+    """
+    if file is None:
+        return None
+    patch, option = read(file), ignores_our_hook(argv)
+    if option:
+        raise UserError("the patch cannot be applied", why=f"Python runs with {option}")
+    for entry in patch.refused if speaks else ():
+        _say(f"not applied: {entry['key']} ({entry['because']})")
+    for line in patch.lines() if speaks else ():
+        _say(f"to apply: {printable(line)}")
+    return patch
 
 
 class Reporter:

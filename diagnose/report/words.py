@@ -1,11 +1,9 @@
 """Parts of a Diagnosis in the words people use: causes, predictions, patches, evidence, MFU."""
 
-import json
 import re
-import shlex
 from collections.abc import Sequence
-from typing import Any
 
+from diagnose import patches
 from diagnose.diagnosis import Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.report.page import plain
@@ -80,12 +78,6 @@ _SUFFIXES = {
     "-below-peak": "{} below the peak",
     "-low-intensity": "{} that memory bounds",
 }
-_CALLS = {
-    "training_arguments": "TrainingArguments",
-    "model_kwargs": "from_pretrained",
-    "ddp": "DistributedDataParallel",
-    "dataloader": "DataLoader",
-}
 _COUNTED_BY = {
     "given": ", FLOPs as given",
     "palm": ", FLOPs by PaLM's count",
@@ -135,21 +127,12 @@ def speedup(predicted: tuple[float, float] | None) -> str:
 
 def patch_lines(patch: Patch | None) -> list[str]:
     """The change as it is typed in code; each environment variable is a line of its own."""
-    if patch is None or not patch.set:
-        return []
-    if patch.target == "environment":
-        return [plain(f"export {name}={shlex.quote(_flag_value(value, on='1'))}") for name, value in patch.set.items()]
-    settings = ", ".join(f"{name}={_literal(value)}" for name, value in patch.set.items())
-    call = _CALLS.get(patch.target)
-    return [plain(f"{call}(..., {settings})" if call else f"{patch.target}: {settings}")]
+    return [] if patch is None else [plain(line) for line in patches.python_lines(patch)]
 
 
 def flags_line(patch: Patch | None) -> str:
     """The same change as flags of a script that parses TrainingArguments; empty for other targets."""
-    if patch is None or patch.target != "training_arguments":
-        return ""
-    flags = (f"--{name} {shlex.quote(_flag_value(value, on='True'))}" for name, value in patch.set.items())
-    return plain(" ".join(flags))
+    return "" if patch is None else plain(patches.flags(patch))
 
 
 def evidence_line(evidence: Sequence[Evidence], step: str = "") -> str:
@@ -228,20 +211,3 @@ def to_capture(item: NotJudged) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _literal(value: Any) -> str:
-    """A Python literal with double quotes, as configuration files are written."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_literal(item) for item in value) + "]"
-    return repr(value)
-
-
-def _flag_value(value: Any, on: str) -> str:
-    if isinstance(value, bool):
-        return on if value else {"1": "0", "True": "False"}[on]
-    return json.dumps(value) if isinstance(value, dict | list | tuple) else str(value)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.realpath(__file__))
 _PROBES = os.path.dirname(_HERE)
-_WATCHED = ("torch", "transformers.trainer")
+_PATCHED = ("transformers.training_args", "transformers.modeling_utils")
+_WATCHED = ("torch", "transformers.trainer") + (_PATCHED if "PYTHON_DIAGNOSE_APPLY" in os.environ else ())
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,190 @@
+"""A patch in the user's spellings: Python, flags of a script, accelerate's YAML, shell exports, a diff.
+
+Names follow the versions of what runs the job, as the capture record holds them under `versions`; a version that is
+not known takes the newest spelling.
+
+- `dtype` of from_pretrained is `torch_dtype` before transformers 4.56 (huggingface/transformers pull request 39782);
+- `eval_strategy` is `evaluation_strategy` before 4.41 (pull request 30190);
+- `train_sampling_strategy="group_by_length"` is `group_by_length=True` before 5.2 (pull request 43138);
+- `gradient_checkpointing` is `activation_checkpointing` from 5.23 on; the old name is accepted until 6;
+- `PYTORCH_ALLOC_CONF` is `PYTORCH_CUDA_ALLOC_CONF` before torch 2.11: torch 2.9 reads settings of the CUDA allocator
+  from the old name only (pytorch/pytorch issue 183387).
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from diagnose.diagnosis import Patch
+
+Versions = Mapping[str, Any]
+
+CALLS = {
+    "training_arguments": "TrainingArguments",
+    "model_kwargs": "from_pretrained",
+    "ddp": "DistributedDataParallel",
+    "dataloader": "DataLoader",
+}
+_ACTIVATION_CHECKPOINTING = (5, 23)
+_SAMPLING_STRATEGY = (5, 2)
+_DTYPE = (4, 56)
+_EVAL_STRATEGY = (4, 41)
+_ALLOC_CONF = (2, 11)  # of torch
+_OFF = "'no'"  # a bare no is false in YAML
+_YAML_WORDS = frozenset({"no", "yes", "on", "off", "true", "false", "null", "y", "n"})
+_UPPER = ("backward_prefetch", "auto_wrap_policy", "state_dict_type", "sharding_strategy")  # of accelerate's FSDP
+
+
+def spelled(patch: Patch, versions: Versions | None = None) -> Patch:
+    """The patch with the names that these versions use."""
+    known = versions or {}
+    transformers, torch = _numbers(known.get("transformers")), _numbers(known.get("torch"))
+    pairs = (_spelled(patch.target, name, value, transformers, torch) for name, value in patch.set.items())
+    return Patch(target=patch.target, set=dict(pairs))
+
+
+def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
+    """The change as typed in code: `TrainingArguments(..., bf16=True)`; exports for the environment."""
+    if patch.target == "environment":
+        return export_lines(patch, versions)
+    change = spelled(patch, versions).set
+    if not change:
+        return []
+    settings = ", ".join(f"{name}={literal(value, name)}" for name, value in change.items())
+    call = CALLS.get(patch.target)
+    return [f"{call}(..., {settings})" if call else f"{patch.target}: {settings}"]
+
+
+def flags(patch: Patch, versions: Versions | None = None) -> str:
+    """Flags of a script that parses TrainingArguments with HfArgumentParser; empty for other targets."""
+    if patch.target != "training_arguments":
+        return ""
+    change = spelled(patch, versions).set
+    return " ".join(f"--{name} {shlex.quote(_text(value, on='True'))}" for name, value in change.items())
+
+
+def export_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
+    """`export NAME=value` for each variable; none for other targets."""
+    if patch.target != "environment":
+        return []
+    change = spelled(patch, versions).set
+    return [f"export {name}={shlex.quote(_text(value, on='1'))}" for name, value in change.items()]
+
+
+def accelerate_yaml(patch: Patch) -> str:
+    """What of the patch lives in accelerate's config file, as YAML of its `to_yaml_file`; empty when nothing does.
+
+    `bf16` and `fp16` are mixed_precision, `torch_compile*` is dynamo_config, and the keys of `fsdp_config` get their
+    prefix `fsdp_`. accelerate reads no other setting of TrainingArguments from there.
+    """
+    if patch.target != "training_arguments":
+        return ""
+    return "".join(f"{line}\n" for line in _accelerate_lines(patch.set))
+
+
+def diff(patch: Patch, current: Mapping[str, Any] | None = None, versions: Versions | None = None) -> str:
+    """A fragment in the form of a unified diff of the call; `current` holds the settings now, by name.
+
+    A setting whose value now is not known, or is the new one, has no line that is taken out.
+    """
+    call, now = CALLS.get(patch.target), current or {}
+    change = spelled(patch, versions).set
+    if call is None or not change:
+        return ""
+    lines = [f" {call}("]
+    for name, value in change.items():
+        if name in now and now[name] != value:
+            lines.append(f"-    {name}={literal(now[name], name)},")
+        lines.append(f"+    {name}={literal(value, name)},")
+    return "".join(f"{line}\n" for line in [*lines, " )"])
+
+
+def literal(value: Any, name: str = "") -> str:
+    """A Python literal with double quotes; a dtype is torch's."""
+    if name in ("dtype", "torch_dtype") and isinstance(value, str) and value.isidentifier() and value != "auto":
+        return f"torch.{value}"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(literal(item) for item in value) + "]"
+    return repr(value)
+
+
+def _spelled(
+    target: str, name: str, value: Any, transformers: tuple[int, ...], torch: tuple[int, ...]
+) -> tuple[str, Any]:
+    if target == "model_kwargs" and name in ("dtype", "torch_dtype"):
+        return ("torch_dtype" if _before(transformers, _DTYPE) else "dtype"), value
+    if target == "environment" and name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        return ("PYTORCH_CUDA_ALLOC_CONF" if _before(torch, _ALLOC_CONF) else "PYTORCH_ALLOC_CONF"), value
+    return _argument(name, value, transformers) if target == "training_arguments" else (name, value)
+
+
+def _argument(name: str, value: Any, transformers: tuple[int, ...]) -> tuple[str, Any]:
+    if name in ("eval_strategy", "evaluation_strategy"):
+        return ("evaluation_strategy" if _before(transformers, _EVAL_STRATEGY) else "eval_strategy"), value
+    if name in ("gradient_checkpointing", "activation_checkpointing"):
+        old = _before(transformers, _ACTIVATION_CHECKPOINTING) or not transformers
+        return ("gradient_checkpointing" if old else "activation_checkpointing"), value
+    if name in ("train_sampling_strategy", "group_by_length"):
+        return _sampling(name, value, _before(transformers, _SAMPLING_STRATEGY))
+    return name, value
+
+
+def _sampling(name: str, value: Any, old: bool) -> tuple[str, Any]:
+    grouped = value is True or value == "group_by_length"
+    if old:
+        return "group_by_length", grouped
+    if name == "group_by_length":
+        return "train_sampling_strategy", "group_by_length" if grouped else "random"
+    return name, value
+
+
+def _accelerate_lines(settings: Mapping[str, Any]) -> Iterator[str]:
+    precisions = [name for name in ("bf16", "fp16") if name in settings]
+    if precisions:
+        yield f"mixed_precision: {next((name for name in precisions if settings[name]), _OFF)}"
+    if any(name in settings for name in ("torch_compile", "torch_compile_backend", "torch_compile_mode")):
+        yield from _dynamo_lines(settings)
+    config = settings.get("fsdp_config")
+    if isinstance(config, Mapping) and config:
+        yield "fsdp_config:"
+        for key, value in config.items():
+            name = key.removeprefix("fsdp_")
+            upper = name in _UPPER and isinstance(value, str)
+            yield f"  fsdp_{name}: {_yaml(value.upper() if upper else value)}"
+
+
+def _dynamo_lines(settings: Mapping[str, Any]) -> Iterator[str]:
+    yield "dynamo_config:"
+    if not settings.get("torch_compile", True):
+        yield f"  dynamo_backend: {_OFF.upper()}"
+        return
+    yield f"  dynamo_backend: {str(settings.get('torch_compile_backend', 'inductor')).upper()}"
+    if "torch_compile_mode" in settings:
+        yield f"  dynamo_mode: {_yaml(settings['torch_compile_mode'])}"
+
+
+def _yaml(value: Any) -> str:
+    """A YAML scalar or flow list; JSON is YAML."""
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_\-]*", value)
+    return value if plain and value.lower() not in _YAML_WORDS else json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: Any, on: str) -> str:
+    if isinstance(value, bool):
+        return on if value else {"1": "0", "True": "False"}[on]
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else str(value)
+
+
+def _numbers(version: Any) -> tuple[int, ...]:
+    """(5, 2) of "5.2.0.dev0"; empty when it is not known."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2]) if isinstance(version, str) else ()
+
+
+def _before(version: tuple[int, ...], first: tuple[int, int]) -> bool:
+    return bool(version) and version < first

@@ -1,0 +1,494 @@
+"""`diagnose run --apply`: the unedited script runs with the patch, and what cannot be applied is refused and said."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from diagnose.errors import UserError
+from diagnose.launch import APPLY, Window, environment
+from diagnose.patch_file import Request, read
+from diagnose.probes import apply, apply_model
+from diagnose.probes.apply_allowed import ALLOWED, why_not
+
+SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"
+RULES = Path(__file__).parents[2] / "rules"
+Run = Callable[..., SimpleNamespace]
+
+
+class Runs:
+    """Runs scripts with `diagnose run` in a folder; keeps what they print and what was recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, body: str, patch: object, *options: str, **env: str) -> SimpleNamespace:
+        (self.folder / "train.py").write_text(textwrap.dedent(body))
+        (self.folder / "patch.json").write_text(json.dumps(patch))
+        command = [sys.executable, "-m", "diagnose", "run", "--out", "b", "--json", "d.json", *options]
+        given = ["--apply", "patch.json"] if patch is not None else []
+        done = subprocess.run(
+            [*command, *given, "--", "train.py"],
+            cwd=self.folder, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=180,
+        )  # fmt: skip
+        said = [line for line in done.stderr.splitlines() if line.startswith("diagnose: not applied")]
+        return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr, said=said)
+
+    def facts(self, folder: str = "b") -> dict[str, Any]:
+        return json.loads((self.folder / folder / "capture-rank0.json").read_text())
+
+    def waiting(self) -> float:
+        """The share of data wait in the diagnosis."""
+        ledger = json.loads((self.folder / "d.json").read_text())["ledger"]
+        return sum(entry["share"] for entry in ledger if entry["class"] == "data")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+TRAINER = """
+import time, torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Seq2SeqTrainingArguments, Trainer
+torch.set_num_threads(1)
+config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                     intermediate_size=32, vocab_size=64)
+model = AutoModelForCausalLM.from_config(config)
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 400
+    def __getitem__(self, i):
+        time.sleep(0.005)
+        return {"input_ids": torch.arange(8), "labels": torch.arange(8)}
+class Slow(Trainer):
+    def compute_loss(self, *args, **kwargs):
+        time.sleep(0.05)
+        return super().compute_loss(*args, **kwargs)
+args = Seq2SeqTrainingArguments(output_dir="o", max_steps=16, per_device_train_batch_size=8, report_to=[],
+                                disable_tqdm=True, use_cpu=True, save_strategy="no")
+Slow(model=model, args=args, train_dataset=Samples()).train()
+"""
+FOR_TRAINER = [
+    {
+        "target": "training_arguments",
+        "set": {
+            "dataloader_persistent_workers": True,
+            "dataloader_num_workers": 2,
+            "use_liger_kernel": True,
+            "optim": "adamw_torch",
+            "learning_rate": 1.0,
+        },
+    },
+    {"target": "model_kwargs", "set": {"attn_implementation": "eager"}},
+    {"target": "ddp", "set": {"static_graph": True}},
+    {"target": "environment", "set": {"OMP_NUM_THREADS": 1, "PYTORCH_ALLOC_CONF": "expandable_segments:True"}},
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, SimpleNamespace]:
+    """A Trainer with a slow loader, run with workers, another attention, and more that cannot be had."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    if _installed("liger_kernel"):
+        pytest.skip("liger-kernel is installed here, so asking for it is not refused")
+    runs = Runs(tmp_path_factory.mktemp("trainer"))
+    done = runs(TRAINER, FOR_TRAINER, "--at-step", "8")
+    assert done.code == 0, done.err
+    return runs, done
+
+
+def _installed(name: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(name) is not None
+
+
+def test_what_was_applied_and_refused_is_recorded(trained: tuple[Runs, SimpleNamespace]) -> None:
+    known = trained[0].facts()
+
+    jsonschema.validate(known, json.loads(SCHEMA.read_text()))
+    assert known["applied"] == {
+        "training_arguments": {
+            "optim": "adamw_torch",
+            "dataloader_num_workers": 2,
+            "dataloader_persistent_workers": True,
+        },
+        "model_kwargs": {"attn_implementation": "eager"},
+        "environment": {"OMP_NUM_THREADS": 1, "PYTORCH_ALLOC_CONF": "expandable_segments:True"},
+    }
+    assert [(entry["target"], entry["key"]) for entry in known["refused"]] == [
+        ("training_arguments", "learning_rate"),
+        ("training_arguments", "use_liger_kernel"),
+        ("ddp", "static_graph"),
+    ]
+
+
+def test_what_was_applied_is_in_use(trained: tuple[Runs, SimpleNamespace]) -> None:
+    known = trained[0].facts()
+
+    assert (known["dataloader"]["num_workers"], known["dataloader"]["persistent_workers"]) == (2, True)
+    assert known["model"]["attn_implementation"] == "eager"
+    assert known["training_arguments"]["optim"] == "adamw_torch"
+    assert known["environment"]["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+
+
+def test_every_refused_key_is_one_line(trained: tuple[Runs, SimpleNamespace]) -> None:
+    assert trained[1].said == [
+        "diagnose: not applied: learning_rate (it is not among the keys of training_arguments that can be set)",
+        "diagnose: not applied: use_liger_kernel (liger-kernel is not installed)",
+        "diagnose: not applied: static_graph (no DistributedDataParallel was made)",
+    ]
+
+
+def test_the_wait_for_data_is_gone(trained: tuple[Runs, SimpleNamespace], runs: Runs) -> None:
+    assert runs(TRAINER, None, "--at-step", "8").code == 0
+
+    assert runs.waiting() > 0.25
+    assert trained[0].waiting() < 0.1
+    assert (runs.facts()["applied"], runs.facts()["refused"]) == (None, [])
+
+
+ARGUMENTS = """
+import dataclasses, os, torch
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+def made(**more):
+    return TrainingArguments(output_dir="o", report_to=[], use_cpu=True, **more)
+config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                     intermediate_size=32, vocab_size=64)
+model = LlamaForCausalLM._from_config(config, torch_dtype=torch.float32)
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from range(4)
+"""
+
+
+def test_arguments_changed_after_they_were_made_are_patched_at_the_trainer(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    body = """
+    args = made()
+    args.bf16, args.logging_steps = False, 7
+    args.mixed_precision = os.environ["ACCELERATE_MIXED_PRECISION"] = "no"  # where one version or the other derives it
+    trainer = Trainer(model=model, args=args, train_dataset=[{}])
+    print(args.bf16, trainer.accelerator.mixed_precision, args.logging_steps)
+    """
+    patch = {"target": "training_arguments", "set": {"bf16": True, "logging_steps": 50}}
+
+    assert runs(ARGUMENTS + textwrap.dedent(body), patch).out == "True bf16 50\n"
+
+
+def test_what_the_constructor_rejects_is_refused_and_the_rest_applied(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    body = "args = made(save_strategy='steps')\nprint(args.eval_strategy.value, args.logging_steps, args.tf32)\n"
+    patch = {"target": "training_arguments", "set": {"tf32": True, "bf16": True, "fp16": True, "logging_steps": 50}}
+    done = runs(ARGUMENTS + body, patch)
+
+    assert done.out == "no 50 None\n"
+    assert [line.split(" (")[0] for line in done.said] == [
+        "diagnose: not applied: fp16",
+        "diagnose: not applied: tf32",
+    ]
+
+
+def test_what_the_trainers_data_rules_out_is_taken_back(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    body = """
+    args = made(max_steps=2)
+    print(args.dataloader_num_workers, args.dataloader_prefetch_factor)
+    for each in (args, dataclasses.replace(args)):
+        Trainer(model=model, args=each, train_dataset=Stream())
+        print(each.dataloader_num_workers, each.dataloader_prefetch_factor)
+    """
+    patch = {
+        "target": "training_arguments",
+        "set": {"dataloader_num_workers": 3, "dataloader_prefetch_factor": 4, "train_sampling_strategy": "random"},
+    }
+    done = runs(ARGUMENTS + textwrap.dedent(body), patch)
+
+    assert done.out == "3 4\n0 None\n0 None\n"
+    assert done.said == [
+        "diagnose: not applied: dataloader_num_workers (each worker would repeat the data of an IterableDataset)",
+        "diagnose: not applied: dataloader_prefetch_factor (it needs dataloader_num_workers above 0)",
+    ]
+
+
+def test_what_the_script_asks_for_too_is_left_as_it_is(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    body = """
+    args = made(max_steps=2, dataloader_num_workers=3)
+    Trainer(model=model, args=args, train_dataset=Stream())
+    print(args.dataloader_num_workers)
+    """
+    patch = {"target": "training_arguments", "set": {"dataloader_num_workers": 3}}
+    done = runs(ARGUMENTS + textwrap.dedent(body), patch)
+
+    assert (done.out, done.said) == ("3\n", [])
+
+
+def test_a_script_that_fails_by_itself_fails_as_it_does_without_a_patch(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    done = runs(ARGUMENTS + "made(bf16=True, fp16=True)\n", {"target": "training_arguments", "set": {"bf16": True}})
+
+    assert done.code == 1
+    assert "At most one of fp16 and bf16" in done.err
+    assert done.said == []
+
+
+def test_a_model_that_cannot_take_the_patch_is_made_as_the_script_says(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    if _installed("flash_attn") or _installed("kernels"):
+        pytest.skip("flash attention may be had here")
+    body = "print(model.config._attn_implementation, model.dtype)\n"
+    patch = {"target": "model_kwargs", "set": {"attn_implementation": "flash_attention_3"}}
+    done = runs(ARGUMENTS + body, patch)
+
+    assert (done.code, done.out) == (0, "sdpa torch.float32\n")
+    assert "not applied: attn_implementation (" in done.said[0]
+
+
+def test_a_dtype_takes_the_place_of_the_scripts_under_either_name(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    patch = {"target": "model_kwargs", "set": {"dtype": "bfloat16"}}
+
+    assert runs(ARGUMENTS + "print(model.dtype)\n", patch).out == "torch.bfloat16\n"
+
+
+def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16"))
+    for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
+        monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
+
+        assert apply_model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
+
+
+LOADERS = """
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
+torch.set_num_threads(1)
+data = [torch.full((4,), float(i)) for i in range(60)]
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(data[:6])
+batched = DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 2, False))
+print(batched.num_workers, batched.persistent_workers, [int(x[0, 0]) for x in batched] == list(range(0, 60, 2)))
+stream = DataLoader(Stream(), 2)
+print(stream.num_workers, len(list(stream)))
+plain = DataLoader(data, 2, False, None, None, 0)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in plain:
+    model(batch).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_loaders_of_a_bare_loop_are_patched_where_that_is_safe(runs: Runs) -> None:
+    pytest.importorskip("torch")
+    wanted = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}
+    done = runs(LOADERS, {"target": "dataloader", "set": wanted}, "--at-step", "8", "--no-report")
+    known = runs.facts()
+
+    assert done.out == "2 True True\n0 3\n"
+    assert known["applied"] == {"dataloader": wanted}
+    assert {key: known["dataloader"][key] for key in wanted} == wanted
+    assert (
+        done.said[0] == "diagnose: not applied: num_workers (each worker would repeat the data of an IterableDataset)"
+    )
+    assert [entry["key"] for entry in known["refused"]] == list(wanted)
+
+
+def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(runs: Runs) -> None:
+    pytest.importorskip("transformers")
+    body = """
+    from transformers import Trainer, TrainingArguments
+    from transformers.modeling_utils import PreTrainedModel
+    from torch.nn.parallel import DistributedDataParallel
+    kinds = (DataLoader.__init__, DistributedDataParallel.__init__, Trainer.__init__, TrainingArguments.__post_init__,
+             PreTrainedModel.from_pretrained.__func__, PreTrainedModel._from_config.__func__)
+    import sys
+    print(any(hasattr(kind, "__diagnose_apply__") for kind in kinds), [n for n in sys.modules if "probes.apply_t" in n])
+    """
+    leftover = Request({"dataloader": {"num_workers": 2}}).to_json()
+    done = runs(LOADERS + textwrap.dedent(body), None, "--no-report", **{APPLY: leftover})
+
+    assert done.out == "0 False True\n0 3\nFalse []\n"
+
+
+DDP = """
+import os, torch
+import torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("rendezvous"), rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4), find_unused_parameters=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(12):
+    model(torch.ones(2, 4)).mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_ddp_is_made_with_the_patch(runs: Runs) -> None:
+    pytest.importorskip("torch")
+    wanted = {"find_unused_parameters": False, "gradient_as_bucket_view": True, "bucket_cap_mb": 50}
+    done = runs(DDP, {"target": "ddp", "set": wanted}, "--at-step", "6", "--no-report")
+    known = runs.facts()
+
+    assert (done.code, done.said) == (0, [])
+    assert known["applied"] == {"ddp": wanted}
+    assert {key: known["ddp"][key] for key in wanted} == wanted
+
+
+class Made:
+    """A constructor that rejects one value."""
+
+    def __init__(self, size: int = 1) -> None:
+        if size > 3:
+            raise ValueError("too\nlarge")
+        self.size = size
+
+
+def test_a_constructor_that_fails_with_the_patch_runs_without_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = apply.Asked({"dataloader": {"size": 9}})
+    monkeypatch.setattr(apply, "asked", lambda: asked)
+    monkeypatch.setattr(apply, "session", lambda: object())
+    kind = type("Copy", (Made,), {"__init__": Made.__init__})
+    apply.patched_init(kind, "dataloader", lambda found, given: found.of("dataloader"))
+
+    assert kind(size=2).size == 2
+    assert asked.facts() == {
+        "applied": {},
+        "refused": [{"target": "dataloader", "key": "size", "because": "ValueError: too"}],
+    }
+    assert capsys.readouterr().err == "diagnose: not applied: size (ValueError: too)\n"
+
+
+def test_a_process_without_a_session_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "session", lambda: None)
+
+    assert apply.Asked({"ddp": {"static_graph": True}}).of("ddp") == {}
+
+
+def diagnosis() -> dict[str, object]:
+    first = {"rule": "python-host", "patch": None}
+    second = {"rule": "unfused-optimizer", "patch": {"target": "training_arguments", "set": {"optim": "adamw_torch"}}}
+    third = {"rule": "allocator-churn", "patch": {"target": "environment", "set": {"OMP_NUM_THREADS": 4}}}
+    return {"schema_version": 1, "plan": [first, second], "findings": [first, second, third]}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "wanted"),
+    [
+        ("", {"training_arguments": {"optim": "adamw_torch"}}),
+        ("#allocator-churn", {"environment": {"OMP_NUM_THREADS": 4}}),
+    ],
+)
+def test_a_diagnosis_gives_its_first_planned_patch_or_that_of_a_rule(
+    tmp_path: Path, suffix: str, wanted: dict[str, object]
+) -> None:
+    (tmp_path / "d.json").write_text(json.dumps(diagnosis()))
+
+    assert read(f"{tmp_path / 'd.json'}{suffix}").wanted == wanted
+
+
+def test_several_patches_are_one_request(tmp_path: Path) -> None:
+    patches = [{"target": "ddp", "set": {"static_graph": True}}, {"target": "ddp", "set": {"bucket_cap_mb": 50}}]
+    (tmp_path / "p.json").write_text(json.dumps(patches))
+
+    assert read(str(tmp_path / "p.json")).wanted == {"ddp": {"static_graph": True, "bucket_cap_mb": 50}}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('"bf16"', "this is not a patch"),
+        ("[1]", "this is not a patch"),
+        ('{"target": "ddp"}', "this is not a patch"),
+        ('{"target": "ddp", "set": [1]}', "this is not a patch"),
+        ('{"target": "ddp", "set": {"static_graph": true}, "then": 1}', "this is not a patch"),
+        ("[]", "nothing in the patch can be applied"),
+        ('{"target": "ddp", "set": {"module": "os"}}', "not among the keys of ddp"),
+        ('{"target": "kernel", "set": {"a": 1}}', "kernel is no target"),
+        ('{"target": "environment", "set": {"LD_PRELOAD": "x.so"}}', "not among the keys of environment"),
+        ('{"target": "ddp", "set": {"static_graph": 1}}', "expected true or false"),
+        ('{"target": "dataloader", "set": {"num_workers": NaN}}', "expected a whole number"),
+        (
+            '[{"target": "ddp", "set": {"static_graph": true}}, {"target": "ddp", "set": {"static_graph": false}}]',
+            "diff",
+        ),
+        ('{"plan": [{"rule": "a", "patch": null}]}', "no planned change has a patch"),
+        ('{"plan": "x"}', "no planned change has a patch"),
+    ],
+)
+def test_a_malformed_patch_is_an_error_of_the_user(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "p.json").write_text(content)
+
+    with pytest.raises(UserError, match=says):
+        read(str(tmp_path / "p.json"))
+
+
+@pytest.mark.parametrize("argument", ["not-there.json", "not-there.json#rule", "."])
+def test_a_patch_that_cannot_be_read_is_an_error_of_the_user(argument: str) -> None:
+    with pytest.raises(UserError, match="cannot read the patch"):
+        read(argument)
+
+
+@pytest.mark.parametrize("command", [["train.py"], [sys.executable, "-I", "train.py"]])
+def test_without_its_patch_the_command_does_not_start(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "train.py").write_text("open('started', 'w').close()")
+    (tmp_path / "p.json").write_text(
+        '{"target": "ddp", "set": {"static_graph": %s}}' % ("1" if len(command) < 2 else "true")
+    )
+    run = [sys.executable, "-m", "diagnose", "run", "--apply", "p.json", "--", *command]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 3
+    assert done.stderr.startswith("Error: ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.json", "train.py"]
+
+
+def test_whether_a_patch_arrived_is_not_guessed(runs: Runs) -> None:
+    done = runs("print('trained')", {"target": "ddp", "set": {"static_graph": True}})
+
+    assert (done.code, done.out) == (0, "trained\n")
+    assert done.err.splitlines()[-1] == "diagnose: whether the patch was applied is not known: nothing was captured"
+
+
+def test_variables_reach_the_job_and_the_allocators_settings_are_kept() -> None:
+    wanted = {"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "TOKENIZERS_PARALLELISM": False}}
+    there = {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:False", "A": "1"}
+    env = environment(there, Window("/out", 3, 2), Path("s"), Request(wanted))
+
+    merged = "max_split_size_mb:128,expandable_segments:True"
+    assert (env["PYTORCH_ALLOC_CONF"], env["PYTORCH_CUDA_ALLOC_CONF"]) == (merged, merged)
+    assert (env["TOKENIZERS_PARALLELISM"], env["A"]) == ("0", "1")
+    assert json.loads(env[APPLY]) == {"set": wanted, "refused": []}
+
+
+def test_every_patch_of_a_rule_can_be_applied() -> None:
+    import tomllib
+
+    tables = (tomllib.loads(path.read_text()).get("patch") for path in sorted(RULES.glob("*.toml")))
+    settings = [
+        (table["target"], key, 4 if isinstance(value, str) and value.startswith("=") else value)
+        for table in tables
+        if table
+        for key, value in table["set"].items()
+    ]
+
+    assert len(settings) > 10
+    assert [setting for setting in settings if why_not(*setting)] == []
+    assert set(ALLOWED) == {"training_arguments", "model_kwargs", "dataloader", "ddp", "environment"}

@@ -1,0 +1,59 @@
+"""What a remedy changes about a step: factors on durations, waits that vanish, and how collectives behave."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.attribution import EXPOSED, HOST_CAUSES
+
+CPU_CAUSES = ("operator-compute", "operator-memory", EXPOSED)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change to a step; the default changes nothing.
+
+    Attributes:
+        kernels: factor on the duration of each GPU activity, aligned with `timeline.gpu`. An activity with factor 0
+            vanishes together with its launch and the operator time that issued it.
+        merge: mask over `timeline.gpu` of activities that fuse: of each run of neighbours on a stream only the first
+            is launched. Durations follow `kernels`.
+        host: factor on host time by cause of the ledger ("data-wait", "dispatch", "python", ...); "launch-latency"
+            and "kernel-gap" scale those two. "sync" scales what the calls take beside waiting; `no_wait` takes the
+            wait away. Without a GPU the causes are those of that ledger, operators included.
+        no_wait: mask over the events of `timeline.trace`: blocking calls that no longer wait for the device.
+        launches: factor on the host time of every launch: the call and the operator time that issued it.
+        communication: factor on the duration of collectives.
+        overlap: collectives hold no later kernel back: they run on streams of their own that no kernel waits for.
+        communication_keeps: "duration": a collective takes as long as it does now. "end": the other ranks do not
+            change, so that a step with collectives takes at least as long as now.
+        host_speed: factor on all host time, from the profiled to the unprofiled speed.
+
+    Raises:
+        ValueError: `host` names a cause that no ledger has, or a factor is negative.
+    """
+
+    kernels: NDArray[np.float64] | None = None
+    merge: NDArray[np.bool_] | None = None
+    host: Mapping[str, float] = field(default_factory=dict)
+    no_wait: NDArray[np.bool_] | None = None
+    launches: float = 1.0
+    communication: float = 1.0
+    overlap: bool = False
+    communication_keeps: Literal["duration", "end"] = "duration"
+    host_speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        unknown = set(self.host) - set(HOST_CAUSES) - set(CPU_CAUSES)
+        if unknown:
+            raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
+        smallest = min((self.launches, self.communication, self.host_speed, *self.host.values()))
+        if smallest < 0 or (self.kernels is not None and (self.kernels < 0).any()):
+            raise ValueError("a factor below 0 would turn time back")
+
+    def factors(self, causes: tuple[str, ...]) -> NDArray[np.float64]:
+        """The factor on host time of each of `causes`, the host's speed left out."""
+        return np.array([self.host.get(cause, 1.0) for cause in causes], np.float64)

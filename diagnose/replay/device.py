@@ -1,0 +1,134 @@
+"""What decides when a GPU activity starts: its stream and the gap, its launch and the latency, another stream.
+
+Gaps and latencies are medians over the trace, by stream and pair of kinds where there are enough of them. No activity
+keeps the delay it was measured with: a replay that did would reproduce any step and prove nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.timeline import Activities
+
+Times = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+NONE = -1
+LONG_AGO = int(np.iinfo(np.int64).min) // 2
+LATENCY_AT_MOST_NS = 100_000  # longer after the call, or between kernels, is a wait for something else
+GAP_AT_MOST_NS = 20_000
+LATE_NS = 5_000
+EDGE_NS = 60_000
+COLLECTIVE_EDGE_NS = 500_000
+ENOUGH = 5
+_DEFAULT_GAP_NS, _DEFAULT_LATENCY_NS = 1_000.0, 5_000.0
+
+
+@dataclass(frozen=True)
+class Starts:
+    """For each GPU activity of the timeline: its predecessors and the typical time after each of them.
+
+    Attributes:
+        previous: the activity before it on its stream, or NONE.
+        due: when the last of it and all before it on its stream was launched, in host time.
+        gap_ns: from the end of `previous`.
+        latency_ns: from the start of its launch call.
+        edge: the activity of another stream that it waits for, or NONE.
+        edge_ns: from the end of `edge`.
+    """
+
+    previous: Times
+    due: Times
+    gap_ns: Floats
+    latency_ns: Floats
+    edge: Times
+    edge_ns: float
+
+
+def starts_of(gpu: Activities, call_name: Times) -> Starts:
+    """The rules by which the activities start; `call_name` is the name id of each one's launch call."""
+    previous, due = _stream_order(gpu)
+    free = np.where(previous >= 0, gpu.end[previous], LONG_AGO)
+    launched = np.maximum(gpu.launch_start, LONG_AGO)
+    latency = _latencies(gpu, call_name, free)
+    gap = _gaps(gpu, previous, free, launched + latency)
+    late = gpu.start - np.maximum(free + gap, launched + latency) > LATE_NS
+    edge = _edges(gpu, due, late & (launched > LONG_AGO))
+    waits = np.flatnonzero(edge >= 0)
+    edge_ns = float(np.median(gpu.start[waits] - gpu.end[edge[waits]])) if len(waits) else 0.0
+    return Starts(previous, due, gap, latency, edge, edge_ns)
+
+
+def medians(values: Floats, use: Mask, keys: Sequence[Times], otherwise: float) -> Floats:
+    """For each row the median of `values` among the rows in `use` that share its first key with ENOUGH of them.
+
+    The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
+    """
+    found = np.full(len(values), np.nan)
+    for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
+        missing = np.isnan(found)
+        if missing.any():
+            found[missing] = _group_medians(values, use, key, at_least)[missing]
+    return np.where(np.isnan(found), otherwise, found)
+
+
+def _stream_order(gpu: Activities) -> tuple[Times, Times]:
+    previous, due = np.full(len(gpu), NONE, np.int64), gpu.launch_start.copy()
+    for stream in np.unique(gpu.stream):
+        own = np.flatnonzero(gpu.stream == stream)
+        previous[own[1:]] = own[:-1]
+        due[own] = np.maximum.accumulate(due[own])
+    return previous, due
+
+
+def _latencies(gpu: Activities, call_name: Times, free: Times) -> Floats:
+    """Launch to start where the stream had nothing else to do, by name of the call."""
+    idle = (gpu.launch >= 0) & (free <= gpu.launch_start) & (gpu.start >= gpu.launch_start)
+    idle &= gpu.start <= gpu.launch_end + LATENCY_AT_MOST_NS
+    since = (gpu.start - np.maximum(gpu.launch_start, LONG_AGO)).astype(float)
+    return medians(since, idle, [call_name, np.zeros_like(call_name)], _DEFAULT_LATENCY_NS)
+
+
+def _gaps(gpu: Activities, previous: Times, free: Times, ready: Floats) -> Floats:
+    """End of the previous activity to the start of one that was launched in time."""
+    stream = gpu.stream.astype(np.int64)
+    pair = gpu.kind[previous].astype(np.int64) * len(gpu.kinds) + gpu.kind
+    keys = [stream << 32 | pair, pair, stream, np.zeros_like(pair)]
+    in_time = (previous >= 0) & (ready <= free) & (gpu.start <= free + GAP_AT_MOST_NS)
+    return medians((gpu.start - free).astype(float), in_time, keys, _DEFAULT_GAP_NS)
+
+
+def _group_medians(values: Floats, use: Mask, key: Times, at_least: int) -> Floats:
+    _, group = np.unique(key, return_inverse=True)
+    rows = np.flatnonzero(use)
+    rows = rows[np.lexsort((values[rows], group[rows]))]
+    size = np.bincount(group[rows], minlength=int(group.max(initial=0)) + 1)
+    first = np.cumsum(size) - size
+    enough = size >= at_least
+    middle = np.full(len(size), np.nan)
+    lower, upper = (first + (size - 1) // 2)[enough], (first + size // 2)[enough]
+    middle[enough] = (values[rows[lower]] + values[rows[upper]]) / 2
+    return middle[group]
+
+
+def _edges(gpu: Activities, due: Times, late: Mask) -> Times:
+    """For each late activity the last one launched before it on another stream, if that ended just before it started.
+
+    Of several streams, the one that ended last. A collective may wait longer: it also needs free multiprocessors.
+    """
+    edge, ended = np.full(len(gpu), NONE, np.int64), np.full(len(gpu), LONG_AGO)
+    reach = np.where(gpu.is_communication, COLLECTIVE_EDGE_NS, EDGE_NS)
+    rows = np.flatnonzero(late)
+    for stream in np.unique(gpu.stream):
+        own = np.flatnonzero(gpu.stream == stream)
+        waiting = rows[gpu.stream[rows] != stream]
+        launched = np.searchsorted(due[own], gpu.launch_start[waiting], side="left") - 1
+        at = np.minimum(launched, np.searchsorted(gpu.end[own], gpu.start[waiting], side="right") - 1)
+        source = own[np.maximum(at, 0)]
+        near = gpu.end[source] >= gpu.start[waiting] - reach[waiting]
+        holds = (at >= 0) & near & (gpu.end[source] > ended[waiting])
+        edge[waiting[holds]], ended[waiting[holds]] = source[holds], gpu.end[source[holds]]
+    return edge

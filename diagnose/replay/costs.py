@@ -140,5 +140,6 @@ def _streams(gpu: Activities, items: Items, change: Change) -> tuple[Times, Time
     if not change.overlap:
         return items.stream, items.edge
     collective = (items.activity >= 0) & gpu.is_communication[items.activity]
-    held = (items.edge >= 0) & collective[items.edge] & ~collective
+    source = items.starts.edge[items.activity]
+    held = (items.edge != NONE) & gpu.is_communication[source] & ~collective
     return np.where(collective, items.streams + items.stream, items.stream), np.where(held, NONE, items.edge)

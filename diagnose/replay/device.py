@@ -37,6 +37,7 @@ class Starts:
         gap_ns: from the end of `previous`.
         latency_ns: from the start of its launch call.
         edge: the activity of another stream that it waits for, or NONE.
+        edge_is_whole: whether `edge` is the last that its stream held at the launch.
         edge_ns: from the end of `edge`.
     """
 
@@ -45,21 +46,29 @@ class Starts:
     gap_ns: Floats
     latency_ns: Floats
     edge: Times
+    edge_is_whole: Mask
     edge_ns: float
 
 
-def starts_of(gpu: Activities, call_name: Times) -> Starts:
-    """The rules by which the activities start; `call_name` is the name id of each one's launch call."""
+def starts_of(gpu: Activities, call_name: Times, wait_calls: Times) -> Starts:
+    """The rules by which the activities start.
+
+    Args:
+        gpu: the activities.
+        call_name: the name id of each one's launch call.
+        wait_calls: when the host made a stream wait for another (cudaStreamWaitEvent), sorted.
+    """
     previous, due = _stream_order(gpu)
     free = np.where(previous >= 0, gpu.end[previous], LONG_AGO)
     launched = np.maximum(gpu.launch_start, LONG_AGO)
-    latency = _latencies(gpu, call_name, free)
-    gap = _gaps(gpu, previous, free, launched + latency)
-    late = gpu.start - np.maximum(free + gap, launched + latency) > LATE_NS
-    edge = _edges(gpu, due, late & (launched > LONG_AGO))
-    waits = np.flatnonzero(edge >= 0)
-    edge_ns = float(np.median(gpu.start[waits] - gpu.end[edge[waits]])) if len(waits) else 0.0
-    return Starts(previous, due, gap, latency, edge, edge_ns)
+    told = _told_to_wait(gpu, wait_calls)
+    latency = _latencies(gpu, call_name, ~told)
+    gap = _gaps(gpu, previous, free, ~told & (launched + latency <= free))
+    late = (gpu.start - np.maximum(free + gap, launched + latency) > LATE_NS) & (launched > LONG_AGO)
+    edge, whole = _edges(gpu, due, late, told)
+    seen = np.flatnonzero((edge >= 0) & late)
+    edge_ns = float(np.median(gpu.start[seen] - gpu.end[edge[seen]])) if len(seen) else 0.0
+    return Starts(previous, due, gap, latency, edge, whole, edge_ns)
 
 
 def medians(values: Floats, use: Mask, keys: Sequence[Times], otherwise: float) -> Floats:
@@ -84,21 +93,22 @@ def _stream_order(gpu: Activities) -> tuple[Times, Times]:
     return previous, due
 
 
-def _latencies(gpu: Activities, call_name: Times, free: Times) -> Floats:
-    """Launch to start where the stream had nothing else to do, by name of the call."""
-    idle = (gpu.launch >= 0) & (free <= gpu.launch_start) & (gpu.start >= gpu.launch_start)
+def _latencies(gpu: Activities, call_name: Times, use: Mask) -> Floats:
+    """Launch to start where the device had nothing else to do, by name of the call."""
+    busy_until = np.concatenate(([LONG_AGO], np.maximum.accumulate(gpu.end)[:-1])) if len(gpu) else gpu.end
+    idle = use & (gpu.launch >= 0) & (busy_until <= gpu.launch_start) & (gpu.start >= gpu.launch_start)
     idle &= gpu.start <= gpu.launch_end + LATENCY_AT_MOST_NS
     since = (gpu.start - np.maximum(gpu.launch_start, LONG_AGO)).astype(float)
     return medians(since, idle, [call_name, np.zeros_like(call_name)], _DEFAULT_LATENCY_NS)
 
 
-def _gaps(gpu: Activities, previous: Times, free: Times, ready: Floats) -> Floats:
+def _gaps(gpu: Activities, previous: Times, free: Times, in_time: Mask) -> Floats:
     """End of the previous activity to the start of one that was launched in time."""
     stream = gpu.stream.astype(np.int64)
     pair = gpu.kind[previous].astype(np.int64) * len(gpu.kinds) + gpu.kind
     keys = [stream << 32 | pair, pair, stream, np.zeros_like(pair)]
-    in_time = (previous >= 0) & (ready <= free) & (gpu.start <= free + GAP_AT_MOST_NS)
-    return medians((gpu.start - free).astype(float), in_time, keys, _DEFAULT_GAP_NS)
+    use = in_time & (previous >= 0) & (gpu.start <= free + GAP_AT_MOST_NS)
+    return medians((gpu.start - free).astype(float), use, keys, _DEFAULT_GAP_NS)
 
 
 def _group_medians(values: Floats, use: Mask, key: Times, at_least: int) -> Floats:
@@ -114,21 +124,39 @@ def _group_medians(values: Floats, use: Mask, key: Times, at_least: int) -> Floa
     return middle[group]
 
 
-def _edges(gpu: Activities, due: Times, late: Mask) -> Times:
-    """For each late activity the last one launched before it on another stream, if that ended just before it started.
+def _edges(gpu: Activities, due: Times, late: Mask, told: Mask) -> tuple[Times, Mask]:
+    """The activity of another stream that each one waits for, and whether that is all its stream held at the launch.
 
-    Of several streams, the one that ended last. A collective may wait longer: it also needs free multiprocessors.
+    It is the last one launched before, if it ended just before a late start (of several streams, the one that ended
+    last). A collective may start later still: it also needs free multiprocessors. Where the host made a stream wait,
+    it may have ended any time before (of several streams, the one launched on last).
     """
-    edge, ended = np.full(len(gpu), NONE, np.int64), np.full(len(gpu), LONG_AGO)
+    edge, whole, best = np.full(len(gpu), NONE, np.int64), np.zeros(len(gpu), bool), np.full(len(gpu), LONG_AGO)
     reach = np.where(gpu.is_communication, COLLECTIVE_EDGE_NS, EDGE_NS)
-    rows = np.flatnonzero(late)
+    rows = np.flatnonzero(late | told)
     for stream in np.unique(gpu.stream):
         own = np.flatnonzero(gpu.stream == stream)
         waiting = rows[gpu.stream[rows] != stream]
         launched = np.searchsorted(due[own], gpu.launch_start[waiting], side="left") - 1
         at = np.minimum(launched, np.searchsorted(gpu.end[own], gpu.start[waiting], side="right") - 1)
         source = own[np.maximum(at, 0)]
-        near = gpu.end[source] >= gpu.start[waiting] - reach[waiting]
-        holds = (at >= 0) & near & (gpu.end[source] > ended[waiting])
-        edge[waiting[holds]], ended[waiting[holds]] = source[holds], gpu.end[source[holds]]
-    return edge
+        near = late[waiting] & (gpu.end[source] >= gpu.start[waiting] - reach[waiting])
+        asked = told[waiting] & ~late[waiting] & (at == launched)
+        rank = np.where(asked, due[source], gpu.end[source])
+        holds = (at >= 0) & (near | asked) & (rank > best[waiting])
+        found = waiting[holds]
+        edge[found], whole[found], best[found] = source[holds], (at == launched)[holds], rank[holds]
+    return edge, whole
+
+
+def _told_to_wait(gpu: Activities, wait_calls: Times) -> Mask:
+    """The activities launched right after a call that makes a stream wait for another, no other launch in between.
+
+    And collectives: PyTorch's process groups have them wait for the stream that was current at the call.
+    """
+    linked = np.flatnonzero(gpu.launch >= 0)
+    order = linked[np.argsort(gpu.launch_start[linked], kind="stable")]
+    calls = np.searchsorted(wait_calls, gpu.launch_start[order])
+    told = gpu.is_communication.copy()
+    told[order] |= np.diff(calls, prepend=calls[:1]) > 0
+    return told

@@ -55,8 +55,10 @@ def _passes(costs: Costs) -> Iterator[NDArray[np.float64]]:
                 start = ends[stream] + gap
                 if owner >= 0 and called[owner] + latency > start:
                     start = called[owner] + latency
-                if edge >= 0 and ended[edge] + edge_ns > start:
-                    start = ended[edge] + edge_ns
+                if edge != -1:
+                    free = (ended[edge] if edge >= 0 else ends[ONE_STREAM - edge]) + edge_ns
+                    if free > start:
+                        start = free
                 if launches:
                     held.append(start)
                 ends[stream] = ended[i] = start + duration

@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from diagnose.replay.device import NONE, Starts, starts_of
 from diagnose.replay.host import Calls, calls_of
-from diagnose.replay.waits import waits_of
+from diagnose.replay.waits import ONE_STREAM, waits_of
 from diagnose.timeline import Activities, Timeline
+from diagnose.vocabulary import RUNTIME
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_STREAM_WAITS = r"(cuda|hip)StreamWaitEvent|cuStreamWaitEvent"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Items:
         activity: row of `timeline.gpu`, or NONE for a host call alone.
         owner: the item whose call launched the activity: itself, an earlier one, or NONE.
         stream: number of the stream, counted from 0.
-        edge: the item of another stream that the activity waits for.
+        edge: the item of another stream that the activity waits for, or ONE_STREAM - stream for all that holds.
         wait: the item whose activity the call waits for, or ALL_STREAMS, or ONE_STREAM - stream.
         own_ns: what the call takes of the host beside waiting.
         queue: launches that a stream holds before the next one blocks.
@@ -56,7 +59,8 @@ def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
     """The items of the steps whose host windows are given, in order, shape (n, 2)."""
     gpu, trace = timeline.gpu, timeline.trace
     calls = calls_of(timeline, windows)
-    starts = starts_of(gpu, np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE).astype(np.int64))
+    call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE).astype(np.int64)
+    starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.matching(_STREAM_WAITS, *RUNTIME)]))
     names, stream = np.unique(gpu.stream, return_inverse=True)
     mine = _launched_in(gpu, windows)
     launcher = _call_of(gpu, calls, mine)
@@ -66,7 +70,6 @@ def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
     call, activity = _sequence(calls, starts, launcher, np.where(in_order, first, NONE), mine)
     item_of, item_of_call = _inverse(activity, len(gpu)), _inverse(call, len(calls))
     own = np.arange(len(call))
-    edge = _looked_up(_looked_up(activity, starts.edge), item_of)
     target = _looked_up(call, waits.target)
     awaited = _looked_up(target, item_of)
     return Items(
@@ -74,7 +77,7 @@ def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
         activity=activity,
         owner=_looked_up(_looked_up(activity, launcher), item_of_call),
         stream=_looked_up(activity, stream),
-        edge=np.where(edge < own, edge, NONE),
+        edge=_edges(activity, starts, stream, item_of),
         wait=np.where(target < NONE, target, np.where(awaited <= own, awaited, NONE)),
         own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
         queue=waits.queue,
@@ -117,6 +120,15 @@ def _sequence(calls: Calls, starts: Starts, launcher: Times, with_call: Times, m
     call = np.concatenate((np.arange(len(calls)), np.full(len(alone), NONE)))
     order = np.lexsort((np.arange(len(call)), position))
     return call[order], np.concatenate((with_call, alone))[order]
+
+
+def _edges(activity: Times, starts: Starts, stream: Times, item_of: Times) -> Times:
+    """The item each activity waits for. One of the step before is the last its stream holds, or has long ended."""
+    source = _looked_up(activity, starts.edge)
+    item = _looked_up(source, item_of)
+    whole = (source >= 0) & starts.edge_is_whole[np.maximum(activity, 0)]
+    before = (item >= 0) & (item < np.arange(len(activity)))
+    return np.where(before, item, np.where(whole, ONE_STREAM - stream[np.maximum(source, 0)], NONE))
 
 
 def _inverse(rows: Times, size: int) -> Times:

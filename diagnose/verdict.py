@@ -113,6 +113,7 @@ def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: 
     if not grounds.has_gpu:
         text += "; without GPU activity operators are classed by kind"
     elif leader in ("compute", "memory"):
-        judged = f", {100 * grounds.sized_share:.0f} % of their time by the roofline" if grounds.sized_share else ""
-        text += "; kernels are classed by " + (f"kind{judged}" if grounds.sized_share < MOSTLY_SIZED else "the roofline")
+        some = f", {100 * grounds.sized_share:.0f} % of their time by the roofline" if grounds.sized_share else ""
+        how = "the roofline" if grounds.sized_share >= MOSTLY_SIZED else f"kind{some}"
+        text += f"; kernels are classed by {how}"
     return text

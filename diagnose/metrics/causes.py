@@ -19,9 +19,13 @@ def _class_metric(class_: str, doc: str) -> None:
 _class_metric("data", "The device waits for input: data loading, copies to the device, and ranks that are late for it.")
 _class_metric("host", "The device waits for the host: dispatch, synchronisation, allocation, Python, launch latency.")
 _class_metric(
-    "memory", "Kernels bound by memory bandwidth, judged by the roofline, else by kind: norms, elementwise, casts, optimizer, copies."
+    "memory",
+    "Kernels bound by memory bandwidth, by the roofline, else by kind: norms, elementwise, casts, optimizer, copies.",
 )
-_class_metric("compute", "Kernels bound by arithmetic, judged by the roofline, else by kind: matrix products, convolutions, attention.")
+_class_metric(
+    "compute",
+    "Kernels bound by arithmetic, by the roofline, else by kind: matrix products, convolutions, attention.",
+)
 _class_metric("communication", "Collectives that nothing hides.")
 
 

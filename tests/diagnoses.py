@@ -80,6 +80,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
         ),
         "mfu": KNOWN_MFU,
         "roofline": (),
+        "operators": (),
         "findings": (),
         "plan": (),
         "not_advised": (NotAdvised(what="torch_compile", because="the launch gaps are 0.3 % of the device step"),),

@@ -96,7 +96,7 @@ class WaterfallPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RooflineEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels of one family, direction and precision on the first rank, per step.
+    """Kernels of one family, direction and precision on the first rank, per step; or of one operator, by its sizes.
 
     `intensity` (FLOP per byte) is an upper bound and `gbs` a lower one: `bytes` is the least that has to move.
     `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth). A figure is null where shapes or peaks are
@@ -236,6 +236,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     waterfall: tuple[WaterfallPart, ...]
     mfu: Mfu
     roofline: tuple[RooflineEntry, ...]
+    operators: tuple[RooflineEntry, ...]
     findings: tuple[Finding, ...]
     plan: tuple[PlanStep, ...]
     replay: ReplayReport

@@ -25,7 +25,7 @@ from diagnose.metrics import Measured
 from diagnose.ranks import Job
 from diagnose.rule import Judgement, Rule
 from diagnose.timeline import Timeline
-from diagnose.utilisation import matrix_time_of, mfu_of, roofline_of_job
+from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
 from diagnose.waterfall import waterfall_of
 from diagnose.whatif import Outlook, plan_of
@@ -61,6 +61,7 @@ def diagnose(case: Case) -> Diagnosis:
         waterfall=waterfall_of(ledger, matrix_time_of(case.measured)),
         mfu=mfu_of(case.measured),
         roofline=roofline_of_job(case.measured),
+        operators=operators_of_job(case.measured),
         findings=findings,
         plan=_plan(judged, case.facts, outlook),
         replay=_replay(outlook),

@@ -9,7 +9,7 @@ from diagnose.facts import Unknown
 from diagnose.metrics import Measured
 from diagnose.metrics.compute import declared_flops, mfu_share, peak_flops
 from diagnose.metrics.model_work import NUMERATORS, counted_flops, model_flops, tokens_of
-from diagnose.roofline import Roofline
+from diagnose.roofline import Roofline, RooflineRow
 from diagnose.waterfall import MatrixTime
 
 _AGREE = 0.05
@@ -47,24 +47,30 @@ def mfu_of(ranks: Sequence[Measured]) -> Mfu:
 
 def roofline_of_job(ranks: Sequence[Measured]) -> tuple[RooflineEntry, ...]:
     """The roofline of the first rank, per step: ranks of one job run the same kernels."""
-    steps = max(ranks[0].timeline.steps.count, 1)
-    return tuple(
-        RooflineEntry(
-            family=row.family,
-            direction=row.direction,
-            precision=row.precision,
-            ns=row.ns // steps,
-            kernels=row.kernels / steps,
-            flops=None if row.flops is None else row.flops / steps,
-            bytes=None if row.bytes is None else row.bytes / steps,
-            intensity=row.intensity,
-            tflops=row.tflops,
-            gbs=row.gbs,
-            bound=row.bound if row.bound in get_args(Bound) else "unknown",  # type: ignore[arg-type]
-            above_roof_ns=None if row.above_roof_ns is None else row.above_roof_ns // steps,
-            note=row.note,
-        )
-        for row in ranks[0].roofline.rows
+    return tuple(_entry(row, ranks[0]) for row in ranks[0].roofline.rows)
+
+
+def operators_of_job(ranks: Sequence[Measured]) -> tuple[RooflineEntry, ...]:
+    """The operators of the first rank whose kernels take longest, per step."""
+    return tuple(_entry(row, ranks[0]) for row in ranks[0].roofline.operators)
+
+
+def _entry(row: RooflineRow, m: Measured) -> RooflineEntry:
+    steps = max(m.timeline.steps.count, 1)
+    return RooflineEntry(
+        family=row.family,
+        direction=row.direction,
+        precision=row.precision,
+        ns=row.ns // steps,
+        kernels=row.kernels / steps,
+        flops=None if row.flops is None else row.flops / steps,
+        bytes=None if row.bytes is None else row.bytes / steps,
+        intensity=row.intensity,
+        tflops=row.tflops,
+        gbs=row.gbs,
+        bound=row.bound if row.bound in get_args(Bound) else "unknown",  # type: ignore[arg-type]
+        above_roof_ns=None if row.above_roof_ns is None else row.above_roof_ns // steps,
+        note=row.note,
     )
 
 

@@ -81,6 +81,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
         ),
         "mfu": KNOWN_MFU,
         "roofline": (),
+        "operators": (),
         "findings": (),
         "plan": (),
         "replay": ReplayReport(measured_ns=100 * MS, strict_error=0.004, valid=True, because=""),

@@ -520,3 +520,18 @@ def test_real_convolutions_run_above_the_peak_where_winograd_saves_operations() 
     assert "Winograd" in above[0].note
     assert {r.precision for r in forward} == {"fp32"}
     assert found.sized_share > 0.99
+
+
+def test_operators_are_listed_with_their_sizes_longest_first() -> None:
+    job = Trace()
+    with job.step():
+        job.op("aten::mm", [[512, 1024], [1024, 2048]], GEMM, 30)
+        for _ in range(3):
+            job.op("aten::mm", [[4096, 4096], [4096, 4096]], GEMM, 200)
+    found = roofline(job).operators
+
+    assert [(row.family, row.kernels) for row in found] == [
+        ("mm [4096x4096, 4096x4096]", 3),
+        ("mm [512x1024, 1024x2048]", 1),
+    ]
+    assert found[0].flops == 3 * 2 * 4096**3

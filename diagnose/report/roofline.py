@@ -1,11 +1,11 @@
 """The roofline as printed: a row for each family of kernels, with what it reaches and what bounds it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, RooflineEntry
-from diagnose.report.page import Page, plain
+from diagnose.report.page import Page, plain, widest
 from diagnose.report.words import cause_name
 
 _COLUMNS: tuple[tuple[str, int, Callable[[RooflineEntry], str]], ...] = (
@@ -15,26 +15,36 @@ _COLUMNS: tuple[tuple[str, int, Callable[[RooflineEntry], str]], ...] = (
     ("GB/s", 8, lambda e: _figure(e.gbs, 0)),
     ("FLOP/B", 8, lambda e: _figure(e.intensity if e.flops else None, 1)),
 )
-_NAMED = 26
+_NAMED, _LONGEST = 26, 60
+_OPERATORS_SHOWN = 12
 
 
 def print_roofline(page: Page, diagnosis: Diagnosis) -> None:
-    """The families by time; "above" is their time above the roof. Nothing without GPU kernels."""
+    """The families by time, then the longest operators; "above" is time above the roof. Nothing without GPU kernels."""
     if not diagnosis.roofline:
         return
     known = any(entry.bytes is not None for entry in diagnosis.roofline)
     about = "of the first rank, per step; bytes are the least that has to move" if known else "operators have no shapes"
     page.paragraph(f"kernels {about}", label="roofline:")
-    page.line(Text("  " + " " * _NAMED + "".join(f"{name:>{width}}" for name, width, _ in _COLUMNS) + "  bound", "dim"))
-    for entry in diagnosis.roofline:
-        cells = "".join(f"{show(entry):>{width}}" for _, width, show in _COLUMNS)
-        page.line(Text.assemble("  ", page.fitted(_name(entry), _NAMED), cells, f"  {entry.bound}"))
-        if entry.note and entry.ns:
-            page.hanging(Text(plain(entry.note), "dim"), left=4)
+    _table(page, diagnosis.roofline, _family)
     page.gap()
+    if diagnosis.operators:
+        page.paragraph("those whose kernels take longest, by their argument sizes", label="operators:")
+        _table(page, diagnosis.operators[:_OPERATORS_SHOWN], lambda e: plain(f"{e.family} {e.precision}"))
+        page.gap()
 
 
-def _name(entry: RooflineEntry) -> str:
+def _table(page: Page, entries: Sequence[RooflineEntry], name: Callable[[RooflineEntry], str]) -> None:
+    width = min(max(widest([name(e) for e in entries], _LONGEST), _NAMED), max(page.width - 58, _NAMED))
+    page.line(Text("  " + " " * width + "".join(f"{head:>{wide}}" for head, wide, _ in _COLUMNS) + "  bound", "dim"))
+    for entry in entries:
+        cells = "".join(f"{show(entry):>{wide}}" for _, wide, show in _COLUMNS)
+        page.line(Text.assemble("  ", page.fitted(name(entry), width), cells, f"  {entry.bound}"))
+        if entry.note:
+            page.hanging(Text(plain(entry.note), "dim"), left=4)
+
+
+def _family(entry: RooflineEntry) -> str:
     parts = (cause_name(entry.family), entry.precision, entry.direction)
     return plain(" ".join(part for part in parts if part))
 

@@ -22,6 +22,7 @@ from diagnose import intervals as iv
 from diagnose.hardware import Device
 from diagnose.roofline import owners
 from diagnose.roofline.costs import UNSETTLED, Costs, costs_of
+from diagnose.roofline.operator_rows import operator_rows_of
 from diagnose.roofline.rows import MatrixWork, RooflineRow, Work, coded, matrix_work, rows_of
 from diagnose.timeline import Timeline
 
@@ -48,6 +49,7 @@ class Roofline:
         rows: by family, direction and precision; longest first.
         sized_share: share of kernel time (collectives and copies left out) whose operator has a known cost.
         matrix: matrix kernels by precision.
+        operators: by operator and argument sizes, the longest; `family` holds both.
     """
 
     operator: Times
@@ -58,6 +60,7 @@ class Roofline:
     rows: tuple[RooflineRow, ...]
     sized_share: float
     matrix: tuple[MatrixWork, ...]
+    operators: tuple[RooflineRow, ...]
 
 
 def roofline_of(timeline: Timeline, device: Device) -> Roofline:
@@ -75,6 +78,7 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
         rows=rows_of(work, device),
         sized_share=int(work.ns[work.sized].sum()) / max(kernel_ns, 1),
         matrix=matrix_work(work),
+        operators=operator_rows_of(work, device),
     )
 
 

@@ -93,12 +93,13 @@ def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     codes, names = zip(*(coded(labels) for labels in (family, costs.direction, costs.precision)), strict=True)
     keys, number = distinct(*codes)
     rows = [
-        _row(work, device, (names[0][f], names[1][d], names[2][p]), number == n) for n, (f, d, p) in enumerate(keys.T)
+        row_of(work, device, (names[0][f], names[1][d], names[2][p]), number == n) for n, (f, d, p) in enumerate(keys.T)
     ]
     return tuple(sorted((r for r in rows if r.ns), key=lambda r: -r.ns))
 
 
-def _row(work: Work, device: Device, key: tuple[str, str, str], own: NDArray[np.bool_]) -> RooflineRow:
+def row_of(work: Work, device: Device, key: tuple[str, str, str], own: NDArray[np.bool_]) -> RooflineRow:
+    """The row of the kernels in the mask `own`; `key` is family, direction and precision."""
     sized = own & work.sized
     ns, sized_ns = int(work.ns[own].sum()), int(work.ns[sized].sum())
     flops = float((work.costs.flops * work.inside)[sized].sum()) if sized_ns else None

@@ -1,0 +1,44 @@
+"""The operators whose kernels take longest, each with its argument sizes, against the roofline."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.hardware import Device
+from diagnose.roofline.calls import call_of
+from diagnose.roofline.owners import distinct
+from diagnose.roofline.rows import RooflineRow, Work, row_of
+
+MOST = 20
+_LONGEST = 60
+
+
+def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
+    """One row for each operator and argument sizes, longest first, at most MOST; `family` is both as text."""
+    trace, owner = work.timeline.trace, work.costs.owner
+    known = np.flatnonzero(owner >= 0)
+    if not len(known):
+        return ()
+    keys, number = distinct(trace.name[owner[known]], trace.shape[owner[known]])
+    ns = np.bincount(number, weights=work.ns[known], minlength=keys.shape[1])
+    longest = np.argsort(-ns, kind="stable")[:MOST]
+    rows = []
+    for at in longest[ns[longest] > 0]:
+        own: NDArray[np.bool_] = np.zeros(len(owner), bool)
+        own[known[number == at]] = True
+        name = _spelled(trace.names[keys[0, at]], trace.shapes[keys[1, at]] if keys[1, at] >= 0 else None)
+        rows.append(row_of(work, device, (name, "", _precision(work, own)), own))
+    return tuple(rows)
+
+
+def _precision(work: Work, own: NDArray[np.bool_]) -> str:
+    """That of the operator's longest kernel."""
+    longest = np.argmax(np.where(own, work.ns, -1))
+    return str(work.costs.precision[longest])
+
+
+def _spelled(name: str, shape: tuple[bytes, bytes, bytes] | None) -> str:
+    """`mm [512x1024, 1024x32000]`."""
+    dims = call_of(name, shape).dims if shape else []
+    sizes = ", ".join("x".join(map(str, d)) for d in dims if isinstance(d, list) and d and isinstance(d[0], int))
+    short = f"{sizes[:_LONGEST]}..." if len(sizes) > _LONGEST else sizes
+    return f"{name.removeprefix('aten::')} [{short}]" if sizes else name.removeprefix("aten::")

@@ -1,6 +1,6 @@
 """Ledgers, facts and rules to a Diagnosis."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnose.attribution import Attribution
@@ -12,6 +12,7 @@ from diagnose.diagnosis import (
     Loss,
     NotAdvised,
     NotJudged,
+    Patch,
     PlanStep,
     RankReport,
     ReplayReport,
@@ -22,6 +23,7 @@ from diagnose.diagnosis import (
 )
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
+from diagnose.patches import spelled
 from diagnose.ranks import Job
 from diagnose.rule import Judgement, Rule
 from diagnose.timeline import Timeline
@@ -169,9 +171,15 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -
         do=rule.sentence(rule.do, facts),
         evidence=evidence,
         predicted_speedup=outlook.predict(rule),
-        patch=rule.patch_for(facts),
+        patch=_patch(rule, facts, outlook),
         assumes=rule.remedy.assumes if rule.remedy else "",
     )
+
+
+def _patch(rule: Rule, facts: Facts, outlook: Outlook) -> Patch | None:
+    """The change in the spelling of the versions that run the job."""
+    patch, versions = rule.patch_for(facts), outlook.measured.record.get("versions")
+    return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 
 def _plan(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...]:
@@ -179,7 +187,7 @@ def _plan(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...
     return tuple(
         PlanStep(
             rule=step.rule.id,
-            patch=step.rule.patch_for(facts),
+            patch=_patch(step.rule, facts, outlook),
             predicted_speedup=step.speedup,
             cumulative_speedup=step.cumulative,
             effort=step.rule.effort,

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from kineto import Trace
 
-from diagnose.analysis import analyze
+from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.record import record_beside
 
 
-def launch_bound(folder: Path, record: object) -> Diagnosis:
+def launch_bound(folder: Path, record: object, options: Options | None = None) -> Diagnosis:
     job = Trace(gpu="NVIDIA H100 80GB HBM3")
     for _ in range(4):
         with job.step():
@@ -20,7 +20,7 @@ def launch_bound(folder: Path, record: object) -> Diagnosis:
     job.write(folder / "rank0.json.gz")
     text = record if isinstance(record, str) else json.dumps(record)
     (folder / "capture-rank0.json").write_text(text)
-    return analyze(folder)
+    return analyze(folder, options=options)
 
 
 def test_a_compiled_model_is_not_told_to_compile(tmp_path: Path) -> None:
@@ -76,3 +76,39 @@ def test_values_are_read_by_path(tmp_path: Path) -> None:
     assert record.text("d") == "x"
     assert record.get("a.b.c") is None
     assert not record_beside(tmp_path / "rank4.json.gz", 4)
+
+
+SLOW_DTYPE = """
+title = "A rule of this test"
+class = "memory"
+maturity = "sandbox"
+info = "has_gpu"
+says = "Weights are wide."
+do = "Load them narrow."
+unless = "They are not."
+see = []
+[patch]
+target = "model_kwargs"
+set = { dtype = "bfloat16" }
+[[example]]
+name = "a GPU"
+facts = { has_gpu = true }
+expect = "info"
+[[example]]
+name = "none"
+facts = { has_gpu = false }
+expect = "quiet"
+"""
+
+
+@pytest.mark.parametrize(("version", "key"), [("5.23.0", "dtype"), ("4.50.0", "torch_dtype")])
+def test_a_patch_is_spelled_for_the_versions_that_run_the_job(tmp_path: Path, version: str, key: str) -> None:
+    for folder in ("rules", "run"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "rules" / "wide-weights.toml").write_text(SLOW_DTYPE)
+    record = {"versions": {"transformers": version}}
+    found = launch_bound(tmp_path / "run", record, Options(rules_dirs=(tmp_path / "rules",)))
+
+    [finding] = [f for f in found.findings if f.rule == "wide-weights"]
+    assert finding.patch is not None
+    assert list(finding.patch.set) == [key]

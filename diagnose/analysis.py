@@ -47,7 +47,9 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
         for t, a, record, roofline in zip(timelines, job.attributions, records, rooflines, strict=True)
     ]
     facts = [measure(m) for m in measured]
-    return diagnose(Case(measured, facts, merged(facts), job, rules, left_out))
+    return diagnose(
+        Case(measured, facts, merged(facts, [m.attribution.total_ns for m in measured]), job, rules, left_out)
+    )
 
 
 def _timelines(run: Run) -> Sequence[Timeline]:

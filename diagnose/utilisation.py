@@ -181,6 +181,8 @@ def _against(mfu: float | None, peak: tuple[float, str] | Unknown, own_peak: flo
 def _check(m: Measured) -> str:
     """How the declared numerator compares with the operators that ran; empty when there is nothing to compare."""
     declared, counted = declared_flops(m), counted_flops(m)
+    if m.settings.params and isinstance(tokens_of(m), Unknown):
+        return "--params is not used: the tokens of a step are not known, pass --tokens-per-step too"
     if isinstance(declared, Unknown) or isinstance(counted, Unknown) or declared[0] == "operators":
         return ""
     ratio = counted / declared[1]

@@ -112,6 +112,8 @@ def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: 
         text += f", {100 * shares[runner_up]:.1f} % {_SAYS[runner_up]}"
     if not grounds.has_gpu:
         text += "; without GPU activity operators are classed by kind"
+    elif leader == "communication" and grounds.alone_of_many:
+        text += "; one rank of several cannot tell transfer from waiting for a late rank"
     elif leader in ("compute", "memory"):
         some = f", {100 * grounds.sized_share:.0f} % of their time by the roofline" if grounds.sized_share else ""
         how = "the roofline" if grounds.sized_share >= MOSTLY_SIZED else f"kind{some}"

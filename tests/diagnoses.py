@@ -45,7 +45,7 @@ def steps(step_ms: float, count: int, **changes: Any) -> Steps:
 
 UNKNOWN_MFU = Mfu(
     value=None,
-    reason="the device is not in the table of peaks",
+    reason="the GPU (NVIDIA PG506-230) is not in the table of peaks",
     numerator="",
     model_flops_per_step=4.2e12,
     peak_flops=None,
@@ -118,7 +118,7 @@ def data_bound() -> Diagnosis:
         exposed_communication=("communication", 2.0),
         untraced=("unexplained", 2.0),
     )
-    both = ("data-bound", "memory-bound")
+    both = ("data-bound", "compute-bound")
     return diagnosis(
         verdict=verdict("data-bound", between=both, because="data is 42.0 % of the device step"),
         steps=steps(174, 8, time_ns=8 * 190 * MS),
@@ -150,7 +150,7 @@ def data_bound() -> Diagnosis:
             ),
         ),
         ranks=tuple(
-            RankReport(rank=rank, device="NVIDIA A100-SXM4-80GB", verdict=verdict("data-bound"), ledger=entries)
+            RankReport(rank=rank, device="NVIDIA PG506-230", verdict=verdict("data-bound"), ledger=entries)
             for rank in (0, 1)
         ),
         stragglers=(Straggler(rank=1, cause="data", waiting_ns_caused=96 * MS),),

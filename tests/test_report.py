@@ -150,7 +150,7 @@ def test_a_number_ends_no_sentence_and_keeps_its_unit() -> None:
 def test_mfu_names_its_denominator_briefly_and_in_full() -> None:
     assert mfu_line(diagnoses.KNOWN_MFU) == "MFU of 312 TFLOP/s dense bf16, A100-SXM4-80GB"
     assert mfu_line(diagnoses.KNOWN_MFU, details=True) == (
-        "MFU = FLOPs of matmuls and attention: 12.9 TFLOP per step / peak 312.0 TFLOP/s "
+        "MFU = FLOPs of matmuls and attention: 12.9 TFLOP per step / (peak 312.0 TFLOP/s x the step) "
         "(A100-SXM4-80GB: dense bf16 peak, confidence high)"
     )
 
@@ -193,7 +193,7 @@ def test_a_trace_without_gpu_is_accounted_on_host_steps() -> None:
 def test_unknown_mfu_says_why_and_which_option_supplies_it() -> None:
     report = printed(diagnoses.data_bound(), 200)
 
-    assert "MFU is unknown: the device is not in the table of peaks; pass --peak-tflops" in report
+    assert "MFU is unknown: the GPU (NVIDIA PG506-230) is not in the table of peaks; pass --peak-tflops" in report
     assert "--flops-per-step" not in report
 
 

@@ -535,3 +535,14 @@ def test_operators_are_listed_with_their_sizes_longest_first() -> None:
         ("mm [512x1024, 1024x2048]", 1),
     ]
     assert found[0].flops == 3 * 2 * 4096**3
+
+
+def test_a_kernel_belongs_to_the_operator_that_is_running_and_not_to_the_one_that_just_ended() -> None:
+    job = Trace()
+    with job.step():
+        job.op("aten::mm", [[512, 1024], [1024, 2048]], GEMM, 30)
+        job.launch(ADD, 900)  # begins on the host at the instant at which the product's operator ends
+    found = roofline(job)
+
+    assert [r.kernels for r in found.operators] == [1]
+    assert found.sized_share < 0.1

@@ -6,11 +6,15 @@ from typing import Any, TypeVar
 
 import click
 
+_SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
+
 
 class _Positive(click.FloatRange):
-    """A number above zero that is finite: "inf" and "nan" pass a plain range."""
+    """A number above zero that is finite, such as 4.2e15 or 1.2B: "inf" and "nan" pass a plain range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, str) and value[-1:].upper() in _SUFFIXES:
+            value = f"{value[:-1]}e{_SUFFIXES[value[-1].upper()]}"
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)

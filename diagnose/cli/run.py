@@ -30,7 +30,13 @@ _WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `dia
     type=click.Path(path_type=Path),
     help="Folder for the traces (default: diagnose-runs/<time>); DIR-2 when DIR holds a capture already.",
 )
-@click.option("--steps", metavar="N", type=click.IntRange(min=1), default=3, help="Steps to record (default: 3).")
+@click.option(
+    "--steps",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=4,
+    help="Steps to record (default: 4; the first of three or more is not counted).",
+)
 @click.option(
     "--warmup",
     metavar="N",

@@ -2,7 +2,7 @@
 
 from diagnose.facts import Unknown
 from diagnose.formulas import model_flops as formula
-from diagnose.metrics.model_work import MIN_COVERED, counted_flops, model_flops, step_s
+from diagnose.metrics.model_work import MIN_COVERED, NUMERATORS, counted_flops, model_flops, step_s
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 
@@ -27,13 +27,15 @@ def peak_flops(m: Measured) -> tuple[float, str] | Unknown:
 def mfu_share(m: Measured) -> Value:
     """FLOPs of the step over the declared peak times the step's duration; above 1 it is refused."""
     declared = declared_flops(m)
-    return _of_peak(m, declared if isinstance(declared, Unknown) else declared[1])
+    if isinstance(declared, Unknown):
+        return declared if not isinstance(peak := peak_flops(m), Unknown) else peak
+    return _of_peak(m, declared[1], NUMERATORS[declared[0]])
 
 
 @metric("share", "peak FLOP/s times the step", needs_gpu=False)
 def hfu_share(m: Measured) -> Value:
     """FLOPs of the operators that ran, recomputation included, over the declared peak times the step's duration."""
-    return _of_peak(m, counted_flops(m))
+    return _of_peak(m, counted_flops(m), NUMERATORS["operators"])
 
 
 @metric("share", "peak FLOP/s times the step", needs_gpu=False)
@@ -47,7 +49,7 @@ def goodput_mfu_share(m: Measured) -> Value:
     return formula.useful_mfu_share(float(mfu), padding)
 
 
-def _of_peak(m: Measured, flops: float | Unknown) -> Value:
+def _of_peak(m: Measured, flops: float | Unknown, numerator: str) -> Value:
     peak = peak_flops(m)
     if isinstance(peak, Unknown):
         return peak
@@ -56,7 +58,7 @@ def _of_peak(m: Measured, flops: float | Unknown) -> Value:
     value = formula.mfu_share(flops, step_s(m), peak[0])
     if value > 1:
         return Unknown(
-            f"{100 * value:.0f} % of the peak is impossible: the FLOPs or the peak are wrong for this run",
+            f"{100 * value:.0f} % of the peak is impossible: the peak or the numerator is wrong ({numerator})",
             "pass --flops-per-step and --peak-tflops",
         )
     return value

@@ -33,7 +33,7 @@ _CLASS_NAMES = {
     "unexplained": "unexplained",
 }
 _MODEL_FLOPS = "model-flops"
-_BEYOND_MFU = "compute-bound work beyond it"
+_BEYOND_MFU = "compute-bound work beyond MFU"
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ _COLUMNS: tuple[tuple[str, int, Callable[[RooflineEntry], str]], ...] = (
     ("GB/s", 8, lambda e: _figure(e.gbs, 0)),
     ("FLOP/B", 8, lambda e: _figure(e.intensity if e.flops else None, 1)),
 )
-_NAMED, _LONGEST = 26, 60
+_LONGEST = 60
 _OPERATORS_SHOWN = 12
+_LEGEND = "; above: ms more than FLOPs at the peak or the least bytes at full bandwidth take"
+_NARROW = 80  # cells below which rates per byte are left out
 
 
 def print_roofline(page: Page, diagnosis: Diagnosis) -> None:
@@ -24,7 +26,7 @@ def print_roofline(page: Page, diagnosis: Diagnosis) -> None:
     if not diagnosis.roofline:
         return
     known = any(entry.bytes is not None for entry in diagnosis.roofline)
-    about = "of the first rank, per step; bytes are the least that has to move" if known else "operators have no shapes"
+    about = f"of the first rank, per step{_LEGEND}" if known else "operators have no shapes"
     page.paragraph(f"kernels {about}", label="roofline:")
     _table(page, diagnosis.roofline, _family)
     page.gap()
@@ -35,10 +37,12 @@ def print_roofline(page: Page, diagnosis: Diagnosis) -> None:
 
 
 def _table(page: Page, entries: Sequence[RooflineEntry], name: Callable[[RooflineEntry], str]) -> None:
-    width = min(max(widest([name(e) for e in entries], _LONGEST), _NAMED), max(page.width - 58, _NAMED))
-    page.line(Text("  " + " " * width + "".join(f"{head:>{wide}}" for head, wide, _ in _COLUMNS) + "  bound", "dim"))
+    columns = _COLUMNS if page.width >= _NARROW else _COLUMNS[:3]
+    room = page.width - sum(wide for _, wide, _ in columns) - 16
+    width = min(max(widest([name(e) for e in entries], _LONGEST), 12), max(room, 12))
+    page.line(Text("  " + " " * width + "".join(f"{head:>{wide}}" for head, wide, _ in columns) + "  bound", "dim"))
     for entry in entries:
-        cells = "".join(f"{show(entry):>{wide}}" for _, wide, show in _COLUMNS)
+        cells = "".join(f"{show(entry):>{wide}}" for _, wide, show in columns)
         page.line(Text.assemble("  ", page.fitted(name(entry), width), cells, f"  {entry.bound}"))
         if entry.note:
             page.hanging(Text(plain(entry.note), "dim"), left=4)

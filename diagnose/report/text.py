@@ -3,14 +3,14 @@
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, TraceSummary
+from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
 from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, print_changes
 from diagnose.report.job import print_job
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
 from diagnose.report.roofline import print_roofline
-from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step
+from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step, unused_option
 
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
@@ -47,7 +47,8 @@ def _verdict_line(diagnosis: Diagnosis) -> Text:
     verdict, mfu, of = diagnosis.verdict, diagnosis.mfu, basis(diagnosis)
     style = STYLE.get(verdict.class_.removesuffix("-bound"), "red")
     speed = f"{duration(of.step_ns)} per {of.name.removeprefix('device ')}"
-    known = "MFU unknown" if mfu.value is None else f"MFU {spoken(mfu.value, 'share')}"
+    small = "below 0.1 %" if mfu.value is not None and mfu.value < 0.0005 else ""
+    known = "MFU unknown" if mfu.value is None else f"MFU {small or spoken(mfu.value, 'share')}"
     return joined([Text(verdict.class_, f"bold {style}"), speed, known, f"confidence {verdict.confidence}"])
 
 
@@ -55,20 +56,30 @@ def _verdict(page: Page, diagnosis: Diagnosis, details: bool) -> None:
     verdict = diagnosis.verdict
     page.paragraph(_verdict_line(diagnosis), label="verdict:")
     if len(verdict.between) > 1:
-        page.paragraph(f"between {' and '.join(verdict.between)}: they are too close to tell apart")
+        page.paragraph(f"between {' and '.join(verdict.between)}: {_why_between(verdict)}")
     because = Text(plain(verdict.because))
     mfu = Text(mfu_line(diagnosis.mfu, details), "dim" if diagnosis.mfu.value is not None else "")
     together = joined([because, mfu])
     for text in [together] if together.cell_len <= page.width - LABEL else [because, mfu]:
         page.paragraph(text)
+    if unused_option(diagnosis.mfu):
+        page.paragraph(Text(unused_option(diagnosis.mfu), "yellow"))
     for line in mfu_details(diagnosis.mfu) if details else ():
         page.paragraph(Text(line, "dim"))
+
+
+def _why_between(verdict: Verdict) -> str:
+    works = {"memory-bound", "compute-bound"}
+    if len(works & set(verdict.between)) == 1:
+        return "the waiting is within 5 points of the 20 % of the step from which it names the class"
+    return "they are within 5 points of each other"
 
 
 def _steps(page: Page, diagnosis: Diagnosis) -> None:
     steps = diagnosis.steps
     source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
-    over = f" over {len(diagnosis.ranks)} ranks" if len(diagnosis.ranks) > 1 else ""
+    ranks = len(diagnosis.ranks)
+    over = "" if ranks <= 1 else f", 1 on each of {ranks} ranks" if steps.count == ranks else f" over {ranks} ranks"
     host = ""
     if steps.device_time_ns is None:
         host = "; no GPU activity, so host steps are accounted"

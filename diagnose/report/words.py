@@ -13,12 +13,12 @@ CAUSES = {
     "allocation": "allocation of device memory",
     "host-allocation": "allocation of pinned host memory",
     "aten_other": "other PyTorch kernels",
-    "below-datasheet": "datasheet peak that no product reaches",
+    "below-datasheet": "datasheet peak out of reach",
     "clip": "clipping of gradients",
     "compile": "compiling and loading kernels",
     "conv": "convolutions",
-    "copy": "copies and casts",
-    "copy-DtoD": "copies on the device",
+    "copy": "copy and cast kernels",
+    "copy-DtoD": "device-to-device copies",
     "copy-DtoH": "copies to the host",
     "copy-HtoD": "copies to the device",
     "copy-PtoP": "copies between devices",
@@ -76,7 +76,7 @@ LATENESS = {
 _SUFFIXES = {
     "-below-achievable": "{} below what is achievable",
     "-below-peak": "{} below the peak",
-    "-low-intensity": "{} that memory bounds",
+    "-low-intensity": "low-intensity {}",
 }
 _COUNTED_BY = {
     "given": ", FLOPs as given",
@@ -165,18 +165,27 @@ def mfu_line(mfu: Mfu, details: bool = False) -> str:
     peak = "" if mfu.peak_flops is None else f"{mfu.peak_flops / 1e12:,.1f} TFLOP/s"
     source = f" ({mfu.peak_source})" if mfu.peak_source else ""
     flops = "" if mfu.model_flops_per_step is None else f": {spoken(mfu.model_flops_per_step, 'flops')} per step"
-    return plain(f"MFU = {mfu.numerator}{flops} / peak {peak}{source}")
+    return plain(f"MFU = {mfu.numerator}{flops} / (peak {peak} x the step){source}")
 
 
 def mfu_details(mfu: Mfu) -> list[str]:
     """The other ways to count the same work, a line each; none without MFU."""
     each = ", ".join(f"{_CONVENTION_NAMES[c.name]} {spoken(c.value, 'share')}" for c in mfu.conventions if c.value)
-    ran = "" if mfu.executed_value is None else f"operators that ran (HFU) {spoken(mfu.executed_value, 'share')}"
+    ran = (
+        ""
+        if mfu.executed_value in (None, mfu.value)
+        else f"operators that ran (HFU) {spoken(mfu.executed_value, 'share')}"
+    )
     useful = "" if mfu.goodput_value is None else f"without padding {spoken(mfu.goodput_value, 'share')}"
     speed = "" if mfu.tokens_per_s is None else f"{mfu.tokens_per_s:,.0f} tokens/s per GPU"
     conventions = f"MFU by convention: {each}" if len(mfu.conventions) > 1 else ""
-    check = f"numerator: {mfu.check}" if mfu.check else ""
+    check = f"numerator: {mfu.check}" if mfu.check and not unused_option(mfu) else ""
     return [plain(line) for line in (conventions, "; ".join(filter(None, (ran, useful, speed))), check) if line]
+
+
+def unused_option(mfu: Mfu) -> str:
+    """What the user stated and could not be used."""
+    return mfu.check if mfu.check.startswith("--") else ""
 
 
 def _own_precision(mfu: Mfu) -> str:

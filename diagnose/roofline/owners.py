@@ -62,7 +62,7 @@ def around(trace: Trace, outer: Rows, inner: Rows) -> Rows:
 
 
 def _running(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows:
-    """For each instant of a thread, the innermost of `rows` that was running there."""
+    """For each instant of a thread, the innermost of `rows` that was running there; what ends then no longer runs."""
     found = np.full(len(time), NONE, np.int64)
     if not len(rows):
         return found
@@ -76,7 +76,7 @@ def _running(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows
         asked = np.flatnonzero((pid == process) & (tid == thread))
         at = np.searchsorted(begin[own], time[asked], side="right") - 1
         at = np.where(at >= 0, own[np.maximum(at, 0)], NONE)
-        while (over := (at >= 0) & (end[at] < time[asked])).any():
+        while (over := (at >= 0) & (end[at] <= time[asked])).any():
             at = np.where(over, up[at], at)
         found[asked] = np.where(at >= 0, rows[at], NONE)
     return found

@@ -15,6 +15,9 @@ Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
 Labels = NDArray[np.object_]
 
+CACHE_BYTES = 64e6  # the L2 of an H100 holds 50 MB
+FASTER = "part of the bytes stay in the cache, or the bandwidth is another"
+
 
 @dataclass(frozen=True)
 class RooflineRow:
@@ -108,6 +111,7 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], own: NDArray[n
     tflops = flops / sized_ns / 1e3 if flops else None
     gbs = bytes_ / sized_ns if bytes_ else None
     above = work.above_ns[sized]
+    each_bytes = (bytes_ or 0.0) / max(int(sized.sum()), 1)
     return RooflineRow(
         *key,
         ns=ns,
@@ -121,7 +125,7 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], own: NDArray[n
         class_=_most(work.class_[own], work.ns[own]),
         bound=_most(work.bound[own], work.ns[own]),
         above_roof_ns=int(np.nansum(above)) if len(above) and not np.isnan(above).all() else None,
-        note=_note(work, device, key, own, tflops, gbs, sized_ns / ns if ns else 0.0),
+        note=_note(work, device, key, own, tflops, gbs, sized_ns / ns if ns else 0.0, each_bytes),
     )
 
 
@@ -139,6 +143,7 @@ def _note(
     tflops: float | None,
     gbs: float | None,
     sized: float,
+    bytes_per_kernel: float,
 ) -> str:
     notes = []
     fewer = work.ns[own & work.costs.indirect].sum() / max(work.ns[own].sum(), 1)
@@ -151,7 +156,8 @@ def _note(
     if tflops and peak and tflops * 1e12 > peak:
         notes.append(f"above the {peak / 1e12:.1f} TFLOP/s {key[2]} peak")
     if gbs and device.hbm_bytes_per_s and gbs * 1e9 > device.hbm_bytes_per_s:
-        notes.append("faster than the memory: operands stay in the cache")
+        cached = bytes_per_kernel <= CACHE_BYTES
+        notes.append(f"faster than the memory: {'operands stay in the cache' if cached else FASTER}")
     if 0 < sized < 0.995:
         notes.append(f"the cost of {100 * (1 - sized):.0f} % of the time is unknown")
     return "; ".join(notes)

@@ -23,10 +23,13 @@ Traffic = Callable[[Call, Outputs], float]
 
 
 def bytes_of(call: Call, outputs: Outputs) -> float | None:
-    """Least bytes of one call; None for an operator that is not modelled, or whose sizes or types do not say."""
+    """Least bytes of one call; None for an operator that is not modelled, or whose sizes or types do not say.
+
+    A call that would move nothing has sizes that were not understood.
+    """
     model = _model(call.name)
     try:
-        return None if model is None else float(model(call, outputs))
+        return (float(model(call, outputs)) or None) if model is not None else None
     except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError):
         return None
 

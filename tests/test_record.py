@@ -112,3 +112,9 @@ def test_a_patch_is_spelled_for_the_versions_that_run_the_job(tmp_path: Path, ve
     [finding] = [f for f in found.findings if f.rule == "wide-weights"]
     assert finding.patch is not None
     assert list(finding.patch.set) == [key]
+
+
+def test_a_capture_that_watched_for_collections_and_saw_none_counts_none(tmp_path: Path) -> None:
+    watched = launch_bound(tmp_path, {"profiler": {"record_python_gc_info": True}})
+
+    assert "gc-pauses" not in [n.rule for n in watched.not_judged]

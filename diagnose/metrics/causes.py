@@ -1,5 +1,7 @@
 """Shares of the step by class and by cause of idling."""
 
+from collections.abc import Callable
+
 from diagnose.attribution import HOST_CAUSES
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
@@ -37,8 +39,12 @@ def _cause_metric(
     needs_gpu: bool = True,
     marks: str = "",
     unmarked: Unknown | None = None,
+    watched: Callable[[Measured], bool] = lambda m: False,
 ) -> None:
-    """Registers the share of some causes; where the trace has no mark of them, a share of 0 is unknown instead."""
+    """Registers the share of some causes.
+
+    Where the trace has no mark of them a share of 0 is unknown instead, unless the capture `watched` for them.
+    """
     unknown = [c for c in causes if c not in HOST_CAUSES and not c.startswith("copy-")]
     assert not unknown, unknown
 
@@ -46,7 +52,7 @@ def _cause_metric(
         if m.timeline.capture_failed:
             return CAPTURE_FAILED
         share = m.share(*causes)
-        if share or unmarked is None or m.timeline.matching(marks, *ANNOTATIONS, *PYTHON).any():
+        if share or unmarked is None or watched(m) or m.timeline.matching(marks, *ANNOTATIONS, *PYTHON).any():
             return share
         return unmarked
 
@@ -77,6 +83,7 @@ _cause_metric(
     needs_gpu=False,
     marks="Python GC",
     unmarked=Unknown("collections of garbage were not recorded, or none ran", "capture with diagnose run"),
+    watched=lambda m: bool(m.record.flag("profiler.record_python_gc_info")),
 )
 _cause_metric("compile_share", ("compile",), "The device idles while code is compiled or a module is loaded.")
 _cause_metric(
@@ -85,6 +92,7 @@ _cause_metric(
     "The device idles while the host logs, evaluates or saves.",
     marks=LOGGING,
     unmarked=Unknown("the trace marks no logging, evaluation or saving", "capture with diagnose run"),
+    watched=lambda m: m.record.text("steps.source") == "trainer",
 )
 _cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")
 _cause_metric(

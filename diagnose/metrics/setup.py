@@ -8,7 +8,7 @@ from diagnose.facts import Unknown
 from diagnose.metrics.registry import Measured, Value, metric
 
 NO_RECORD = Unknown("the trace comes without a capture record", "capture with diagnose run")
-NOT_RECORDED = Unknown("the capture record does not say", "capture with diagnose run and a current diagnose")
+NOT_RECORDED = Unknown("the job does not say: no Trainer, model or token batch was seen", "nothing: it has none")
 _LIGER_TABLE = Path(__file__).parent.parent / "data" / "liger_model_types.json"
 
 

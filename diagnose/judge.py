@@ -23,7 +23,7 @@ from diagnose.diagnosis import (
 )
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
-from diagnose.patches import spelled
+from diagnose.patches import spelled, without_trainer
 from diagnose.ranks import Job
 from diagnose.rule import Judgement, Rule
 from diagnose.timeline import Timeline
@@ -177,8 +177,11 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -
 
 
 def _patch(rule: Rule, facts: Facts, outlook: Outlook) -> Patch | None:
-    """The change in the spelling of the versions that run the job."""
-    patch, versions = rule.patch_for(facts), outlook.measured.record.get("versions")
+    """The change as this job can make it, in the spelling of the versions that run it."""
+    record = outlook.measured.record
+    patch, versions = rule.patch_for(facts), record.get("versions")
+    if patch is not None and "training_arguments" in record.values and record.get("training_arguments") is None:
+        patch = without_trainer(patch)
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 

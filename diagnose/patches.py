@@ -27,6 +27,10 @@ CALLS = {
     "ddp": "DistributedDataParallel",
     "dataloader": "DataLoader",
 }
+_OF_CODE = (
+    ("dataloader", "dataloader_", ("num_workers", "persistent_workers", "pin_memory", "prefetch_factor")),
+    ("ddp", "ddp_", ("find_unused_parameters", "bucket_cap_mb", "static_graph", "broadcast_buffers")),
+)
 _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)
@@ -43,6 +47,17 @@ def spelled(patch: Patch, versions: Versions | None = None) -> Patch:
     transformers, torch = _numbers(known.get("transformers")), _numbers(known.get("torch"))
     pairs = (_spelled(patch.target, name, value, transformers, torch) for name, value in patch.set.items())
     return Patch(target=patch.target, set=dict(pairs))
+
+
+def without_trainer(patch: Patch) -> Patch | None:
+    """The change for a job that has no TrainingArguments; None where only code can make it."""
+    if patch.target != "training_arguments":
+        return patch
+    for target, prefix, keys in _OF_CODE:
+        found = {k.removeprefix(prefix): v for k, v in patch.set.items() if k.removeprefix(prefix) in keys}
+        if len(found) == len(patch.set):
+            return Patch(target=target, set=found)
+    return None
 
 
 def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diagnose.diagnosis import Patch
-from diagnose.patches import accelerate_yaml, diff, export_lines, flags, python_lines, spelled
+from diagnose.patches import accelerate_yaml, diff, export_lines, flags, python_lines, spelled, without_trainer
 
 
 def patch(target: str, **values: Any) -> Patch:
@@ -185,3 +185,20 @@ def test_a_diff_shows_what_was_there_where_it_is_known() -> None:
         " )\n"
     )
     assert diff(patch("environment", A=1)) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ({"dataloader_num_workers": 3}, ("dataloader", {"num_workers": 3})),
+        ({"ddp_find_unused_parameters": False}, ("ddp", {"find_unused_parameters": False})),
+        ({"torch_compile": True}, None),
+        ({"dataloader_num_workers": 3, "bf16": True}, None),
+    ],
+)
+def test_a_job_without_a_trainer_gets_the_change_where_its_code_makes_it(
+    asked: dict[str, object], made: object
+) -> None:
+    found = without_trainer(Patch(target="training_arguments", set=asked))
+
+    assert (found and (found.target, found.set)) == made

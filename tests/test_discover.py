@@ -10,6 +10,7 @@ from kineto import Trace as Job
 
 from diagnose.errors import UserError
 from diagnose.trace import find_run, read, source
+from diagnose.trace.discover import runs_of, trace_files
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
 
@@ -157,3 +158,17 @@ def test_control_characters_in_names_are_escaped(tmp_path: Path) -> None:
         find_run(folder)
     assert "\x1b" not in error.value.message
     assert r"\x1b[31m" in error.value.message
+
+
+def test_runs_in_folders_below_are_named_after_their_folders(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        for rank in (0, 1):
+            Job(rank=rank, world=2).write(_made(tmp_path / folder) / f"rank{rank}.json")
+
+    assert [run.name for run in runs_of(trace_files(tmp_path))] == ["first", "second"]
+    assert [f.rank for f in find_run(tmp_path, "second").files] == [0, 1]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder

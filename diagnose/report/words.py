@@ -214,7 +214,7 @@ def to_capture(item: NotJudged) -> str:
     parts = [plain(part) for part in item.capture_next.split("; ")]
     if any(part.startswith("nothing") for part in parts):
         return ""
-    return "; ".join(re.sub(r"^capture (again )?(with )?", "", part) for part in parts)
+    return "; ".join(re.sub(r"^capture with ", "", part) for part in parts)
 
 
 def counted(number: int, noun: str) -> str:

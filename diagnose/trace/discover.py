@@ -1,5 +1,6 @@
 """Which files of a folder are the ranks of one job, and which belong to another run."""
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,11 +88,29 @@ def runs_of(files: list[RankFile]) -> list[Run]:
     ranks = [f.rank for f in files]
     if None not in ranks and len(set(ranks)) == len(ranks):
         return [Run(files[0].path.parent.name, _by_rank(files))]
+    folders = _by_folder(files)
+    if len(folders) > 1:
+        return [_below(name, run) for name, members in folders.items() for run in runs_of(members)]
     runs = []
     for family in sorted({f.family for f in files}):
         members = [f for f in files if f.family == family]
         runs += _split_repeats(family, members)
     return runs
+
+
+def _by_folder(files: list[RankFile]) -> dict[str, list[RankFile]]:
+    """The files by the folder below their common one that they are in; "" for those directly in it."""
+    common = Path(os.path.commonpath([f.path.parent for f in files]))
+    found: dict[str, list[RankFile]] = {}
+    for file in files:
+        found.setdefault(next(iter(file.path.parent.relative_to(common).parts), ""), []).append(file)
+    return found
+
+
+def _below(folder: str, run: Run) -> Run:
+    """The run, named after its folder too."""
+    alone = len(run.files) > 1 and run.name == run.files[0].path.parent.name
+    return run if not folder else replace(run, name=folder if alone else f"{folder}/{run.name}")
 
 
 def _split_repeats(family: str, members: list[RankFile]) -> list[Run]:

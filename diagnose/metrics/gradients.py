@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, HOST_CAUSES
 from diagnose.facts import Unknown
+from diagnose.kernels import COMPUTE_FAMILIES
 from diagnose.metrics import groups
 from diagnose.metrics.registry import STEP, Measured, Value, metric
 from diagnose.metrics.setup import precision
@@ -15,7 +16,7 @@ from diagnose.ranks.messages import BACKWARD
 from diagnose.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
-SEARCH = r"torch::distributed::reducer::search_unused_parameters"
+SEARCH = r".*reducer::search_unused_parameters"
 _HALF = ("bf16", "fp16", "fp8")
 NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", "nothing: the ranks share no gradients")
 NO_BACKWARD = Unknown("the trace does not show the backward pass", "capture CPU and CUDA activities together")
@@ -32,7 +33,7 @@ def ranges(m: Measured, pattern: str) -> iv.Intervals:
 
 
 @metric("bytes")
-def gradient_bytes_per_step(m: Measured) -> Value:
+def step_gradient_bytes(m: Measured) -> Value:
     """Gradients that are reduced in a step, of those reductions whose size was recorded."""
     found = m.messages.bytes[m.messages.reduces_gradients & (m.messages.bytes > 0)]
     return int(found.sum()) / max(m.timeline.steps.count, 1) if len(found) else NO_REDUCTION
@@ -51,12 +52,22 @@ def fp32_reduction_share(m: Measured) -> Value:
 
 @metric("flag")
 def computes_in_half(m: Measured) -> Value:
-    """Whether most of the time of matrix kernels is in bf16, fp16 or fp8; by the record where the trace does not say."""
+    """Whether most of the time of matrix kernels is in bf16, fp16 or fp8: by shapes, names, else the record."""
     ns = sum(work.ns for work in m.roofline.matrix)
     if ns:
         return sum(work.ns for work in m.roofline.matrix if work.precision in _HALF) > 0.5 * ns
+    half, full = _product_ns(m, *_HALF), _product_ns(m, "tf32", "fp32")
+    if half + full:
+        return half > full
     found = precision(m)
     return found if isinstance(found, Unknown) else found in _HALF
+
+
+def _product_ns(m: Measured, *precisions: str) -> int:
+    """Time of the matrix kernels whose names tell one of the precisions."""
+    gpu = m.timeline.gpu
+    own = np.array([kind.family in COMPUTE_FAMILIES and kind.dtype in precisions for kind in gpu.kinds], bool)
+    return int(m.own_time[own[gpu.kind]].sum())
 
 
 @metric("share", STEP)

@@ -83,7 +83,7 @@ def _alike(keys: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
 
 
 @metric("factor")
-def overlap_slowdown(m: Measured) -> Value:
+def overlap_slowdown_factor(m: Measured) -> Value:
     """How much longer a kernel takes beside a collective than the same one, of the same shapes, alone."""
     found = _slowed(m)
     return found if isinstance(found, Unknown) else found[0] / found[1]

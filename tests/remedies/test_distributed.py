@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from distributed_traces import DISTRIBUTED, Faulty, Trace, gathers, passes, reduced, train
 from faulty_traces import MIB
 
@@ -13,6 +14,7 @@ from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import REGISTRY
 from diagnose.probes.apply_allowed import why_not
+from diagnose.probes.capture_model import wrapped_facts
 from diagnose.rule import load_rules
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -162,3 +164,17 @@ def test_the_general_rule_is_not_planned_beside_the_specific_one(tmp_path: Path)
     assert order.index("reduced-micro-steps") < order.index("exposed-communication")
     assert "reduced-micro-steps" in planned
     assert "exposed-communication" not in planned
+
+
+@pytest.mark.parametrize("prefetches", [True, False])
+def test_the_capture_says_whether_fsdp_prefetches(prefetches: bool) -> None:
+    class FullyShardedDataParallel(torch.nn.Module):
+        forward_prefetch = prefetches
+
+    recorded = wrapped_facts(FullyShardedDataParallel())["fsdp"]
+
+    assert recorded == {
+        "class": "FullyShardedDataParallel",
+        "sharding_strategy": None,
+        "forward_prefetch": prefetches,
+    }

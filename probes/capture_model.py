@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from .guard import quietly
+
 DIMENSIONS = [
     "hidden_size",
     "num_hidden_layers",
@@ -167,7 +169,20 @@ def _ddp(wrapper: Any) -> dict[str, object]:
 
 def _fsdp(wrapper: Any) -> dict[str, object]:
     strategy = getattr(getattr(wrapper, "sharding_strategy", None), "name", None)
-    return {"class": type(wrapper).__name__, "sharding_strategy": _word(strategy)}
+    return {
+        "class": type(wrapper).__name__,
+        "sharding_strategy": _word(strategy),
+        "forward_prefetch": quietly(lambda: _prefetches_forward(wrapper)),
+    }
+
+
+def _prefetches_forward(wrapper: Any) -> bool | None:
+    """Whether any unit gathers the next one's parameters ahead; None where neither kind of FSDP says."""
+    own = getattr(wrapper, "forward_prefetch", None)
+    if isinstance(own, bool):
+        return own
+    states = [m._get_fsdp_state() for m in wrapper.modules() if hasattr(m, "_get_fsdp_state")]
+    return any(bool(state._states_to_forward_prefetch) for state in states) if states else None
 
 
 def _embeddings(model: Any) -> list[Any]:

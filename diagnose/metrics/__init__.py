@@ -1,18 +1,22 @@
 """Named measurements of one rank. Each returns a number, a flag or a text, or says why it cannot."""
 
 from diagnose.metrics import (
+    cadence,
     capture,
     causes,
     communication,
     compute,
     data,
+    gradients,
     hardware,
     kernels,
     memory,
     model_work,
+    network,
     patterns,
     roofline,
     setup,
+    sharding,
     steps,
 )
 from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merged
@@ -21,3 +25,4 @@ __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
 _REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory)
 _ALSO_REGISTERED = (model_work, compute, hardware, roofline, setup)
+_DISTRIBUTED = (gradients, sharding, network, cadence)

@@ -7,19 +7,9 @@ from diagnose.attribution import EXPOSED
 from diagnose.facts import Unknown
 from diagnose.formulas.accounting import overlapped_share
 from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
+from diagnose.ranks.messages import itemsize
 
 _SMALL_BYTES = 1 << 20
-_BYTES = (
-    dict.fromkeys(("int8", "uint8", "byte", "char", "bool"), 1)
-    | dict.fromkeys(("half", "bfloat16", "float16", "short", "int16"), 2)
-    | dict.fromkeys(("int", "float", "float32", "int32"), 4)
-    | dict.fromkeys(("long", "double", "int64", "float64"), 8)
-)
-
-
-def _itemsize(dtype: str) -> int:
-    name = dtype.lower().removeprefix("c10::").removeprefix("torch.")
-    return _BYTES.get(name, 1 if "float8" in name else 0)
 
 
 def _waiting_causes(m: Measured) -> tuple[str, ...]:
@@ -79,8 +69,8 @@ def _sizes(m: Measured) -> list[int]:
     found = []
     for i in chosen:
         elements = max(int(table.elements_in[i]), int(table.elements_out[i]))
-        if elements > 0 and _itemsize(table.dtype[i]):
-            found.append(elements * _itemsize(table.dtype[i]))
+        if elements > 0 and itemsize(table.dtype[i]):
+            found.append(elements * itemsize(table.dtype[i]))
     return found
 
 

@@ -16,6 +16,7 @@ from diagnose.vocabulary import OPTIMIZER_STEP
 
 Mask = NDArray[np.bool_]
 Group = Mask | Unknown
+COPY_BACK = r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad"
 
 _MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
 NOT_LINKED = Unknown("kernels are not linked to operators", "capture CPU and CUDA activities together")
@@ -160,6 +161,11 @@ def optimizer(m: Measured) -> Mask:
     return m.timeline.launched_under(OPTIMIZER_STEP) & m.kernels
 
 
+def gradient_copies(m: Measured) -> Mask:
+    """Copies, by kernel or copy engine, with which DDP takes reduced gradients out of its buckets."""
+    return m.timeline.launched_under(COPY_BACK) & m.in_steps & ~m.timeline.gpu.is_communication
+
+
 def fp32_products(m: Measured) -> Mask:
     """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
     return m.kernels & _of_kind(m, lambda kind: kind.dtype == "fp32" and kind.tensor_core is False)
@@ -199,4 +205,5 @@ NAMES: dict[str, Callable[[Measured], Group]] = {
     "fusible": lambda m: _family("elementwise", "activation", "dropout", "norm", "softmax", "copy")(m) & ~optimizer(m),
     "copy": _family("copy"),
     "norm": _family("norm"),
+    "gradient-copies": gradient_copies,
 }

@@ -12,6 +12,7 @@ from diagnose.attribution import Attribution
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
+from diagnose.ranks.messages import Messages, messages_of
 from diagnose.record import CaptureRecord
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.roofline.flops import CountedFlops, count
@@ -118,6 +119,11 @@ class Measured:
         """Mask of the GPU activities in the counted steps that are neither collectives nor copies."""
         gpu = self.timeline.gpu
         return self.in_steps & ~gpu.is_communication & ~gpu.is_copy
+
+    @cached_property
+    def messages(self) -> Messages:
+        """The collective kernels of the counted steps, and what they carry."""
+        return messages_of(self.timeline, self.in_steps)
 
     @cached_property
     def operator(self) -> NDArray[np.int64]:

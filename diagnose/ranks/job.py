@@ -8,6 +8,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
+from diagnose.ranks.bandwidth import bus_rate
 from diagnose.ranks.blame import Blame, blame_of, lateness_of, main_class, waiting_caused, waits
 from diagnose.ranks.match import Match, match
 from diagnose.timeline import Timeline
@@ -24,6 +25,7 @@ class JobView:
     why_unmatched: Unknown = _SINGLE
     straggler_share: float = 0.0
     straggler_cause: str = "none"
+    bus_bytes_per_s: float | Unknown = _SINGLE
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def join(timelines: Sequence[Timeline], attributions: Sequence[Attribution]) -> 
     """Matches the collectives of all ranks and divides their exposed time into transfer and waiting."""
     found = match(list(timelines))
     if isinstance(found, Unknown):
-        return Job(JobView(len(timelines), why_unmatched=found), tuple(attributions))
+        return Job(JobView(len(timelines), why_unmatched=found, bus_bytes_per_s=found), tuple(attributions))
     lateness = lateness_of(attributions, found)
     classes = [main_class(attributions[entry.late], entry.excess) for entry in lateness]
     blames = blame_of(timelines, attributions, lateness, waiting_caused(attributions, found, lateness))
@@ -54,6 +56,7 @@ def join(timelines: Sequence[Timeline], attributions: Sequence[Attribution]) -> 
         matched=True,
         straggler_share=worst.share if worst else 0.0,
         straggler_cause=worst.cause if worst else "none",
+        bus_bytes_per_s=bus_rate(timelines[0], found),
     )
     divided = tuple(_divided(a, found, r, classes) for r, a in enumerate(attributions))
     return Job(view, divided, tuple(blames))

@@ -24,17 +24,25 @@ _KIND = re.compile(
 
 @dataclass(frozen=True)
 class Calls:
-    """The collectives of one rank inside its counted steps: key of each, start and end in its own nanoseconds."""
+    """The collectives of one rank inside its counted steps: key of each, start and end in its own nanoseconds.
+
+    `row` is the event of the trace.
+    """
 
     keys: tuple[Key, ...]
+    row: NDArray[np.int64]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Match:
-    """Collectives that every rank took part in: arrays of shape (instances, ranks), in order of the first rank."""
+    """Collectives that every rank took part in: arrays of shape (instances, ranks), in order of the first rank.
 
+    `row` is the event of each in the trace of the first rank, shape (instances,).
+    """
+
+    row: NDArray[np.int64]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
 
@@ -71,6 +79,7 @@ def match(timelines: list[Timeline]) -> Match | Unknown:
     order = [key for key in calls[0].keys if key in shared]
     rows = np.array([[ix[key] for ix in index] for key in order])
     return Match(
+        row=calls[0].row[rows[:, 0]],
         start=np.stack([c.start[rows[:, r]] for r, c in enumerate(calls)], axis=1),
         end=np.stack([c.end[rows[:, r]] for r, c in enumerate(calls)], axis=1),
     )
@@ -102,7 +111,7 @@ def _kernel_calls(timeline: Timeline) -> Calls:
         else:
             fielded = trace.collectives
             labels.append((fielded.group[table], kind_of(fielded.name[table]), int(fielded.seq[table])))
-    return Calls(_keys(labels, step[inside]), gpu.start[inside], gpu.end[inside])
+    return Calls(_keys(labels, step[inside]), gpu.row[inside], gpu.start[inside], gpu.end[inside])
 
 
 def _host_calls(timeline: Timeline) -> Calls:
@@ -113,7 +122,7 @@ def _host_calls(timeline: Timeline) -> Calls:
     step = _step_of(timeline, trace.ts[rows] + 1)
     rows, step = rows[step >= 0], step[step >= 0]
     labels = [("", f"{trace.names[trace.name[r]]} {_dims(timeline, r)}", -1) for r in rows.tolist()]
-    return Calls(_keys(labels, step), trace.ts[rows], (trace.ts + trace.dur)[rows])
+    return Calls(_keys(labels, step), rows, trace.ts[rows], (trace.ts + trace.dur)[rows])
 
 
 def _dims(timeline: Timeline, row: int) -> str:

@@ -1,0 +1,211 @@
+"""How data-parallel ranks reduce gradients: in which type, how often, behind the backward pass or after it."""
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.attribution import EXPOSED, HOST_CAUSES
+from diagnose.facts import Unknown
+from diagnose.kernels import COMPUTE_FAMILIES
+from diagnose.metrics import groups
+from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.setup import precision
+from diagnose.ranks.messages import BACKWARD
+from diagnose.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
+
+FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
+SEARCH = r".*reducer::search_unused_parameters"
+_HALF = ("bf16", "fp16", "fp8")
+NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", "nothing: the ranks share no gradients")
+NO_BACKWARD = Unknown("the trace does not show the backward pass", "capture CPU and CUDA activities together")
+
+
+def _ns_share(m: Measured, pieces: iv.Intervals) -> float:
+    return min(iv.total(pieces) / max(m.attribution.total_ns, 1), 1.0)
+
+
+def ranges(m: Measured, pattern: str) -> iv.Intervals:
+    """The instants on the host at which a range whose name matches is open; nested ones are one."""
+    trace, mask = m.timeline.trace, m.timeline.matching(pattern, *ANNOTATIONS)
+    return iv.intervals(trace.ts[mask], (trace.ts + trace.dur)[mask])
+
+
+@metric("bytes")
+def step_gradient_bytes(m: Measured) -> Value:
+    """Gradients that are reduced in a step, of those reductions whose size was recorded."""
+    found = m.messages.bytes[m.messages.reduces_gradients & (m.messages.bytes > 0)]
+    return int(found.sum()) / max(m.timeline.steps.count, 1) if len(found) else NO_REDUCTION
+
+
+@metric("share", "the time of gradient reductions")
+def fp32_reduction_share(m: Measured) -> Value:
+    """Part of the gradient reductions' time in which 4 bytes are sent for each gradient."""
+    sent = m.messages
+    known = sent.reduces_gradients & (sent.dtype != "")
+    lasts = sent.end - sent.start
+    if not known.any():
+        return NO_REDUCTION
+    return int(lasts[known & np.isin(sent.dtype, ("float", "float32"))].sum()) / max(int(lasts[known].sum()), 1)
+
+
+@metric("flag")
+def computes_in_half(m: Measured) -> Value:
+    """Whether most of the time of matrix kernels is in bf16, fp16 or fp8: by shapes, names, else the record."""
+    ns = sum(work.ns for work in m.roofline.matrix)
+    if ns:
+        return sum(work.ns for work in m.roofline.matrix if work.precision in _HALF) > 0.5 * ns
+    half, full = _product_ns(m, *_HALF), _product_ns(m, "tf32", "fp32")
+    if half + full:
+        return half > full
+    found = precision(m)
+    return found if isinstance(found, Unknown) else found in _HALF
+
+
+def _product_ns(m: Measured, *precisions: str) -> int:
+    """Time of the matrix kernels whose names tell one of the precisions."""
+    gpu = m.timeline.gpu
+    own = np.array([kind.family in COMPUTE_FAMILIES and kind.dtype in precisions for kind in gpu.kinds], bool)
+    return int(m.own_time[own[gpu.kind]].sum())
+
+
+@metric("share", STEP)
+def gradient_copy_share(m: Measured) -> Value:
+    """Copies of reduced gradients from DDP's buckets back to the parameters, which bucket views do without."""
+    return min(int(m.own_time[groups.gradient_copies(m)].sum()) / max(m.attribution.total_ns, 1), 1.0)
+
+
+@metric("flag", needs_gpu=False)
+def gradients_are_bucket_views(m: Measured) -> Value:
+    """Whether DDP's gradients live in its buckets (gradient_as_bucket_view): by the record, else no copies back."""
+    recorded = m.record.flag("ddp.gradient_as_bucket_view")
+    if recorded is not None:
+        return recorded
+    if bool(m.timeline.matching(groups.COPY_BACK, *ANNOTATIONS).any()):
+        return False
+    return Unknown("the trace shows no copies of gradients, and no capture record says", "capture with diagnose run")
+
+
+@metric("flag", needs_gpu=False)
+def static_graph(m: Measured) -> Value:
+    """Whether DDP is told that the graph never changes (static_graph)."""
+    recorded = m.record.flag("ddp.static_graph")
+    why = Unknown("no capture record says whether DDP's graph is static", "capture with diagnose run")
+    return why if recorded is None else recorded
+
+
+@metric("share", STEP)
+def unused_search_share(m: Measured) -> Value:
+    """The device idles while DDP walks the graph for unused parameters, or reduces the map of those it found."""
+    sent = m.messages
+    maps = sent.when((sent.kind == "allreduce") & (sent.dtype == "int"))
+    idle = iv.intersect(m.attribution.pieces(*HOST_CAUSES), ranges(m, SEARCH))
+    return _ns_share(m, iv.union(idle, iv.intersect(m.attribution.pieces(EXPOSED), maps)))
+
+
+@metric("flag", needs_gpu=False)
+def steps_repeat(m: Measured) -> Value:
+    """Whether every counted step calls the same operators equally often."""
+    windows, trace = m.timeline.steps.host, m.timeline.trace
+    rows = np.flatnonzero(trace.rows_of(*OPS))
+    if len(windows) < 2 or not len(rows):
+        return Unknown("two steps with operators are needed to compare them", "capture three steps or more")
+    at = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
+    inside = (at >= 0) & (trace.ts[rows] < windows[np.maximum(at, 0), 1])
+    counts = [Counter(trace.name[rows[inside & (at == step)]].tolist()) for step in range(len(windows))]
+    return all(count == counts[0] for count in counts)
+
+
+def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:
+    """From the last kernel of the backward pass to the end of the last reduction, and how many reductions end there."""
+    sent = m.messages
+    reductions = sent.reduces_gradients & sent.in_backward
+    backward = m.kernels & m.timeline.launched_under(BACKWARD)
+    if not backward.any():
+        return NO_BACKWARD
+    if not reductions.any():
+        return NO_REDUCTION
+    start, end = m.timeline.gpu.start[backward], m.timeline.gpu.end[backward]
+    found, late = [iv.EMPTY], 0
+    for begin, until in m.attribution.windows.tolist():
+        own = end[(start >= begin) & (start < until)]
+        ends = sent.end[reductions & (sent.start >= begin) & (sent.start < until)]
+        if len(own) and len(ends):
+            found.append(iv.clip(iv.one(int(own.max()), int(ends.max())), begin, until))
+            late += int((ends > own.max()).sum())
+    return iv.union(*found), late
+
+
+@metric("share", STEP)
+def gradient_tail_share(m: Measured) -> Value:
+    """Exposed communication from the last kernel of the backward pass to the end of the last gradient reduction."""
+    found = _tails(m)
+    return found if isinstance(found, Unknown) else _ns_share(m, iv.intersect(m.attribution.pieces(EXPOSED), found[0]))
+
+
+@metric("count")
+def tail_reductions_per_step(m: Measured) -> Value:
+    """Gradient reductions that end after the backward pass; more than two mean a queue, not a late last bucket."""
+    found = _tails(m)
+    return found if isinstance(found, Unknown) else found[1] / max(m.timeline.steps.count, 1)
+
+
+@metric("bytes")
+def last_reduction_bytes(m: Measured) -> Value:
+    """Mean size of the last gradient reduction of a step."""
+    sent = m.messages
+    which = sent.reduces_gradients & (sent.bytes > 0)
+    steps = np.searchsorted(m.attribution.windows[:, 0], sent.start[which], side="right") - 1
+    if not len(steps):
+        return NO_REDUCTION
+    last = np.append(steps[1:] != steps[:-1], True)
+    return float(sent.bytes[which][last].mean())
+
+
+def _micro_steps(m: Measured) -> tuple[NDArray[np.bool_], int] | Unknown:
+    """Of the forward passes of whole updates: whether each one's gradients are reduced; and how many updates."""
+    starts = ranges(m, FORWARD)[:, 0]
+    if not len(starts):
+        return Unknown("the trace has no forward range of DDP or FSDP", "nothing: the model is wrapped in neither")
+    updates = ranges(m, OPTIMIZER_STEP)[:, 0]
+    if not len(updates):
+        return Unknown("the trace has no optimizer step", "step a torch.optim optimizer, or capture with diagnose run")
+    sent = m.timeline.gpu.launch_start[m.messages.activity[m.messages.reduces_gradients]]
+    until = np.append(starts[1:], np.iinfo(np.int64).max)
+    synced = _any_inside(sent, starts, until)
+    closes = np.flatnonzero(_any_inside(updates, starts, until))
+    if len(closes) < 2:
+        return Unknown("fewer than two optimizer steps with their forward passes", "capture three steps or more")
+    whole = synced[closes[0] + 1 : closes[-1] + 1]
+    return whole, len(closes) - 1
+
+
+def _any_inside(times: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.bool_]:
+    ordered = np.sort(times)
+    return np.asarray(np.searchsorted(ordered, end) > np.searchsorted(ordered, start))
+
+
+@metric("count")
+def micro_steps_per_update(m: Measured) -> Value:
+    """Forward passes of the wrapped model for each optimizer step, counted in the trace."""
+    found = _micro_steps(m)
+    return found if isinstance(found, Unknown) else len(found[0]) / found[1]
+
+
+@metric("count")
+def reduced_micro_steps_per_update(m: Measured) -> Value:
+    """Forward passes of the wrapped model whose gradients are reduced, for each optimizer step; one is enough."""
+    found = _micro_steps(m)
+    return found if isinstance(found, Unknown) else int(found[0].sum()) / found[1]
+
+
+@metric("share", STEP)
+def overlap_room_share(m: Measured) -> Value:
+    """Kernels of the backward pass beside which no collective runs: at most so much more can be hidden."""
+    backward = m.kernels & m.timeline.launched_under(BACKWARD)
+    if not backward.any():
+        return NO_BACKWARD
+    gpu, every = m.timeline.gpu, np.ones(len(m.messages.activity), bool)
+    busy = iv.intervals(gpu.start[backward], gpu.end[backward])
+    return _ns_share(m, iv.subtract(busy, m.messages.when(every)))

@@ -1,0 +1,236 @@
+"""For each rule about gradients, shards, links and checkpoints a small job with its fault, and the same job without."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysed import FUSED, GEMM
+from faulty_traces import GIB, KIB, MIB, PRODUCT, each_step, late_rank, marked, training
+from kineto import Trace, collective
+
+from diagnose.diagnosis import Patch, Severity
+
+HOOK = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
+COPY_BACK = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+DDP, FSDP = "DistributedDataParallel.forward", "FSDP::root_pre_forward"
+BUCKET = 25 * MIB
+Ddp = Callable[[Trace], object]
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A fault as the rule of its name answers it; `record` is what was captured beside the trace."""
+
+    severity: Severity
+    files: Callable[[bool], list[Trace]]
+    patch: Patch | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+def product(job: Trace, us: float = 1000) -> None:
+    job.op("aten::mm", PRODUCT, GEMM, us)
+
+
+def reduced(job: Trace, size: int, us: float, kind: str = "allreduce", **more: Any) -> None:
+    """A reduction that a hook of the backward pass launches."""
+    with job.backward(HOOK):
+        job.collective(kind, size, us, **more)
+
+
+def passes(job: Trace, wrapper: str = DDP, before: Ddp | None = None, beside: Ddp | None = None) -> None:
+    """Forward and backward: `before` runs first in the forward pass, `beside` between two halves of the backward."""
+    with job.annotation(wrapper, 5):
+        (before or (lambda _: None))(job)
+    product(job)
+    with job.backward():
+        product(job, 500)
+    (beside or (lambda _: None))(job)
+    with job.backward():
+        product(job, 500)
+
+
+def train(step: Ddp, world: int = 2, count: int = 5, reserved: int = 0) -> list[Trace]:
+    """The trace of rank 0: `step` and the optimizer, over and over."""
+    job = Trace(world=world)
+    for _ in range(count):
+        with job.step():
+            job.loader(us=10)
+            if reserved:
+                job.memory(KIB, allocated=reserved, reserved=reserved)
+            step(job)
+            with job.optimizer():
+                job.op("aten::_fused_adamw_", kernel=FUSED, gpu_us=50)
+    return [job]
+
+
+def copies_back(faulty: bool) -> list[Trace]:
+    """Gradients of 400 MB are copied out of the buckets."""
+
+    def step(job: Trace) -> None:
+        passes(job)
+        reduced(job, MIB, 20, wait=True)
+        with job.inside(COPY_BACK) if faulty else nullcontext():
+            job.copy(400_000_000 if faulty else 4096, "DtoD")
+
+    return train(step)
+
+
+def accumulation(faulty: bool) -> list[Trace]:
+    """Four micro-batches for each update; without no_sync each of them reduces its gradients."""
+
+    def step(job: Trace) -> None:
+        for number in range(4):
+            passes(job)
+            if faulty or number == 3:
+                reduced(job, 64 * MIB, 1000, wait=True)
+
+    return train(step)
+
+
+def tail(faulty: bool) -> list[Trace]:
+    """Four buckets travel beside the backward pass, the last one after it; without the fault that one is small."""
+
+    def buckets(job: Trace) -> None:
+        for _ in range(4):
+            reduced(job, BUCKET, 100)
+
+    def step(job: Trace) -> None:
+        passes(job, beside=buckets)
+        reduced(job, BUCKET if faulty else MIB, 300 if faulty else 20, wait=True)
+
+    return train(step)
+
+
+def fp32_gradients(faulty: bool) -> list[Trace]:
+    def step(job: Trace) -> None:
+        passes(job)
+        reduced(job, BUCKET, 300, wait=True, dtype="Float" if faulty else "BFloat16")
+
+    return train(step)
+
+
+@contextmanager
+def together(jobs: list[Trace]) -> Any:
+    """A step of all ranks."""
+    with ExitStack() as marks:
+        for job in jobs:
+            marks.enter_context(job.step())
+        yield
+
+
+def links(faulty: bool) -> list[Trace]:
+    """Two ranks exchange 64 MiB at 34 GB/s of bus bandwidth, or at 224."""
+    jobs = [Trace(rank=rank, world=2) for rank in range(2)]
+    for _ in range(5):
+        with together(jobs):
+            for job in jobs:
+                passes(job)
+            collective(jobs, "allreduce", 64 * MIB, 2000 if faulty else 300, wait=True)
+            for job in jobs:
+                job.sync()
+    return jobs
+
+
+def contention(faulty: bool) -> list[Trace]:
+    """A product alone, then the same one beside a collective."""
+
+    def step(job: Trace) -> None:
+        product(job, 1000)
+        job.collective("allreduce", 64 * MIB, 1500)
+        product(job, 1300 if faulty else 1000)
+        job.wait()
+
+    return train(step)
+
+
+def gathers(forward_us: float, backward_us: float = 0, shard: int = 64 * MIB, **more: Any) -> Ddp:
+    """A step of FSDP: all-gathers that the forward pass and, with `backward_us`, the backward pass wait for."""
+
+    def step(job: Trace) -> None:
+        passes(job, FSDP, before=lambda job: job.collective("_allgather_base", shard, forward_us, wait=True, **more))
+        if backward_us:
+            reduced(job, shard, backward_us, "_allgather_base", wait=True)
+        reduced(job, 2 * shard, 20, "_reduce_scatter_base", wait=True)
+
+    return step
+
+
+def rotating(faulty: bool) -> list[Trace]:
+    """Two ranks, late in turn."""
+    if not faulty:
+        return list(late_rank(False))  # type: ignore[arg-type]
+    jobs = [Trace(rank=rank, world=2) for rank in range(2)]
+    for number in range(6):
+        with together(jobs):
+            for job in jobs:
+                passes(job)
+                product(job, 2000 if job.rank == number % 2 else 20)
+            collective(jobs, "allreduce", MIB, 50, wait=True)
+            for job in jobs:
+                job.sync()
+    return jobs
+
+
+def once(name: str) -> Callable[[bool], list[Trace]]:
+    """A range of 20 ms in the third of five steps, or one of 5 us."""
+
+    def files(faulty: bool) -> list[Trace]:
+        def step(job: Trace) -> None:
+            product(job)
+            job.sync()
+            if job.next_step == 13:
+                marked(name, 20_000 if faulty else 5)(job)
+
+        return train(step, world=1)
+
+    return files
+
+
+def ddp(**values: Any) -> Patch:
+    return Patch(target="ddp", set=values)
+
+
+def searching(job: Trace) -> None:
+    job.event("cpu_op", SEARCH, 2000)
+    job.event("user_annotation", DDP, 5)
+
+
+DISTRIBUTED = {
+    "copied-gradients": Faulty("warning", copies_back, ddp(gradient_as_bucket_view=True)),
+    "repeated-graph-search": Faulty(
+        "info",
+        lambda faulty: list(each_step(searching, marked(DDP, 5), world=2)(faulty)),  # type: ignore[arg-type]
+        training(ddp_static_graph=True),
+    ),
+    "reduced-micro-steps": Faulty("critical", accumulation),
+    "exposed-gradient-tail": Faulty("warning", tail, training(ddp_bucket_cap_mb=7)),
+    "fp32-gradients-on-the-wire": Faulty("warning", fp32_gradients),
+    "slow-links": Faulty("warning", links),
+    "contended-multiprocessors": Faulty("info", contention),
+    "late-all-gathers": Faulty("warning", lambda faulty: train(gathers(400 if faulty else 20))),
+    "parameters-gathered-twice": Faulty(
+        "warning", lambda faulty: train(gathers(20, 400 if faulty else 0), reserved=16 * GIB)
+    ),
+    "sharded-though-it-fits": Faulty(
+        "warning", lambda faulty: train(gathers(400, shard=512 * MIB), reserved=(16 if faulty else 78) * GIB)
+    ),
+    "sharded-across-nodes": Faulty(
+        "warning",
+        lambda faulty: train(gathers(400, group="1", ranks=range(16 if faulty else 8)), world=16),
+    ),
+    "checkpoint-cadence": Faulty(
+        "critical",
+        once("diagnose.save"),
+        training(save_steps=40),
+        {"training_arguments": {"save_strategy": "steps", "save_steps": 10}},
+    ),
+    "evaluation-cadence": Faulty(
+        "critical",
+        once("diagnose.eval"),
+        training(eval_steps=40),
+        {"training_arguments": {"eval_strategy": "steps", "eval_steps": 10}},
+    ),
+    "rotating-stragglers": Faulty("warning", rotating),
+}

@@ -1,0 +1,180 @@
+"""Rules about several ranks and checkpoints, from a trace to the change, its patch and what it buys."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from distributed_traces import DISTRIBUTED, Faulty, Trace, gathers, passes, reduced, train
+from faulty_traces import MIB
+
+from diagnose.analysis import analyze
+from diagnose.diagnosis import Diagnosis, Finding
+from diagnose.metrics import REGISTRY
+from diagnose.probes.apply_allowed import why_not
+from diagnose.probes.capture_model import wrapped_facts
+from diagnose.rule import load_rules
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+HEALTHY = ["synthetic-healthy-8", "gloo-healthy", "synthetic-compute-bound.json.gz", "cpu-healthy.json.gz"]
+RULES = {rule.id: rule for rule in load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})}
+each = pytest.mark.parametrize(("name", "case"), DISTRIBUTED.items(), ids=DISTRIBUTED)
+
+
+def answer(jobs: list[Trace], folder: Path, record: Mapping[str, Any] | None = None) -> Diagnosis:
+    for job in jobs:
+        job.write(folder / f"rank{job.rank}.json")
+        if record:
+            (folder / f"capture-rank{job.rank}.json").write_text(json.dumps(record))
+    return analyze(folder)
+
+
+def finding(found: Diagnosis, rule: str) -> Finding | None:
+    return next((f for f in found.findings if f.rule == rule), None)
+
+
+@each
+def test_the_fault_is_found_with_its_change(name: str, case: Faulty, tmp_path: Path) -> None:
+    found = finding(answer(case.files(True), tmp_path, case.record), name)
+
+    assert found is not None
+    assert (found.severity, found.patch) == (case.severity, case.patch)
+
+
+@each
+def test_the_change_buys_something(name: str, case: Faulty, tmp_path: Path) -> None:
+    diagnosed = answer(case.files(True), tmp_path, case.record)
+    found = finding(diagnosed, name)
+
+    assert diagnosed.replay.valid, diagnosed.replay.because
+    assert found is not None
+    assert found.predicted_speedup is not None
+    low, high = found.predicted_speedup
+    assert 1 <= low <= high <= 1.35 * low
+    assert high > 1.01
+
+
+@each
+def test_without_the_fault_the_rule_is_judged_and_silent(name: str, case: Faulty, tmp_path: Path) -> None:
+    diagnosed = answer(case.files(False), tmp_path, case.record)
+
+    assert finding(diagnosed, name) is None
+    assert name not in {n.rule for n in diagnosed.not_judged}
+
+
+@each
+def test_the_patch_can_be_applied(name: str, case: Faulty) -> None:
+    set_ = case.patch.set if case.patch else {}
+
+    assert [why_not(case.patch.target, key, value) for key, value in set_.items() if case.patch] == [""] * len(set_)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_job_hears_nothing(name: str) -> None:
+    fired = {f.rule for f in analyze(SAMPLES / name).findings}
+
+    assert fired & set(DISTRIBUTED) == set()
+
+
+def test_every_rule_that_is_excluded_exists() -> None:
+    assert [(r, e) for r in DISTRIBUTED for e in RULES[r].excludes if e not in RULES] == []
+
+
+def not_advised(found: Diagnosis) -> str:
+    return " ".join(n.because for n in found.not_advised)
+
+
+def test_gradients_that_are_views_already(tmp_path: Path) -> None:
+    record = {"ddp": {"gradient_as_bucket_view": True}}
+
+    found = answer(DISTRIBUTED["copied-gradients"].files(True), tmp_path, record)
+
+    assert finding(found, "copied-gradients") is None
+    assert "views of the buckets already" in not_advised(found)
+
+
+def test_a_static_graph_is_not_made_static_again(tmp_path: Path) -> None:
+    record = {"ddp": {"find_unused_parameters": True, "static_graph": True}}
+
+    found = answer(DISTRIBUTED["repeated-graph-search"].files(True), tmp_path, record)
+
+    assert finding(found, "repeated-graph-search") is None
+    assert finding(found, "unused-parameter-search") is None
+
+
+def test_without_the_search_a_static_graph_is_not_advised(tmp_path: Path) -> None:
+    found = answer(DISTRIBUTED["repeated-graph-search"].files(False), tmp_path)
+
+    assert [n.because for n in found.not_advised if n.what == "ddp_static_graph"] == [
+        "DDP does not search for unused parameters, so a static graph spares nothing"
+    ]
+
+
+def test_passes_that_the_run_does_not_accumulate(tmp_path: Path) -> None:
+    record = {"training_arguments": {"gradient_accumulation_steps": 1}}
+
+    found = answer(DISTRIBUTED["reduced-micro-steps"].files(True), tmp_path, record)
+
+    assert finding(found, "reduced-micro-steps") is None
+    assert "accumulates no gradients" in not_advised(found)
+
+
+def test_a_queue_of_buckets_is_no_late_last_bucket(tmp_path: Path) -> None:
+    def queued(job: Trace) -> None:
+        passes(job)
+        for _ in range(4):
+            reduced(job, 25 * MIB, 300)
+        job.wait()
+
+    found = answer(train(queued), tmp_path)
+
+    assert finding(found, "exposed-gradient-tail") is None
+    assert finding(found, "exposed-communication") is not None
+
+
+def test_one_rank_does_not_tell_the_bandwidth(tmp_path: Path) -> None:
+    found = answer(DISTRIBUTED["slow-links"].files(True)[:1], tmp_path)
+
+    assert finding(found, "slow-links") is None
+    assert {n.rule: n.because for n in found.not_judged}["slow-links"] == "one rank cannot tell transfer from waiting"
+
+
+def test_prefetching_that_is_on(tmp_path: Path) -> None:
+    record = {"fsdp": {"class": "FullyShardedDataParallel", "forward_prefetch": True}}
+
+    found = answer(train(gathers(400)), tmp_path, record)
+
+    assert finding(found, "late-all-gathers") is None
+    assert "prefetches in the forward pass already" in not_advised(found)
+
+
+def test_a_checkpoint_of_an_unknown_interval_is_not_judged(tmp_path: Path) -> None:
+    found = answer(DISTRIBUTED["checkpoint-cadence"].files(True), tmp_path)
+
+    assert "checkpoint-cadence" in {n.rule for n in found.not_judged}
+
+
+def test_the_general_rule_is_not_planned_beside_the_specific_one(tmp_path: Path) -> None:
+    found = answer(DISTRIBUTED["reduced-micro-steps"].files(True), tmp_path)
+
+    order = [f.rule for f in found.findings]
+    planned = [p.rule for p in found.plan]
+    assert order.index("reduced-micro-steps") < order.index("exposed-communication")
+    assert "reduced-micro-steps" in planned
+    assert "exposed-communication" not in planned
+
+
+@pytest.mark.parametrize("prefetches", [True, False])
+def test_the_capture_says_whether_fsdp_prefetches(prefetches: bool) -> None:
+    class FullyShardedDataParallel(torch.nn.Module):
+        forward_prefetch = prefetches
+
+    recorded = wrapped_facts(FullyShardedDataParallel())["fsdp"]
+
+    assert recorded == {
+        "class": "FullyShardedDataParallel",
+        "sharding_strategy": None,
+        "forward_prefetch": prefetches,
+    }

@@ -33,6 +33,12 @@ def flash_2_share(m: Measured) -> Value:
     return share_of(m, remedy_groups.flash_2_attention(m))
 
 
+@metric("share", STEP)
+def unfused_rope_share(m: Measured) -> Value:
+    """Rotary position embeddings composed of mul, neg, cat, mul and add, forward pass only."""
+    return share_of(m, remedy_groups.unfused_rope(m))
+
+
 @metric("text")
 def flash_blocked_by(m: Measured) -> Value:
     """What keeps attention off flash kernels: "old GPU", "fp32", "head size", "mask" (an explicit one), or "nothing".

@@ -103,7 +103,7 @@ def optimizer_repeats_factor(m: Measured) -> Value:
 
 @metric("flag")
 def recompute_pays_off(m: Measured) -> Value:
-    """Whether a batch four times as large saves more of the fixed part for each sample than a repeated forward costs."""
+    """Whether a batch four times as large saves more fixed time per sample than a repeated forward pass costs."""
     batch = micro_batch_size(m)
     samples = 1 if isinstance(batch, Unknown) else max(round(float(batch)), 1)
     seconds = step_s(m)

@@ -11,7 +11,7 @@ from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, met
 from diagnose.metrics.steps import MORE_STEPS
 from diagnose.vocabulary import ANNOTATIONS, PYTHON
 
-TEXT_WORK = re.compile(r"tokeni[sz](e|ation|er)|(^|[^a-z])(batch_)?encode(_plus|_batch)?\b|collat", re.IGNORECASE)
+TEXT_WORK = re.compile(r"tokeni[sz](e|ation)|batch_encode|encode_(plus|batch)|collat", re.IGNORECASE)
 _MODULES = ("nn.Module", "torch/nn/", "<built-in method run_backward")
 _LEAST_STEPS = 3
 

@@ -63,3 +63,13 @@ def flash_attention_installed(m: Measured) -> Value:
     if not isinstance(m.record.get("versions"), dict):
         return missing(m)
     return m.record.text("versions.flash_attn") is not None
+
+
+@metric("flag", needs_gpu=False)
+def expandable_segments(m: Measured) -> Value:
+    """Whether the caching allocator may grow its segments (expandable_segments:True in PYTORCH_ALLOC_CONF)."""
+    environment = m.record.get("environment")
+    if not isinstance(environment, dict):
+        return missing(m)
+    found = [environment.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
+    return any("expandable_segments:True" in str(text) for text in found)

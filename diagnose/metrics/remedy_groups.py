@@ -28,7 +28,10 @@ PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
 ALIGNED, SMALLEST_PADDED = 8, 64
 MATH = r"aten::_scaled_dot_product_attention_math"
 BACKWARD = r"autograd::engine::evaluate_function: "
-FORWARD_ONLY = r"aten::(linear|conv[123]d|batch_norm|layer_norm|rms_norm|group_norm|dropout|softmax|relu_?|scaled_dot_product_attention)$"
+FORWARD_ONLY = (
+    r"aten::(linear|conv[123]d|batch_norm|layer_norm|rms_norm|group_norm|dropout|softmax|relu_?"
+    r"|scaled_dot_product_attention)$"
+)
 RECOMPUTE = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn"
 _HALF = ("bf16", "fp16")
 _FLASH_2 = re.compile(r"pytorch_flash::|(^|[^_a-z])flash_(fwd|bwd)_|flash::flash_(fwd|bwd)")

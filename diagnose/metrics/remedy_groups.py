@@ -22,7 +22,7 @@ from diagnose.metrics.groups import (
 from diagnose.metrics.registry import NO_SHAPES, Measured
 from diagnose.roofline import owners
 from diagnose.roofline.calls import PRECISIONS, call_of
-from diagnose.vocabulary import ANNOTATIONS, CLIP, PYTHON
+from diagnose.vocabulary import ANNOTATIONS, CLIP, OPS, PYTHON
 
 PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
 ALIGNED, SMALLEST_PADDED = 8, 64
@@ -39,15 +39,24 @@ _EFFICIENT = re.compile(r"fmha_cutlass")
 
 
 def weight_casts(m: Measured) -> Group:
-    """Copies between fp32 and half precision of matrices with the sizes of an argument of a matrix product."""
+    """Copies between fp32 and half precision of matrices that are weights: their gradients have the same sizes."""
     rows = operators(m)
     if not has_shapes(m, rows):
         return NO_SHAPES
-    sizes: set[tuple[int, ...]] = set()
-    for row in rows:
-        if operator_name(m, row) in PRODUCTS:
-            sizes |= {order for d in operator_dims(m, row) if len(d) == 2 for order in (d, d[::-1])}
-    return by_operator(m, {row for row in rows if _is_cast(m, row) and operator_dims(m, row)[0] in sizes})
+    weights = _weight_sizes(m)
+    return by_operator(m, {row for row in rows if _is_cast(m, row) and operator_dims(m, row)[0] in weights})
+
+
+def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
+    """Sizes of the weights of linear layers, else of the right operands of products, as they are and transposed.
+
+    Left operands are activations and their gradients: logits, for one, are cast as matrices too.
+    """
+    linear = np.flatnonzero(m.timeline.matching(r"aten::linear$", *OPS) & (m.timeline.trace.shape >= 0))
+    products = [row for row in operators(m) if operator_name(m, row) in PRODUCTS]
+    found = {dims[1] for row in linear if len(dims := operator_dims(m, int(row))) > 1}
+    found = found or {dims[-1] for row in products if (dims := operator_dims(m, row))}
+    return {order for dims in found if len(dims) == 2 for order in (dims, dims[::-1])}
 
 
 def _is_cast(m: Measured, row: int) -> bool:

@@ -19,8 +19,8 @@ H100, A100, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "Tesla V100
 GIB = 1 << 30
 TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas"
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
-EFFICIENT = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>::Params)"
-FLASH_2 = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(pytorch_flash::Flash_fwd_params)"
+EFFICIENT = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
+FLASH_2 = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)"
 FLASH_3 = "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::CollectiveMainloop>>>"
 TRITON = "triton_poi_fused_add_mul_0"
 HIDDEN, HEADS, SCORES = [8, 512, 768], [8, 16, 1024, 64], [8, 16, 1024, 1024]
@@ -137,7 +137,9 @@ def loads(us: float, late_us: float, each: int = 4) -> Work:
 
 def tokenises(us: float) -> Work:
     """A collator that tokenises, as a capture with stacks names it."""
-    return lambda trace: trace.event("python_function", "transformers/tokenization_utils_base.py(2800): _batch_encode", us)
+    return lambda trace: trace.event(
+        "python_function", "transformers/tokenization_utils_base.py(2800): _batch_encode", us
+    )
 
 
 def rotation(us: float) -> Work:
@@ -187,9 +189,7 @@ CASES = {
     "attention-off-flash-path": Case(
         job(product(), math_attention(800)),
         job(product(), attention("flash_attention", FLASH_3, 100)),
-        recorded(
-            versions={"flash_attn": "2.8.3"}, model={"attn_implementation": "sdpa", "dtypes": {"bfloat16": 1}}
-        ),
+        recorded(versions={"flash_attn": "2.8.3"}, model={"attn_implementation": "sdpa", "dtypes": {"bfloat16": 1}}),
         patch=model(attn_implementation="flash_attention_2"),
     ),
     "older-flash-kernels": Case(

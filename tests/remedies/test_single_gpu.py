@@ -169,9 +169,7 @@ def test_a_larger_batch_fills_nine_tenths_of_the_memory(
     found = [f for f in answer.findings if f.rule == "low-memory-use"]
     if patch["per_device_train_batch_size"] == batch:
         assert found == []
-        assert "holds no further sample" in because(
-            answer, "per_device_train_batch_size, gradient_accumulation_steps"
-        )
+        assert "holds no further sample" in because(answer, "per_device_train_batch_size, gradient_accumulation_steps")
     else:
         assert found[0].patch is not None
         assert found[0].patch.set == patch

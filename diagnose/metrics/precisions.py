@@ -18,6 +18,12 @@ def tf32_share(m: Measured) -> Value:
 
 
 @metric("share", STEP)
+def fp32_convolution_share(m: Measured) -> Value:
+    """Convolutions in fp32 without tensor cores, as far as cuDNN's kernel names tell."""
+    return share_of(m, remedy_groups.fp32_convolutions(m))
+
+
+@metric("share", STEP)
 def half_product_share(m: Measured) -> Value:
     """Matrix products in bf16 or fp16, told by kernel name."""
     return share_of(m, groups.NAMES["half-products"](m))

@@ -35,6 +35,7 @@ FORWARD_ONLY = (
 RECOMPUTE = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn"
 _HALF = ("bf16", "fp16")
 _FLASH_2 = re.compile(r"pytorch_flash::|(^|[^_a-z])flash_(fwd|bwd)_|flash::flash_(fwd|bwd)")
+_FP32_CONVOLUTION = re.compile(r"scudnn|convolve_sgemm|engine<float|_f32f32_f32f32_f32_")
 _EFFICIENT = re.compile(r"fmha_cutlass")
 
 
@@ -89,6 +90,11 @@ def product_sizes(m: Measured, row: int) -> tuple[int, ...]:
 def misaligned_sizes(m: Measured, row: int) -> tuple[int, ...]:
     """The sizes of a product, batches left out, that are 64 or more and no multiple of 8."""
     return tuple(n for n in product_sizes(m, row)[-3:] if n >= SMALLEST_PADDED and n % ALIGNED)
+
+
+def fp32_convolutions(m: Measured) -> Mask:
+    """Convolutions in fp32 without tensor cores, as far as cuDNN's names tell."""
+    return m.kernels & m.timeline.gpu.of_family("conv") & named(m, _FP32_CONVOLUTION)
 
 
 def math_attention(m: Measured) -> Mask:
@@ -170,6 +176,7 @@ NAMES.update(
     {
         "weight-casts": weight_casts,
         "misaligned-products": misaligned_products,
+        "fp32-convolutions": fp32_convolutions,
         "math-attention": math_attention,
         "efficient-attention": efficient_attention,
         "flash-2-attention": flash_2_attention,

@@ -18,6 +18,7 @@ Record = Mapping[str, Any]
 H100, A100, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB"
 GIB = 1 << 30
 TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas"
+CONVOLUTION = "volta_scudnn_128x128_stridedB_splitK_medium_nn_v1"
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
 EFFICIENT = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
 FLASH_2 = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)"
@@ -180,6 +181,11 @@ CASES = {
     "products-in-single-precision": Case(
         job(product(kernel=TF32), gpu=A100), job(product(), gpu=A100), patch=training(bf16=True)
     ),
+    "idle-fp16-tensor-cores": Case(
+        job(product(kernel="volta_sgemm_128x64_nt"), op("aten::conv2d", None, CONVOLUTION, 500), gpu=V100),
+        job(product(kernel="volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"), gpu=V100),
+        patch=training(fp16=True),
+    ),
     "weight-casts": Case(
         job(product(), weight_cast(300), optimizer(200)),
         job(product(), weight_cast(300, HIDDEN[1:]), optimizer(200)),
@@ -202,7 +208,7 @@ CASES = {
         job(small_kernels()),
         job(product(kernel=GEMM), op("aten::add", None, TRITON, 100)),
         recorded({"torch_compile_mode": None}, compiled=True),
-        patch=training(torch_compile=True, torch_compile_mode="reduce-overhead"),
+        patch=training(torch_compile_mode="reduce-overhead"),
     ),
     "products-limited-by-bf16": Case(job(*FAST), job(product(500))),
     "misaligned-products": Case(

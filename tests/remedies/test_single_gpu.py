@@ -84,7 +84,7 @@ NOT_ADVISED: list[tuple[str, str, Any, Record, str]] = [
     ),
     (
         "the compile mode asks for graphs",
-        "torch_compile, torch_compile_mode",
+        "torch_compile_mode",
         job(jobs.small_kernels()),
         recorded({"torch_compile_mode": "reduce-overhead"}, compiled=True),
         "reduce-overhead asks for CUDA graphs",

@@ -171,3 +171,15 @@ def test_text_work_is_told_by_the_names_of_functions(name: str, share: float) ->
 def test_rotations_are_mul_neg_cat_mul_add() -> None:
     assert value(job(product(500), jobs.rotation(500)), "unfused_rope_share") == pytest.approx(0.5, abs=0.02)
     assert value(job(product(500), jobs.op("aten::cat", None, jobs.ADD, 500)), "unfused_rope_share") == 0
+
+
+def test_convolutions_in_fp32_are_told_by_name() -> None:
+    def share(kernel: str) -> Scalar | Unknown:
+        return value(job(product(500), jobs.op("aten::conv2d", None, kernel, 500)), "fp32_convolution_share")
+
+    assert share(jobs.CONVOLUTION) == pytest.approx(0.5, abs=0.02)
+    assert share("void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)") == pytest.approx(
+        0.5, abs=0.02
+    )
+    assert share("sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64") == 0
+    assert share("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16") == 0

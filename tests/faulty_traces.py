@@ -175,7 +175,6 @@ CASES = {
     "sync-every-step": Case(
         "critical",
         each_step(waits_for_the_device, lambda job: job.cpu_op("aten::view", 500)),
-        training(logging_nan_inf_filter=False),
     ),
     "allocator-churn": Case("critical", each_step(lambda job: job.malloc(2000)), SEGMENTS),
     "gc-pauses": Case("critical", each_step(lambda job: job.gc(2000), lambda job: job.gc(10))),

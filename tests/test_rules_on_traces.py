@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from distributed_traces import DISTRIBUTED
 from faulty_traces import CASES, Case, Files
+from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
@@ -51,7 +52,7 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 
 
 def test_every_rule_is_reached_or_cannot_be() -> None:
-    assert set(CASES) | set(NOT_REACHABLE) | set(DISTRIBUTED) == RULES
+    assert set(CASES) | set(NOT_REACHABLE) | set(DISTRIBUTED) | set(SINGLE_GPU) == RULES
     assert not set(CASES) & set(NOT_REACHABLE)
 
 

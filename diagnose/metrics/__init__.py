@@ -1,6 +1,8 @@
 """Named measurements of one rank. Each returns a number, a flag or a text, or says why it cannot."""
 
 from diagnose.metrics import (
+    attention,
+    batch,
     cadence,
     capture,
     causes,
@@ -9,11 +11,16 @@ from diagnose.metrics import (
     data,
     gradients,
     hardware,
+    input_work,
     kernels,
     memory,
     model_work,
     network,
     patterns,
+    precisions,
+    products,
+    recorded,
+    remedy_groups,
     roofline,
     setup,
     sharding,
@@ -26,3 +33,4 @@ __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 _REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory)
 _ALSO_REGISTERED = (model_work, compute, hardware, roofline, setup)
 _DISTRIBUTED = (gradients, sharding, network, cadence)
+_REMEDIES_REST_ON = (precisions, attention, products, batch, input_work, recorded, remedy_groups)

@@ -32,12 +32,14 @@ def argument_sizes(raw: bytes) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(d) for d in found if isinstance(d, list) and d and all(isinstance(n, int) for n in d))
 
 
-def _operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
+def operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
+    """Sizes of an operator's tensor arguments; empty where they are not recorded."""
     shape = m.timeline.trace.shape[row]
     return argument_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
 
 
-def _operator_name(m: Measured, row: int) -> str:
+def operator_name(m: Measured, row: int) -> str:
+    """An operator's name."""
     return m.timeline.trace.names[m.timeline.trace.name[row]]
 
 
@@ -45,15 +47,18 @@ def _nothing(m: Measured) -> Mask:
     return np.zeros(len(m.timeline.gpu), bool)
 
 
-def _by_operator(m: Measured, wanted: set[int]) -> Mask:
+def by_operator(m: Measured, wanted: set[int]) -> Mask:
+    """Kernels in the counted steps that the operators in the rows `wanted` launched."""
     return np.isin(m.operator, np.array(sorted(wanted), np.int64)) & m.kernels
 
 
-def _operators(m: Measured) -> list[int]:
+def operators(m: Measured) -> list[int]:
+    """Rows of the operators that launched kernels in the counted steps."""
     return [int(r) for r in np.unique(m.operator[m.kernels]) if r >= 0]
 
 
-def _has_shapes(m: Measured, rows: list[int]) -> bool:
+def has_shapes(m: Measured, rows: list[int]) -> bool:
+    """Whether any of the operators carries the sizes of its arguments."""
     return any(m.timeline.trace.shape[r] >= 0 for r in rows)
 
 
@@ -64,34 +69,34 @@ def eager_attention(m: Measured) -> Group:
     softmax operators.
     """
     softmax = m.kernels & m.timeline.gpu.of_family("softmax")
-    rows = _operators(m)
-    owners = {_operator_name(m, int(r)) if r >= 0 else "unknown" for r in m.operator[softmax]}
+    rows = operators(m)
+    owners = {operator_name(m, int(r)) if r >= 0 else "unknown" for r in m.operator[softmax]}
     if all("log_softmax" in owner for owner in owners):
         return _nothing(m)
-    if not _has_shapes(m, rows):
+    if not has_shapes(m, rows):
         return NO_SHAPES
     tokens = {
         dims[0][-1]
         for row in rows
-        if "softmax" in _operator_name(m, row)
-        and (dims := _operator_dims(m, row))
+        if "softmax" in operator_name(m, row)
+        and (dims := operator_dims(m, row))
         and len(dims[0]) >= 3
         and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
     }
-    return _by_operator(m, {r for r in rows if _touches_scores(m, r, tokens)}) if tokens else _nothing(m)
+    return by_operator(m, {r for r in rows if _touches_scores(m, r, tokens)}) if tokens else _nothing(m)
 
 
 def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
-    dims = _operator_dims(m, row)
+    dims = operator_dims(m, row)
     if any(len(d) >= 3 and d[-1] == d[-2] and d[-1] in tokens for d in dims):
         return True
-    product = "bmm" in _operator_name(m, row) and len(dims) >= 2
+    product = "bmm" in operator_name(m, row) and len(dims) >= 2
     return product and dims[-2][-2] == dims[-1][-1] and dims[-1][-1] in tokens
 
 
 def unfused_norm(m: Measured) -> Group:
     """Kernels of RMS norms composed of pow, mean, rsqrt and mul, without casts."""
-    return _sequences(m, _norm)
+    return sequences(m, _norm)
 
 
 def _norm(names: Sequence[str], at: int) -> Iterator[int]:
@@ -107,11 +112,11 @@ def _norm(names: Sequence[str], at: int) -> Iterator[int]:
 
 def unfused_glu(m: Measured) -> Group:
     """Kernels of gated activations composed of silu or gelu and the product that follows, and their gradient's."""
-    forward = _sequences(m, _glu)
+    forward = sequences(m, _glu)
     if isinstance(forward, Unknown) or not forward.any():
         return forward
-    gradients = {r for r in _operators(m) if _operator_name(m, r) in ("aten::silu_backward", "aten::gelu_backward")}
-    return forward | _by_operator(m, gradients)
+    gradients = {r for r in operators(m) if operator_name(m, r) in ("aten::silu_backward", "aten::gelu_backward")}
+    return forward | by_operator(m, gradients)
 
 
 def _glu(names: Sequence[str], at: int) -> Iterator[int]:
@@ -124,36 +129,36 @@ def _glu(names: Sequence[str], at: int) -> Iterator[int]:
             return
 
 
-def _sequences(m: Measured, members: Callable[[Sequence[str], int], Iterator[int]]) -> Group:
+def sequences(m: Measured, members: Callable[[Sequence[str], int], Iterator[int]]) -> Group:
     """Kernels of the launching operators that `members` finds, in the order in which they were dispatched."""
     rows = m.operator[m.kernels]
     order = np.unique(rows[rows >= 0])
     if not len(order):
         return NOT_LINKED
     order = order[np.argsort(m.timeline.trace.ts[order], kind="stable")]
-    names = [_operator_name(m, int(r)) for r in order]
+    names = [operator_name(m, int(r)) for r in order]
     found = {int(order[i]) for at in range(len(names)) for i in members(names, at)}
-    return _by_operator(m, found)
+    return by_operator(m, found)
 
 
 def unfused_loss(m: Measured) -> Group:
     """Kernels of cross entropy that materialises the logits of 4096 or more classes, gradients and casts included."""
-    rows = _operators(m)
-    loss = {r for r in rows if _operator_name(m, r).startswith(("aten::_log_softmax", "aten::nll_loss"))}
+    rows = operators(m)
+    loss = {r for r in rows if operator_name(m, r).startswith(("aten::_log_softmax", "aten::nll_loss"))}
     if not loss:
         return _nothing(m)
-    if not _has_shapes(m, list(loss)):
+    if not has_shapes(m, list(loss)):
         return NO_SHAPES
-    vocabulary = {d[-1] for r in loss for d in _operator_dims(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
+    vocabulary = {d[-1] for r in loss for d in operator_dims(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
     if not vocabulary:
         return _nothing(m)
     casts = {
         r
         for r in rows
-        if _operator_name(m, r) in ("aten::copy_", "aten::_to_copy", "aten::div", "aten::mul")
-        and any(len(d) >= 2 and d[-1] in vocabulary for d in _operator_dims(m, r))
+        if operator_name(m, r) in ("aten::copy_", "aten::_to_copy", "aten::div", "aten::mul")
+        and any(len(d) >= 2 and d[-1] in vocabulary for d in operator_dims(m, r))
     }
-    return _by_operator(m, loss | casts)
+    return by_operator(m, loss | casts)
 
 
 def optimizer(m: Measured) -> Mask:
@@ -168,12 +173,12 @@ def gradient_copies(m: Measured) -> Mask:
 
 def fp32_products(m: Measured) -> Mask:
     """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
-    return m.kernels & _of_kind(m, lambda kind: kind.dtype == "fp32" and kind.tensor_core is False)
+    return m.kernels & of_kind(m, lambda kind: kind.dtype == "fp32" and kind.tensor_core is False)
 
 
 def _matrix_in(*precisions: str) -> Callable[[Measured], Mask]:
     def group(m: Measured) -> Mask:
-        return m.kernels & _of_kind(m, lambda kind: kind.family in COMPUTE_FAMILIES and kind.dtype in precisions)
+        return m.kernels & of_kind(m, lambda kind: kind.family in COMPUTE_FAMILIES and kind.dtype in precisions)
 
     return group
 
@@ -182,7 +187,8 @@ def _family(*families: str) -> Callable[[Measured], Mask]:
     return lambda m: m.kernels & m.timeline.gpu.of_family(*families)
 
 
-def _of_kind(m: Measured, belongs: Callable[[Kind], bool]) -> Mask:
+def of_kind(m: Measured, belongs: Callable[[Kind], bool]) -> Mask:
+    """Mask of the activities whose kind belongs."""
     if not len(m.timeline.gpu):
         return np.zeros(0, bool)
     return np.array([belongs(kind) for kind in m.timeline.gpu.kinds], bool)[m.timeline.gpu.kind]

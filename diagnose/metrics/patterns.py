@@ -10,7 +10,8 @@ from diagnose.metrics.registry import STEP, Measured, Value, metric
 _MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
 
 
-def _share_of(m: Measured, activities: Group) -> float | Unknown:
+def share_of(m: Measured, activities: Group) -> float | Unknown:
+    """Time of a group of kernels, of the counted steps."""
     if isinstance(activities, Unknown):
         return activities
     return min(int(m.own_time[activities].sum()) / max(m.attribution.total_ns, 1), 1.0)
@@ -23,25 +24,25 @@ def eager_attention_share(m: Measured) -> Value:
     Recognised by operators with an argument or a result of tokens x tokens, where the token counts are those of the
     softmax operators.
     """
-    return _share_of(m, groups.eager_attention(m))
+    return share_of(m, groups.eager_attention(m))
 
 
 @metric("share", STEP)
 def unfused_norm_share(m: Measured) -> Value:
     """RMS norms composed of pow, mean, rsqrt and mul: at least those operators around each rsqrt, without casts."""
-    return _share_of(m, groups.unfused_norm(m))
+    return share_of(m, groups.unfused_norm(m))
 
 
 @metric("share", STEP)
 def unfused_glu_share(m: Measured) -> Value:
     """Gated activations composed of silu or gelu and the product that follows, with the activation's gradient."""
-    return _share_of(m, groups.unfused_glu(m))
+    return share_of(m, groups.unfused_glu(m))
 
 
 @metric("share", STEP)
 def unfused_loss_share(m: Measured) -> Value:
     """Cross entropy that materialises the logits of 4096 or more classes: log-softmax, nll loss, gradients, casts."""
-    return _share_of(m, groups.unfused_loss(m))
+    return share_of(m, groups.unfused_loss(m))
 
 
 @metric("text")

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, NotJudged, PlanStep
+from diagnose.facts import spoken
 from diagnose.report.ledger import basis
 from diagnose.report.page import LABEL, Page, joined, plain
 from diagnose.report.words import (
@@ -23,6 +24,8 @@ from diagnose.report.words import (
 
 NOT_SHOWN = 4
 CAPTURES_SHOWN = 4
+WORTH_DOING = 1.02
+AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 MOST_LINES = 2  # of one entry below the first change
 SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
 
@@ -31,9 +34,9 @@ def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> No
     """The first change in full; `details` adds the other findings in full and every reason."""
     step = basis(diagnosis).name
     first = first_change(diagnosis)
-    if first is None:
-        unknown = f"; {counted(len(diagnosis.not_judged), 'rule')} could not judge it" if diagnosis.not_judged else ""
-        page.paragraph(f"nothing to change: no rule fired{unknown}", label="next:")
+    if first is None or nothing_pays(diagnosis):
+        page.paragraph(nothing_text(diagnosis), label="next:")
+        first = None
     else:
         page.paragraph(headline(first), label="next:")
         _full(page, first, step, details)
@@ -58,6 +61,40 @@ def _together(page: Page, diagnosis: Diagnosis) -> None:
     elif len(plan) > 1 and plan[-1].cumulative_speedup is not None:
         kept = "numerics change with " + ", ".join(p.rule for p in plan if p.numerics) if any_numerics(plan) else ""
         page.paragraph(joined([Text(f"together {speedup(plan[-1].cumulative_speedup)}", "green"), kept]))
+
+
+def nothing_pays(diagnosis: Diagnosis) -> bool:
+    """Whether every change is known to buy less than 2 %: none is planned, and what is not predicted is no warning."""
+    if diagnosis.plan or not diagnosis.replay.valid or diagnosis.verdict.class_ == "undecided":
+        return False
+    if any(f.class_ == "validity" and f.severity == "critical" for f in diagnosis.findings):
+        return False
+    return not any(_may_pay(finding) for finding in diagnosis.findings if finding.class_ != "validity")
+
+
+def _may_pay(finding: Finding) -> bool:
+    if finding.predicted_speedup is None:
+        return finding.severity != "info"
+    return finding.predicted_speedup[1] >= WORTH_DOING
+
+
+def nothing_text(diagnosis: Diagnosis) -> str:
+    """That nothing is left to change, how near the hardware that is, and what could not be judged."""
+    fired = any(finding.class_ != "validity" for finding in diagnosis.findings)
+    why = "no change is predicted to buy 2 %" if fired else "no rule fired"
+    unknown = f"; {counted(len(diagnosis.not_judged), 'rule')} could not judge it" if diagnosis.not_judged else ""
+    head = "nothing worth doing" if nothing_pays(diagnosis) else "nothing to change"
+    return f"{head}: {why}{_of_achievable(diagnosis)}{unknown}"
+
+
+def _of_achievable(diagnosis: Diagnosis) -> str:
+    """The share of the step that its FLOPs need at the fastest product measured on this GPU, else MFU, else nothing."""
+    points = {part.part: part.points for part in diagnosis.waterfall}
+    if "below-datasheet" in points:
+        needed = sum(points.get(part, 0.0) for part in AT_ACHIEVABLE)
+        return f"; its FLOPs need {needed:.0f} % of the step at the fastest products measured on such a GPU"
+    mfu = diagnosis.mfu.value
+    return "" if mfu is None else f"; MFU is {spoken(mfu, 'share')}"
 
 
 def any_numerics(plan: Sequence[PlanStep]) -> bool:

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
-from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, print_changes
+from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, nothing_pays, nothing_text, print_changes
 from diagnose.report.job import print_job
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
@@ -39,8 +39,10 @@ def render_brief(diagnosis: Diagnosis, console: Console) -> None:
     page = Page(console)
     page.paragraph(_verdict_line(diagnosis), label="verdict:")
     first = first_change(diagnosis)
-    change = "nothing to change: no rule fired" if first is None else brief(first, basis(diagnosis).name)
-    page.paragraph(change, label="next:")
+    if first is None or nothing_pays(diagnosis):
+        page.paragraph(nothing_text(diagnosis), label="next:")
+        return
+    page.paragraph(brief(first, basis(diagnosis).name), label="next:")
 
 
 def _verdict_line(diagnosis: Diagnosis) -> Text:

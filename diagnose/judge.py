@@ -200,7 +200,7 @@ def _replay(outlook: Outlook) -> ReplayReport:
     replay = outlook.replay
     return ReplayReport(
         measured_ns=replay.measured_ns,
-        strict_error=replay.strict_error,
+        strict_error=replay.strict_error if replay.measured_ns else None,
         valid=replay.valid,
         because=replay.because,
     )

@@ -75,7 +75,7 @@ class Outlook:
             return None
         found = [self._gain(rule, after, case) for case in ("worst", "best")]
         known = [gain for gain in found if gain is not None]
-        if len(known) < len(found):
+        if len(known) < len(found) or min(known) == np.inf:
             return None
         low, high = max(min(known), 1.0), max(*known, 1.0)
         return low, min(high, low * WIDEST) if self.assumes(rule) else high
@@ -103,7 +103,7 @@ class Outlook:
         if not (rule.remedy and rule.remedy.replayed):
             return own.gain
         now, then = before[1], self._time(combined(before[0], own))
-        return now / then if then > 0 else None
+        return now / then if then > 0 else np.inf
 
     def _time(self, changed: Changed) -> float:
         """Nanoseconds for the tokens of one step of now."""

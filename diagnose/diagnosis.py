@@ -168,10 +168,13 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the replay of the unchanged step is from the measured one; predictions are withheld unless `valid`."""
+    """How far the replay of the unchanged step is from the measured one; predictions are withheld unless `valid`.
+
+    `strict_error` is null when there was no step to replay.
+    """
 
     measured_ns: float
-    strict_error: float
+    strict_error: float | None
     valid: bool
     because: str
 

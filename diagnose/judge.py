@@ -24,13 +24,14 @@ from diagnose.diagnosis import (
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
+from diagnose.plan import plan_of
 from diagnose.ranks import Job
 from diagnose.rule import Judgement, Rule
 from diagnose.timeline import Timeline
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
 from diagnose.waterfall import waterfall_of
-from diagnose.whatif import Outlook, plan_of
+from diagnose.whatif import Outlook
 
 DEVICE_STEP, HOST_STEP = "the device step", "the host step"
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
@@ -54,7 +55,7 @@ def diagnose(case: Case) -> Diagnosis:
     ledger = ledger_of(timelines, [m.attribution for m in case.measured])
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, _grounds(timelines, case.facts))
-    outlook = _outlook(case)
+    outlook = _outlook(case, [rule for rule, judgement in judged if _fired(judgement)])
     findings = _findings(judged, case.facts, outlook)
     return Diagnosis(
         verdict=verdict,
@@ -65,7 +66,7 @@ def diagnose(case: Case) -> Diagnosis:
         roofline=roofline_of_job(case.measured),
         operators=operators_of_job(case.measured),
         findings=findings,
-        plan=_plan(judged, case.facts, outlook),
+        plan=_plan(case.facts, outlook),
         replay=_replay(outlook),
         not_advised=_not_advised(judged, case.facts, findings),
         not_judged=_not_judged(judged, case),
@@ -172,7 +173,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -
         evidence=evidence,
         predicted_speedup=outlook.predict(rule),
         patch=_patch(rule, facts, outlook),
-        assumes=rule.remedy.assumes if rule.remedy else "",
+        assumes=outlook.assumes(rule),
     )
 
 
@@ -185,8 +186,7 @@ def _patch(rule: Rule, facts: Facts, outlook: Outlook) -> Patch | None:
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 
-def _plan(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...]:
-    fired = [rule for rule, judgement in judged if _fired(judgement)]
+def _plan(facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...]:
     return tuple(
         PlanStep(
             rule=step.rule.id,
@@ -196,22 +196,23 @@ def _plan(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...
             effort=step.rule.effort,
             numerics=step.rule.numerics,
         )
-        for step in plan_of(outlook, fired)
+        for step in plan_of(outlook, outlook.fired)
     )
 
 
-def _outlook(case: Case) -> Outlook:
-    """The first rank that is no straggler: what a change to all ranks buys, while curing the late one is its own."""
+def _outlook(case: Case, fired: Sequence[Rule]) -> Outlook:
+    """Of the first rank that is no straggler and can be replayed: curing the late one is a change of its own."""
     late = {blame.rank for blame in case.job.stragglers}
-    typical = next((m for m in case.measured if m.timeline.rank not in late), case.measured[0])
-    return Outlook(typical, case.facts)
+    typical = [m for m in case.measured if m.timeline.rank not in late] or case.measured[:1]
+    outlooks = [Outlook(measured, case.facts, fired) for measured in typical]
+    return next((outlook for outlook in outlooks if outlook.replay.valid), outlooks[0])
 
 
 def _replay(outlook: Outlook) -> ReplayReport:
     replay = outlook.replay
     return ReplayReport(
         measured_ns=replay.measured_ns,
-        strict_error=replay.strict_error,
+        strict_error=replay.strict_error if replay.measured_ns else None,
         valid=replay.valid,
         because=replay.because,
     )

@@ -1,8 +1,8 @@
-"""Predictions: each remedy put into the replay of the step, and the plan that takes the best one after the other."""
+"""Predictions: the remedies of rules put into the replay of the step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,8 @@ from diagnose.rule_file import Waits
 from diagnose.vocabulary import RUNTIME, SYNCHRONISATION
 
 WIDEST = 1.35
-WORTH_PLANNING = 1.02
-MOST_PLANNED = 5
-EFFORTS = ("setting", "code", "cluster")
+PER_TOKEN = ("data-wait", "host-to-device")  # host time that a larger batch lengthens in proportion
+CPU_WORK = ("operator-compute", "operator-memory")  # the same without a GPU
 Range = tuple[float, float]
 
 
@@ -35,25 +34,18 @@ class Changed:
 NOTHING = Changed(Change())
 
 
-@dataclass(frozen=True)
-class Planned:
-    """One remedy of the plan: its own gain after those before it, and the gain of all so far."""
-
-    rule: Rule
-    speedup: Range
-    cumulative: Range
-
-
 class Outlook:
     """What remedies would do to one rank's step.
 
     Args:
         measured: the rank, one that is no straggler.
         facts: of the job, which the factors of remedies are computed from.
+        fired: the rules whose faults are there. Those that ask for the same change as another are cured with it.
     """
 
-    def __init__(self, measured: Measured, facts: Facts) -> None:
-        self.measured, self.facts = measured, facts
+    def __init__(self, measured: Measured, facts: Facts, fired: Sequence[Rule] = ()) -> None:
+        self.measured, self.facts, self.fired = measured, facts, fired
+        self._before: dict[tuple[Case, tuple[str, ...]], tuple[Changed, float] | None] = {}
 
     @cached_property
     def replay(self) -> Replay:
@@ -76,39 +68,64 @@ class Outlook:
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Range | None:
         """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
 
-        A range wider than 1.35 is cut at its upper end: what is promised is the part that the worst case supports.
+        The change cures all of `cured(rule)`. A range wider than 1.35 is cut at its upper end: what is promised is
+        the part that the worst case supports.
         """
-        remedy = rule.remedy
-        if remedy is None or (remedy.replayed and not self.replay.valid):
+        if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
             return None
         found = [self._gain(rule, after, case) for case in ("worst", "best")]
         known = [gain for gain in found if gain is not None]
-        if len(known) < len(found):
+        if len(known) < len(found) or min(known) == np.inf:
             return None
         low, high = max(min(known), 1.0), max(*known, 1.0)
-        return low, min(high, low * WIDEST) if remedy.assumes else high
+        return low, min(high, low * WIDEST) if self.assumes(rule) else high
+
+    def cured(self, rule: Rule) -> tuple[Rule, ...]:
+        """The rule, and those that fired, ask for the very same change, and say what it does in the same way."""
+        patch, replayed = rule.patch_for(self.facts), rule.remedy is not None and rule.remedy.replayed
+        alike = (
+            other
+            for other in self.fired
+            if other.id != rule.id and other.remedy and other.remedy.replayed == replayed
+            if patch and other.patch_for(self.facts) == patch
+        )
+        return rule, *alike
+
+    def assumes(self, rule: Rule) -> str:
+        """What the prediction rests on."""
+        each = (cured.remedy.assumes for cured in self.cured(rule) if cured.remedy)
+        return "; ".join(dict.fromkeys(text for text in each if text))
 
     def _gain(self, rule: Rule, after: Sequence[Rule], case: Case) -> float | None:
-        before, own = self._all(after, case), self._changed(rule.remedy, case)
+        before, own = self._all(after, case), self._own(rule, case)
         if before is None or own is None:
             return None
-        if own.change is NOTHING.change:
+        if not (rule.remedy and rule.remedy.replayed):
             return own.gain
-        now, then = self._time(before), self._time(combined(before, own))
-        return now / then if then > 0 else None
+        now, then = before[1], self._time(combined(before[0], own))
+        return now / then if then > 0 else np.inf
 
     def _time(self, changed: Changed) -> float:
         """Nanoseconds for the tokens of one step of now."""
         speed = replace(changed.change, host_speed=self.host_speed)
         return float(self.replay.step_ns(speed)) / changed.gain
 
-    def _all(self, rules: Sequence[Rule], case: Case) -> Changed | None:
-        found = NOTHING
-        for rule in rules:
-            own = self._changed(rule.remedy, case)
-            if own is None:
-                return None
-            found = combined(found, own)
+    def _all(self, rules: Sequence[Rule], case: Case) -> tuple[Changed, float] | None:
+        """The changes of the rules together, and the time of a step with them."""
+        key = case, tuple(rule.id for rule in rules)
+        if key not in self._before:
+            each = [self._own(rule, case) for rule in rules]
+            known = [own for own in each if own is not None]
+            found = reduce(combined, known, NOTHING)
+            self._before[key] = (found, self._time(found)) if len(known) == len(each) else None
+        return self._before[key]
+
+    def _own(self, rule: Rule, case: Case) -> Changed | None:
+        """What the rule's change does, to the faults of other rules too; None where that of the rule is unknown."""
+        found = self._changed(rule.remedy, case)
+        for other in self.cured(rule)[1:]:
+            more = self._changed(other.remedy, case)
+            found = found if found is None or more is None else joined(found, more)
         return found
 
     def _changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
@@ -118,6 +135,8 @@ class Outlook:
         gain = factors.tokens / (1 - factors.removed)
         if not remedy.replayed:
             return Changed(NOTHING.change, gain)
+        if remedy.kernels and not self.measured.timeline.has_gpu:
+            return None
         kernels = self._kernels(factors)
         merged = self._merged(remedy)
         if isinstance(kernels, Unknown) or isinstance(merged, Unknown):
@@ -125,13 +144,20 @@ class Outlook:
         change = Change(
             kernels=kernels,
             merge=merged,
-            host=factors.host,
-            no_wait=None if remedy.waits is None else self._waits(remedy.waits),
+            host=self._host(factors),
+            no_wait=None if remedy.waits is None else self._waits(remedy.waits, case),
             launches=factors.launches,
             communication=factors.communication,
             overlap=remedy.hides,
         )
         return Changed(change, gain)
+
+    def _host(self, factors: Factors) -> Mapping[str, float]:
+        """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""
+        if factors.tokens == 1:
+            return factors.host
+        causes = PER_TOKEN if self.measured.timeline.has_gpu else (*PER_TOKEN, *CPU_WORK)
+        return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
 
     def _kernels(self, factors: Factors) -> NDArray[np.float64] | Unknown | None:
         """Factor of each activity; a larger batch lengthens all kernels but the optimizer's in proportion."""
@@ -139,7 +165,7 @@ class Outlook:
             return None
         found = np.ones(len(self.measured.timeline.gpu))
         if factors.tokens != 1:
-            found[self._group("not-optimizer")] *= factors.tokens
+            found[self._group("not-optimizer") | self.measured.timeline.gpu.is_copy] *= factors.tokens
         for name, factor in factors.kernels.items():
             group = NAMES[name](self.measured)
             if isinstance(group, Unknown):
@@ -162,42 +188,16 @@ class Outlook:
             found |= group
         return found
 
-    def _waits(self, which: Waits) -> NDArray[np.bool_]:
-        """Mask over the trace of the calls that no longer wait."""
+    def _waits(self, which: Waits, case: Case) -> NDArray[np.bool_] | None:
+        """Mask over the trace of the calls that no longer wait.
+
+        None in the worst case of a job with collectives: what a rank gains there, it waits for the other ranks.
+        """
         line = self.measured.timeline
+        if case == "worst" and line.gpu.is_communication.any():
+            return None
         to_device, to_host = Host(line).long_copies()
         return to_device if which == "copies" else to_host | line.matching(SYNCHRONISATION, *RUNTIME)
-
-
-def plan_of(outlook: Outlook, fired: Sequence[Rule]) -> tuple[Planned, ...]:
-    """The best remedy, then the best of the rest with it in place, until none buys 2 %.
-
-    The best is the one whose worst case buys most; ties go to the best case, the least effort and unchanged numerics.
-    A remedy that another excludes, or that sets what another sets, is not planned beside it.
-    """
-    chosen: list[Rule] = []
-    planned: list[Planned] = []
-    left = [rule for rule in fired if rule.remedy is not None]
-    low = high = 1.0
-    while left and len(planned) < MOST_PLANNED:
-        ranges = {rule.id: outlook.predict(rule, chosen) for rule in left}
-        open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and found[1] >= WORTH_PLANNING]
-        if not open_:
-            break
-        best = max(open_, key=lambda rule: _merit(rule, ranges[rule.id]))
-        gain = ranges[best.id]
-        assert gain is not None
-        low, high = low * gain[0], high * gain[1]
-        planned.append(Planned(best, gain, (low, high)))
-        chosen.append(best)
-        left = [rule for rule in left if rule is not best and not excluded(rule, best)]
-    return tuple(planned)
-
-
-def excluded(one: Rule, other: Rule) -> bool:
-    """Whether the two are not done together: one says so, or both set the same key."""
-    keys = [set(rule.patch.values) if rule.patch else set() for rule in (one, other)]
-    return one.id in other.excludes or other.id in one.excludes or bool(keys[0] & keys[1])
 
 
 def combined(one: Changed, other: Changed) -> Changed:
@@ -215,10 +215,19 @@ def combined(one: Changed, other: Changed) -> Changed:
     return Changed(change, one.gain * other.gain)
 
 
-def _merit(rule: Rule, gain: Range | None) -> tuple[float, float, int, bool, str]:
-    """What the worst case buys, then the best case, both to two digits; then little effort and unchanged numerics."""
-    low, high = gain or (1.0, 1.0)
-    return round(low, 2), round(high, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id
+def joined(one: Changed, other: Changed) -> Changed:
+    """One change by two accounts of what it does: each part as far as the bolder account goes, never both in turn."""
+    a, b = one.change, other.change
+    change = Change(
+        kernels=_bolder_each(a.kernels, b.kernels),
+        merge=_either(a.merge, b.merge),
+        host={cause: _bolder(a.host.get(cause, 1.0), b.host.get(cause, 1.0)) for cause in {*a.host, *b.host}},
+        no_wait=_either(a.no_wait, b.no_wait),
+        launches=min(a.launches, b.launches),
+        communication=min(a.communication, b.communication),
+        overlap=a.overlap or b.overlap,
+    )
+    return Changed(change, max(one.gain, other.gain))
 
 
 def _product(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
@@ -227,3 +236,14 @@ def _product(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> ND
 
 def _either(a: NDArray[np.bool_] | None, b: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
     return b if a is None else a if b is None else a | b
+
+
+def _bolder(a: float, b: float) -> float:
+    return min(a, b) if min(a, b) < 1 else max(a, b)
+
+
+def _bolder_each(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    if a is None or b is None:
+        return b if a is None else a
+    least = np.minimum(a, b)
+    return np.where(least < 1, least, np.maximum(a, b))

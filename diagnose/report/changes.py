@@ -57,7 +57,8 @@ def _together(page: Page, diagnosis: Diagnosis) -> None:
     """What the whole plan buys, or why nothing is predicted."""
     replay, plan = diagnosis.replay, diagnosis.plan
     if not replay.valid:
-        page.paragraph(f"no gain is predicted: {plain(replay.because)}", label="" if plan else "gains:")
+        why = f"no gain is predicted that needs a replay: {plain(replay.because)}"
+        page.paragraph(why, label="" if plan else "gains:")
     elif len(plan) > 1 and plan[-1].cumulative_speedup is not None:
         kept = "numerics change with " + ", ".join(p.rule for p in plan if p.numerics) if any_numerics(plan) else ""
         page.paragraph(joined([Text(f"together {speedup(plan[-1].cumulative_speedup)}", "green"), kept]))

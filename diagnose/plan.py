@@ -1,0 +1,57 @@
+"""The plan: which change comes first, and what comes after it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnose.rule import Rule
+from diagnose.whatif import Outlook, Range
+
+WORTH_PLANNING = 1.02
+MOST_PLANNED = 5
+EFFORTS = ("setting", "code", "cluster")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One remedy of the plan: its own gain after those before it, and the gain of all so far."""
+
+    rule: Rule
+    speedup: Range
+    cumulative: Range
+
+
+def plan_of(outlook: Outlook, fired: Sequence[Rule]) -> tuple[Planned, ...]:
+    """The best remedy, then the best of the rest with it in place, until none buys 2 %.
+
+    The best is the one whose worst case buys most; ties go to the best case, the least effort and unchanged numerics.
+    A remedy that another excludes, or that sets what another sets, is not planned beside it.
+    """
+    chosen: list[Rule] = []
+    planned: list[Planned] = []
+    left = [rule for rule in fired if rule.remedy is not None]
+    low = high = 1.0
+    while left and len(planned) < MOST_PLANNED:
+        ranges = {rule.id: outlook.predict(rule, chosen) for rule in left}
+        open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and found[1] >= WORTH_PLANNING]
+        if not open_:
+            break
+        best = max(open_, key=lambda rule: _merit(rule, ranges[rule.id]))
+        gain = ranges[best.id]
+        assert gain is not None
+        low, high = low * gain[0], high * gain[1]
+        planned.append(Planned(best, gain, (low, high)))
+        chosen.append(best)
+        left = [rule for rule in left if rule is not best and not excluded(rule, best)]
+    return tuple(planned)
+
+
+def excluded(one: Rule, other: Rule) -> bool:
+    """Whether the two are not done together: one says so, or both set the same key."""
+    keys = [set(rule.patch.values) if rule.patch else set() for rule in (one, other)]
+    return one.id in other.excludes or other.id in one.excludes or bool(keys[0] & keys[1])
+
+
+def _merit(rule: Rule, gain: Range | None) -> tuple[float, float, int, bool, str]:
+    """What the worst case buys, then the best case, both to two digits; then little effort and unchanged numerics."""
+    low, high = gain or (1.0, 1.0)
+    return round(low, 2), round(high, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id

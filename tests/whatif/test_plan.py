@@ -1,0 +1,131 @@
+"""The plan: what comes first, what is left out beside it, and when it ends."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from whatif.predicted import device_bound, loading, outlook, rule
+
+from diagnose.plan import Planned, plan_of
+from diagnose.rule import Rule
+from diagnose.whatif import Outlook
+
+Range = tuple[float, float]
+NOTHING = 'removes = "0"'
+
+
+def named(name: str, keys: str = "", sets: str = "", whatif: str = NOTHING) -> Rule:
+    return rule(whatif, name, keys, sets)
+
+
+def planned(alone: dict[str, Range], *rules: Rule) -> tuple[Planned, ...]:
+    """The plan when each rule buys the same whatever came before it."""
+    stated: Any = SimpleNamespace(predict=lambda rule, after: alone[rule.id])
+    return plan_of(cast(Outlook, stated), rules)
+
+
+def ids(plan: Sequence[Planned]) -> list[str]:
+    return [step.rule.id for step in plan]
+
+
+def test_the_worst_case_decides_what_comes_first() -> None:
+    alone = {"sure": (1.2, 1.25), "hopeful": (1.1, 1.48)}
+
+    assert ids(planned(alone, named("hopeful"), named("sure"))) == ["sure", "hopeful"]
+
+
+def test_of_two_equal_worst_cases_the_better_best_case_comes_first() -> None:
+    alone = {"a": (1.2, 1.25), "b": (1.2, 1.4)}
+
+    assert ids(planned(alone, named("a"), named("b"))) == ["b", "a"]
+
+
+def test_of_equal_gains_the_smaller_effort_comes_first_then_unchanged_numerics() -> None:
+    alone = dict.fromkeys(["z-code", "y-numerics", "x-setting", "w-cluster"], (1.201, 1.302))
+    rules = [named("w-cluster", 'effort = "cluster"'), named("z-code", 'effort = "code"'),
+             named("y-numerics", "numerics = true"), named("x-setting")]  # fmt: skip
+
+    assert ids(planned(alone, *rules)) == ["x-setting", "y-numerics", "z-code", "w-cluster"]
+
+
+def test_what_buys_less_than_2_percent_is_not_planned() -> None:
+    assert ids(planned({"a": (1.0, 1.019), "b": (1.0, 1.021)}, named("a"), named("b"))) == ["b"]
+
+
+def test_at_most_five_are_planned() -> None:
+    names = ["a", "b", "c", "d", "e", "f", "g"]
+
+    assert len(planned(dict.fromkeys(names, (1.1, 1.2)), *map(named, names))) == 5
+
+
+def test_the_gains_of_the_plan_multiply() -> None:
+    found = planned({"a": (1.5, 2.0), "b": (1.1, 1.2)}, named("a"), named("b"))
+
+    assert [step.speedup for step in found] == [(1.5, 2.0), (1.1, 1.2)]
+    assert [step.cumulative for step in found] == [(1.5, 2.0), pytest.approx((1.65, 2.4))]
+
+
+@pytest.mark.parametrize(("keys", "other"), [('excludes = ["b"]', ""), ("", 'excludes = ["a"]')])
+def test_a_rule_that_excludes_another_is_planned_without_it(keys: str, other: str) -> None:
+    alone = {"a": (1.5, 1.6), "b": (1.4, 1.5)}
+
+    assert ids(planned(alone, named("a", keys), named("b", other))) == ["a"]
+
+
+def test_two_values_of_one_setting_are_not_planned_together() -> None:
+    alone = {"a": (1.5, 1.6), "b": (1.4, 1.5), "c": (1.1, 1.2)}
+    rules = named("a", sets='optim = "x"'), named("b", sets='optim = "y"\ntf32 = true'), named("c", sets="tf32 = true")
+
+    assert ids(planned(alone, *rules)) == ["a", "c"]
+
+
+def test_what_is_unknown_or_has_no_remedy_is_not_planned() -> None:
+    unknown = named("unknown", whatif='removes = "padding_share"')
+
+    assert plan_of(outlook(device_bound()), [unknown]) == ()
+
+
+def test_each_is_chosen_with_those_before_it_in_place() -> None:
+    faster = named("faster", whatif="kernels = { matrix = [0.5, 0.5] }")
+    waiting = named("waiting", whatif="host = { data-wait = [0, 0] }")
+
+    found = plan_of(outlook(loading(4, 10)), [faster, waiting])
+
+    assert ids(found) == ["faster", "waiting"]
+    assert found[0].speedup == pytest.approx((14 / 9, 14 / 9), rel=0.02)
+    assert found[1].speedup == pytest.approx((9 / 5, 9 / 5), rel=0.02)
+    assert found[1].cumulative == pytest.approx((14 / 5, 14 / 5), rel=0.02)
+
+
+FUSED = "use_liger_kernel = true"
+
+
+def test_faults_that_one_change_cures_are_planned_as_one() -> None:
+    attention = named("attention", sets=FUSED, whatif="kernels = { eager-attention = [0.5, 0.5] }")
+    products = named("products", sets=FUSED, whatif="kernels = { matrix = [0.8, 0.8] }")
+    rules = [attention, products]
+
+    alone = plan_of(outlook(device_bound()), rules)
+    cured = plan_of(outlook(device_bound(), rules), rules)
+
+    assert [step.speedup for step in alone] == [pytest.approx((10 / 8, 10 / 8), rel=0.01)]
+    assert [step.speedup for step in cured] == [pytest.approx((10 / 7, 10 / 7), rel=0.01)], "2 ms and 1 ms of 10"
+
+
+def test_what_two_rules_say_of_one_change_is_not_counted_twice() -> None:
+    """Matrix products are all that either speaks of: the change halves them once."""
+    one = named("one", sets=FUSED, whatif="kernels = { matrix = [0.5, 0.5] }\nlaunches = [0.5, 0.5]")
+    two = named("two", sets=FUSED, whatif="kernels = { matrix = [0.5, 0.6] }\nlaunches = [0.5, 0.5]")
+
+    found = outlook(device_bound(), [one, two])
+
+    assert found.predict(one) == found.predict(two) == pytest.approx((10 / 7.5, 10 / 7.5), rel=0.01)
+    assert found.assumes(one) == "the factors of the test"
+
+
+def test_another_value_of_the_setting_is_another_change() -> None:
+    one = named("one", sets='optim = "x"', whatif="kernels = { matrix = [0.5, 0.5] }")
+    two = named("two", sets='optim = "y"', whatif="kernels = { optimizer = [0.5, 0.5] }")
+
+    assert outlook(device_bound(), [one, two]).predict(one) == outlook(device_bound()).predict(one)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diagnose.facts import Facts, Unknown
 from diagnose.idle import Host
 from diagnose.metrics import Measured
-from diagnose.metrics.groups import NAMES
+from diagnose.metrics.groups import NAMES, Group, optimizer_apart
 from diagnose.remedy import Case, Factors, Remedy
 from diagnose.replay import Change, Replay, host_speed_for
 from diagnose.rule import Rule
@@ -46,6 +46,7 @@ class Outlook:
     def __init__(self, measured: Measured, facts: Facts, fired: Sequence[Rule] = ()) -> None:
         self.measured, self.facts, self.fired = measured, facts, fired
         self._before: dict[tuple[Case, tuple[str, ...]], tuple[Changed, float] | None] = {}
+        self._groups: dict[str, Group] = {}
 
     @cached_property
     def replay(self) -> Replay:
@@ -165,24 +166,25 @@ class Outlook:
             return None
         found = np.ones(len(self.measured.timeline.gpu))
         if factors.tokens != 1:
-            found[self._group("not-optimizer") | self.measured.timeline.gpu.is_copy] *= factors.tokens
+            found[optimizer_apart(self.measured) | self.measured.timeline.gpu.is_copy] *= factors.tokens
         for name, factor in factors.kernels.items():
-            group = NAMES[name](self.measured)
+            group = self._group(name)
             if isinstance(group, Unknown):
                 return group
             found[group] *= factor
         return found
 
-    def _group(self, name: str) -> NDArray[np.bool_]:
-        group = NAMES[name](self.measured)
-        return np.zeros(len(self.measured.timeline.gpu), bool) if isinstance(group, Unknown) else group
+    def _group(self, name: str) -> Group:
+        if name not in self._groups:
+            self._groups[name] = NAMES[name](self.measured)
+        return self._groups[name]
 
     def _merged(self, remedy: Remedy) -> NDArray[np.bool_] | Unknown | None:
         if not remedy.fuses or not len(self.measured.timeline.gpu):
             return None
         found = np.zeros(len(self.measured.timeline.gpu), bool)
         for name in remedy.fuses:
-            group = NAMES[name](self.measured)
+            group = self._group(name)
             if isinstance(group, Unknown):
                 return group
             found |= group

@@ -171,6 +171,11 @@ def gradient_copies(m: Measured) -> Mask:
     return m.timeline.launched_under(COPY_BACK) & m.in_steps & ~m.timeline.gpu.is_communication
 
 
+def optimizer_apart(m: Measured) -> Mask:
+    """All other kernels."""
+    return m.kernels & ~optimizer(m)
+
+
 def fp32_products(m: Measured) -> Mask:
     """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
     return m.kernels & of_kind(m, lambda kind: kind.dtype == "fp32" and kind.tensor_core is False)
@@ -201,7 +206,7 @@ NAMES: dict[str, Callable[[Measured], Group]] = {
     "unfused-glu": unfused_glu,
     "unfused-loss": unfused_loss,
     "optimizer": optimizer,
-    "not-optimizer": lambda m: m.kernels & ~optimizer(m),
+    "not-optimizer": optimizer_apart,
     "fp32-products": fp32_products,
     "tf32-products": _matrix_in("tf32"),
     "half-products": _matrix_in("bf16", "fp16"),

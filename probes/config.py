@@ -28,7 +28,7 @@ class Config:
     """
 
     out: str
-    steps: int = 4
+    steps: int = 3
     warmup: int = 2
     skip: int = 10
     at_step: int | None = None

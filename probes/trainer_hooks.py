@@ -160,7 +160,7 @@ _class: Any = None
 
 
 def DiagnoseCallback(
-    out_dir: str | None = None, *, steps: int = 4, warmup: int = 2, skip: int = 10, at_step: int | None = None
+    out_dir: str | None = None, *, steps: int = 3, warmup: int = 2, skip: int = 10, at_step: int | None = None
 ) -> Any:
     """A TrainerCallback that captures one window of `steps` into `out_dir` (default: diagnose-runs/<time>).
 

@@ -141,13 +141,20 @@ def _created(out: Path | None, env: Mapping[str, str]) -> Path:
     while True:
         folder = wanted if count == 1 else wanted.with_name(f"{wanted.name}-{count}")
         count += 1
-        if folder.is_dir() and any(next(folder.glob(pattern), None) for pattern in _TAKEN):
+        if folder.is_dir() and _is_taken(folder, env, shared):
             continue
         with contextlib.suppress(FileExistsError):
             folder.mkdir(parents=True, exist_ok=shared or out is not None)
             return folder
         if not folder.is_dir():
             raise NotADirectoryError(f"{folder} is a file")
+
+
+def _is_taken(folder: Path, env: Mapping[str, str], shared: bool) -> bool:
+    """Whether an earlier capture is there. Of a shared folder only this rank's files tell: others may be faster."""
+    rank = next((env[name] for name in _RANK if env.get(name)), "0")
+    patterns = (f"rank{rank}.done", f"rank{rank}.json*") if shared else _TAKEN
+    return any(next(folder.glob(pattern), None) for pattern in patterns)
 
 
 def _has_siblings(env: Mapping[str, str]) -> bool:

@@ -312,6 +312,16 @@ def test_only_the_parent_of_rank_0_speaks(start: Start, tmp_path: Path) -> None:
     assert [path.name for path in bundles(tmp_path)] == ["job-17.0"]
 
 
+def test_a_rank_that_starts_late_joins_the_folder_of_the_others(tmp_path: Path) -> None:
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "rank0.done").touch()
+
+    assert Bundle(tmp_path / "out", step).folder.name == "out"
+    assert Bundle(tmp_path / "out", step | {"SLURM_PROCID": "0"}).folder.name == "out-2"
+    assert Bundle(tmp_path / "out", {}).folder.name == "out-2"
+
+
 def test_the_first_rank_is_found_in_the_environment() -> None:
     assert is_first_rank({})
     assert is_first_rank({"SLURM_PROCID": "0"})

@@ -1,7 +1,7 @@
 """The whole path of the data: a file or folder in, a Diagnosis out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from diagnose.attribution import attribute
@@ -14,7 +14,7 @@ from diagnose.record import record_beside
 from diagnose.roofline import roofline_of
 from diagnose.rule import load_rules
 from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Run, find_run, read
+from diagnose.trace import Loading, Run, find_run, load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +24,12 @@ class Options(Settings):
     Attributes:
         rules_dirs: folders with the user's own rules.
         run: which run, when a folder holds several.
+        loading: how the traces are loaded.
     """
 
     rules_dirs: tuple[Path, ...] = ()
     run: str | None = None
+    loading: Loading = field(default_factory=Loading)
 
 
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
@@ -38,7 +40,7 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     """
     chosen = options or Options()
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run)))
+    timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run), chosen.loading))
     records = [record_beside(Path(t.trace.path), t.rank) for t in timelines]
     rooflines = [roofline_of(t, device_of(t, chosen, r)) for t, r in zip(timelines, records, strict=True)]
     job = join(timelines, [attribute(t, r.class_) for t, r in zip(timelines, rooflines, strict=True)])
@@ -50,10 +52,10 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     return diagnose(Case(measured, facts, merged(facts), job, rules, left_out))
 
 
-def _timelines(run: Run) -> Sequence[Timeline]:
+def _timelines(run: Run, how: Loading) -> Sequence[Timeline]:
     found = []
     for position, file in enumerate(run.files):
-        trace = read(file.path)
+        trace = load(file.path, how)
         info = trace.metadata.get("distributedInfo")
         stated = info.get("rank") if isinstance(info, dict) else None
         rank = stated if isinstance(stated, int) else file.rank if file.rank is not None else position

@@ -11,6 +11,7 @@ from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.report.text import render, render_brief
+from diagnose.trace import Loading
 
 _SEVERITIES = ("info", "warning", "critical")
 
@@ -22,6 +23,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
+@click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk.")
 @stated_options
 @click.option(
     "--fail-on",
@@ -35,6 +37,7 @@ def analyze(
     quiet: bool,
     rules_dirs: tuple[Path, ...],
     run: str | None,
+    no_cache: bool,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
@@ -53,7 +56,7 @@ def analyze(
     """
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
-    options = analysis.Options(rules_dirs=rules_dirs, run=run, **stated)
+    options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=Loading(cache=not no_cache), **stated)
     with announced(path, wanted=not quiet):
         diagnosis = analysis.analyze(path, options=options)
     with writing():

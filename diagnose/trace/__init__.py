@@ -2,6 +2,7 @@
 
 from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.discover import Run, find_run
+from diagnose.trace.loading import Loading, load
 from diagnose.trace.reader import read
 
-__all__ = ["Collectives", "Loss", "Run", "Trace", "find_run", "read"]
+__all__ = ["Collectives", "Loading", "Loss", "Run", "Trace", "find_run", "load", "read"]

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from diagnose.attribution import attribute
 from diagnose.diagnosis import Diagnosis
 from diagnose.judge import Case, diagnose
@@ -14,7 +16,7 @@ from diagnose.record import record_beside
 from diagnose.roofline import roofline_of
 from diagnose.rule import load_rules
 from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Loading, Run, find_run, load
+from diagnose.trace import Loading, Run, find_run, load, on_this_machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +37,22 @@ class Options(Settings):
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
 
+    Args:
+        path: a file or folder, or as text the URL of one that fsspec reaches (`s3://bucket/run/`).
+        options: what the user states beside it.
+
     Raises:
         UserError: the input or a rule cannot be used.
     """
-    chosen = options or Options()
+    with on_this_machine(path) as place:
+        found = _analyze(place.path, options or Options())
+        files = tuple(place.shown(file) for file in found.trace.files)
+        return replace(found, trace=replace(found.trace, files=files))
+
+
+def _analyze(path: Path, chosen: Options) -> Diagnosis:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run), chosen.loading))
+    timelines, left_out = _comparable(_timelines(find_run(path, chosen.run), chosen.loading))
     records = [record_beside(Path(t.trace.path), t.rank) for t in timelines]
     rooflines = [roofline_of(t, device_of(t, chosen, r)) for t, r in zip(timelines, records, strict=True)]
     job = join(timelines, [attribute(t, r.class_) for t, r in zip(timelines, rooflines, strict=True)])

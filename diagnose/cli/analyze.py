@@ -11,13 +11,13 @@ from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.report.text import render, render_brief
-from diagnose.trace import Loading
+from diagnose.trace import Loading, displayed
 
 _SEVERITIES = ("info", "warning", "critical")
 
 
 @click.command(epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
@@ -31,7 +31,7 @@ _SEVERITIES = ("info", "warning", "critical")
     help="Exit with 1 when a finding is this severe or more.",
 )
 def analyze(
-    path: Path,
+    path: str,
     as_json: bool,
     details: bool,
     quiet: bool,
@@ -43,7 +43,8 @@ def analyze(
 ) -> None:
     """Say why a training job is slow and what to change next.
 
-    PATH is a trace of torch.profiler (.json or .json.gz) or a folder with one trace per rank.
+    PATH is a trace of torch.profiler (.json or .json.gz) or a folder with one trace per rank, here or at a URL
+    (s3://, gs://, hf://, ssh://, http://).
 
     \b
     Exit codes:
@@ -57,7 +58,7 @@ def analyze(
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
     options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=Loading(cache=not no_cache), **stated)
-    with announced(path, wanted=not quiet):
+    with announced(Path(displayed(path)), wanted=not quiet):
         diagnosis = analysis.analyze(path, options=options)
     with writing():
         if as_json:

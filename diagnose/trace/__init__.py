@@ -4,5 +4,17 @@ from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.discover import Run, find_run
 from diagnose.trace.loading import Loading, load
 from diagnose.trace.reader import read
+from diagnose.trace.remote import displayed, on_this_machine
 
-__all__ = ["Collectives", "Loading", "Loss", "Run", "Trace", "find_run", "load", "read"]
+__all__ = [
+    "Collectives",
+    "Loading",
+    "Loss",
+    "Run",
+    "Trace",
+    "displayed",
+    "find_run",
+    "load",
+    "on_this_machine",
+    "read",
+]

@@ -48,7 +48,7 @@ def entries(folder: Path) -> list[Path]:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that are parsed from here on."""
     seen: list[Path] = []
-    monkeypatch.setattr("diagnose.trace.loading.read", lambda path: seen.append(path) or read(path))
+    monkeypatch.setattr("diagnose.trace.loading.read", lambda path, _: seen.append(path) or read(path))
     return seen
 
 
@@ -141,7 +141,7 @@ def test_integers_come_back(values: list[int], path: Path, tmp_path: Path) -> No
 def test_a_trace_written_to_while_it_is_read_is_not_kept(
     path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reads_while_it_grows(path: Path) -> Trace:
+    def reads_while_it_grows(path: Path, _: object) -> Trace:
         trace = read(path)
         path.write_bytes(path.read_bytes() + b"\n")
         return trace

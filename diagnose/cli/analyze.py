@@ -43,8 +43,8 @@ def analyze(
 ) -> None:
     """Say why a training job is slow and what to change next.
 
-    PATH is a trace of torch.profiler (.json or .json.gz) or a folder with one trace per rank, here or at a URL
-    (s3://, gs://, hf://, ssh://, http://).
+    PATH is a trace of torch.profiler (.json, .json.gz or .json.zst) or a folder with one trace per rank, here
+    or at a URL (s3://, gs://, hf://, ssh://, http://).
 
     \b
     Exit codes:
@@ -57,8 +57,9 @@ def analyze(
     """
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
-    options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=Loading(cache=not no_cache), **stated)
-    with announced(Path(displayed(path)), wanted=not quiet):
+    with announced(Path(displayed(path)), wanted=not quiet) as watch:
+        loading = Loading(cache=not no_cache, watch=watch)
+        options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, **stated)
         diagnosis = analysis.analyze(path, options=options)
     with writing():
         if as_json:

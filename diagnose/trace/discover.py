@@ -7,7 +7,7 @@ from pathlib import Path
 from diagnose.errors import UserError, printable
 from diagnose.trace.source import Source
 
-ENDINGS = (".json", ".json.gz")
+ENDINGS = (".json", ".json.gz", ".json.zst")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 _RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,9})\b')
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
@@ -47,7 +47,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
     runs = runs_of(trace_files(path))
     if not runs:
         raise UserError(
-            "no traces in the folder", where=path, why="no .json or .json.gz file in it holds profiler events"
+            "no traces in the folder", where=path, why="no .json, .json.gz or .zst file in it holds profiler events"
         )
     if name is not None:
         return _called(name, runs, path)

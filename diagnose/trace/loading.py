@@ -1,6 +1,8 @@
 """How traces are loaded: from the cache where it has them, else read, and then stored there."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from diagnose.trace.cache import Cache, default_folder
@@ -14,9 +16,11 @@ class Loading:
 
     Attributes:
         cache: whether loaded traces are kept on disk and taken from there.
+        watch: told which file is read, how many of its bytes have been, and how many it has.
     """
 
     cache: bool = False
+    watch: Callable[[Path, int, int], None] | None = None
 
 
 def load(path: Path, how: Loading | None = None) -> Trace:
@@ -25,14 +29,19 @@ def load(path: Path, how: Loading | None = None) -> Trace:
     Raises:
         UserError: as `read` does.
     """
-    if not (how or Loading()).cache:
-        return read(path)
+    chosen = how or Loading()
+    if not chosen.cache:
+        return _parsed(path, chosen)
     cache = Cache(default_folder())
     key = cache.key(path)
     if key is None:
-        return read(path)
+        return _parsed(path, chosen)
     found = cache.get(key, path)
     if found is None:
-        found = read(path)
+        found = _parsed(path, chosen)
         cache.put(key, path, found)
     return found
+
+
+def _parsed(path: Path, how: Loading) -> Trace:
+    return read(path, None if how.watch is None else partial(how.watch, path))

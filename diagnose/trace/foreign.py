@@ -36,5 +36,5 @@ def explain_foreign(path: Path, text: bytes, *, cut_off: bool = False) -> UserEr
         "not a PyTorch profiler trace",
         where=path,
         why=f"it looks like {kind}",
-        do="pass what torch.profiler's export_chrome_trace wrote (.json, .json.gz or .zst), or the folder that holds it",
+        do="pass what torch.profiler's export_chrome_trace wrote (.json, .gz or .zst), or the folder that holds it",
     )

@@ -16,7 +16,7 @@ from diagnose.record import record_beside
 from diagnose.roofline import roofline_of
 from diagnose.rule import load_rules
 from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Loading, Run, find_run, load, on_this_machine
+from diagnose.trace import Loading, Run, find_run, load_all, on_this_machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,8 @@ def _analyze(path: Path, chosen: Options) -> Diagnosis:
 
 def _timelines(run: Run, how: Loading) -> Sequence[Timeline]:
     found = []
-    for position, file in enumerate(run.files):
-        trace = load(file.path, how)
+    traces = load_all([file.path for file in run.files], how)
+    for position, (file, trace) in enumerate(zip(run.files, traces, strict=True)):
         info = trace.metadata.get("distributedInfo")
         stated = info.get("rank") if isinstance(info, dict) else None
         rank = stated if isinstance(stated, int) else file.rank if file.rank is not None else position

@@ -24,6 +24,12 @@ _SEVERITIES = ("info", "warning", "critical")
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
 @click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1, 256),
+    help="Parse N traces at once, each in a process of its own.  [default: by their size, 4 at most]",
+)
 @stated_options
 @click.option(
     "--fail-on",
@@ -38,6 +44,7 @@ def analyze(
     rules_dirs: tuple[Path, ...],
     run: str | None,
     no_cache: bool,
+    jobs: int | None,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
@@ -58,7 +65,7 @@ def analyze(
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
-        loading = Loading(cache=not no_cache, watch=watch)
+        loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
         options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, **stated)
         diagnosis = analysis.analyze(path, options=options)
     with writing():

@@ -2,7 +2,7 @@
 
 from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.discover import Run, find_run
-from diagnose.trace.loading import Loading, load
+from diagnose.trace.loading import Loading, load, load_all
 from diagnose.trace.reader import read
 from diagnose.trace.remote import displayed, on_this_machine
 
@@ -15,6 +15,7 @@ __all__ = [
     "displayed",
     "find_run",
     "load",
+    "load_all",
     "on_this_machine",
     "read",
 ]

@@ -68,6 +68,10 @@ class Cache:
         except OSError:
             return None
 
+    def has(self, key: Key) -> bool:
+        """Whether there is an entry, sound or not."""
+        return (self.folder / key.name).exists()
+
     def get(self, key: Key, path: Path) -> Trace | None:
         """The stored trace as if it had been read from `path`."""
         entry = self.folder / key.name

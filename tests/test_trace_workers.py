@@ -60,7 +60,7 @@ def test_workers_end_with_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not any(worker.packed.parent.exists() for worker in started)
 
 
-def test_small_traces_and_those_of_a_busy_machine_are_parsed_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_traces_or_a_busy_machine_need_no_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = ranks(tmp_path, 3)
     assert worthwhile(paths) == 1
     monkeypatch.setattr(workers, "WORTHWHILE_TEXT_BYTES", 1)

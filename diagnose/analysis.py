@@ -16,7 +16,7 @@ from diagnose.record import record_beside
 from diagnose.roofline import roofline_of
 from diagnose.rule import load_rules
 from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Loading, Run, find_run, load_all, on_this_machine
+from diagnose.trace import Loading, Run, find_run, load_all, on_this_machine, ranks_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,8 @@ def _timelines(run: Run, how: Loading) -> Sequence[Timeline]:
         info = trace.metadata.get("distributedInfo")
         stated = info.get("rank") if isinstance(info, dict) else None
         rank = stated if isinstance(stated, int) else file.rank if file.rank is not None else position
-        found.append(timeline_of(trace, rank))
+        ranks = ranks_of(trace) or {rank: trace}
+        found += [timeline_of(part, number) for number, part in ranks.items()]
     return found
 
 

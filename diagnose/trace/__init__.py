@@ -3,6 +3,7 @@
 from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.discover import Run, find_run
 from diagnose.trace.loading import Loading, load, load_all
+from diagnose.trace.merged import ranks_of
 from diagnose.trace.reader import read
 from diagnose.trace.remote import displayed, on_this_machine
 
@@ -17,5 +18,6 @@ __all__ = [
     "load",
     "load_all",
     "on_this_machine",
+    "ranks_of",
     "read",
 ]

@@ -26,6 +26,7 @@ def _zstd() -> ModuleType | None:
 zstd = _zstd()
 
 BLOCK_BYTES = 1 << 19
+BOMB_RATIO, BOMB_BYTES = 500, 1 << 30  # text from this size on must not be so many times what it was packed to
 Watch = Callable[[int, int], None]  # called with the bytes of the file that are read, and those it has
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -73,12 +74,26 @@ class Source:
             block = file.read(max(BLOCK_BYTES, len(_ZSTD_MAGIC)))
             packed = self._unpacker(block)
             while block:
-                yield from packed.feed(block) if packed else (block,)
                 done += len(block)
+                if packed is None:
+                    yield block
+                else:
+                    for text in packed.feed(block):
+                        self._refuse_bomb(done)
+                        yield text
                 if self._watch is not None:
                     self._watch(done, size)
                 block = file.read(BLOCK_BYTES)
             self.truncated = packed is not None and not packed.complete
+
+    def _refuse_bomb(self, packed_bytes: int) -> None:
+        if self.bytes_read > max(BOMB_BYTES, BOMB_RATIO * packed_bytes):
+            raise UserError(
+                "the compressed data unpacks without end",
+                where=self.path,
+                why=f"{packed_bytes:,} bytes hold more than {self.bytes_read:,}; those of a trace hold 10 to 100 times",
+                do="capture again",
+            )
 
     def _unpacker(self, start: bytes) -> "_Unpacker | None":
         if start.startswith(_GZIP_MAGIC):

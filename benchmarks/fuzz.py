@@ -1,4 +1,4 @@
-"""Damages traces of 50 to 300 events at random and analyses each: how many end in what, in how much time and memory.
+"""Damages traces of 20 to 230 events at random and analyses each: how many end in what, in how much time and memory.
 
     python benchmarks/fuzz.py --tries 10000
 

@@ -103,7 +103,8 @@ def report(source: Path, path: Path, found: Mapping[str, Timed], missing: Sequen
     return (
         f"# Loading, {time.strftime('%Y-%m-%d')}\n\n"
         f"`python benchmarks/loading.py --size {size} --rounds {rounds} --source {source.name}`, "
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}. Best of {rounds} rounds in turn.\n\n"
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}. "
+        f"Best of {rounds} rounds in turn.\n\n"
         f"Synthetic trace: {source.name} replicated to {size / 1e6:.0f} MB of text, "
         f"{found['diagnose'].events:,} complete events.\n\n{table(found, size)}\n{left_out}"
     )

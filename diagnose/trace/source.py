@@ -16,6 +16,7 @@ try:
 except ImportError:
     fast_zlib = zlib
 
+
 def _zstd() -> ModuleType | None:
     for name in ("compression.zstd", "backports.zstd"):  # of Python 3.14, and what brings it to older ones
         with contextlib.suppress(ImportError):

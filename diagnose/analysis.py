@@ -1,8 +1,10 @@
 """The whole path of the data: a file or folder in, a Diagnosis out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from diagnose.attribution import attribute
 from diagnose.diagnosis import Diagnosis
@@ -14,7 +16,7 @@ from diagnose.record import record_beside
 from diagnose.roofline import roofline_of
 from diagnose.rule import load_rules
 from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Run, find_run, read
+from diagnose.trace import Loading, Run, find_run, load_all, on_this_machine, ranks_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,21 +26,33 @@ class Options(Settings):
     Attributes:
         rules_dirs: folders with the user's own rules.
         run: which run, when a folder holds several.
+        loading: how the traces are loaded.
     """
 
     rules_dirs: tuple[Path, ...] = ()
     run: str | None = None
+    loading: Loading = field(default_factory=Loading)
 
 
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
 
+    Args:
+        path: a file or folder, or as text the URL of one that fsspec reaches (`s3://bucket/run/`).
+        options: what the user states beside it.
+
     Raises:
         UserError: the input or a rule cannot be used.
     """
-    chosen = options or Options()
+    with on_this_machine(path) as place:
+        found = _analyze(place.path, options or Options())
+        files = tuple(place.shown(file) for file in found.trace.files)
+        return replace(found, trace=replace(found.trace, files=files))
+
+
+def _analyze(path: Path, chosen: Options) -> Diagnosis:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    timelines, left_out = _comparable(_timelines(find_run(Path(path), chosen.run)))
+    timelines, left_out = _comparable(_timelines(find_run(path, chosen.run), chosen.loading))
     records = [record_beside(Path(t.trace.path), t.rank) for t in timelines]
     rooflines = [roofline_of(t, device_of(t, chosen, r)) for t, r in zip(timelines, records, strict=True)]
     job = join(timelines, [attribute(t, r.class_) for t, r in zip(timelines, rooflines, strict=True)])
@@ -52,14 +66,15 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     )
 
 
-def _timelines(run: Run) -> Sequence[Timeline]:
+def _timelines(run: Run, how: Loading) -> Sequence[Timeline]:
     found = []
-    for position, file in enumerate(run.files):
-        trace = read(file.path)
+    traces = load_all([file.path for file in run.files], how)
+    for position, (file, trace) in enumerate(zip(run.files, traces, strict=True)):
         info = trace.metadata.get("distributedInfo")
         stated = info.get("rank") if isinstance(info, dict) else None
         rank = stated if isinstance(stated, int) else file.rank if file.rank is not None else position
-        found.append(timeline_of(trace, rank))
+        ranks = ranks_of(trace) or {rank: trace}
+        found += [timeline_of(part, number) for number, part in ranks.items()]
     return found
 
 

@@ -247,7 +247,7 @@ def _summary(timelines: Sequence[Timeline]) -> TraceSummary:
     traces = [t.trace for t in timelines]
     kinds = sorted({kind for t in traces for kind in t.loss.kinds})
     return TraceSummary(
-        files=tuple(t.path for t in traces),
+        files=tuple(dict.fromkeys(t.path for t in traces)),
         events=sum(len(t) for t in traces),
         bytes=sum(t.size for t in traces),
         loss=Loss(

@@ -1,6 +1,16 @@
-"""Shared options."""
+"""Shared options, and a cache for the tests alone."""
+
+from collections.abc import Iterator
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands under test keep nothing in the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIAGNOSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

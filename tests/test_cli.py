@@ -80,7 +80,7 @@ def test_analyze_prints_the_report(analysis_gives: Callable[..., list[Any]]) -> 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("verdict:    data-bound")
     [(path, options)] = seen
-    assert path == Path("t.json")
+    assert path == "t.json"
     assert (options.flops_per_step, options.peak_tflops, options.hbm_gbs) == (1e12, 989.0, 1631.0)
     assert options.run == "a"
     assert options.rules_dirs == (Path("r"),)

@@ -157,6 +157,13 @@ def test_args_of_another_type(reads: Any, args: object) -> None:
     assert not trace.loss
 
 
+def test_half_a_character(reads: Any) -> None:
+    """JSON can escape what no output can encode."""
+    odd = "a \ud800 b"
+    trace = reads({"traceEvents": [KERNEL | {"name": odd, "args": {"Collective name": odd}}], "traceName": odd})
+    assert (trace.names, trace.collectives.name, trace.metadata) == (("a ? b",), ("a ? b",), {"traceName": "a ? b"})
+
+
 def test_argument_values_of_odd_types(reads: Any) -> None:
     odd = {"stream": "7", "correlation": 5.0, "bytes": [1, 2], "External id": None, "blocks per SM": "0.5"}
     trace = reads([KERNEL | {"args": odd}])

@@ -11,17 +11,25 @@ from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.report.text import render, render_brief
+from diagnose.trace import Loading, displayed
 
 _SEVERITIES = ("info", "warning", "critical")
 
 
 @click.command(epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
+@click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1, 256),
+    help="Parse N traces at once, each in a process of its own.  [default: by their size, 4 at most]",
+)
 @stated_options
 @click.option(
     "--fail-on",
@@ -29,18 +37,21 @@ _SEVERITIES = ("info", "warning", "critical")
     help="Exit with 1 when a finding is this severe or more.",
 )
 def analyze(
-    path: Path,
+    path: str,
     as_json: bool,
     details: bool,
     quiet: bool,
     rules_dirs: tuple[Path, ...],
     run: str | None,
+    no_cache: bool,
+    jobs: int | None,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
     """Say why a training job is slow and what to change next.
 
-    PATH is a trace of torch.profiler (.json or .json.gz) or a folder with one trace per rank.
+    PATH is a trace of torch.profiler (.json, .json.gz or .json.zst) or a folder with one trace per rank, here
+    or at a URL (s3://, gs://, hf://, ssh://, http://).
 
     \b
     Exit codes:
@@ -53,8 +64,9 @@ def analyze(
     """
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
-    options = analysis.Options(rules_dirs=rules_dirs, run=run, **stated)
-    with announced(path, wanted=not quiet):
+    with announced(Path(displayed(path)), wanted=not quiet) as watch:
+        loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
+        options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, **stated)
         diagnosis = analysis.analyze(path, options=options)
     with writing():
         if as_json:

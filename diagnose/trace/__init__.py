@@ -2,6 +2,22 @@
 
 from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.discover import Run, find_run
+from diagnose.trace.loading import Loading, load, load_all
+from diagnose.trace.merged import ranks_of
 from diagnose.trace.reader import read
+from diagnose.trace.remote import displayed, on_this_machine
 
-__all__ = ["Collectives", "Loss", "Run", "Trace", "find_run", "read"]
+__all__ = [
+    "Collectives",
+    "Loading",
+    "Loss",
+    "Run",
+    "Trace",
+    "displayed",
+    "find_run",
+    "load",
+    "load_all",
+    "on_this_machine",
+    "ranks_of",
+    "read",
+]

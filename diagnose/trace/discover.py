@@ -8,7 +8,7 @@ from pathlib import Path
 from diagnose.errors import UserError, printable
 from diagnose.trace.source import Source
 
-_ENDINGS = (".json", ".json.gz")
+ENDINGS = (".json", ".json.gz", ".json.zst")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 _RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,9})\b')
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
@@ -48,7 +48,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
     runs = runs_of(trace_files(path))
     if not runs:
         raise UserError(
-            "no traces in the folder", where=path, why="no .json or .json.gz file in it holds profiler events"
+            "no traces in the folder", where=path, why="no .json, .json.gz or .zst file in it holds profiler events"
         )
     if name is not None:
         return _called(name, runs, path)
@@ -77,7 +77,7 @@ def trace_files(folder: Path) -> list[RankFile]:
 
 
 def _may_be_trace(path: Path) -> bool:
-    return path.name.endswith(_ENDINGS) and not path.name.startswith(".")  # a leading dot: still being written
+    return path.name.endswith(ENDINGS) and not path.name.startswith(".")  # a leading dot: still being written
 
 
 def runs_of(files: list[RankFile]) -> list[Run]:
@@ -142,7 +142,7 @@ def _identify(path: Path, start: bytes) -> RankFile:
     if rank is None and named:
         rank = int(named[1])
     family = _RANK_IN_NAME.sub(lambda m: m[0][: -len(m[1])] + "*", path.name)
-    for ending in reversed(_ENDINGS):
+    for ending in reversed(ENDINGS):
         family = family.removesuffix(ending)
     stamps = _TIMESTAMP.findall(family)
     family = _TIMESTAMP.sub("", _PROCESS.sub("", family)).strip("._-")

@@ -144,8 +144,15 @@ def _args_from_dict(args: dict[str, Any]) -> Args:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    return encodable(value) if isinstance(value, str) else "" if value is None else str(value)
+
+
+def encodable(text: str) -> str:
+    """`text` with a question mark for each half of a character, which JSON can escape and UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _scalar(value: Any) -> Number:
-    return value if value is None or isinstance(value, int | float | str) else json.dumps(value)
+    if isinstance(value, str):
+        return encodable(value)
+    return value if value is None or isinstance(value, int | float) else json.dumps(value)

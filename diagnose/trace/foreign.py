@@ -7,7 +7,6 @@ from diagnose.errors import UserError
 
 _KNOWN = (
     (rb"PK\x03\x04", "a zip archive: unpack it first"),
-    (rb"\x28\xb5\x2f\xfd", "a zstd archive: unpack it first"),
     (rb"SQLite format 3", "an SQLite database (of Nsight Systems or rocprof)"),
     (rb"\x80[\x02-\x05]", "a pickle (of a CUDA memory snapshot)"),
     (rb"\xff\xfe|\xfe\xff", "text in UTF-16: save it as UTF-8"),
@@ -37,5 +36,5 @@ def explain_foreign(path: Path, text: bytes, *, cut_off: bool = False) -> UserEr
         "not a PyTorch profiler trace",
         where=path,
         why=f"it looks like {kind}",
-        do="pass what torch.profiler's export_chrome_trace wrote (.json or .json.gz), or the folder that holds it",
+        do="pass what torch.profiler's export_chrome_trace wrote (.json, .gz or .zst), or the folder that holds it",
     )

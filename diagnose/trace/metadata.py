@@ -1,13 +1,15 @@
 """The top-level keys of a trace, which stand before and behind its events."""
 
 import json
+import re
 from typing import Any
 
 from diagnose.trace.columns import Loss
-from diagnose.trace.events import UNREADABLE
+from diagnose.trace.events import UNREADABLE, encodable
 from diagnose.trace.repair import repaired
 
 _DECODER = json.JSONDecoder(strict=False)
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_REPAIR = 1 << 20
 
 
@@ -36,6 +38,8 @@ def _object(text: bytes, loss: Loss) -> dict[str, Any]:
     for attempt in (text.decode("utf-8", "replace"), repaired(text[:_LARGEST_REPAIR])[0]):
         try:
             found, end = _DECODER.raw_decode(attempt)
+            if _HALF_CHARACTER.search(attempt):
+                found = json.loads(encodable(json.dumps(found, ensure_ascii=False)))
         except UNREADABLE:
             continue
         book_garbage(attempt[end:].encode("utf-8", "replace"), loss)

@@ -43,7 +43,7 @@ from diagnose.trace.events import (
 from diagnose.trace.foreign import explain_foreign
 from diagnose.trace.metadata import book_garbage, top_level_keys
 from diagnose.trace.repair import repaired
-from diagnose.trace.source import Source
+from diagnose.trace.source import Source, Watch
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LIST = re.compile(rb"\s*\[\s*[{\]]")
@@ -54,8 +54,12 @@ _LARGEST_REPAIR = 1 << 20
 _MOST_LOST = 50_000
 
 
-def read(path: Path) -> Trace:
-    """Reads one `.json` or `.json.gz` trace.
+def read(path: Path, watch: Watch | None = None) -> Trace:
+    """Reads one `.json`, `.json.gz` or `.json.zst` trace.
+
+    Args:
+        path: the file; its content decides how it is unpacked, not its name.
+        watch: told how far reading has come.
 
     Raises:
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
@@ -63,7 +67,7 @@ def read(path: Path) -> Trace:
     collecting = gc.isenabled()
     gc.disable()  # millions of short-lived structs make the collector scan for nothing
     try:
-        return _Reader(path).read()
+        return _Reader(path).read(watch)
     finally:
         if collecting:
             gc.enable()
@@ -78,8 +82,8 @@ class _Reader:
     tail: bytearray | None = None
     is_list: bool = False
 
-    def read(self) -> Trace:
-        source = Source(self.path)
+    def read(self, watch: Watch | None = None) -> Trace:
+        source = Source(self.path, watch)
         blocks = source.blocks()
         head, text = self._head(source, blocks)
         self.is_list = not head.strip()

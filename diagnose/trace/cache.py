@@ -1,0 +1,167 @@
+"""Loaded traces kept on disk, so that a trace is parsed once however often it is analysed.
+
+An entry is named by a hash of the file's whole content and one of the loader's own code: a changed trace or another
+version of the loader finds nothing, a copy of the trace elsewhere finds its entry. Entries appear under their name only
+when they are complete. An entry that cannot be used is as good as none.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from diagnose.trace.columns import Trace
+from diagnose.trace.packing import Corrupt, pack, unpack
+from diagnose.trace.source import fast_zlib
+
+SMALLEST_FILE_BYTES = 1 << 18
+SMALLEST_TEXT_BYTES = 8 << 20  # below, parsing takes a tenth of a second
+LARGEST_BYTES = 4 << 30
+_LEFT_FREE_BYTES = 2 << 30
+_SEGMENT_BYTES = 16 << 20
+_PIECE_BYTES = 1 << 20
+_ENDING, _UNFINISHED = ".trace", ".part"
+_ABANDONED_AFTER_S = 3600
+_LOADED_BY = ("trace", "formulas/kineto.py", "vocabulary.py")
+_State = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Key:
+    """The content of a file: `state` tells whether the file has been written to since."""
+
+    name: str
+    state: _State
+
+
+def default_folder() -> Path:
+    """`$DIAGNOSE_CACHE_DIR`, else `diagnose` in the user's cache folder."""
+    if stated := os.environ.get("DIAGNOSE_CACHE_DIR"):
+        return Path(stated)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "diagnose"
+
+
+class Cache:
+    """Entries in `folder`, `limit` bytes in all; the entries not used for longest go first."""
+
+    def __init__(self, folder: Path, limit: int = LARGEST_BYTES) -> None:
+        self.folder, self.limit = folder, limit
+
+    def key(self, path: Path) -> Key | None:
+        """What the content of `path` is stored under, None for a file that is too small to gain or unreadable."""
+        try:
+            before = _state(path)
+            if not path.is_file() or path.stat().st_size < SMALLEST_FILE_BYTES:
+                return None
+            name = f"{digest(path)}-{_loader()}{_ENDING}"
+            return Key(name, before) if _state(path) == before else None
+        except OSError:
+            return None
+
+    def has(self, key: Key) -> bool:
+        """Whether there is an entry, sound or not."""
+        return (self.folder / key.name).exists()
+
+    def get(self, key: Key, path: Path) -> Trace | None:
+        """The stored trace as if it had been read from `path`."""
+        entry = self.folder / key.name
+        try:
+            with entry.open("rb") as file:
+                trace = unpack(file, str(path))
+            os.utime(entry)
+        except (OSError, Corrupt, MemoryError):
+            return None
+        return trace
+
+    def put(self, key: Key, path: Path, trace: Trace) -> None:
+        """Stores the trace read from `path`, unless it is small, the file changed meanwhile, or there is no room."""
+        if trace.size < SMALLEST_TEXT_BYTES:
+            return
+        with contextlib.suppress(OSError, ValueError, RecursionError, MemoryError):
+            if _state(path) != key.state:
+                return
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._new_file() as unfinished:
+                with unfinished.open("wb") as file:
+                    pack(trace, file)
+                self._make_room(unfinished.stat().st_size)
+                os.replace(unfinished, self.folder / key.name)
+
+    @contextlib.contextmanager
+    def _new_file(self) -> Iterator[Path]:
+        """A file of this process alone, readable by its user alone; gone unless it was given its name."""
+        handle, name = tempfile.mkstemp(suffix=_UNFINISHED, dir=self.folder)
+        os.close(handle)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _make_room(self, size: int) -> None:
+        """Removes the entries that were not used for longest until one of `size` bytes fits."""
+        self._sweep()
+        entries = sorted(_stats(self.folder.glob(f"*{_ENDING}")), key=lambda entry: entry[1].st_mtime_ns)
+        total = sum(stat.st_size for _, stat in entries)
+        for path, stat in entries:
+            if total + size <= self.limit and shutil.disk_usage(self.folder).free > _LEFT_FREE_BYTES:
+                return
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
+        if size > self.limit or shutil.disk_usage(self.folder).free <= _LEFT_FREE_BYTES:
+            raise OSError("no room")
+
+    def _sweep(self) -> None:
+        """Removes what processes that were killed left behind."""
+        for path, stat in _stats(self.folder.glob(f"*{_UNFINISHED}")):
+            if time.time() - stat.st_mtime > _ABANDONED_AFTER_S:
+                path.unlink(missing_ok=True)
+
+
+def digest(path: Path) -> str:
+    """A hash of the whole content of a file, made of SHA-256 hashes of its segments, which threads share."""
+    segments = range(0, max(path.stat().st_size, 1), _SEGMENT_BYTES)
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
+        hashes = threads.map(functools.partial(_segment, path), segments)
+        return hashlib.sha256(b"".join(hashes)).hexdigest()[:40]
+
+
+def _segment(path: Path, begin: int) -> bytes:
+    found, left = hashlib.sha256(), _SEGMENT_BYTES
+    with path.open("rb") as file:
+        file.seek(begin)
+        while left and (piece := file.read(min(left, _PIECE_BYTES))):
+            found.update(piece)
+            left -= len(piece)
+    return found.digest()
+
+
+@functools.cache
+def _loader() -> str:
+    """A hash of the code that decides what a file is read as."""
+    root = Path(__file__).parent.parent
+    found = hashlib.sha256(f"{msgspec.__version__} {fast_zlib.__name__}".encode())
+    for name in _LOADED_BY:
+        for path in sorted((root / name).glob("*.py")) if (root / name).is_dir() else [root / name]:
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _state(path: Path) -> _State:
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _stats(paths: Iterator[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            yield path, path.stat()

@@ -1,0 +1,63 @@
+"""How traces are loaded: from the cache where it has them, else read, and then stored there."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from diagnose.trace.cache import Cache, default_folder
+from diagnose.trace.columns import Trace
+from diagnose.trace.reader import read
+from diagnose.trace.workers import parsed_by_workers, worthwhile
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What the user may choose about loading. None of it changes what is loaded.
+
+    Attributes:
+        cache: whether loaded traces are kept on disk and taken from there.
+        jobs: how many traces are parsed at once, each in a process of its own; None lets their number and size decide.
+        watch: told which file is read, how many of its bytes have been, and how many it has.
+    """
+
+    cache: bool = False
+    jobs: int | None = 1
+    watch: Callable[[Path, int, int], None] | None = None
+
+
+def load(path: Path, how: Loading | None = None) -> Trace:
+    """The trace at `path`.
+
+    Raises:
+        UserError: as `read` does.
+    """
+    return next(load_all([path], how))
+
+
+def load_all(paths: Sequence[Path], how: Loading | None = None) -> Iterator[Trace]:
+    """The traces at `paths`, in their order.
+
+    Raises:
+        UserError: as `read` does.
+    """
+    chosen = how or Loading()
+    cache = Cache(default_folder())
+    keys = {path: cache.key(path) for path in paths} if chosen.cache else {}
+    missing = [path for path in paths if not ((key := keys.get(path)) and cache.has(key))]
+    jobs = min(worthwhile(missing) if chosen.jobs is None else chosen.jobs, len(missing))
+    parsed = parsed_by_workers(missing, jobs) if jobs > 1 else (_parsed(path, chosen) for path in missing)
+    for path in paths:
+        key = keys.get(path)
+        trace = cache.get(key, path) if key is not None and path not in missing else None
+        if trace is None:
+            trace = next(parsed) if path in missing else _parsed(path, chosen)
+            if key is not None:
+                cache.put(key, path, trace)
+            if jobs > 1 and chosen.watch is not None:
+                chosen.watch(path, paths.index(path) + 1, len(paths))
+        yield trace
+
+
+def _parsed(path: Path, how: Loading) -> Trace:
+    return read(path, None if how.watch is None else partial(how.watch, path))

@@ -1,0 +1,34 @@
+"""Ranks that were merged into one file, taken apart again.
+
+Tools that merge traces number the processes anew, `rank * 100_000_000 + pid`, and drop the metadata of the files.
+Process ids of Linux are below 2**22, so no other file looks like that.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from diagnose.trace.columns import Loss, Trace
+
+_PER_RANK = 100_000_000
+_PIDS = 1 << 22
+
+
+def ranks_of(trace: Trace) -> dict[int, Trace]:
+    """The trace of each rank by its number; empty when the file holds one rank.
+
+    What the file states of memory is of no known rank and left out; the loss is booked on the first rank, and the size
+    is shared out by events.
+    """
+    owned = trace.pid >= 0
+    rank, pid = np.divmod(np.where(owned, trace.pid, 0), _PER_RANK)
+    numbers = np.unique(rank[owned])
+    if len(numbers) < 2 or (pid >= _PIDS).any() or "distributedInfo" in trace.metadata:
+        return {}
+    plain = replace(trace, pid=np.where(owned, pid, trace.pid), memory_reserved={})
+    found: dict[int, Trace] = {}
+    for number in numbers:
+        rows = (rank == number) & owned
+        size, loss = round(trace.size * int(rows.sum()) / int(owned.sum())), Loss() if found else trace.loss
+        found[int(number)] = replace(plain.select(rows), size=size, loss=loss)
+    return found

@@ -1,0 +1,171 @@
+"""Traces on other machines: s3://, gs://, hf://, ssh://, http:// and whatever else fsspec reaches.
+
+They are copied to a temporary folder, record files included, and analysed there. Reading them in place would fetch them
+several times: the ranks are told apart by looking into every file first.
+"""
+
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from diagnose.errors import UserError, printable
+from diagnose.trace.discover import ENDINGS
+
+_URL = re.compile(r"[A-Za-z][\w+.-]*://")
+_LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
+_SECRET = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
+_DRIVERS = {
+    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "ssh": "paramiko",
+    "sftp": "paramiko", "http": "aiohttp", "https": "aiohttp",
+}  # fmt: skip
+_PIECE_BYTES = 4 << 20
+_LEFT_FREE_BYTES = 1 << 30
+_DEEPEST, _MOST_FILES = 4, 10_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a trace lies on this machine, and what to call its files."""
+
+    path: Path
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def shown(self, path: object) -> str:
+        """The name the user knows a file by."""
+        return self.names.get(str(path), str(path))
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` is a URL of another machine."""
+    return bool(_URL.match(path)) and not _LOCAL.match(path)
+
+
+def displayed(url: str) -> str:
+    """The URL without its password, and without the query of a signed link."""
+    hidden = _SECRET.sub(r"\1@", url)
+    return hidden.split("?")[0] if _scheme(url) in ("http", "https") else hidden
+
+
+@contextlib.contextmanager
+def on_this_machine(path: str | Path) -> Iterator[Place]:
+    """The file or folder at `path`, copied here for as long as the block runs if it is on another machine.
+
+    Raises:
+        UserError: it cannot be reached or there is no room for it; and those of the block, with its files' own names.
+    """
+    text = str(path)
+    if not isinstance(path, str) or not is_remote(text):
+        yield Place(Path(unquote(_LOCAL.sub("", text)) if _LOCAL.match(text) else path))
+        return
+    with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
+        place = _copied(text, Path(folder))
+        try:
+            yield place
+        except UserError as error:
+            where = None if error.where is None else place.shown(error.where)
+            raise UserError(error.what, where=where, why=error.why, do=error.do) from error
+
+
+def _copied(url: str, folder: Path) -> Place:
+    fs, root = _filesystem(url)
+    shown = displayed(url)
+    with _explained(url):
+        if not _is_folder(fs, url, root):
+            target = folder / (_safe_parts(urlsplit(url).path) or ["trace.json"])[-1]
+            _copy(fs, root, target)
+            return Place(target, {str(target): shown})
+        files = _wanted(fs, root)
+        names = {str(folder): shown}
+        for remote, parts in files.items():
+            target = folder.joinpath(*parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(fs, remote, target)
+            names[str(target)] = "/".join([shown.rstrip("/"), *parts])
+    return Place(folder, names)
+
+
+def _wanted(fs: Any, root: str) -> dict[str, list[str]]:
+    """The files that may be traces or records, those of the folder itself or else those below it, with their names."""
+    found: dict[str, list[str]] = {}
+    for remote in fs.find(root, maxdepth=_DEEPEST)[:_MOST_FILES]:
+        parts = _safe_parts(remote.removeprefix(root)) if remote.startswith(root) else []
+        if parts and parts[-1].endswith(ENDINGS):
+            found[remote] = parts
+    direct = {remote: parts for remote, parts in found.items() if len(parts) == 1}
+    return direct if any(not parts[0].startswith("capture") for parts in direct.values()) else found
+
+
+def _safe_parts(path: str) -> list[str]:
+    """The parts of a path from a server, none if one of them could lead out of a folder."""
+    parts = [part for part in PurePosixPath(unquote(path)).parts if part != "/"]
+    return [] if any(part in ("..", ".") or "\\" in part or "\0" in part for part in parts) else parts
+
+
+def _copy(fs: Any, remote: str, target: Path) -> None:
+    with fs.open(remote, "rb") as file, target.open("wb") as out:
+        while piece := file.read(_PIECE_BYTES):
+            if shutil.disk_usage(target.parent).free < _LEFT_FREE_BYTES + len(piece):
+                raise UserError(
+                    "no room to copy the traces", where=target.parent, do="free some space, or set TMPDIR elsewhere"
+                )
+            out.write(piece)
+
+
+def _is_folder(fs: Any, url: str, root: str) -> bool:
+    """A web server cannot be asked: there a folder ends with a slash."""
+    return urlsplit(url).path.endswith("/") if _scheme(url) in ("http", "https") else bool(fs.isdir(root))
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise _uninstalled(url, "fsspec") from error
+    with _explained(url):
+        try:
+            fs, root = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise _uninstalled(url, _DRIVERS.get(_scheme(url), "")) from error
+        except ValueError as error:
+            why = str(error)
+            raise UserError("cannot read from there", where=displayed(url), why=why, do="copy it here") from error
+    return fs, root
+
+
+def _uninstalled(url: str, package: str) -> UserError:
+    return UserError(
+        "cannot read from there",
+        where=displayed(url),
+        why=f"{package or 'the driver'} is not installed",
+        do='pip install "diagnose-training[remote]"' + (f", or only {package}" if package else ""),
+    )
+
+
+@contextlib.contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Drivers raise errors of every kind: whatever keeps them from reading is the user's to know."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        cause = error.__cause__ or error  # fsspec calls a server that does not answer a missing file
+        if isinstance(error, FileNotFoundError) and (cause is error or getattr(cause, "status", None) == 404):
+            raise UserError("no such file or folder", where=displayed(url), do="check the address") from error
+        message = _SECRET.sub(r"\1@", " ".join(str(cause).split())).split("?")[0][:300]
+        raise UserError(
+            "cannot read from there",
+            where=displayed(url),
+            why=f"{type(cause).__name__}: {printable(message)}" if message else type(cause).__name__,
+            do="check the address, the network and your credentials",
+        ) from error
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0].lower()

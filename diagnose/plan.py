@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagnose.rule import Rule
-from diagnose.whatif import Outlook, Range
+from diagnose.whatif import WIDEST, Outlook, Range
 
 WORTH_PLANNING = 1.02
 MOST_PLANNED = 5
@@ -13,7 +13,7 @@ EFFORTS = ("setting", "code", "cluster")
 
 @dataclass(frozen=True)
 class Planned:
-    """One remedy of the plan: its own gain after those before it, and the gain of all so far."""
+    """One remedy of the plan: its own gain after those before it, and that of all so far, cut as wide ranges are."""
 
     rule: Rule
     speedup: Range
@@ -39,7 +39,7 @@ def plan_of(outlook: Outlook, fired: Sequence[Rule]) -> tuple[Planned, ...]:
         gain = ranges[best.id]
         assert gain is not None
         low, high = low * gain[0], high * gain[1]
-        planned.append(Planned(best, gain, (low, high)))
+        planned.append(Planned(best, gain, (low, min(high, low * WIDEST))))
         chosen.append(best)
         left = [rule for rule in left if rule is not best and not excluded(rule, best)]
     return tuple(planned)

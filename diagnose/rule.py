@@ -25,6 +25,7 @@ from diagnose.rule_file import (
     read,
 )
 
+HOST_TIME = frozenset(HOST_CAUSES) | {"operator-compute", "operator-memory"}  # the latter without a GPU
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
@@ -236,7 +237,7 @@ class _Builder:
         def parse(text: str, key: str) -> Condition:
             return self.parse(text, key, "share" if key.startswith("whatif.removes") else "")
 
-        return remedy_of(table, str(self.path), parse, frozenset(groups.NAMES), frozenset(HOST_CAUSES))
+        return remedy_of(table, str(self.path), parse, frozenset(groups.NAMES), HOST_TIME)
 
     def patch(self, table: PatchTable) -> PatchTemplate:
         if not table.set:

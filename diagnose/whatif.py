@@ -20,6 +20,7 @@ from diagnose.vocabulary import RUNTIME, SYNCHRONISATION
 WIDEST = 1.35
 PER_TOKEN = ("data-wait", "host-to-device")  # host time that a larger batch lengthens in proportion
 CPU_WORK = ("operator-compute", "operator-memory")  # the same without a GPU
+AS_PROFILED = "the host's time is as profiled, and less without the profiler"
 Range = tuple[float, float]
 
 
@@ -56,15 +57,26 @@ class Outlook:
     @cached_property
     def host_speed(self) -> float:
         """Factor on host time from the profiled to the unprofiled speed; 1 without unprofiled steps."""
+        control = self._unprofiled_ns
+        return host_speed_for(self.replay, float(np.median(control))) if control else 1.0
+
+    @cached_property
+    def _unprofiled_ns(self) -> list[float]:
+        """Times of the steps that the capture took without the profiler."""
         times = self.measured.record.get("steps")
-        control = [
+        return [
             ns
             for key in ("control_before_ns", "control_after_ns")
             if isinstance(times, Mapping) and isinstance(found := times.get(key), list)
             for ns in found
             if isinstance(ns, int | float)
         ]
-        return host_speed_for(self.replay, float(np.median(control))) if control else 1.0
+
+    @cached_property
+    def _may_be_waiting(self) -> bool:
+        """Whether nobody knows what of the collectives is transfer: a late rank makes no faster transfer help."""
+        fact = self.facts.get("waiting_share")
+        return fact is not None and not fact.known
 
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Range | None:
         """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
@@ -94,13 +106,22 @@ class Outlook:
 
     def assumes(self, rule: Rule) -> str:
         """What the prediction rests on."""
-        each = (cured.remedy.assumes for cured in self.cured(rule) if cured.remedy)
+        remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
+        each = [remedy.assumes for remedy in remedies]
+        if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
+            each.append(AS_PROFILED)
         return "; ".join(dict.fromkeys(text for text in each if text))
+
+    @property
+    def _is_calibrated(self) -> bool:
+        return bool(self._unprofiled_ns) or not self.measured.timeline.has_gpu
 
     def _gain(self, rule: Rule, after: Sequence[Rule], case: Case) -> float | None:
         before, own = self._all(after, case), self._own(rule, case)
         if before is None or own is None:
             return None
+        if case == "worst" and rule.class_ == "communication" and self._may_be_waiting:
+            return 1.0
         if not (rule.remedy and rule.remedy.replayed):
             return own.gain
         now, then = before[1], self._time(combined(before[0], own))

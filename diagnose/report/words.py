@@ -120,6 +120,8 @@ def speedup(predicted: tuple[float, float] | None) -> str:
     if predicted is None:
         return ""
     low, high = (f"{factor:.2f}" for factor in predicted)
+    if high == "1.00":
+        return "nothing alone"
     if predicted[0] == 1.0:
         return f"at most {high}x"
     return f"{low}x" if low == high else f"{low}-{high}x"

@@ -55,14 +55,15 @@ def diagnose(case: Case) -> Diagnosis:
     ledger = ledger_of(timelines, [m.attribution for m in case.measured])
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, _grounds(timelines, case.facts))
+    work = matrix_time_of(case.measured)
     outlook = _outlook(case, [rule for rule, judgement in judged if _fired(judgement)])
     findings = _findings(judged, case.facts, outlook)
     return Diagnosis(
         verdict=verdict,
         steps=_steps(timelines),
         ledger=ledger,
-        waterfall=waterfall_of(ledger, matrix_time_of(case.measured)),
-        mfu=mfu_of(case.measured),
+        waterfall=waterfall_of(ledger, work),
+        mfu=mfu_of(case.measured, work),
         roofline=roofline_of_job(case.measured),
         operators=operators_of_job(case.measured),
         findings=findings,

@@ -16,11 +16,15 @@ _AGREE = 0.05
 _FULL_RECOMPUTE = (1.15, 1.45)
 
 
-def mfu_of(ranks: Sequence[Measured]) -> Mfu:
-    """MFU of the job: numerator and denominator are those of the first rank, values are over all ranks' time."""
+def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
+    """MFU of the job: numerator and denominator are those of the first rank, values are over all ranks' time.
+
+    Args:
+        ranks: the job's.
+        work: their `matrix_time_of`.
+    """
     first = ranks[0]
     declared, peak, value = declared_flops(first), peak_flops(first), mfu_share(first)
-    work = matrix_time_of(ranks)
     total_ns = max(sum(m.attribution.total_ns for m in ranks), 1)
     mfu = None if work is None else (work.model_ns + work.padding_ns) / total_ns
     scale = _scale(first, mfu)

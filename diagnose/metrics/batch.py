@@ -9,9 +9,8 @@ from diagnose.metrics import remedy_groups
 from diagnose.metrics.memory import memory_peak_bytes, memory_total_bytes
 from diagnose.metrics.model_work import step_s
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.recorded import missing
 from diagnose.metrics.registry import STEP, Measured, Value, metric
-from diagnose.metrics.setup import accumulation_steps, micro_batch_size
+from diagnose.metrics.setup import accumulation_steps, micro_batch_size, missing
 
 MOST_GROWTH = 4.0
 FILLED = 0.9  # of the device memory: the rest is for fragments, the CUDA context and longer batches

@@ -4,8 +4,8 @@ from diagnose.facts import Unknown
 from diagnose.metrics import groups, remedy_groups
 from diagnose.metrics.model_work import MIN_COVERED
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.recorded import missing
 from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.setup import missing
 
 _HALF = ("bf16", "fp16")
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}

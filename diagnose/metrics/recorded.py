@@ -1,22 +1,15 @@
 """Settings of the capture record that single remedies turn on."""
 
-from diagnose.facts import Unknown
 from diagnose.metrics.registry import Measured, Value, metric
-from diagnose.metrics.setup import NO_RECORD, NOT_RECORDED
+from diagnose.metrics.setup import missing, or_unknown
 
 GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"
-
-
-def missing(m: Measured) -> Unknown:
-    """Why a setting is not known."""
-    return NOT_RECORDED if m.record else NO_RECORD
 
 
 @metric("flag", needs_gpu=False)
 def filters_nan_losses(m: Measured) -> Value:
     """Whether the Trainer reads each loss to replace NaN and infinity (logging_nan_inf_filter)."""
-    found = m.record.flag("training_arguments.logging_nan_inf_filter")
-    return missing(m) if found is None else found
+    return or_unknown(m.record.flag("training_arguments.logging_nan_inf_filter"), m)
 
 
 @metric("flag", needs_gpu=False)
@@ -46,15 +39,13 @@ def uses_cuda_graphs(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def persistent_workers(m: Measured) -> Value:
     """Whether the DataLoader keeps its workers from one epoch to the next."""
-    found = m.record.flag("dataloader.persistent_workers")
-    return missing(m) if found is None else found
+    return or_unknown(m.record.flag("dataloader.persistent_workers"), m)
 
 
 @metric("count", needs_gpu=False)
 def prefetched_batches(m: Measured) -> Value:
     """Batches that each worker of the DataLoader prepares ahead (prefetch_factor)."""
-    found = m.record.number("dataloader.prefetch_factor")
-    return missing(m) if found is None else found
+    return or_unknown(m.record.number("dataloader.prefetch_factor"), m)
 
 
 @metric("flag", needs_gpu=False)

@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from diagnose import intervals as iv
 from diagnose.roofline import owners
 from diagnose.roofline.calls import call_of
-from diagnose.roofline.flop_formulas import FORMULAS, GEMMS, Outputs, flops_of, key
+from diagnose.roofline.flop_formulas import FORMULAS, Outputs, flops_of, key
 from diagnose.timeline import Timeline
 from diagnose.vocabulary import OPS
-
-NUMERATOR = "executed FLOPs of leaf matrix, convolution and attention operators"
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,6 @@ class CountedFlops:
 
     per_step: float
     covered_share: float
-    gemm_per_step: float
     unsized: int
 
 
@@ -48,14 +45,12 @@ def count(timeline: Timeline) -> CountedFlops | None:
     found = counted(timeline)
     if found is None:
         return None
-    trace, rows = timeline.trace, found.rows
+    rows = found.rows
     inside = _in_steps(timeline, rows)
     steps = max(timeline.steps.count, 1)
-    gemm = np.array([trace.names[n] in GEMMS for n in trace.name[rows]], bool)
     return CountedFlops(
         per_step=float(found.flops[inside].sum()) / steps,
         covered_share=_covered(timeline, rows),
-        gemm_per_step=float(found.flops[inside & gemm].sum()) / steps,
         unsized=found.unsized,
     )
 

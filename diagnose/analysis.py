@@ -1,22 +1,18 @@
 """The whole path of the data: a file or folder in, a Diagnosis out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from diagnose.attribution import attribute
 from diagnose.diagnosis import Diagnosis
 from diagnose.judge import Case, diagnose
-from diagnose.metrics import REGISTRY, Measured, measure, merged
-from diagnose.metrics.registry import Settings, device_of
+from diagnose.metrics import REGISTRY, measure, merged
+from diagnose.metrics.registry import Settings
 from diagnose.ranks import join
-from diagnose.record import record_beside
-from diagnose.roofline import roofline_of
 from diagnose.rule import load_rules
-from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Loading, Run, find_run, load_all, on_this_machine, ranks_of
+from diagnose.survey import comparable, survey, weights
+from diagnose.trace import Loading, find_run, on_this_machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,35 +48,9 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
 
 def _analyze(path: Path, chosen: Options) -> Diagnosis:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    timelines, left_out = _comparable(_timelines(find_run(path, chosen.run), chosen.loading))
-    records = [record_beside(Path(t.trace.path), t.rank) for t in timelines]
-    rooflines = [roofline_of(t, device_of(t, chosen, r)) for t, r in zip(timelines, records, strict=True)]
-    job = join(timelines, [attribute(t, r.class_) for t, r in zip(timelines, rooflines, strict=True)])
-    measured = [
-        Measured(t, a, job.view, chosen, record, roofline)
-        for t, a, record, roofline in zip(timelines, job.attributions, records, rooflines, strict=True)
-    ]
-    facts = [measure(m) for m in measured]
-    return diagnose(
-        Case(measured, facts, merged(facts, [m.attribution.total_ns for m in measured]), job, rules, left_out)
-    )
-
-
-def _timelines(run: Run, how: Loading) -> Sequence[Timeline]:
-    found = []
-    traces = load_all([file.path for file in run.files], how)
-    for position, (file, trace) in enumerate(zip(run.files, traces, strict=True)):
-        info = trace.metadata.get("distributedInfo")
-        stated = info.get("rank") if isinstance(info, dict) else None
-        rank = stated if isinstance(stated, int) else file.rank if file.rank is not None else position
-        ranks = ranks_of(trace) or {rank: trace}
-        found += [timeline_of(part, number) for number, part in ranks.items()]
-    return found
-
-
-def _comparable(timelines: Sequence[Timeline]) -> tuple[Sequence[Timeline], tuple[int, ...]]:
-    """The ranks whose time is accounted alike, and those left out: device steps and host steps do not add up."""
-    on_gpu = [t for t in timelines if t.has_gpu]
-    if not on_gpu:
-        return timelines, ()
-    return on_gpu, tuple(t.rank for t in timelines if not t.has_gpu)
+    found = survey(find_run(path, chosen.run), chosen, chosen.loading)
+    ranks, left_out = comparable(found.digests)
+    job = join(ranks)
+    measured = found.measured(job)
+    facts = merged([measure(m) for m in measured], weights(job, measured))
+    return diagnose(Case(job, measured, facts, rules, left_out))

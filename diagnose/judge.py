@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnose.attribution import Attribution
 from diagnose.diagnosis import (
     Diagnosis,
     Evidence,
@@ -25,9 +24,8 @@ from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
-from diagnose.ranks import Job
+from diagnose.ranks import Job, RankDigest
 from diagnose.rule import Judgement, Rule
-from diagnose.timeline import Timeline
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
 from diagnose.waterfall import waterfall_of
@@ -39,30 +37,37 @@ _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True)
 class Case:
-    """Everything a diagnosis rests on."""
+    """Everything a diagnosis rests on.
 
-    measured: Sequence[Measured]
-    rank_facts: Sequence[Facts]
-    facts: Facts
+    Attributes:
+        job: all ranks, joined.
+        measured: the ranks that were measured in full, in order of rank.
+        facts: theirs, merged.
+        rules: to judge by.
+        left_out: ranks whose time is not accounted as that of the others.
+    """
+
     job: Job
+    measured: Sequence[Measured]
+    facts: Facts
     rules: Sequence[Rule]
     left_out: tuple[int, ...] = ()
 
 
 def diagnose(case: Case) -> Diagnosis:
     """The diagnosis of one job."""
-    timelines = [m.timeline for m in case.measured]
-    ledger = ledger_of(timelines, [m.attribution for m in case.measured])
+    ranks = case.job.ranks
+    ledger = _ledger(case.job, range(len(ranks)))
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
-    verdict = verdict_of(ledger, _grounds(timelines, case.facts))
+    verdict = verdict_of(ledger, _grounds(ranks, case.facts))
     work = matrix_time_of(case.measured)
     outlook = _outlook(case, [rule for rule, judgement in judged if _fired(judgement)])
     findings = _findings(judged, case.facts, outlook)
     return Diagnosis(
         verdict=verdict,
-        steps=_steps(timelines),
+        steps=_steps(ranks),
         ledger=ledger,
-        waterfall=waterfall_of(ledger, work),
+        waterfall=waterfall_of(ledger, work and work.scaled(_ranks_per_measured(case))),
         mfu=mfu_of(case.measured, work),
         roofline=roofline_of_job(case.measured),
         operators=operators_of_job(case.measured),
@@ -71,23 +76,28 @@ def diagnose(case: Case) -> Diagnosis:
         replay=_replay(outlook),
         not_advised=_not_advised(judged, case.facts, findings),
         not_judged=_not_judged(judged, case),
-        ranks=tuple(_rank(m, facts, len(timelines)) for m, facts in zip(case.measured, case.rank_facts, strict=True)),
+        ranks=tuple(_rank(case, position) for position in range(len(ranks))),
         stragglers=tuple(
             Straggler(rank=b.rank, cause=b.cause, waiting_ns_caused=b.caused_ns) for b in case.job.stragglers
         ),
-        trace=_summary(timelines),
+        trace=_summary(ranks),
     )
 
 
-def ledger_of(timelines: Sequence[Timeline], attributions: Sequence[Attribution]) -> tuple[LedgerEntry, ...]:
-    """Causes of all ranks added up, largest first; an absent cause has no entry."""
-    if any(t.capture_failed for t in timelines):
-        total = sum(_host_ns(t) for t in timelines)
+def _ranks_per_measured(case: Case) -> float:
+    """All ranks' time over that of the measured ones."""
+    measured = sum(m.attribution.total_ns for m in case.measured)
+    return sum(rank.total_ns for rank in case.job.ranks) / max(measured, 1)
+
+
+def _ledger(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
+    """Causes of the ranks at the positions added up, largest first; an absent cause has no entry."""
+    if any(job.ranks[p].capture_failed for p in positions):
+        total = sum(job.ranks[p].host_ns for p in positions)
         return (LedgerEntry(cause="gpu-activity-missing", class_="unexplained", ns=total, share=1.0),)
     sums: dict[tuple[str, str], int] = {}
-    for attribution in attributions:
-        for cause, ns in attribution.ns().items():
-            key = (cause, attribution.class_of(cause))
+    for position in positions:
+        for key, ns in job.ledger(position).items():
             sums[key] = sums.get(key, 0) + ns
     total = max(sum(sums.values()), 1)
     ordered = sorted(((ns, *key) for key, ns in sums.items() if ns), key=lambda e: (-e[0], e[1]))
@@ -97,47 +107,33 @@ def ledger_of(timelines: Sequence[Timeline], attributions: Sequence[Attribution]
     )
 
 
-def _host_ns(timeline: Timeline) -> int:
-    return int((timeline.steps.host[:, 1] - timeline.steps.host[:, 0]).sum())
-
-
-def _device_ns(timeline: Timeline) -> int:
-    return int((timeline.steps.device[:, 1] - timeline.steps.device[:, 0]).sum())
-
-
-def _steps(timelines: Sequence[Timeline]) -> Steps:
+def _steps(ranks: Sequence[RankDigest]) -> Steps:
     return Steps(
-        source=timelines[0].steps.source,
-        count=sum(t.steps.count for t in timelines),
-        time_ns=sum(_host_ns(t) for t in timelines),
-        device_time_ns=sum(_device_ns(t) for t in timelines) if all(t.has_gpu for t in timelines) else None,
+        source=ranks[0].step_source,
+        count=sum(rank.steps for rank in ranks),
+        time_ns=sum(rank.host_ns for rank in ranks),
+        device_time_ns=sum(rank.device_ns for rank in ranks) if all(rank.has_gpu for rank in ranks) else None,
     )
 
 
-def _grounds(timelines: Sequence[Timeline], facts: Facts) -> Grounds:
+def _grounds(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
     size = facts["world_size"].value
-    has_gpu = all(t.has_gpu for t in timelines)
+    has_gpu = all(rank.has_gpu for rank in ranks)
     return Grounds(
         of=DEVICE_STEP if has_gpu else HOST_STEP,
-        steps=min(t.steps.count for t in timelines),
+        steps=min(rank.steps for rank in ranks),
         has_gpu=has_gpu,
-        capture_failed=any(t.capture_failed for t in timelines),
-        lost_share=_or_zero(facts, "gpu_events_lost_share"),
-        sized_share=_or_zero(facts, "roofline_judged_share"),
-        alone_of_many=len(timelines) == 1 and not isinstance(size, Unknown) and float(size) > 1,
+        capture_failed=any(rank.capture_failed for rank in ranks),
+        lost_share=sum(rank.lost_share for rank in ranks) / len(ranks),
+        sized_share=sum(rank.sized_share for rank in ranks) / len(ranks),
+        alone_of_many=len(ranks) == 1 and not isinstance(size, Unknown) and float(size) > 1,
     )
 
 
-def _or_zero(facts: Facts, name: str) -> float:
-    value = facts[name].value
-    return 0.0 if isinstance(value, Unknown) else float(value)
-
-
-def _rank(measured: Measured, facts: Facts, ranks: int) -> RankReport:
-    ledger = ledger_of([measured.timeline], [measured.attribution])
-    name = measured.timeline.device_name or "unknown device"
-    verdict: Verdict = verdict_of(ledger, _grounds([measured.timeline], facts))
-    return RankReport(rank=measured.timeline.rank, device=name, verdict=verdict, ledger=ledger)
+def _rank(case: Case, position: int) -> RankReport:
+    rank, ledger = case.job.ranks[position], _ledger(case.job, [position])
+    verdict: Verdict = verdict_of(ledger, _grounds([rank], case.facts))
+    return RankReport(rank=rank.rank, device=rank.device or "unknown device", verdict=verdict, ledger=ledger)
 
 
 Judged = list[tuple[Rule, Judgement]]
@@ -244,17 +240,16 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     return tuple(found)
 
 
-def _summary(timelines: Sequence[Timeline]) -> TraceSummary:
-    traces = [t.trace for t in timelines]
-    kinds = sorted({kind for t in traces for kind in t.loss.kinds})
+def _summary(ranks: Sequence[RankDigest]) -> TraceSummary:
+    sources = [rank.source for rank in ranks]
     return TraceSummary(
-        files=tuple(dict.fromkeys(t.path for t in traces)),
-        events=sum(len(t) for t in traces),
-        bytes=sum(t.size for t in traces),
+        files=tuple(dict.fromkeys(source.path for source in sources)),
+        events=sum(source.events for source in sources),
+        bytes=sum(source.bytes for source in sources),
         loss=Loss(
-            events=sum(t.loss.events for t in traces),
-            bytes=sum(t.loss.bytes for t in traces),
-            truncated=any(t.loss.truncated for t in traces),
-            kinds=tuple(kinds),
+            events=sum(source.lost_events for source in sources),
+            bytes=sum(source.lost_bytes for source in sources),
+            truncated=any(source.truncated for source in sources),
+            kinds=tuple(sorted({kind for source in sources for kind in source.lost_kinds})),
         ),
     )

@@ -6,7 +6,7 @@ left of the matrix kernels, so the parts add up to the step whatever the estimat
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagnose.attribution import LOW_INTENSITY
 from diagnose.diagnosis import CauseClass, LedgerEntry, WaterfallPart
@@ -46,6 +46,17 @@ class MatrixTime:
             ("lower-precision", self.precision_ns),
             ("below-datasheet", self.ceiling_ns or 0.0),
         ]
+
+    def scaled(self, factor: float) -> "MatrixTime":
+        """The same work over `factor` times the ranks."""
+        return replace(
+            self,
+            model_ns=factor * self.model_ns,
+            padding_ns=factor * self.padding_ns,
+            recompute_ns=factor * self.recompute_ns,
+            precision_ns=factor * self.precision_ns,
+            ceiling_ns=None if self.ceiling_ns is None else factor * self.ceiling_ns,
+        )
 
     @property
     def suffix(self) -> str:

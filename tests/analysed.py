@@ -12,7 +12,7 @@ from diagnose.attribution import Attribution, attribute
 from diagnose.facts import Facts
 from diagnose.metrics import Measured, measure
 from diagnose.metrics.registry import Settings
-from diagnose.ranks import Job, JobView, join
+from diagnose.ranks import Job, JobView, RankDigest, digest_of, join
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Trace, read
 
@@ -59,9 +59,13 @@ def facts(built: Built, **settings: float) -> Facts:
     return measure(measured(built, **settings))
 
 
+def digest(built: Built, rank: int = 0) -> RankDigest:
+    line = timeline(built, rank)
+    return digest_of(line, attribute(line))
+
+
 def job(ranks: Sequence[Built]) -> Job:
-    lines = [timeline(built, rank) for rank, built in enumerate(ranks)]
-    return join(lines, [attribute(line) for line in lines])
+    return join([digest(built, rank) for rank, built in enumerate(ranks)])
 
 
 def without(built: Built, *categories: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import Measured, Value, metric
+from diagnose.timeline import Timeline
 
 
 @metric("share", "kernel launches", needs_gpu=False)
@@ -9,7 +10,12 @@ def gpu_events_lost_share(m: Measured) -> Value:
     """Kernel launches whose GPU activity is missing: Kineto drops it when its buffer fills or the clock is off."""
     if not m.timeline.launches:
         return Unknown("no kernel launch was recorded", "capture CPU and CUDA activities together")
-    return m.timeline.lost_launches / m.timeline.launches
+    return lost_share(m.timeline)
+
+
+def lost_share(timeline: Timeline) -> float:
+    """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded."""
+    return timeline.lost_launches / max(timeline.launches, 1)
 
 
 @metric("share", "the file's bytes", needs_gpu=False)

@@ -27,8 +27,7 @@ def roofline_sized_share(m: Measured) -> Value:
 @metric("share", KERNEL_TIME)
 def roofline_judged_share(m: Measured) -> Value:
     """Time of the kernels that are told compute- from memory-bound by FLOPs and bytes, not by their kind."""
-    r = m.roofline
-    return int(r.ns[r.class_ != ""].sum()) / max(int(r.ns.sum()), 1)
+    return m.roofline.judged_share
 
 
 @metric("share", STEP)

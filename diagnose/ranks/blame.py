@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED, Attribution
 from diagnose.diagnosis import LatenessCause
-from diagnose.ranks.match import Match
-from diagnose.timeline import Timeline
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.waits import Lateness, class_of, main_class
 
 MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
@@ -37,76 +35,7 @@ class Blame:
     stands_out: bool
 
 
-@dataclass(frozen=True)
-class Lateness:
-    """For one collective: which rank (by position) came last, and its excess over the other ranks by cause."""
-
-    late: int
-    excess: Mapping[str, int]
-
-
-def lateness_of(attributions: Sequence[Attribution], found: Match) -> list[Lateness]:
-    """Who came last to each collective, and what it did since its step began that the others did not."""
-    spent = [_spent(a, found.start[:, r]) for r, a in enumerate(attributions)]
-    late = found.duration.argmin(axis=1)
-    return [Lateness(int(q), _excess([s[i] for s in spent], int(q))) for i, q in enumerate(late)]
-
-
-def _spent(attribution: Attribution, until: NDArray[np.int64]) -> list[dict[str, int]]:
-    """Nanoseconds by cause from the beginning of the step that each time lies in; communication is left out."""
-    windows = attribution.windows
-    step = np.clip(np.searchsorted(windows[:, 0], until, side="right") - 1, 0, len(windows) - 1)
-    own = np.array([c != "communication" for c in attribution.classes], bool)
-    sums = [(c, attribution.pieces(c)) for c, keep in zip(attribution.causes, own, strict=True) if keep]
-    columns = [(c, iv.coverage(pieces, windows[step, 0], until)) for c, pieces in sums]
-    return [{c: int(ns[i]) for c, ns in columns if ns[i]} for i in range(len(until))]
-
-
-def waiting_caused(
-    attributions: Sequence[Attribution], found: Match, lateness: Sequence[Lateness]
-) -> NDArray[np.int64]:
-    """Exposed nanoseconds that the others wait for each rank in each step, shape (ranks, steps)."""
-    late = np.array([entry.late for entry in lateness])
-    caused = np.zeros((len(attributions), max(len(a.windows) for a in attributions)), np.int64)
-    for r, attribution in enumerate(attributions):
-        exposed, windows = attribution.pieces(EXPOSED), attribution.windows
-        for q in set(late.tolist()) - {r}:
-            pieces = iv.intersect(exposed, waits(found, r, late == q))
-            caused[q, : len(windows)] += iv.coverage(pieces, windows[:, 0], windows[:, 1])
-    return caused
-
-
-def waits(found: Match, rank: int, instances: NDArray[np.bool_]) -> iv.Intervals:
-    """The instants at which a rank waits inside the given collectives: from its start until the last has come."""
-    begin = found.start[instances, rank]
-    return iv.intervals(begin, begin + found.waiting[instances, rank])
-
-
-def _excess(spent: Sequence[Mapping[str, int]], late: int) -> dict[str, int]:
-    others = [s for r, s in enumerate(spent) if r != late]
-    typical = {cause: float(np.median([o.get(cause, 0) for o in others])) for cause in spent[late]}
-    return {cause: round(ns - typical[cause]) for cause, ns in spent[late].items() if ns > typical[cause]}
-
-
-def class_of(attribution: Attribution, cause: str) -> str:
-    """The class of a cause; untraced host time is the host's, as in the verdict."""
-    return "host" if cause == "untraced" else attribution.class_of(cause)
-
-
-def main_class(attribution: Attribution, excess: Mapping[str, int]) -> str:
-    """The class with the largest excess, communication when there is none."""
-    sums: dict[str, int] = {}
-    for cause, ns in excess.items():
-        sums[class_of(attribution, cause)] = sums.get(class_of(attribution, cause), 0) + ns
-    return max(sums, key=lambda c: sums[c]) if sums else "communication"
-
-
-def blame_of(
-    timelines: Sequence[Timeline],
-    attributions: Sequence[Attribution],
-    lateness: Sequence[Lateness],
-    caused: NDArray[np.int64],
-) -> list[Blame]:
+def blame_of(ranks: Sequence[RankDigest], lateness: Sequence[Lateness], caused: NDArray[np.int64]) -> list[Blame]:
     """What each rank made the others wait for, worst first.
 
     A rank stands out when the others wait for it at least 5 % of their steps (10 % without a GPU), it causes far more
@@ -114,23 +43,21 @@ def blame_of(
     fewer), and its lead over the next rank is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps).
 
     Args:
-        timelines: one for each rank.
-        attributions: one for each rank, before waiting is divided from transfer.
-        lateness: one for each collective.
+        ranks: of the job.
+        lateness: one for each collective of any group.
         caused: what `waiting_caused` returns.
     """
-    dominant = _dominant(len(timelines))
+    dominant = _dominant(len(ranks))
+    total = sum(rank.total_ns for rank in ranks)
     blames = []
-    for r, timeline in enumerate(timelines):
+    for r, rank in enumerate(ranks):
         own = int(caused[r].sum())
-        share = own / max(sum(a.total_ns for i, a in enumerate(attributions) if i != r), 1)
-        enough = MIN_SHARE if timeline.has_gpu else MIN_SHARE_ON_HOST
+        share = own / max(total - rank.total_ns, 1)
+        enough = MIN_SHARE if rank.has_gpu else MIN_SHARE_ON_HOST
         stands_out = share >= enough and own >= dominant * caused.sum() and _persistent(caused, r, dominant)
         stands_out = stands_out and _significant(caused, r)
         excess = _summed(entry.excess for entry in lateness if entry.late == r) if own else {}
-        blames.append(
-            Blame(timeline.rank, own, share, excess, _cause(attributions[r], excess, timelines, r), stands_out)
-        )
+        blames.append(Blame(rank.rank, own, share, excess, _cause(ranks, r, excess), stands_out))
     return sorted(blames, key=lambda b: -b.caused_ns)
 
 
@@ -147,30 +74,22 @@ def _summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
-def _cause(
-    attribution: Attribution, excess: Mapping[str, int], timelines: Sequence[Timeline], rank: int
-) -> LatenessCause:
+def _cause(ranks: Sequence[RankDigest], rank: int, excess: Mapping[str, int]) -> LatenessCause:
     if not excess:
         return "unknown"
-    class_ = main_class(attribution, excess)
+    classes = dict(zip(ranks[rank].causes, ranks[rank].classes, strict=True))
+    class_ = main_class(excess, classes)
     if class_ in ("compute", "memory"):
-        return _slower_or_more(timelines, rank)
-    causes = [c for c in excess if class_of(attribution, c) == class_]
+        return _slower_or_more(ranks, rank)
+    causes = [c for c in excess if class_of(c, classes) == class_]
     return _CAUSES.get(max(causes, key=lambda c: excess[c]), _CLASSES.get(class_, "unknown"))
 
 
-def _slower_or_more(timelines: Sequence[Timeline], rank: int) -> LatenessCause:
+def _slower_or_more(ranks: Sequence[RankDigest], rank: int) -> LatenessCause:
     """More kernels than the other ranks run is more work; as many that take longer are slower ones."""
-    counts = [_work(t) for t in timelines]
+    counts = [int(r.families.count.sum()) for r in ranks]
     others = float(np.median([c for i, c in enumerate(counts) if i != rank]))
     return "more_work" if counts[rank] > _MORE_KERNELS * others else "slower_kernels"
-
-
-def _work(timeline: Timeline) -> int:
-    gpu = timeline.gpu
-    if timeline.has_gpu:
-        return int((~gpu.is_communication & ~gpu.is_copy).sum())
-    return int(timeline.trace.rows_of("cpu_op").sum())
 
 
 def _persistent(caused: NDArray[np.int64], rank: int, dominant: float) -> bool:

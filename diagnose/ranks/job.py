@@ -9,11 +9,12 @@ from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
 from diagnose.ranks.bandwidth import bus_rate
-from diagnose.ranks.blame import Blame, blame_of, lateness_of, main_class, waiting_caused, waits
-from diagnose.ranks.match import Match, match
-from diagnose.timeline import Timeline
+from diagnose.ranks.blame import Blame, blame_of
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.match import ALONE, Match, match
+from diagnose.ranks.waits import Waits, lateness_of, waiting_caused, waits_of
 
-_SINGLE = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
+LATE = "late-rank-"
 
 
 @dataclass(frozen=True)
@@ -22,18 +23,20 @@ class JobView:
 
     ranks: int = 1
     matched: bool = False
-    why_unmatched: Unknown = _SINGLE
+    why_unmatched: Unknown = ALONE
     straggler_share: float = 0.0
     straggler_cause: str = "none"
-    bus_bytes_per_s: float | Unknown = _SINGLE
+    bus_bytes_per_s: float | Unknown = ALONE
 
 
 @dataclass(frozen=True)
 class Job:
-    """The ranks with waiting told apart from transfer, and who caused it."""
+    """The ranks, what was matched of their collectives, each one's waiting, and who caused it, worst first."""
 
     view: JobView
-    attributions: tuple[Attribution, ...]
+    ranks: tuple[RankDigest, ...]
+    match: Match = ()
+    waits: tuple[Waits, ...] = ()
     blames: tuple[Blame, ...] = ()
 
     @property
@@ -41,43 +44,53 @@ class Job:
         """The ranks that stand out."""
         return tuple(b for b in self.blames if b.stands_out)
 
+    def ledger(self, position: int) -> dict[tuple[str, str], int]:
+        """Nanoseconds of the rank at a position by cause and class, its waiting taken out of the communication."""
+        rank = self.ranks[position]
+        classes = dict(zip(rank.causes, rank.classes, strict=True))
+        found = {(cause, classes[cause]): ns for cause, ns in rank.ns().items()}
+        for number, class_ in enumerate(self.waits[position].classes if self.waits else ()):
+            waits = self.waits[position]
+            waited = int(waits.exposed_ns[waits.class_ == number].sum())
+            found[(LATE + class_, class_)] = waited
+            found[(EXPOSED, classes.get(EXPOSED, "communication"))] -= waited
+        return found
 
-def join(timelines: Sequence[Timeline], attributions: Sequence[Attribution]) -> Job:
+    def divided(self, position: int, attribution: Attribution) -> Attribution:
+        """The attribution of the rank at a position, divided as its ledger is."""
+        if not self.waits or EXPOSED not in attribution.causes:
+            return attribution
+        left, parts, waits = attribution.pieces(EXPOSED), [], self.waits[position]
+        for class_ in waits.classes:
+            pieces = iv.intersect(left, waits.pieces(class_))
+            left = iv.subtract(left, pieces)
+            parts.append((LATE + class_, class_, pieces))
+        return _with_parts(attribution, left, parts)
+
+
+def join(ranks: Sequence[RankDigest]) -> Job:
     """Matches the collectives of all ranks and divides their exposed time into transfer and waiting."""
-    found = match(list(timelines))
+    found = match(ranks)
     if isinstance(found, Unknown):
-        return Job(JobView(len(timelines), why_unmatched=found, bus_bytes_per_s=found), tuple(attributions))
-    lateness = lateness_of(attributions, found)
-    classes = [main_class(attributions[entry.late], entry.excess) for entry in lateness]
-    blames = blame_of(timelines, attributions, lateness, waiting_caused(attributions, found, lateness))
+        return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found), tuple(ranks))
+    lateness = [lateness_of(ranks, group) for group in found]
+    waits = waits_of(ranks, found, lateness)
+    every = [entry for entries in lateness for entry in entries]
+    blames = blame_of(ranks, every, waiting_caused(ranks, waits))
     worst = next((b for b in blames if b.stands_out), None)
     view = JobView(
-        ranks=len(timelines),
+        ranks=len(ranks),
         matched=True,
         straggler_share=worst.share if worst else 0.0,
         straggler_cause=worst.cause if worst else "none",
-        bus_bytes_per_s=bus_rate(timelines[0], found),
+        bus_bytes_per_s=bus_rate(ranks, found),
     )
-    divided = tuple(_divided(a, found, r, classes) for r, a in enumerate(attributions))
-    return Job(view, divided, tuple(blames))
-
-
-def _divided(attribution: Attribution, found: Match, rank: int, classes: list[str]) -> Attribution:
-    exposed = attribution.pieces(EXPOSED)
-    left, parts = exposed, []
-    for class_ in sorted(set(classes)):
-        own = np.array([c == class_ for c in classes], bool)
-        pieces = iv.intersect(left, waits(found, rank, own))
-        left = iv.subtract(left, pieces)
-        parts.append((f"late-rank-{class_}", class_, pieces))
-    return _with_parts(attribution, left, parts)
+    return Job(view, tuple(ranks), found, waits, tuple(blames))
 
 
 def _with_parts(
     attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, str, iv.Intervals]]
 ) -> Attribution:
-    if EXPOSED not in attribution.causes:
-        return attribution
     number = attribution.causes.index(EXPOSED)
     keep = attribution.cause != number
     causes = attribution.causes + tuple(name for name, _, _ in parts)

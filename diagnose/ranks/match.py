@@ -1,11 +1,11 @@
 """Which collective on one rank is the same as on another.
 
-Instances match by process group and Seq where every rank recorded them, else by their order within a process group
-and kind, which is only trusted when every rank has equally many of each.
+Instances match by process group and Seq where every rank of the group recorded them, else by their order within a
+step, group and kind, which is only trusted in steps in which every rank has equally many of each.
 """
 
-import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,144 +13,110 @@ from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
 from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
-from diagnose.timeline import Timeline
-from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
+from diagnose.ranks.calls import Calls, Group
+from diagnose.ranks.digest import RankDigest
 
-Key = tuple[str, ...]
-_KIND = re.compile(
-    r"all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|send_?recv|reduce|barrier|generic|gather|scatter"
+Column = NDArray[np.int64]
+Key = tuple[bool, int, str, int]  # by Seq, Seq or step, kind, place among those alike
+ALONE = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
+_NONE_RECORDED = Unknown("no collective was recorded in the counted steps", "nothing: the ranks do not communicate")
+_UNEQUAL = Unknown(
+    "the ranks recorded different numbers of collectives, so their order does not match them",
+    "capture the same steps on every rank, with a torch that records Seq (2.12 or later)",
 )
 
 
 @dataclass(frozen=True)
-class Calls:
-    """The collectives of one rank inside its counted steps: key of each, start and end in its own nanoseconds.
+class GroupMatch:
+    """The collectives of one process group that all its analysed ranks took part in.
 
-    `row` is the event of the trace.
+    Attributes:
+        group: its name and, where known, its ranks.
+        members: positions of its ranks in the job, shape (members,).
+        call: for each instance the row of each member's `calls`, shape (instances, members), in order of start on
+            the first member.
+        start: nanoseconds of each rank's own clock, as `end`, of the same shape.
     """
 
-    keys: tuple[Key, ...]
-    row: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Match:
-    """Collectives that every rank took part in: arrays of shape (instances, ranks), in order of the first rank.
-
-    `row` is the event of each in the trace of the first rank, shape (instances,).
-    """
-
-    row: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
+    group: Group
+    members: Column
+    call: Column
+    start: Column
+    end: Column
 
     @property
-    def duration(self) -> NDArray[np.int64]:
+    def duration(self) -> Column:
         """Nanoseconds that each rank spent in each collective."""
         return self.end - self.start
 
     @property
-    def transfer(self) -> NDArray[np.int64]:
+    def transfer(self) -> Column:
         """Shortest duration over the ranks: the last to arrive does not wait. Needs no common clock."""
         return transfer_by_duration(self.duration)
 
     @property
-    def waiting(self) -> NDArray[np.int64]:
+    def waiting(self) -> Column:
         """Nanoseconds that each rank waited in each collective."""
         return waiting_by_duration(self.duration)
 
+    @property
+    def last(self) -> Column:
+        """Position among the members of the rank that came last to each collective."""
+        return np.asarray(self.duration.argmin(axis=1), np.int64)
 
-def match(timelines: list[Timeline]) -> Match | Unknown:
-    """Joins the collectives of several ranks, or says why they cannot be joined."""
-    if len(timelines) < 2:
-        return Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
-    calls = [calls_of(t) for t in timelines]
-    if not any(len(c.keys) for c in calls):
-        return Unknown("no collective was recorded in the counted steps", "nothing: the ranks do not communicate")
-    shared = _trusted([set(c.keys) for c in calls])
-    if not shared:
-        return Unknown(
-            "the ranks recorded different numbers of collectives, so their order does not match them",
-            "capture the same steps on every rank, with a torch that records Seq (2.12 or later)",
-        )
-    index = [{key: i for i, key in enumerate(c.keys)} for c in calls]
-    order = [key for key in calls[0].keys if key in shared]
-    rows = np.array([[ix[key] for ix in index] for key in order])
-    return Match(
-        row=calls[0].row[rows[:, 0]],
-        start=np.stack([c.start[rows[:, r]] for r, c in enumerate(calls)], axis=1),
-        end=np.stack([c.end[rows[:, r]] for r, c in enumerate(calls)], axis=1),
+
+Match = tuple[GroupMatch, ...]
+
+
+def match(ranks: Sequence[RankDigest]) -> Match | Unknown:
+    """Joins the collectives of several ranks group by group, or says why none can be joined."""
+    if len(ranks) < 2:
+        return ALONE
+    if not any(len(rank.calls) for rank in ranks):
+        return _NONE_RECORDED
+    found = [_matched(group, members, ranks) for group, members in _groups(ranks).items() if len(members) > 1]
+    return tuple(f for f in found if len(f.call)) or _UNEQUAL
+
+
+def _groups(ranks: Sequence[RankDigest]) -> dict[Group, dict[int, Column]]:
+    """For each process group the positions of its ranks, each with its calls there."""
+    found: dict[Group, dict[int, Column]] = {}
+    for position, rank in enumerate(ranks):
+        for number, group in enumerate(rank.calls.groups):
+            found.setdefault(group, {})[position] = np.flatnonzero(rank.calls.group == number)
+    return found
+
+
+def _matched(group: Group, rows: dict[int, Column], ranks: Sequence[RankDigest]) -> GroupMatch:
+    members = list(rows)
+    by_seq = all((ranks[p].calls.seq[own] >= 0).all() for p, own in rows.items())
+    keys = [_keys(ranks[p].calls, own, by_seq) for p, own in rows.items()]
+    shared = _trusted([set(k) for k in keys])
+    call = np.array([[k[key] for k in keys] for key in keys[0] if key in shared], np.int64).reshape(-1, len(members))
+    calls = [ranks[p].calls for p in members]
+    return GroupMatch(
+        group=group,
+        members=np.array(members, np.int64),
+        call=call,
+        start=np.stack([c.start[call[:, m]] for m, c in enumerate(calls)], axis=1),
+        end=np.stack([c.end[call[:, m]] for m, c in enumerate(calls)], axis=1),
     )
+
+
+def _keys(calls: Calls, rows: Column, by_seq: bool) -> dict[Key, int]:
+    """The rank's calls by what they are known by, in order of start."""
+    seen: Counter[tuple[int, str]] = Counter()
+    found: dict[Key, int] = {}
+    numbers = calls.seq if by_seq else calls.step
+    for row, number, kind in zip(rows.tolist(), numbers[rows].tolist(), calls.kind[rows].tolist(), strict=True):
+        place = (number, calls.kinds[kind])
+        found[(by_seq, *place, seen[place])] = row
+        seen[place] += 1
+    return found
 
 
 def _trusted(ranks: list[set[Key]]) -> set[Key]:
     """Keys that every rank has; by order only those of steps in which all ranks have the same keys."""
     shared, every = set.intersection(*ranks), set.union(*ranks)
-    broken = {key[1] for key in every - shared if key[0] == "order"}
-    return {key for key in shared if key[0] == "seq" or key[1] not in broken}
-
-
-def calls_of(timeline: Timeline) -> Calls:
-    """The rank's collectives in its counted steps: GPU kernels, else the host's calls."""
-    return _kernel_calls(timeline) if timeline.has_gpu else _host_calls(timeline)
-
-
-def _kernel_calls(timeline: Timeline) -> Calls:
-    gpu, trace = timeline.gpu, timeline.trace
-    step = _step_of(timeline, gpu.end)
-    inside = np.flatnonzero(gpu.is_communication & (step >= 0))
-    fields = {int(row): i for i, row in enumerate(trace.collectives.row)}
-    labels = []
-    for i in inside:
-        row = int(gpu.row[i])
-        table = fields.get(row)
-        if table is None:
-            labels.append(("", kind_of(trace.names[trace.name[row]]), -1))
-        else:
-            fielded = trace.collectives
-            labels.append((fielded.group[table], kind_of(fielded.name[table]), int(fielded.seq[table])))
-    return Calls(_keys(labels, step[inside]), gpu.row[inside], gpu.start[inside], gpu.end[inside])
-
-
-def _host_calls(timeline: Timeline) -> Calls:
-    """Gloo's own ranges: they last from a rank's arrival to the end of the collective, on worker threads."""
-    trace = timeline.trace
-    rows = np.flatnonzero(timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS))
-    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
-    step = _step_of(timeline, trace.ts[rows] + 1)
-    rows, step = rows[step >= 0], step[step >= 0]
-    labels = [("", f"{trace.names[trace.name[r]]} {_dims(timeline, r)}", -1) for r in rows.tolist()]
-    return Calls(_keys(labels, step), rows, trace.ts[rows], (trace.ts + trace.dur)[rows])
-
-
-def _dims(timeline: Timeline, row: int) -> str:
-    shape = timeline.trace.shape[row]
-    return timeline.trace.shapes[shape][0].decode("utf-8", "replace") if shape >= 0 else ""
-
-
-def _step_of(timeline: Timeline, times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number by which ranks know the counted step that each time lies in, -1 outside."""
-    windows = timeline.windows
-    at = np.searchsorted(windows[:, 0], times, side="left") - 1
-    inside = (at >= 0) & (times <= windows[np.maximum(at, 0), 1])
-    return np.where(inside, np.array(timeline.steps.numbers, np.int64)[at], -1)
-
-
-def _keys(labels: list[tuple[str, str, int]], steps: NDArray[np.int64]) -> tuple[Key, ...]:
-    """A key for each collective: its Seq when all have one, else its step and its order there."""
-    numbered = bool(labels) and all(seq >= 0 for _, _, seq in labels)
-    seen: Counter[tuple[str, ...]] = Counter()
-    keys: list[Key] = []
-    for (group, kind, seq), step in zip(labels, steps.tolist(), strict=True):
-        place = ("seq", str(seq), group, kind) if numbered else ("order", str(step), group, kind)
-        keys.append((*place, str(seen[place])))
-        seen[place] += 1
-    return tuple(keys)
-
-
-def kind_of(name: str) -> str:
-    """`ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)` and `_allreduce_coalesced` are both "allreduce"."""
-    found = _KIND.search(name.lower())
-    return found[0].replace("_", "") if found else "collective"
+    broken = {key[1] for key in every - shared if not key[0]}
+    return {key for key in shared if key[0] or key[1] not in broken}

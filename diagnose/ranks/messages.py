@@ -1,13 +1,12 @@
 """The collective kernels of one rank: what they carry, and which of them reduce gradients."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.ranks.match import kind_of
+from diagnose.ranks.kinds import dtype_in, itemsize, kind_of, plain_dtype
 from diagnose.timeline import Timeline
 
 Mask = NDArray[np.bool_]
@@ -17,24 +16,6 @@ BACKWARD = r"autograd::engine::evaluate_function"
 LEAST_BYTES = 1 << 20  # a smaller reduction carries a metric, a norm or the first bucket
 NOT_RECORDED = -1
 _REDUCTIONS = ("allreduce", "reducescatter")
-_TYPE_IN_NAME = re.compile(r"_(bf16|f16|f32|i32|u8|float|half|__nv_bfloat16)(?:_|\(|$)")
-_TYPES = {"f32": "float", "f16": "half", "bf16": "bfloat16", "__nv_bfloat16": "bfloat16", "i32": "int", "u8": "byte"}
-_ITEM_BYTES = (
-    dict.fromkeys(("int8", "uint8", "byte", "char", "bool"), 1)
-    | dict.fromkeys(("half", "bfloat16", "float16", "short", "int16"), 2)
-    | dict.fromkeys(("int", "float", "float32", "int32"), 4)
-    | dict.fromkeys(("long", "double", "int64", "float64"), 8)
-)
-
-
-def itemsize(dtype: str) -> int:
-    """Bytes of an element of a type as NCCL or torch names it; 0 when the name is unknown."""
-    name = _plain(dtype)
-    return _ITEM_BYTES.get(name, 1 if "float8" in name else 0)
-
-
-def _plain(dtype: str) -> str:
-    return dtype.lower().removeprefix("c10::").removeprefix("torch.")
 
 
 @dataclass(frozen=True)
@@ -90,7 +71,7 @@ def messages_of(timeline: Timeline, inside: Mask) -> Messages:
     fields = {int(row): i for i, row in enumerate(table.row)}
     at = [fields.get(int(row), NOT_RECORDED) for row in gpu.row[chosen]]
     names = [timeline.trace.names[n] for n in timeline.trace.name[gpu.row[chosen]].tolist()]
-    dtype = [_plain(table.dtype[i]) if i >= 0 else _type_in(name) for i, name in zip(at, names, strict=True)]
+    dtype = [plain_dtype(table.dtype[i]) if i >= 0 else dtype_in(name) for i, name in zip(at, names, strict=True)]
     counts = [max(int(table.elements_in[i]), int(table.elements_out[i])) if i >= 0 else NOT_RECORDED for i in at]
     elements, sizes = np.array(counts, np.int64), np.array([itemsize(d) for d in dtype], np.int64)
     known = (elements > 0) & (sizes > 0)
@@ -106,8 +87,3 @@ def messages_of(timeline: Timeline, inside: Mask) -> Messages:
         launched=gpu.launch_start[chosen],
         in_backward=timeline.launched_under(BACKWARD)[chosen],
     )
-
-
-def _type_in(kernel: str) -> str:
-    found = _TYPE_IN_NAME.search(kernel)
-    return _TYPES.get(found[1], found[1]) if found else ""

@@ -62,6 +62,11 @@ class Roofline:
     matrix: tuple[MatrixWork, ...]
     operators: tuple[RooflineRow, ...]
 
+    @property
+    def judged_share(self) -> float:
+        """Share of kernel time that is told compute- from memory-bound by cost, not by kind."""
+        return int(self.ns[self.class_ != ""].sum()) / max(int(self.ns.sum()), 1)
+
 
 def roofline_of(timeline: Timeline, device: Device) -> Roofline:
     """The roofline of one rank; every cost is unknown where operators carry no shapes."""

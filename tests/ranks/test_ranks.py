@@ -5,11 +5,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from analysed import ADD, GEMM, MS, US, content, job, timeline
+from analysed import ADD, GEMM, MS, US, content, digest, job
 from kineto import Trace, collective
 
 from diagnose.facts import Unknown
-from diagnose.ranks import Job, Match, match
+from diagnose.ranks import GroupMatch, Job, Match, match
 
 Work = Callable[[Trace, int], None]
 TRANSFER_US = 200
@@ -45,19 +45,21 @@ def only(late: int, extra: Callable[[Trace], object]) -> Work:
     return work
 
 
-def matched(found: Match | Unknown) -> Match:
-    assert isinstance(found, Match)
-    return found
+def matched(found: Match | Unknown) -> GroupMatch:
+    """The one group of the job."""
+    assert not isinstance(found, Unknown)
+    (group,) = found
+    return group
 
 
 def ns(found: Job, rank: int, cause: str) -> int:
-    return found.attributions[rank].ns().get(cause, 0)
+    return sum(n for (name, _), n in found.ledger(rank).items() if name == cause)
 
 
 def test_transfer_is_the_shortest_duration_and_the_rest_is_waiting() -> None:
     traces = ranks(3, only(1, lambda trace: trace.loader(us=5000)))
 
-    found = matched(match([timeline(trace, trace.rank) for trace in traces]))
+    found = matched(match([digest(trace, trace.rank) for trace in traces]))
 
     assert found.transfer.tolist() == [TRANSFER_US * US] * 3, "of four steps the first is not counted"
     assert (found.waiting[:, 1] == 0).all()
@@ -116,7 +118,7 @@ def test_nobody_is_named_in_a_job_of_equal_ranks() -> None:
     found = job(ranks(4, lambda trace, step: kernels(trace)))
 
     assert found.stragglers == ()
-    assert sum(ns(found, 0, c) for c in found.attributions[0].causes if c.startswith("late")) == 0
+    assert sum(n for (cause, _), n in found.ledger(0).items() if cause.startswith("late")) == 0
 
 
 def test_nobody_is_named_for_less_than_5_percent_of_the_step() -> None:
@@ -157,7 +159,7 @@ def test_without_seq_steps_with_unequal_counts_are_not_judged(more_in: range, ju
             trace.collective("allreduce", 1 << 22, 100, wait=True)
 
     traces = [without_seq(trace) for trace in ranks(2, work)]
-    found, outcome = job(traces), match([timeline(trace) for trace in traces])
+    found, outcome = job(traces), match([digest(trace) for trace in traces])
 
     assert found.view.matched == (judged > 0)
     if judged:
@@ -175,7 +177,7 @@ def test_seq_matches_when_the_order_differs() -> None:
                 trace.collective("allreduce", 1 << 20, 100 * seq, seq=seq)
                 trace.launch(ADD, 10)
 
-    found = matched(match([timeline(trace, trace.rank) for trace in traces]))
+    found = matched(match([digest(trace, trace.rank) for trace in traces]))
 
     assert found.duration.tolist() == [[100 * US, 100 * US], [200 * US, 200 * US]]
 
@@ -202,13 +204,13 @@ def test_clocks_that_differ_by_seconds_change_nothing(seconds: int) -> None:
 
     before, after = job(traces), job([traces[0], moved, traces[2]])
 
-    assert [a.ns() for a in before.attributions] == [a.ns() for a in after.attributions]
+    assert [before.ledger(r) for r in range(3)] == [after.ledger(r) for r in range(3)]
     assert before.blames == after.blames
 
 
 def test_what_a_rank_waits_is_taken_out_of_its_own_communication_only() -> None:
     found = job(ranks(3, only(1, lambda trace: trace.loader(us=5000))))
 
-    for attribution in found.attributions:
-        assert sum(attribution.ns().values()) == attribution.total_ns
+    for position, rank in enumerate(found.ranks):
+        assert sum(found.ledger(position).values()) == rank.total_ns
     assert ns(found, 1, "late-rank-data") == 0

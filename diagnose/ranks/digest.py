@@ -1,0 +1,198 @@
+"""What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.attribution import EXPOSED, Attribution
+from diagnose.ranks.calls import Calls, calls_of
+from diagnose.timeline import Timeline
+
+Column = NDArray[np.int64]
+OPERATOR = "operator"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a digest comes from, and what of it could not be read."""
+
+    path: str
+    events: int
+    bytes: int
+    lost_events: int = 0
+    lost_bytes: int = 0
+    truncated: bool = False
+    lost_kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Families:
+    """Kernels of each family that start in each counted step: nanoseconds and count, shape (steps, names).
+
+    Without a GPU the one family is the operators that ran.
+    """
+
+    names: tuple[str, ...]
+    ns: Column
+    count: Column
+
+
+@dataclass(frozen=True)
+class RankDigest:
+    """One rank of a job, reduced to what the join and the report need.
+
+    Times are nanoseconds of the rank's own clock; `base_ns + time` is its wall clock. Arrays over steps are in the
+    order of `numbers`.
+
+    Attributes:
+        rank: its number in the job.
+        source: the file it comes from.
+        host: name of the machine, "" when nothing says.
+        device: name of the GPU, "CPU" without one.
+        world_size: ranks of the job as the trace states it, None when it does not.
+        base_ns: wall clock at time 0.
+        has_gpu: whether time is accounted on the device.
+        capture_failed: kernels were launched and none was recorded.
+        step_source: how the steps are marked.
+        numbers: of the counted steps, by which ranks agree on a step.
+        windows: the counted steps that time is accounted on, shape (steps, 2).
+        host_ns: length of the counted steps on the host.
+        device_ns: and on the device.
+        causes: of the attribution, with `classes` alike.
+        cause_ns: by step and cause, shape (steps, causes); a row adds up to the step.
+        exposed: the instants of exposed communication.
+        calls: the collectives.
+        spent: for each collective and cause, nanoseconds from the beginning of its step until the rank reached it,
+            shape (calls, causes); zero for communication.
+        families: kernels by family.
+        lost_share: kernel launches whose activity is missing, of all launches.
+        sized_share: kernel time judged by the roofline, of all kernel time.
+    """
+
+    rank: int
+    source: Source
+    host: str
+    device: str
+    world_size: int | None
+    base_ns: int
+    has_gpu: bool
+    capture_failed: bool
+    step_source: str
+    numbers: tuple[int, ...]
+    windows: Column
+    host_ns: int
+    device_ns: int
+    causes: tuple[str, ...]
+    classes: tuple[str, ...]
+    cause_ns: Column
+    exposed: iv.Intervals
+    calls: Calls
+    spent: Column
+    families: Families
+    lost_share: float = 0.0
+    sized_share: float = 0.0
+
+    @property
+    def total_ns(self) -> int:
+        """Length of the counted steps that time is accounted on."""
+        return int((self.windows[:, 1] - self.windows[:, 0]).sum())
+
+    @property
+    def steps(self) -> int:
+        """Number of counted steps."""
+        return len(self.windows)
+
+    def ns(self) -> dict[str, int]:
+        """Nanoseconds of each cause over the counted steps."""
+        return {cause: int(n) for cause, n in zip(self.causes, self.cause_ns.sum(axis=0), strict=True)}
+
+
+def digest_of(
+    timeline: Timeline, attribution: Attribution, *, host: str = "", lost_share: float = 0.0, sized_share: float = 0.0
+) -> RankDigest:
+    """The digest of one rank, from its undivided attribution."""
+    calls, steps = calls_of(timeline), timeline.steps
+    return RankDigest(
+        rank=timeline.rank,
+        source=_source(timeline),
+        host=host,
+        device=timeline.device_name,
+        world_size=_world_size(timeline),
+        base_ns=timeline.trace.base_ns,
+        has_gpu=timeline.has_gpu,
+        capture_failed=timeline.capture_failed,
+        step_source=steps.source,
+        numbers=steps.numbers,
+        windows=timeline.windows,
+        host_ns=int((steps.host[:, 1] - steps.host[:, 0]).sum()),
+        device_ns=int((steps.device[:, 1] - steps.device[:, 0]).sum()),
+        causes=attribution.causes,
+        classes=attribution.classes,
+        cause_ns=_by_step(attribution),
+        exposed=attribution.pieces(EXPOSED),
+        calls=calls,
+        spent=_spent(attribution, calls.start),
+        families=families_of(timeline),
+        lost_share=lost_share,
+        sized_share=sized_share,
+    )
+
+
+def families_of(timeline: Timeline) -> Families:
+    """What ran in each counted step, collectives and copies left out."""
+    gpu, windows = timeline.gpu, timeline.windows
+    if not timeline.has_gpu:
+        trace = timeline.trace
+        rows = trace.rows_of("cpu_op")
+        return _families((OPERATOR,), np.zeros(int(rows.sum()), np.int64), trace.ts[rows], trace.dur[rows], windows)
+    own = ~gpu.is_communication & ~gpu.is_copy
+    names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
+    family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
+    return _families(names, family[own], gpu.start[own], (gpu.end - gpu.start)[own], windows)
+
+
+def _families(names: tuple[str, ...], family: Column, start: Column, ns: Column, windows: Column) -> Families:
+    step = np.searchsorted(windows[:, 0], start, side="right") - 1
+    inside = (step >= 0) & (start < windows[np.maximum(step, 0), 1])
+    place = (step[inside], family[inside])
+    sums, count = (np.zeros((len(windows), len(names)), np.int64) for _ in range(2))
+    np.add.at(sums, place, ns[inside])
+    np.add.at(count, place, 1)
+    return Families(names, sums, count)
+
+
+def _by_step(attribution: Attribution) -> Column:
+    windows = attribution.windows
+    columns = [iv.coverage(attribution.pieces(c), windows[:, 0], windows[:, 1]) for c in attribution.causes]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(windows), 0), np.int64)
+
+
+def _spent(attribution: Attribution, until: Column) -> Column:
+    """Nanoseconds by cause from the beginning of the step that each time lies in; communication is left out."""
+    windows, spent = attribution.windows, np.zeros((len(until), len(attribution.causes)), np.int64)
+    step = np.clip(np.searchsorted(windows[:, 0], until, side="right") - 1, 0, len(windows) - 1)
+    for i, (cause, class_) in enumerate(zip(attribution.causes, attribution.classes, strict=True)):
+        if class_ != "communication":
+            spent[:, i] = iv.coverage(attribution.pieces(cause), windows[step, 0], until)
+    return spent
+
+
+def _source(timeline: Timeline) -> Source:
+    trace, loss = timeline.trace, timeline.trace.loss
+    return Source(
+        path=trace.path,
+        events=len(trace),
+        bytes=trace.size,
+        lost_events=loss.events,
+        lost_bytes=loss.bytes,
+        truncated=loss.truncated,
+        lost_kinds=tuple(sorted(loss.kinds)),
+    )
+
+
+def _world_size(timeline: Timeline) -> int | None:
+    info = timeline.trace.metadata.get("distributedInfo")
+    size = info.get("world_size") if isinstance(info, dict) else None
+    return size if isinstance(size, int) else None

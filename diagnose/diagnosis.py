@@ -4,7 +4,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-SCHEMA_VERSION = 2
+from diagnose.postmortem import Postmortem, Straggler
+
+SCHEMA_VERSION = 3
 
 VerdictClass = Literal["data-bound", "host-bound", "memory-bound", "compute-bound", "communication-bound", "undecided"]
 CauseClass = Literal["data", "host", "memory", "compute", "communication", "unexplained"]
@@ -13,7 +15,6 @@ FindingClass = Literal[
 ]
 Severity = Literal["critical", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
-LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
 
 Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
 
@@ -195,20 +196,13 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict and ledger of one rank."""
+    """Verdict and ledger of one rank; `host` is "" when nothing says it."""
 
     rank: int
     device: str
+    host: str = ""
     verdict: Verdict
     ledger: tuple[LedgerEntry, ...]
-
-
-class Straggler(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank that the others wait for; `waiting_ns_caused` sums over the other ranks and the counted steps."""
-
-    rank: int
-    cause: LatenessCause
-    waiting_ns_caused: Nanoseconds
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +242,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[RankReport, ...]
     stragglers: tuple[Straggler, ...]
     trace: TraceSummary
+    postmortem: Postmortem | None = None
 
 
 def to_json(diagnosis: Diagnosis) -> str:

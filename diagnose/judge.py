@@ -16,7 +16,6 @@ from diagnose.diagnosis import (
     RankReport,
     ReplayReport,
     Steps,
-    Straggler,
     TraceSummary,
     Verdict,
 )
@@ -25,6 +24,7 @@ from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
 from diagnose.ranks import Job, RankDigest
+from diagnose.ranks.report import postmortem_of, stragglers_of
 from diagnose.rule import Judgement, Rule
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
@@ -77,9 +77,8 @@ def diagnose(case: Case) -> Diagnosis:
         not_advised=_not_advised(judged, case.facts, findings),
         not_judged=_not_judged(judged, case),
         ranks=tuple(_rank(case, position) for position in range(len(ranks))),
-        stragglers=tuple(
-            Straggler(rank=b.rank, cause=b.cause, waiting_ns_caused=b.caused_ns) for b in case.job.stragglers
-        ),
+        stragglers=stragglers_of(case.job),
+        postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
         trace=_summary(ranks),
     )
 
@@ -133,7 +132,9 @@ def _grounds(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
 def _rank(case: Case, position: int) -> RankReport:
     rank, ledger = case.job.ranks[position], _ledger(case.job, [position])
     verdict: Verdict = verdict_of(ledger, _grounds([rank], case.facts))
-    return RankReport(rank=rank.rank, device=rank.device or "unknown device", verdict=verdict, ledger=ledger)
+    return RankReport(
+        rank=rank.rank, host=rank.host, device=rank.device or "unknown device", verdict=verdict, ledger=ledger
+    )
 
 
 Judged = list[tuple[Rule, Judgement]]

@@ -16,11 +16,11 @@ from diagnose.diagnosis import (
     RankReport,
     ReplayReport,
     Steps,
-    Straggler,
     TraceSummary,
     Verdict,
     WaterfallPart,
 )
+from diagnose.postmortem import Straggler
 from diagnose.waterfall import MatrixTime, waterfall_of
 
 MS = 1_000_000

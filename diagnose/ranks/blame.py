@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.diagnosis import LatenessCause
+from diagnose.postmortem import LatenessCause
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.waits import Lateness, class_of, main_class
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, RankReport, Straggler
+from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.facts import duration, spoken
+from diagnose.postmortem import Straggler
 from diagnose.report.ledger import Basis, basis
 from diagnose.report.page import Page, plain
 from diagnose.report.words import LATENESS

@@ -346,7 +346,7 @@ dist.destroy_process_group()
 
 def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    slow = ended(start("--json", "slow.json", "--", script(tmp_path, LOOP.format(sleep_s=0.004), "slow.py")))
+    slow = ended(start("--json", "slow.json", "--", script(tmp_path, LOOP.format(sleep_s=0.012), "slow.py")))
     cured = ended(start("--json", "cured.json", "--", script(tmp_path, LOOP.format(sleep_s=0), "cured.py")))
 
     assert (slow[0], cured[0]) == (5, 5)

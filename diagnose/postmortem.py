@@ -1,0 +1,121 @@
+"""What is known of a job of several ranks beyond its ledger; part of the Diagnosis, and as frozen as it is."""
+
+from typing import Literal
+
+import msgspec
+
+LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
+Persistence = Literal["persistent", "transient", "rotating"]
+
+
+class Excess(msgspec.Struct, frozen=True, kw_only=True):
+    """What a late rank spent on one cause beyond the other ranks, nanoseconds per step."""
+
+    cause: str
+    ns: int
+
+
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for.
+
+    Attributes:
+        rank: its number in the job.
+        host: the machine it runs on, "" when nothing says.
+        cause: what made it late.
+        because: one sentence with the numbers the cause rests on.
+        waiting_ns_caused: sum over the other ranks and the counted steps.
+        share: of the other ranks' steps that they wait for it.
+        steps_late: counted steps in which it caused most of the waiting.
+        persistence: whether it is late all the time.
+        excess: what it spent beyond the others, largest first.
+        explained_share: part of its lateness that the excess accounts for, null when that is unknown.
+        first_diverging: the first operation of the step that ran unlike the other ranks', "" when none was found.
+    """
+
+    rank: int
+    cause: LatenessCause
+    waiting_ns_caused: int
+    host: str = ""
+    because: str = ""
+    share: float = 0.0
+    steps_late: int = 0
+    persistence: Persistence = "persistent"
+    excess: tuple[Excess, ...] = ()
+    explained_share: float | None = None
+    first_diverging: str = ""
+
+
+class Clock(msgspec.Struct, frozen=True, kw_only=True):
+    """How a rank's clock stands to that of the first rank: add `offset_ns` to its times; drift in parts per million.
+
+    `residual_ns` is the median distance of the aligned ends of shared collectives; null where none is shared.
+    """
+
+    rank: int
+    offset_ns: int | None
+    drift_ppm: float | None
+    residual_ns: int | None
+
+
+class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks that disagree on their collectives: other counts, sizes or kinds at the same place."""
+
+    kind: Literal["count", "size", "kind", "missing"]
+    group: str
+    ranks: tuple[int, ...]
+    says: str
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """Collectives of one kind, group and message size over the counted steps.
+
+    `bytes`, `algbw_gbs`, `busbw_gbs` (GB/s) and `expected_busbw_gbs` (of the size curve for this topology) are null
+    where sizes or the topology are unknown; times are per collective, medians.
+    """
+
+    kind: str
+    group: str
+    ranks: int
+    bytes: int | None
+    count_per_step: float
+    transfer_ns: int
+    waiting_ns: int
+    exposed_share: float
+    algbw_gbs: float | None = None
+    busbw_gbs: float | None = None
+    expected_busbw_gbs: float | None = None
+    note: str = ""
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job's step would take after a change, by the joined replay of all ranks; `speedup` is [low, high]."""
+
+    change: str
+    says: str
+    speedup: tuple[float, float]
+    gpu_hours_per_day: float | None = None
+
+
+class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
+    """The joined ranks.
+
+    Attributes:
+        matched: collectives that could be matched across ranks, all instances.
+        missing_ranks: ranks of the job whose traces are not there.
+        clocks: of each rank against the first.
+        clocks_agree: whether waiting by start times, on aligned clocks, agrees with waiting by durations; null when
+            the clocks could not be aligned well enough to tell.
+        mismatches: what the ranks disagree on.
+        traffic: collectives by kind, group and size, those with most exposed time first.
+        changes: what-ifs of the whole job.
+        measured_ranks: ranks on which the rules were judged; all of a small job.
+    """
+
+    matched: int = 0
+    missing_ranks: tuple[int, ...] = ()
+    clocks: tuple[Clock, ...] = ()
+    clocks_agree: bool | None = None
+    mismatches: tuple[Mismatch, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
+    changes: tuple[JobChange, ...] = ()
+    measured_ranks: tuple[int, ...] = ()

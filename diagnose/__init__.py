@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from diagnose.version import __version__
+
 if TYPE_CHECKING:
     from diagnose.analysis import analyze as analyze
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "analyze"]
 
 

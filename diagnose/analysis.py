@@ -1,6 +1,6 @@
 """The whole path of the data: a file or folder in, a Diagnosis out."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -23,11 +23,18 @@ class Options(Settings):
         rules_dirs: folders with the user's own rules.
         run: which run, when a folder holds several.
         loading: how the traces are loaded.
+        scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
     """
 
     rules_dirs: tuple[Path, ...] = ()
     run: str | None = None
     loading: Loading = field(default_factory=Loading)
+    scheduler: str | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """What is stated of the run alone, as other processes take it."""
+        return Settings(**{own.name: getattr(self, own.name) for own in fields(Settings)})
 
 
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
@@ -48,7 +55,7 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
 
 def _analyze(path: Path, chosen: Options) -> Diagnosis:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    found = survey(find_run(path, chosen.run), chosen, chosen.loading)
+    found = survey(find_run(path, chosen.run), chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(found.digests)
     job = join(ranks)
     measured = found.measured(job)

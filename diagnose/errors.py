@@ -21,10 +21,17 @@ class UserError(click.ClickException):
         self.what, self.where, self.why, self.do = what, where, why, do
         super().__init__(self._text())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.what, None if self.where is None else str(self.where), self.why, self.do)
+
     def _text(self) -> str:
         first = self.what if self.where is None else f"{self.what}: {printable(str(self.where))}"
         lines = [first, f"  why: {self.why}" if self.why else "", f"  do:  {self.do}" if self.do else ""]
         return "\n".join(line for line in lines if line)
+
+
+def _again(what: str, where: str | None, why: str, do: str) -> UserError:
+    return UserError(what, where=where, why=why, do=do)
 
 
 def printable(text: str) -> str:

@@ -4,43 +4,19 @@ The digests are joined; what the metrics and the replay need of a rank beyond it
 ranks, so that the memory for a job does not grow with its traces.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnose.attribution import Attribution, attribute
 from diagnose.metrics import Measured
-from diagnose.metrics.capture import lost_share
-from diagnose.metrics.registry import Settings, device_of
-from diagnose.ranks import Job, RankDigest, digest_of
-from diagnose.record import CaptureRecord, record_beside
-from diagnose.roofline import Roofline, roofline_of
-from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Loading, Run, Trace, load_all, ranks_of
+from diagnose.metrics.registry import Settings
+from diagnose.rank_analysis import RankAnalysis, analyses
+from diagnose.ranks import Job, RankDigest
+from diagnose.spread import Task, digests
+from diagnose.trace import Loading, Run
 
 MOST_MEASURED = 16
 MOST_KEPT_BYTES = 4 << 30  # of JSON text; their columns take about a third
-
-
-@dataclass(frozen=True)
-class RankAnalysis:
-    """One rank as far as it can be analysed without the others."""
-
-    timeline: Timeline
-    record: CaptureRecord
-    roofline: Roofline
-    attribution: Attribution
-
-    @property
-    def digest(self) -> RankDigest:
-        """What the join needs of it."""
-        return digest_of(
-            self.timeline,
-            self.attribution,
-            host=self.record.text("host") or "",
-            lost_share=lost_share(self.timeline),
-            sized_share=self.roofline.judged_share,
-        )
 
 
 @dataclass(frozen=True)
@@ -74,50 +50,35 @@ class Survey:
         return [(path, rank) for path, rank in numbered(self.run) if str(path) in paths]
 
 
-def survey(run: Run, settings: Settings, loading: Loading) -> Survey:
-    """Reads every trace of the run.
+def survey(run: Run, settings: Settings, loading: Loading, scheduler: str | None = None) -> Survey:
+    """Reads every trace of the run: a large one on several processes, each rank by itself.
+
+    Args:
+        run: the files.
+        settings: what the user states of the job.
+        loading: how traces are loaded.
+        scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
 
     Raises:
-        UserError: a trace cannot be read.
+        UserError: a trace cannot be read, or the scheduler not be used.
     """
-    digests: list[RankDigest] = []
-    kept: list[RankAnalysis] = []
-    text, keeping = 0, True
-    for own in analyses(numbered(run), settings, loading):
-        digests.append(own.digest)
+    files = numbered(run)
+    if len(files) > MOST_MEASURED or scheduler is not None:
+        found = digests([Task(path, rank, settings, loading.cache) for path, rank in files], loading, scheduler)
+        return Survey(run, settings, loading, tuple(found), ())
+    found, kept, text = [], [], 0
+    for own in analyses(files, settings, loading):
+        found.append(own.digest)
+        kept.append(own)
         text += own.timeline.trace.size
-        keeping = keeping and len(digests) <= MOST_MEASURED and (text <= MOST_KEPT_BYTES or len(digests) == 1)
-        kept = [*kept, own] if keeping else []
-    return Survey(run, settings, loading, tuple(digests), tuple(kept))
+        if len(kept) > 1 and text > MOST_KEPT_BYTES:
+            kept.clear()
+    return Survey(run, settings, loading, tuple(found), tuple(kept) if len(kept) == len(found) else ())
 
 
 def numbered(run: Run) -> list[tuple[Path, int]]:
     """The files of the run, each with its rank: as its metadata or name tells, else its place."""
     return [(f.path, f.rank if f.rank is not None else at) for at, f in enumerate(run.files)]
-
-
-def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loading) -> Iterator[RankAnalysis]:
-    """Each rank of the files by itself; a file may hold several.
-
-    Raises:
-        UserError: a trace cannot be read.
-    """
-    traces = load_all([path for path, _ in files], loading)
-    for (_, rank), trace in zip(files, traces, strict=True):
-        for number, part in (ranks_of(trace) or {_stated_rank(trace, rank): trace}).items():
-            yield _analysis(timeline_of(part, number), settings)
-
-
-def _stated_rank(trace: Trace, otherwise: int) -> int:
-    info = trace.metadata.get("distributedInfo")
-    stated = info.get("rank") if isinstance(info, dict) else None
-    return stated if isinstance(stated, int) else otherwise
-
-
-def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
-    record = record_beside(Path(timeline.trace.path), timeline.rank)
-    roofline = roofline_of(timeline, device_of(timeline, settings, record))
-    return RankAnalysis(timeline, record, roofline, attribute(timeline, roofline.class_))
 
 
 def comparable(digests: Sequence[RankDigest]) -> tuple[tuple[RankDigest, ...], tuple[int, ...]]:

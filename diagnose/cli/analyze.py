@@ -30,6 +30,11 @@ _SEVERITIES = ("info", "warning", "critical")
     type=click.IntRange(1, 256),
     help="Parse N traces at once, each in a process of its own.  [default: by their size, 4 at most]",
 )
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Let the workers of a Dask cluster read the traces: tcp://host:port, or the scheduler's file.",
+)
 @stated_options
 @click.option(
     "--fail-on",
@@ -45,6 +50,7 @@ def analyze(
     run: str | None,
     no_cache: bool,
     jobs: int | None,
+    scheduler: str | None,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
@@ -66,7 +72,7 @@ def analyze(
         raise click.UsageError("Choose one of --json, --details and --quiet.")
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
         loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
-        options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, **stated)
+        options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, **stated)
         diagnosis = analysis.analyze(path, options=options)
     with writing():
         if as_json:

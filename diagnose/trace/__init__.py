@@ -6,6 +6,7 @@ from diagnose.trace.loading import Loading, load, load_all
 from diagnose.trace.merged import ranks_of
 from diagnose.trace.reader import read
 from diagnose.trace.remote import displayed, on_this_machine
+from diagnose.trace.workers import worthwhile
 
 __all__ = [
     "Collectives",
@@ -20,4 +21,5 @@ __all__ = [
     "on_this_machine",
     "ranks_of",
     "read",
+    "worthwhile",
 ]

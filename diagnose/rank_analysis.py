@@ -1,0 +1,59 @@
+"""One rank by itself: as far as it can be analysed without the others."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnose.attribution import Attribution, attribute
+from diagnose.metrics.capture import lost_share
+from diagnose.metrics.registry import Settings, device_of
+from diagnose.ranks import RankDigest, digest_of
+from diagnose.record import CaptureRecord, record_beside
+from diagnose.roofline import Roofline, roofline_of
+from diagnose.timeline import Timeline, timeline_of
+from diagnose.trace import Loading, Trace, load_all, ranks_of
+
+
+@dataclass(frozen=True)
+class RankAnalysis:
+    """A rank's timeline, what was recorded beside it, and its step divided among causes."""
+
+    timeline: Timeline
+    record: CaptureRecord
+    roofline: Roofline
+    attribution: Attribution
+
+    @property
+    def digest(self) -> RankDigest:
+        """What the join needs of it."""
+        return digest_of(
+            self.timeline,
+            self.attribution,
+            host=self.record.text("host") or "",
+            lost_share=lost_share(self.timeline),
+            sized_share=self.roofline.judged_share,
+        )
+
+
+def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loading) -> Iterator[RankAnalysis]:
+    """Each rank of the files by itself; a file may hold several.
+
+    Raises:
+        UserError: a trace cannot be read.
+    """
+    traces = load_all([path for path, _ in files], loading)
+    for (_, rank), trace in zip(files, traces, strict=True):
+        for number, part in (ranks_of(trace) or {_stated_rank(trace, rank): trace}).items():
+            yield _analysis(timeline_of(part, number), settings)
+
+
+def _stated_rank(trace: Trace, otherwise: int) -> int:
+    info = trace.metadata.get("distributedInfo")
+    stated = info.get("rank") if isinstance(info, dict) else None
+    return stated if isinstance(stated, int) else otherwise
+
+
+def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
+    record = record_beside(Path(timeline.trace.path), timeline.rank)
+    roofline = roofline_of(timeline, device_of(timeline, settings, record))
+    return RankAnalysis(timeline, record, roofline, attribute(timeline, roofline.class_))

@@ -1,0 +1,127 @@
+"""Traces of a large job read by several processes, here and on a Dask cluster; a worker that dies costs only time."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analysed import GEMM
+from kineto import Trace, collective
+
+from diagnose.analysis import Options, analyze
+from diagnose.diagnosis import Diagnosis
+from diagnose.errors import UserError
+from diagnose.spread import processes
+from diagnose.survey import MOST_MEASURED
+from diagnose.trace import Loading
+
+RANKS, LATE = 20, 13
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of 20 ranks in which rank 13 waits 5 ms for its loader in every step of 8 ms."""
+    traces = [Trace(rank=r, world=RANKS) for r in range(RANKS)]
+    for _ in range(4):
+        with ExitStack() as opened:
+            for trace in traces:
+                opened.enter_context(trace.step())
+                trace.loader(us=5000 if trace.rank == LATE else 100)
+                for _ in range(10):
+                    trace.launch(GEMM, 300)
+            collective(traces, "allreduce", 1 << 22, 200, wait=True)
+            for trace in traces:
+                trace.sync(stream=None)
+    place = tmp_path_factory.mktemp("job")
+    for trace in traces:
+        trace.write(place / f"rank{trace.rank}.json")
+    return place
+
+
+def diagnosed(folder: Path, **how: Any) -> Diagnosis:
+    scheduler = how.pop("scheduler", None)
+    return analyze(folder, options=Options(loading=Loading(**how), scheduler=scheduler))
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> Diagnosis:
+    """What one process says."""
+    return diagnosed(folder)
+
+
+def test_all_ranks_are_joined_and_some_measured_in_full(alone: Diagnosis) -> None:
+    assert alone.postmortem is not None
+    assert [(s.rank, s.cause) for s in alone.stragglers] == [(LATE, "data")]
+    assert len(alone.ranks) == RANKS
+    assert len(alone.postmortem.measured_ranks) == MOST_MEASURED
+    assert LATE in alone.postmortem.measured_ranks
+
+
+def test_the_parts_of_all_ranks_add_up_to_their_steps(alone: Diagnosis) -> None:
+    assert sum(entry.ns for entry in alone.ledger) == alone.steps.device_time_ns
+    assert sum(part.ns for part in alone.waterfall) == alone.steps.device_time_ns
+
+
+def test_processes_say_the_same(folder: Path, alone: Diagnosis) -> None:
+    assert diagnosed(folder, jobs=2) == alone
+
+
+def test_a_process_that_dies_costs_only_time(folder: Path, alone: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = processes.Worker._start
+
+    def remembered(self: processes.Worker) -> subprocess.Popen[bytes]:
+        started.append(start(self))
+        return started[-1]
+
+    monkeypatch.setattr(processes.Worker, "_start", remembered)
+
+    def kills_one(path: Path, number: int, of: int) -> None:
+        if number == 1 and of == RANKS:
+            os.kill(started[0].pid, signal.SIGKILL)
+
+    assert diagnosed(folder, jobs=2, watch=kills_one) == alone
+    assert len(started) == 3, "the dead one was replaced"
+    assert all(process.poll() is not None for process in started), "none is left behind"
+
+
+def test_a_file_that_cannot_be_used_is_named(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "rank5.json").unlink()
+    (tmp_path / "rank5.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 5}}')
+
+    with pytest.raises(UserError) as refused:
+        diagnosed(tmp_path, jobs=2)
+    assert "rank5.json" in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A scheduler and three worker processes on this machine."""
+    distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+    ) as started:
+        yield started
+
+
+@pytest.mark.filterwarnings("ignore")  # distributed warns of sockets and event loops that it closes itself
+def test_a_cluster_says_the_same_though_a_worker_is_killed(folder: Path, alone: Diagnosis, cluster: Any) -> None:
+    def kills_one(path: Path, number: int, of: int) -> None:
+        if number == 1 and of == RANKS:
+            os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+
+    assert diagnosed(folder, scheduler=cluster.scheduler_address, watch=kills_one) == alone
+
+
+def test_no_scheduler_is_an_error_for_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="needs dask and distributed")
+    monkeypatch.setattr("diagnose.spread.cluster.PATIENCE", "1s")
+
+    with pytest.raises(UserError, match="no Dask scheduler"):
+        diagnosed(folder, scheduler="tcp://127.0.0.1:9")

@@ -6,12 +6,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis
+from diagnose.errors import UserError
 from diagnose.judge import Case, diagnose
 from diagnose.metrics import REGISTRY, measure, merged
 from diagnose.metrics.registry import Settings
-from diagnose.ranks import join
+from diagnose.ranks import Job, join
 from diagnose.rule import load_rules
-from diagnose.survey import comparable, survey, weights
+from diagnose.survey import comparable, representatives, survey, weights
 from diagnose.trace import Loading, find_run, on_this_machine
 
 
@@ -24,12 +25,14 @@ class Options(Settings):
         run: which run, when a folder holds several.
         loading: how the traces are loaded.
         scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
+        rank: the one rank to diagnose, with all others read for what it waits for; None for the whole job.
     """
 
     rules_dirs: tuple[Path, ...] = ()
     run: str | None = None
     loading: Loading = field(default_factory=Loading)
     scheduler: str | None = None
+    rank: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -58,6 +61,17 @@ def _analyze(path: Path, chosen: Options) -> Diagnosis:
     found = survey(find_run(path, chosen.run), chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(found.digests)
     job = join(ranks)
-    measured = found.measured(job)
+    measured = found.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
-    return diagnose(Case(job, measured, facts, rules, left_out))
+    return diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
+
+
+def _chosen(job: Job, rank: int | None, path: Path) -> list[int]:
+    """Positions of the ranks to measure in full."""
+    if rank is None:
+        return representatives(job)
+    there = [own.rank for own in job.ranks]
+    if rank not in there:
+        some = ", ".join(str(number) for number in there[:8]) + (", ..." if len(there) > 8 else "")
+        raise UserError(f"no rank {rank}", where=path, do=f"choose one of {some}")
+    return [there.index(rank)]

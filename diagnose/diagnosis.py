@@ -196,11 +196,12 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict and ledger of one rank; `host` is "" when nothing says it."""
+    """Verdict and ledger of one rank over its counted steps; `host` is "" when nothing says it."""
 
     rank: int
     device: str
     host: str = ""
+    steps: int = 0
     verdict: Verdict
     ledger: tuple[LedgerEntry, ...]
 
@@ -224,7 +225,10 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything any report shows. Serialise with `to_json`."""
+    """Everything any report shows. Serialise with `to_json`.
+
+    With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
+    """
 
     schema_version: int = SCHEMA_VERSION
     verdict: Verdict
@@ -243,6 +247,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     stragglers: tuple[Straggler, ...]
     trace: TraceSummary
     postmortem: Postmortem | None = None
+    rank: int | None = None
 
 
 def to_json(diagnosis: Diagnosis) -> str:

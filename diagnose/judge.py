@@ -45,6 +45,7 @@ class Case:
         facts: theirs, merged.
         rules: to judge by.
         left_out: ranks whose time is not accounted as that of the others.
+        only: the one rank that the diagnosis is of; None for the whole job.
     """
 
     job: Job
@@ -52,12 +53,23 @@ class Case:
     facts: Facts
     rules: Sequence[Rule]
     left_out: tuple[int, ...] = ()
+    only: int | None = None
+
+    @property
+    def positions(self) -> list[int]:
+        """Positions in the job of the ranks that the diagnosis is of."""
+        return [at for at, rank in enumerate(self.job.ranks) if self.only in (None, rank.rank)]
+
+    @property
+    def ranks(self) -> list[RankDigest]:
+        """The ranks that the diagnosis is of."""
+        return [self.job.ranks[at] for at in self.positions]
 
 
 def diagnose(case: Case) -> Diagnosis:
     """The diagnosis of one job."""
-    ranks = case.job.ranks
-    ledger = _ledger(case.job, range(len(ranks)))
+    ranks = case.ranks
+    ledger = _ledger(case.job, case.positions)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, _grounds(ranks, case.facts))
     work = matrix_time_of(case.measured)
@@ -76,17 +88,18 @@ def diagnose(case: Case) -> Diagnosis:
         replay=_replay(outlook),
         not_advised=_not_advised(judged, case.facts, findings),
         not_judged=_not_judged(judged, case),
-        ranks=tuple(_rank(case, position) for position in range(len(ranks))),
+        ranks=tuple(_rank(case, position) for position in range(len(case.job.ranks))),
+        rank=case.only,
         stragglers=stragglers_of(case.job),
         postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
-        trace=_summary(ranks),
+        trace=_summary(case.job.ranks),
     )
 
 
 def _ranks_per_measured(case: Case) -> float:
     """All ranks' time over that of the measured ones."""
     measured = sum(m.attribution.total_ns for m in case.measured)
-    return sum(rank.total_ns for rank in case.job.ranks) / max(measured, 1)
+    return sum(rank.total_ns for rank in case.ranks) / max(measured, 1)
 
 
 def _ledger(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
@@ -133,7 +146,12 @@ def _rank(case: Case, position: int) -> RankReport:
     rank, ledger = case.job.ranks[position], _ledger(case.job, [position])
     verdict: Verdict = verdict_of(ledger, _grounds([rank], case.facts))
     return RankReport(
-        rank=rank.rank, host=rank.host, device=rank.device or "unknown device", verdict=verdict, ledger=ledger
+        rank=rank.rank,
+        host=rank.host,
+        device=rank.device or "unknown device",
+        steps=rank.steps,
+        verdict=verdict,
+        ledger=ledger,
     )
 
 

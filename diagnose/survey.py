@@ -29,9 +29,9 @@ class Survey:
     digests: tuple[RankDigest, ...]
     kept: tuple[RankAnalysis, ...]
 
-    def measured(self, job: Job) -> list[Measured]:
-        """The representative ranks of the joined job, in order of rank; read again where they are not in memory."""
-        wanted = {job.ranks[position].rank: position for position in representatives(job)}
+    def measured(self, job: Job, positions: Sequence[int]) -> list[Measured]:
+        """The ranks at the positions of the joined job, in order of rank; read again where they are not in memory."""
+        wanted = {job.ranks[position].rank: position for position in positions}
         return [
             Measured(
                 own.timeline,

@@ -150,7 +150,7 @@ def data_bound() -> Diagnosis:
             ),
         ),
         ranks=tuple(
-            RankReport(rank=rank, device="NVIDIA PG506-230", verdict=verdict("data-bound"), ledger=entries)
+            RankReport(rank=rank, device="NVIDIA PG506-230", steps=8, verdict=verdict("data-bound"), ledger=entries)
             for rank in (0, 1)
         ),
         stragglers=(Straggler(rank=1, cause="data", waiting_ns_caused=96 * MS),),

@@ -8,11 +8,14 @@ from pathlib import Path
 import diagnoses
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
 from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
-from diagnose.diagnosis import Diagnosis, Patch
+from diagnose.diagnosis import Diagnosis, LedgerEntry, Patch
+from diagnose.postmortem import Mismatch, Postmortem, Traffic
+from diagnose.report.heat import heat_of
 from diagnose.report.ledger import basis, rows
 from diagnose.report.text import render, render_brief
 from diagnose.report.words import CAUSES, evidence_line, first_sentence, flags_line, mfu_line, patch_lines, speedup
@@ -239,9 +242,57 @@ def test_many_ranks_are_cut_and_the_stragglers_come_first() -> None:
     report = printed(both)
     many = printed(diagnoses.hostile())
 
-    assert report.index("\n     1 data-bound") < report.index("\n     0 data-bound")
-    assert "+12 more: --details" in many
-    assert len(re.findall(r"^ +\d+ undecided", printed(diagnoses.hostile(), details=True), re.MULTILINE)) == 20
+    assert re.search(r"^  rank +1 +0$", report, re.MULTILINE)
+    assert "+9 ranks that lose less: --details, --rank N" in many
+    heads = re.findall(r"^  rank +([\d ]+)$", printed(diagnoses.hostile(), details=True), re.MULTILINE)
+    assert sorted(int(number) for head in heads for number in head.split()) == list(range(20))
+
+
+def test_each_column_of_the_heat_map_adds_up_to_the_rank_s_step() -> None:
+    heat = heat_of(diagnoses.data_bound().ranks, most_rows=3)
+
+    assert [row.name for row in heat.rows] == ["data wait", "matrix products", "convolutions", "8 others"]
+    assert [round(sum(row.shares[column] for row in heat.rows), 6) for column in range(2)] == [1, 1]
+
+
+def test_missing_ranks_and_mismatches_stand_above_the_ledger() -> None:
+    found = Postmortem(
+        missing_ranks=(2, 3, 4, 7),
+        mismatches=(Mismatch(kind="count", group="0", ranks=(1,), says="rank 1 has 3 all-reduces fewer in step 5"),),
+    )
+    report = printed(replace(diagnoses.data_bound(), postmortem=found))
+
+    assert "missing:    no trace of ranks 2-4, 7 of 6 ranks; who is late may be among them" in report
+    assert report.index("mismatch:   rank 1 has 3 all-reduces fewer in step 5") < report.index("of the device step, ")
+
+
+def test_hosts_are_rolled_up_and_the_one_that_waits_least_comes_first() -> None:
+    waits = (LedgerEntry(cause="late-rank-host", class_="host", ns=30 * diagnoses.MS, share=0.3),)
+    works = (LedgerEntry(cause="gemm", class_="compute", ns=70 * diagnoses.MS, share=0.7),)
+    late = (LedgerEntry(cause="dispatch", class_="host", ns=30 * diagnoses.MS, share=0.3),)
+    same = diagnoses.data_bound().ranks[0]
+    ranks = tuple(
+        replace(same, rank=rank, host=f"node{rank // 2}", ledger=(late if rank == 3 else waits) + works)
+        for rank in range(4)
+    )
+    report = printed(replace(diagnoses.data_bound(), ranks=ranks))
+
+    assert re.findall(r"^  (node\d) +2 +0 +30 +0 +0 +70 +0 +(\d+)$", report, re.MULTILINE) == [
+        ("node1", "15"),
+        ("node0", "30"),
+    ]
+
+
+def test_a_collective_states_its_bandwidth_and_what_is_expected_of_it() -> None:
+    traffic = Traffic(
+        kind="allreduce", group="0", ranks=8, bytes=26_214_400, count_per_step=12, transfer_ns=200_000,
+        waiting_ns=50_000, exposed_share=0.031, busbw_gbs=131.07, expected_busbw_gbs=255.0,
+    )  # fmt: skip
+    report = printed(replace(diagnoses.data_bound(), postmortem=Postmortem(traffic=(traffic,))), 200)
+
+    told = " ".join(report.split())
+    assert "12 allreduce of 25.0 MiB per step over 8 ranks: transfer 200.0 us, waiting 50.0 us (median)" in told
+    assert "busbw 131.1 GB/s of 255 GB/s expected at this size; 3.1 % of the step exposed" in told
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
+@click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose this rank of the job alone.")
 @click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk.")
 @click.option(
     "--jobs",
@@ -48,6 +49,7 @@ def analyze(
     quiet: bool,
     rules_dirs: tuple[Path, ...],
     run: str | None,
+    rank: int | None,
     no_cache: bool,
     jobs: int | None,
     scheduler: str | None,
@@ -72,7 +74,9 @@ def analyze(
         raise click.UsageError("Choose one of --json, --details and --quiet.")
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
         loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
-        options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, **stated)
+        options = analysis.Options(
+            rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, rank=rank, **stated
+        )
         diagnosis = analysis.analyze(path, options=options)
     with writing():
         if as_json:

@@ -6,7 +6,7 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
 from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, nothing_pays, nothing_text, print_changes
-from diagnose.report.job import print_job
+from diagnose.report.job import print_job, print_job_verdict
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
 from diagnose.report.roofline import print_roofline
@@ -24,6 +24,7 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
     _verdict(page, diagnosis, details)
     _steps(page, diagnosis)
     _notes(page, diagnosis)
+    print_job_verdict(page, diagnosis)
     page.gap()
     print_ledger(page, diagnosis, details)
     if details:
@@ -82,6 +83,8 @@ def _steps(page: Page, diagnosis: Diagnosis) -> None:
     source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
     ranks = len(diagnosis.ranks)
     over = "" if ranks <= 1 else f", 1 on each of {ranks} ranks" if steps.count == ranks else f" over {ranks} ranks"
+    if diagnosis.rank is not None:
+        over = f" of rank {diagnosis.rank} alone, one of {ranks}"
     host = ""
     if steps.device_time_ns is None:
         host = "; no GPU activity, so host steps are accounted"

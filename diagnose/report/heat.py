@@ -1,0 +1,67 @@
+"""Ranks and causes as a heat map: which rank loses its step to what."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
+from diagnose.report.words import cause_name
+
+SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
+OTHERS = "others"
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """A cause with its class and, for each column, its share of that rank's step."""
+
+    name: str
+    class_: CauseClass
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The ranks shown, and a row for each cause, largest first; each column adds up to 1."""
+
+    ranks: tuple[RankReport, ...]
+    rows: tuple[HeatRow, ...]
+
+
+def heat_of(ranks: Sequence[RankReport], most_rows: int = 0) -> Heat:
+    """The heat map of the ranks; causes beyond `most_rows` (0: none) or too small for a row are added up."""
+    shares: dict[tuple[str, CauseClass], list[float]] = {}
+    for column, rank in enumerate(ranks):
+        for entry in rank.ledger:
+            shares.setdefault((entry.cause, entry.class_), [0.0] * len(ranks))[column] += entry.share
+    rows = [HeatRow(cause_name(cause), class_, tuple(own)) for (cause, class_), own in shares.items()]
+    rows.sort(key=lambda row: -sum(row.shares))
+    large = [row for row in rows if max(row.shares) >= SHOWN_FROM]
+    shown = large[:most_rows] if most_rows else large
+    rest = [row for row in rows if row not in shown]
+    if rest:
+        summed = tuple(sum(row.shares[column] for row in rest) for column in range(len(ranks)))
+        shown = [*shown, HeatRow(f"{len(rest)} {OTHERS}", "unexplained", summed)]
+    return Heat(tuple(ranks), tuple(shown))
+
+
+def worst_first(diagnosis: Diagnosis) -> list[RankReport]:
+    """The ranks that others wait for, then the ranks that lose most of their step, then by number."""
+    caused = {straggler.rank: straggler.waiting_ns_caused for straggler in diagnosis.stragglers}
+
+    def order(rank: RankReport) -> tuple[int, int, int]:
+        return -caused.get(rank.rank, 0), -_lost_percent(rank), rank.rank
+
+    return sorted(diagnosis.ranks, key=order)
+
+
+def _lost_percent(rank: RankReport) -> int:
+    return round(100 * sum(e.share for e in rank.ledger if e.class_ not in ("compute", "memory")))
+
+
+def by_host(ranks: Sequence[RankReport]) -> dict[str, list[RankReport]]:
+    """The ranks of each host that is named, in order of the first."""
+    found: dict[str, list[RankReport]] = {}
+    for rank in sorted(ranks, key=lambda r: r.rank):
+        if rank.host:
+            found.setdefault(rank.host, []).append(rank)
+    return found

@@ -1,0 +1,159 @@
+"""What a job of many ranks costs: time and memory of `diagnose analyze` against the number of ranks.
+
+    python benchmarks/ranks.py --ranks 8,64,1024 --report benchmarks/reports/
+
+The jobs are simulated (benchmarks/simulator), with skewed and drifting clocks and a slow loader on one rank. Each is
+analysed in a fresh process as on the command line, without the cache. Seconds hold for one machine; what holds across
+machines is that CPU time per rank does not grow, and that memory grows by the digests alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.simulator import Clocks, Fault, Job, simulate  # noqa: E402
+
+CLOCKS = Clocks(3.0, 20.0)
+FAULT = "data"
+_RUN = """
+import json, resource, sys, time
+begin = time.perf_counter()
+from diagnose.cli import main
+try:
+    main(["analyze", *sys.argv[1:], "--json", "--no-cache"])
+except SystemExit as ended:
+    code = ended.code
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps({
+    "code": code or 0, "wall_s": time.perf_counter() - begin, "cpu_s": sum(u.ru_utime + u.ru_stime for u in used),
+    "peak_mib": max(u.ru_maxrss for u in used) / 1024}), file=sys.stderr)
+"""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One job: its ranks, the size of its compressed traces, the cost of its analysis, and whether it was right."""
+
+    ranks: int
+    how: str
+    megabytes: float
+    events: int
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+    named: str
+
+    @property
+    def cpu_ms_per_rank(self) -> float:
+        """CPU milliseconds for each rank."""
+        return 1e3 * self.cpu_s / self.ranks
+
+
+def main() -> None:
+    """Simulate jobs of several sizes, analyse each, and print what that costs."""
+    options = _parser().parse_args()
+    sizes = [int(size) for size in options.ranks.split(",")]
+    measured: list[Measurement] = []
+    with tempfile.TemporaryDirectory(prefix="diagnose-ranks-") as scratch:
+        for ranks in sizes:
+            folder = Path(scratch) / str(ranks)
+            simulate(_job(ranks, options.steps)).write(folder)
+            measured.append(_measured(folder, ranks, "", ["--jobs", str(options.jobs)]))
+            print(_row(measured[-1]), flush=True)
+        if options.dask:
+            with _cluster(options.jobs) as address:
+                measured.append(_measured(folder, ranks, " (Dask)", ["--scheduler", address]))
+                print(_row(measured[-1]), flush=True)
+    text = _report(measured, options)
+    print(text)
+    if options.report:
+        path = Path(options.report) / f"ranks-{datetime.date.today()}.md"
+        path.write_text(text, encoding="utf-8")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--ranks", default="8,64,1024", help="sizes of the jobs")
+    parser.add_argument("--steps", type=int, default=4, help="steps of each; the first is not counted")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--dask", action="store_true", help="the largest job through a local Dask cluster too")
+    parser.add_argument("--report", help="folder to write a dated report to")
+    return parser
+
+
+def _job(ranks: int, steps: int) -> Job:
+    return Job(ranks=ranks, steps=steps, seed=1, clocks=CLOCKS, faults=(Fault(FAULT, (ranks // 3,)),))
+
+
+def _measured(folder: Path, ranks: int, how: str, flags: Sequence[str]) -> Measurement:
+    command = [sys.executable, "-c", _RUN, str(folder), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    cost = json.loads(done.stderr.splitlines()[-1])
+    if cost["code"]:
+        raise SystemExit(done.stderr)
+    found = json.loads(done.stdout)
+    named = ", ".join(f"rank {own['rank']}: {own['cause']}" for own in found["stragglers"]) or "nobody"
+    return Measurement(
+        ranks=ranks,
+        how=how,
+        megabytes=sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
+        events=found["trace"]["events"],
+        wall_s=cost["wall_s"],
+        cpu_s=cost["cpu_s"],
+        peak_mib=cost["peak_mib"],
+        named=f"{named} (truth: rank {ranks // 3}: {FAULT})",
+    )
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[str]:
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster:
+        yield cluster.scheduler_address
+
+
+def _row(own: Measurement) -> str:
+    return (
+        f"| {own.ranks:,}{own.how} | {own.megabytes:,.1f} | {own.events:,} | {own.wall_s:.1f} | {own.cpu_s:.1f} | "
+        f"{own.cpu_ms_per_rank:.0f} | {own.peak_mib:,.0f} | {own.named} |"
+    )
+
+
+def _report(measured: Sequence[Measurement], options: argparse.Namespace) -> str:
+    flags = f"--ranks {options.ranks} --steps {options.steps} --jobs {options.jobs}" + " --dask" * options.dask
+    many = [own for own in measured if not own.how]
+    before, last = many[-2:] if len(many) > 1 else (many[0], many[0])
+    return "\n".join(
+        [
+            f"# Jobs of many ranks, {datetime.date.today()}",
+            "",
+            f"`python benchmarks/ranks.py {flags}`: simulated jobs, {os.cpu_count()} cores shared with other work.",
+            "CPU includes the worker processes (not those of Dask); the peak is that of the largest process.",
+            "",
+            "| ranks | MB (gz) | events | wall s | CPU s | CPU ms per rank | peak MiB | named |",
+            "|---|---|---|---|---|---|---|---|",
+            *(_row(own) for own in measured),
+            "",
+            f"CPU time per rank with {last.ranks:,} ranks is {last.cpu_ms_per_rank / before.cpu_ms_per_rank:.2f}x that "
+            f"with {before.ranks:,}, peak memory {last.peak_mib / before.peak_mib:.2f}x.",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,7 @@ from diagnose.diagnosis import (
     TraceSummary,
     Verdict,
 )
+from diagnose.excerpt import with_excerpt
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
@@ -58,7 +59,7 @@ def diagnose(case: Case) -> Diagnosis:
     work = matrix_time_of(case.measured)
     outlook = _outlook(case, [rule for rule, judgement in judged if _fired(judgement)])
     findings = _findings(judged, case.facts, outlook)
-    return Diagnosis(
+    found = Diagnosis(
         verdict=verdict,
         steps=_steps(timelines),
         ledger=ledger,
@@ -77,6 +78,7 @@ def diagnose(case: Case) -> Diagnosis:
         ),
         trace=_summary(timelines),
     )
+    return with_excerpt(found, outlook.measured)
 
 
 def ledger_of(timelines: Sequence[Timeline], attributions: Sequence[Attribution]) -> tuple[LedgerEntry, ...]:

@@ -26,14 +26,15 @@ def print_job(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
     """The stragglers, then a table of the ranks, worst first; nothing for a single rank."""
     of = basis(diagnosis)
     for i, straggler in enumerate(diagnosis.stragglers):
-        page.paragraph(_told(straggler, diagnosis, of), label="" if i else "straggler:")
+        page.paragraph(told(straggler, diagnosis, of), label="" if i else "straggler:")
     if len(diagnosis.ranks) > 1:
-        _table(page, _worst_first(diagnosis), details)
+        _table(page, worst_first(diagnosis), details)
     if diagnosis.stragglers or len(diagnosis.ranks) > 1:
         page.gap()
 
 
-def _told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
+def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
+    """Why a rank is late, and what each other rank waits for it."""
     share = _waited_share(straggler, diagnosis, of)
     waits = f"each other rank waits {duration(share * of.step_ns)} per step for it ({spoken(share, 'share')} of the"
     return f"rank {straggler.rank} is late {LATENESS[straggler.cause]}; {waits} {of.name.removeprefix('device ')})"
@@ -47,7 +48,7 @@ def _waited_share(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> floa
     return straggler.waiting_ns_caused / max(total or even, 1)
 
 
-def _worst_first(diagnosis: Diagnosis) -> list[RankReport]:
+def worst_first(diagnosis: Diagnosis) -> list[RankReport]:
     """The ranks that others wait for, then the ranks that lose most of their step, then by number."""
     caused = {straggler.rank: straggler.waiting_ns_caused for straggler in diagnosis.stragglers}
 

@@ -73,7 +73,7 @@ def kernel_rows(measured: Measured) -> tuple[KernelRow, ...]:
     rank[order] = np.minimum(np.arange(len(order)), KERNELS_KEPT)
     grouped = _Grouped(measured, at, rank[group])
     texts = measured.timeline.trace.names
-    rows = [grouped.row(i, texts[names[at]]) for i, at in enumerate(order[:KERNELS_KEPT])]
+    rows = [grouped.row(i, texts[names[own]]) for i, own in enumerate(order[:KERNELS_KEPT])]
     if len(order) > KERNELS_KEPT:
         rows.append(grouped.row(KERNELS_KEPT, "", len(order) - KERNELS_KEPT))
     return tuple(rows)

@@ -1,5 +1,6 @@
 """The answer: a frozen, versioned record that every report is a pure function of."""
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,6 +18,9 @@ Severity = Literal["critical", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 
 Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
+
+LaneKind = Literal["stream", "thread", "cause"]
+SliceClass = Literal[CauseClass, ""]
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
@@ -117,6 +121,82 @@ class RooflineEntry(msgspec.Struct, frozen=True, kw_only=True):
     bound: Bound
     above_roof_ns: int | None
     note: str
+
+
+class Peak(msgspec.Struct, frozen=True, kw_only=True):
+    """Dense FLOP/s that the device does at most in one precision, and who says so."""
+
+    precision: str
+    flops_per_s: float
+    source: str
+
+
+class Roofs(msgspec.Struct, frozen=True, kw_only=True):
+    """What bounds the kernels of `roofline`; `hbm_bytes_per_s` is null, and `hbm_source` the reason, when unknown."""
+
+    hbm_bytes_per_s: float | None
+    hbm_source: str
+    peaks: tuple[Peak, ...]
+
+
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """GPU activities of one name on a typical rank, per step; the last row sums up `names` others and has no name.
+
+    `ns` counts the whole of each activity that begins in the counted steps, so rows of streams that run together can
+    add up to more than the step; `share` is of the step. `operator` launched most of the time, "" when not known.
+    `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth), null where that is unknown.
+    """
+
+    name: str
+    names: int = 1
+    family: str
+    class_: SliceClass = msgspec.field(name="class")
+    bound: Bound
+    operator: str
+    count: float
+    ns: Nanoseconds
+    share: Share
+    mean_ns: Nanoseconds
+    above_roof_ns: int | None
+
+
+class SliceLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """What a slice of a timeline is, and the class it counts in; "" where it counts in none."""
+
+    name: str
+    class_: SliceClass = msgspec.field(name="class")
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a step's timeline: a stream, the calls of a thread, or the causes of the gaps.
+
+    The arrays are parallel, one entry for each slice, by start; slices do not overlap. `start_ns` counts from the
+    step's start, `label` indexes the timeline's labels, and a slice with a `count` above 1 stands for that many short
+    neighbours, under the label that most of their time has.
+    """
+
+    name: str
+    kind: LaneKind
+    start_ns: tuple[int, ...]
+    length_ns: tuple[int, ...]
+    label: tuple[int, ...]
+    count: tuple[int, ...]
+
+
+class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The step of median length of a typical rank, on the clock of its device.
+
+    `merged_below_ns` is the length below which neighbours share a slice, 0 where every activity has its own;
+    `lanes_left_out` counts streams and threads that have no lane.
+    """
+
+    rank: int
+    step: int
+    length_ns: Nanoseconds
+    labels: tuple[SliceLabel, ...]
+    lanes: tuple[Lane, ...]
+    merged_below_ns: Nanoseconds
+    lanes_left_out: int = 0
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,11 +328,19 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceSummary
     postmortem: Postmortem | None = None
     rank: int | None = None
+    timeline: StepTimeline | None = None
+    kernels: tuple[KernelRow, ...] = ()
+    roofs: Roofs | None = None
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+_NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")  # no text holds a bare end of line
 
 
 def to_json(diagnosis: Diagnosis) -> str:
-    """The diagnosis as one indented JSON object."""
-    return msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
+    """The diagnosis as one indented JSON object, each list of numbers on one line."""
+    indented = msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
+    return _NUMBERS.sub(lambda numbers: "".join(numbers[0].split()).replace(",", ", "), indented)
 
 
 def schema() -> dict[str, Any]:

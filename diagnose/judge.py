@@ -19,6 +19,7 @@ from diagnose.diagnosis import (
     TraceSummary,
     Verdict,
 )
+from diagnose.excerpt import with_excerpt
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
@@ -75,7 +76,7 @@ def diagnose(case: Case) -> Diagnosis:
     work = matrix_time_of(case.measured)
     outlook = _outlook(case, [rule for rule, judgement in judged if _fired(judgement)])
     findings = _findings(judged, case.facts, outlook)
-    return Diagnosis(
+    found = Diagnosis(
         verdict=verdict,
         steps=_steps(ranks),
         ledger=ledger,
@@ -94,6 +95,7 @@ def diagnose(case: Case) -> Diagnosis:
         postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
         trace=_summary(case.job.ranks),
     )
+    return with_excerpt(found, outlook.measured)
 
 
 def _ranks_per_measured(case: Case) -> float:

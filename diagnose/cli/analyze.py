@@ -7,6 +7,7 @@ import click
 from diagnose import analysis
 from diagnose.cli.ending import writing
 from diagnose.cli.numbers import stated_options
+from diagnose.cli.pages import html_option, write_html
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
@@ -21,6 +22,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
+@html_option
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose this rank of the job alone.")
@@ -47,6 +49,7 @@ def analyze(
     as_json: bool,
     details: bool,
     quiet: bool,
+    html: Path | None,
     rules_dirs: tuple[Path, ...],
     run: str | None,
     rank: int | None,
@@ -85,6 +88,8 @@ def analyze(
             render_brief(diagnosis, terminal())
         else:
             render(diagnosis, terminal(), details=details)
+    if html is not None:
+        write_html(diagnosis, html, shown=displayed(path))
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
 

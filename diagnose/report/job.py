@@ -27,7 +27,7 @@ def print_job_verdict(page: Page, diagnosis: Diagnosis) -> None:
     """The job in lines: the ranks that are late, why, what that costs, and what of the job is missing."""
     of = basis(diagnosis)
     for i, straggler in enumerate(diagnosis.stragglers):
-        page.paragraph(_told(straggler, diagnosis, of), label="" if i else "straggler:")
+        page.paragraph(told(straggler, diagnosis, of), label="" if i else "straggler:")
     found = diagnosis.postmortem
     if found is None:
         return
@@ -39,7 +39,8 @@ def print_job_verdict(page: Page, diagnosis: Diagnosis) -> None:
         page.paragraph(Text(plain(mismatch.says), "yellow"), label="" if i else "mismatch:", most=2)
 
 
-def _told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> Text:
+def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
+    """Why a rank is late, what each other rank waits for it, and what that rests on."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     total = sum(entry.ns for rank in others for entry in rank.ledger)
     each = straggler.waiting_ns_caused / max(sum(rank.steps for rank in others), 1)
@@ -47,11 +48,7 @@ def _told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> Text:
     where = f" on {plain(straggler.host)}" if straggler.host else ""
     late = f"rank {straggler.rank}{where} is late {LATENESS[straggler.cause]}"
     waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
-    text = Text(f"{late}; {waits}")
-    for more in (straggler.because, straggler.first_diverging):
-        if more:
-            text.append(f"; {plain(more)}", "dim")
-    return text
+    return "; ".join([late, waits, *(plain(more) for more in (straggler.because, straggler.first_diverging) if more)])
 
 
 def _ranks(numbers: Sequence[int]) -> str:

@@ -24,7 +24,7 @@ STYLE = {
     "compute": "green",
     "unexplained": "red",
 }
-_CLASS_NAMES = {
+CLASS_NAMES = {
     "data": "data",
     "host": "host",
     "communication": "communication",
@@ -83,7 +83,7 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False) -> list[Row]:
     for part in parts:
         by_class[part.class_ if part.part != _MODEL_FLOPS else _MODEL_FLOPS].append(part)
     top = [Row(cause_name(p.part), p.ns, p.points / 100, STYLE["compute"]) for p in by_class.pop(_MODEL_FLOPS, [])]
-    names = _CLASS_NAMES | ({"compute": _BEYOND_MFU} if top else {})
+    names = CLASS_NAMES | ({"compute": _BEYOND_MFU} if top else {})
     groups = [_class_rows(names[key], key, by_class[key], details) for key in names]
     shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].style == STYLE["unexplained"]]
     return top + [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]

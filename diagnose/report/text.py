@@ -22,7 +22,7 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
     """Print `diagnosis`: one screen, or with `details` everything. Nothing is measured or judged here."""
     page = Page(console)
     _verdict(page, diagnosis, details)
-    _steps(page, diagnosis)
+    page.paragraph(steps_line(diagnosis), label="steps:")
     _notes(page, diagnosis)
     print_job_verdict(page, diagnosis)
     page.gap()
@@ -31,7 +31,8 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
         print_roofline(page, diagnosis)
     print_job(page, diagnosis, details)
     print_changes(page, diagnosis, details)
-    _loss(page, diagnosis.trace)
+    if loss_line(diagnosis.trace):
+        page.paragraph(Text(loss_line(diagnosis.trace), "yellow"), label="lost:")
     _read(page, diagnosis.trace, details)
 
 
@@ -59,7 +60,7 @@ def _verdict(page: Page, diagnosis: Diagnosis, details: bool) -> None:
     verdict = diagnosis.verdict
     page.paragraph(_verdict_line(diagnosis), label="verdict:")
     if len(verdict.between) > 1:
-        page.paragraph(f"between {' and '.join(verdict.between)}: {_why_between(verdict)}")
+        page.paragraph(f"between {' and '.join(verdict.between)}: {why_between(verdict)}")
     because = Text(plain(verdict.because))
     mfu = Text(mfu_line(diagnosis.mfu, details), "dim" if diagnosis.mfu.value is not None else "")
     together = joined([because, mfu])
@@ -71,14 +72,16 @@ def _verdict(page: Page, diagnosis: Diagnosis, details: bool) -> None:
         page.paragraph(Text(line, "dim"))
 
 
-def _why_between(verdict: Verdict) -> str:
+def why_between(verdict: Verdict) -> str:
+    """What makes the call close."""
     works = {"memory-bound", "compute-bound"}
     if len(works & set(verdict.between)) == 1:
         return "the waiting is within 5 points of the 20 % of the step from which it names the class"
     return "they are within 5 points of each other"
 
 
-def _steps(page: Page, diagnosis: Diagnosis) -> None:
+def steps_line(diagnosis: Diagnosis) -> str:
+    """How many steps were counted, over how many ranks, and what marked them."""
     steps = diagnosis.steps
     source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
     ranks = len(diagnosis.ranks)
@@ -90,7 +93,7 @@ def _steps(page: Page, diagnosis: Diagnosis) -> None:
         host = "; no GPU activity, so host steps are accounted"
     elif steps.count and abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns:
         host = f"; on the host a step takes {duration(steps.time_ns / steps.count)}"
-    page.paragraph(f"{steps.count:,} counted{over}, {source}{host}", label="steps:")
+    return f"{steps.count:,} counted{over}, {source}{host}"
 
 
 def _notes(page: Page, diagnosis: Diagnosis) -> None:
@@ -102,17 +105,18 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
             page.paragraph(joined([Text(plain(finding.rule), "bold"), severity, says]), label="note:", most=2)
 
 
-def _loss(page: Page, trace: TraceSummary) -> None:
+def loss_line(trace: TraceSummary) -> str:
+    """What of the files could not be read, "" when nothing was lost."""
     loss = trace.loss
     if not (loss.events or loss.bytes or loss.truncated):
-        return
+        return ""
     parts = [
         counted(loss.events, "event") if loss.events else "",
         f"{spoken(loss.bytes, 'bytes')} of {spoken(trace.bytes, 'bytes')}" if loss.bytes else "",
         "the file ends early" if loss.truncated else "",
     ]
     kinds = f" ({', '.join(plain(kind) for kind in loss.kinds)})" if loss.kinds else ""
-    page.paragraph(Text("; ".join(part for part in parts if part) + kinds, "yellow"), label="lost:")
+    return "; ".join(part for part in parts if part) + kinds
 
 
 def _read(page: Page, trace: TraceSummary, details: bool) -> None:

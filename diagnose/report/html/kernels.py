@@ -1,0 +1,66 @@
+"""The kernel table: short names to read, full names to search."""
+
+import re
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Diagnosis, KernelRow
+from diagnose.facts import duration
+from diagnose.report.page import plain
+from diagnose.report.words import cause_name, counted
+
+FIRST_SHOWN = 20
+LONGEST = 100
+_FAMILIES = {"comm": "collectives", "memcpy": "copies"}
+_NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|std)::|\(anonymous namespace\)::|^void ")
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """One kernel as shown; `row` keeps the numbers that columns are sorted by, `full` is "" where `short` is all."""
+
+    row: KernelRow
+    short: str
+    full: str
+    kind: str
+    ns: str
+    mean: str
+    count: str
+    above: str
+
+
+def kernels_view(diagnosis: Diagnosis) -> list[KernelView]:
+    """Every row of the diagnosis, in its order."""
+    return [_view(row) for row in diagnosis.kernels]
+
+
+def _view(row: KernelRow) -> KernelView:
+    short = short_name(row.name) if row.name else counted(row.names, "other name")
+    family = _FAMILIES.get(row.family) or (cause_name(row.family) if row.family else "")
+    digits = 0 if row.count >= 100 or float(row.count).is_integer() else 1
+    return KernelView(
+        row=row,
+        short=short,
+        full=row.name if plain(row.name) != short else "",
+        kind=" · ".join(filter(None, (row.class_, family if family != row.class_ else ""))),
+        ns=duration(row.ns),
+        mean=duration(row.mean_ns),
+        count=f"{row.count:,.{digits}f}",
+        above="" if row.above_roof_ns is None else duration(row.above_roof_ns),
+    )
+
+
+def short_name(name: str) -> str:
+    """The name without namespaces and arguments, cut to what a column holds."""
+    bare = _NAMESPACES.sub("", plain(name))
+    bare = bare[: _arguments_at(bare)].strip() or plain(name)
+    return bare if len(bare) <= LONGEST else bare[: LONGEST - 1] + "…"
+
+
+def _arguments_at(name: str) -> int:
+    """Where the list of arguments begins: the first parenthesis outside of template brackets."""
+    depth = 0
+    for at, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0 and at:
+            return at
+    return len(name)

@@ -1,0 +1,83 @@
+"""The step divided: one bar of classes, and the waterfall as a table whose bars start where the one above ends."""
+
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Diagnosis
+from diagnose.facts import duration
+from diagnose.report.ledger import CLASS_NAMES, STYLE, Row, basis, rows
+
+ORDER = ("compute", "memory", "communication", "data", "host", "unexplained")
+_KEY_OF_STYLE = {style: key for key, style in STYLE.items()}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A class's part of the step; `x` and `width` in percent of it."""
+
+    key: str
+    name: str
+    share: float
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row of the waterfall; `x` and `width` in percent of the step."""
+
+    name: str
+    per_step: str
+    share: float
+    key: str
+    is_class: bool
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """`heading` says of what every share is; `bars` are the terminal's rows, `every` all of them."""
+
+    heading: str
+    segments: list[Segment]
+    bars: list[Bar]
+    every: list[Bar]
+
+
+def ledger_view(diagnosis: Diagnosis) -> LedgerView:
+    """The ledger by class, and the waterfall."""
+    of = basis(diagnosis)
+    mean = f", mean of {of.count:,}" if of.count > 1 else ""
+    return LedgerView(
+        heading=f"of the {of.name}, {duration(of.step_ns)}{mean}",
+        segments=_segments(diagnosis),
+        bars=_bars(diagnosis, rows(diagnosis.waterfall)),
+        every=_bars(diagnosis, rows(diagnosis.waterfall, details=True)),
+    )
+
+
+def _segments(diagnosis: Diagnosis) -> list[Segment]:
+    found, x = [], 0.0
+    for key in ORDER:
+        share = sum(entry.share for entry in diagnosis.ledger if entry.class_ == key)
+        if share >= 0.0005:
+            found.append(Segment(key, CLASS_NAMES[key], share, 100 * x, 100 * share))
+            x += share
+    return found
+
+
+def _bars(diagnosis: Diagnosis, listed: list[Row]) -> list[Bar]:
+    """Each class begins where the one before ended, and its parts within it."""
+    of, found = basis(diagnosis), []
+    x = inner = 0.0
+    key = ""
+    for row in listed:
+        if row.style:
+            key, inner, start = _KEY_OF_STYLE[row.style], x, x
+            x += row.share
+        else:
+            start = inner
+            inner += row.share
+        bar = Bar(row.name.strip(), of.per_step(row.ns), row.share, key, bool(row.style), 100 * start, 100 * row.share)
+        found.append(bar)
+    return found

@@ -1,0 +1,232 @@
+"""The roofline as a drawing on two logarithmic axes: what each family reaches, under what the device allows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Diagnosis, Peak, RooflineEntry
+from diagnose.facts import duration
+from diagnose.report.page import plain
+from diagnose.report.words import cause_name
+
+LEFT, RIGHT, TOP, BOTTOM = 84, 744, 24, 352  # of the frame, in a drawing of 780 by 400
+SMALLEST, LARGEST = 8.0, 22.0  # radius of a point; its area is its time
+OPERATORS_DRAWN = 40
+
+
+@dataclass(frozen=True)
+class Point:
+    """A family or an operator at its intensity and speed, in the drawing's units."""
+
+    number: str
+    x: float
+    y: float
+    r: float
+    bound: str
+    tip: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A line of the grid with its label."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Roof:
+    """What bounds from above; a line from (x1, y1) to (x2, y2) with its name at (x, y)."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    x: float
+    y: float
+    label: str
+    slanted: bool
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The drawing, `operators` below `points`; `frame` is left, right, top, bottom."""
+
+    frame: tuple[int, int, int, int]
+
+    xs: list[Tick]
+    ys: list[Tick]
+    roofs: list[Roof]
+    points: list[Point]
+    operators: list[Point]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One row of the table; `number` is that of its point, "" when it has none."""
+
+    number: str
+    name: str
+    ns: str
+    above: str
+    tflops: str
+    gbs: str
+    intensity: str
+    bound: str
+    note: str
+
+
+@dataclass(frozen=True)
+class RooflineView:
+    """`chart` is None, for the reason in `missing`, where nothing can be drawn; `rates` is whether any is known."""
+
+    chart: Chart | None
+    missing: str
+    rates: bool
+    families: list[Figures]
+    operators: list[Figures]
+
+
+def roofline_view(diagnosis: Diagnosis) -> RooflineView | None:
+    """The drawing with its tables; None when no kernel ran."""
+    entries = diagnosis.roofline
+    if not entries:
+        return None
+    drawn = [entry for entry in entries if _drawable(entry)]
+    numbers = {id(entry): str(i) for i, entry in enumerate(drawn, 1)}
+    missing = _missing(diagnosis, drawn)
+    return RooflineView(
+        chart=None if missing else _chart(diagnosis, drawn),
+        missing=missing,
+        rates=any(entry.bytes is not None for entry in entries),
+        families=[_figures(e, "" if missing else numbers.get(id(e), ""), family_name(e)) for e in entries],
+        operators=[_figures(e, "", f"{e.family} {e.precision}") for e in diagnosis.operators],
+    )
+
+
+def family_name(entry: RooflineEntry) -> str:
+    """Family, precision and direction."""
+    return plain(" ".join(filter(None, (cause_name(entry.family), entry.precision, entry.direction))))
+
+
+def _drawable(entry: RooflineEntry) -> bool:
+    return bool(entry.intensity and entry.tflops)
+
+
+def _missing(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> str:
+    roofs = diagnosis.roofs
+    if not drawn:
+        return "no family of kernels has counted FLOPs and bytes: operators carry no shapes"
+    if roofs is None or not roofs.peaks or not roofs.hbm_bytes_per_s:
+        why = f": {roofs.hbm_source}" if roofs and not roofs.hbm_bytes_per_s else ""
+        return f"the roofs of the device are unknown{why}"
+    return ""
+
+
+class _Scale:
+    """Intensity and TFLOP/s to the drawing's units."""
+
+    def __init__(self, xs: Sequence[float], ys: Sequence[float]) -> None:
+        self.x0, self.x1 = _decades(xs)
+        self.y0, self.y1 = _decades(ys)
+
+    def x(self, value: float) -> float:
+        share = (math.log10(value) - self.x0) / (self.x1 - self.x0)
+        return round(LEFT + min(max(share, 0.0), 1.0) * (RIGHT - LEFT), 1)
+
+    def y(self, value: float) -> float:
+        share = (math.log10(value) - self.y0) / (self.y1 - self.y0)
+        return round(BOTTOM - min(max(share, 0.0), 1.0) * (BOTTOM - TOP), 1)
+
+
+def _decades(values: Sequence[float]) -> tuple[int, int]:
+    """Whole decades that hold the values, six at most, the upper ones first."""
+    high = math.ceil(math.log10(max(values)))
+    low = math.floor(math.log10(min(values)))
+    return max(min(low, high - 1), high - 6), high
+
+
+def _chart(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> Chart:
+    assert diagnosis.roofs is not None
+    bandwidth = (diagnosis.roofs.hbm_bytes_per_s or 0.0) / 1e12  # TB/s: TFLOP/s at one FLOP per byte
+    peaks = _peaks(diagnosis, drawn)
+    operators = [entry for entry in diagnosis.operators if _drawable(entry)][:OPERATORS_DRAWN]
+    every = [*drawn, *operators]
+    highest = peaks[0].flops_per_s / 1e12
+    scale = _Scale(
+        [*(e.intensity or 1.0 for e in every), highest / bandwidth * 2], [*(e.tflops or 1.0 for e in every), highest]
+    )
+    most = max(entry.ns for entry in drawn)
+    return Chart(
+        frame=(LEFT, RIGHT, TOP, BOTTOM),
+        xs=[Tick(scale.x(10.0**d), _power(d)) for d in range(scale.x0, scale.x1 + 1)],
+        ys=[Tick(scale.y(10.0**d), _power(d)) for d in range(scale.y0, scale.y1 + 1)],
+        roofs=[_slope(scale, bandwidth, highest), *_flats(scale, bandwidth, peaks)],
+        points=[_point(scale, e, str(i), family_name(e), most) for i, e in enumerate(drawn, 1)][::-1],
+        operators=[_point(scale, e, "", f"{e.family} {e.precision}", 0) for e in operators],
+    )
+
+
+def _peaks(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> list[Peak]:
+    """The peaks of the precisions that ran, highest first; of all where none of those is known."""
+    assert diagnosis.roofs is not None
+    ran = {entry.precision for entry in drawn}
+    known = sorted(diagnosis.roofs.peaks, key=lambda peak: -peak.flops_per_s)
+    return [peak for peak in known if peak.precision in ran] or known
+
+
+def _slope(scale: _Scale, bandwidth: float, highest: float) -> Roof:
+    ridge = highest / bandwidth
+    first = max(10.0**scale.x0, 10.0**scale.y0 / bandwidth)
+    middle = math.sqrt(first * ridge)
+    x, y = scale.x(middle), scale.y(middle * bandwidth)
+    label = f"memory {bandwidth * 1e3:,.0f} GB/s"
+    return Roof(scale.x(first), scale.y(first * bandwidth), scale.x(ridge), scale.y(highest), x - 8, y - 8, label, True)
+
+
+def _flats(scale: _Scale, bandwidth: float, peaks: Sequence[Peak]) -> list[Roof]:
+    """Peaks of one height share a line."""
+    by_height: dict[float, list[str]] = {}
+    for peak in peaks:
+        by_height.setdefault(peak.flops_per_s / 1e12, []).append(peak.precision)
+    return [
+        Roof(
+            scale.x(height / bandwidth), scale.y(height), RIGHT, scale.y(height),
+            RIGHT, scale.y(height) - 6, f"{', '.join(names)} {_tflops(height)} TFLOP/s", False,
+        )
+        for height, names in by_height.items()
+    ]  # fmt: skip
+
+
+def _point(scale: _Scale, entry: RooflineEntry, number: str, name: str, most: int) -> Point:
+    radius = SMALLEST + (LARGEST - SMALLEST) * math.sqrt(entry.ns / most) if most else 4.0
+    figures = _figures(entry, number, name)
+    above = f", {figures.above} above its roof" if figures.above else ""
+    tip = (
+        f"{plain(name)}: {figures.tflops} TFLOP/s at {figures.intensity} FLOP per byte, {figures.ns} per step{above}; "
+        f"bound: {entry.bound}"
+    )
+    x, y = scale.x(entry.intensity or 1.0), scale.y(entry.tflops or 1.0)
+    return Point(number, x, y, round(radius, 1), entry.bound, tip)
+
+
+def _figures(entry: RooflineEntry, number: str, name: str) -> Figures:
+    return Figures(
+        number=number,
+        name=plain(name),
+        ns=duration(entry.ns),
+        above="" if entry.above_roof_ns is None else duration(entry.above_roof_ns),
+        tflops="" if entry.tflops is None else _tflops(entry.tflops),
+        gbs="" if entry.gbs is None else f"{entry.gbs:,.{0 if entry.gbs >= 10 else 1}f}",
+        intensity="" if not entry.flops or entry.intensity is None else f"{entry.intensity:,.1f}",
+        bound=entry.bound,
+        note=entry.note,
+    )
+
+
+def _tflops(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" if value >= 1 else f"{value:,.3f}"
+
+
+def _power(decade: int) -> str:
+    return f"{10**decade:,}" if decade >= 0 else f"{10.0**decade:.{-decade}f}"

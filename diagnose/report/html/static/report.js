@@ -1,0 +1,63 @@
+"use strict";
+document.documentElement.classList.add("js");
+
+// Copies the lines of a change; where the clipboard is closed they are selected for the user to copy.
+(() => {
+  const say = (button, text) => {
+    button.textContent = text;
+    setTimeout(() => { button.textContent = "Copy"; }, 2500);
+  };
+  const select = (element) => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    const selection = getSelection();
+    selection.removeAllRanges();
+    selection.addRange(range);
+  };
+  const copySelected = (button, code) => {
+    select(code);
+    let copied = false;
+    try { copied = document.execCommand("copy"); } catch { copied = false; }
+    say(button, copied ? "Copied" : "Selected");
+  };
+  const copy = (button) => {
+    const code = button.closest(".typed").querySelector("code");
+    const text = [...code.querySelectorAll(".line")].map((line) => line.textContent).join("\n");
+    if (!navigator.clipboard) return copySelected(button, code);
+    navigator.clipboard.writeText(text).then(() => say(button, "Copied"), () => copySelected(button, code));
+  };
+  for (const button of document.querySelectorAll(".copy")) {
+    button.setAttribute("aria-live", "polite");
+    button.addEventListener("click", () => copy(button));
+  }
+})();
+
+// A link to a finding opens it; paper shows everything that a click would.
+(() => {
+  const open = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    if (target instanceof HTMLDetailsElement) target.open = true;
+  };
+  addEventListener("hashchange", open);
+  open();
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open], .name, .every)")];
+    for (const details of closed) details.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const details of closed) details.open = false;
+  });
+})();
+
+// The figures of a point, beside its drawing.
+(() => {
+  for (const figure of document.querySelectorAll("figure")) {
+    const details = figure.querySelector(".details");
+    const show = (event) => {
+      const found = event.target.closest("[data-tip]");
+      if (found) details.textContent = found.dataset.tip;
+    };
+    for (const kind of ["pointerover", "focusin", "click"]) figure.addEventListener(kind, show);
+  }
+})();

@@ -1,0 +1,66 @@
+"use strict";
+// Search and sort of the kernel table.
+(() => {
+  const table = document.getElementById("kernel-table");
+  if (!table) return;
+  const body = table.tBodies[0];
+  const rows = [...body.rows];
+  const search = document.getElementById("kernel-search");
+  const count = document.getElementById("kernel-count");
+  const all = document.getElementById("kernel-all");
+  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const first = rows.filter((row) => !row.classList.contains("more")).length;
+  let everything = rows.length <= first;
+
+  const show = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let found = 0;
+    rows.forEach((row, i) => {
+      const matches = words.every((word) => texts[i].includes(word));
+      row.classList.toggle("hidden", !matches);
+      found += matches;
+    });
+    const searching = words.length > 0;
+    table.classList.toggle("all", everything || searching);
+    all.hidden = everything || searching;
+    count.textContent = searching ? `${found} of ${rows.length} rows` : `${rows.length} rows`;
+  };
+
+  const valueOf = (row, column, kind) => {
+    const value = row.cells[column].dataset.value ?? row.cells[column].textContent;
+    return kind === "number" ? Number(value) : value.toLowerCase();
+  };
+  const sort = (head, column) => {
+    const kind = head.dataset.sort;
+    const was = head.getAttribute("aria-sort");
+    const direction = was ? (was === "ascending" ? "descending" : "ascending") : kind === "number" ? "descending" : "ascending";
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", direction);
+    const sign = direction === "ascending" ? 1 : -1;
+    const ordered = rows.map((row) => [valueOf(row, column, kind), row]);
+    ordered.sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0));
+    ordered.forEach(([, row], i) => {
+      row.classList.toggle("more", i >= first);
+      body.append(row);
+    });
+  };
+
+  [...table.tHead.rows[0].cells].forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => sort(head, column));
+  });
+  search.addEventListener("input", show);
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    search.value = "";
+    show();
+  });
+  all.addEventListener("click", () => {
+    everything = true;
+    show();
+  });
+  show();
+})();

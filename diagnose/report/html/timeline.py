@@ -1,0 +1,142 @@
+"""The timeline of one step: a path for each class of each lane, and the slices as data for the script."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from diagnose.diagnosis import Diagnosis, Lane, StepTimeline
+from diagnose.facts import duration
+from diagnose.report.html.kernels import short_name
+from diagnose.report.ledger import CLASS_NAMES
+from diagnose.report.page import plain
+from diagnose.report.words import cause_name
+
+UNITS = 1_000_000  # of the step's length in every drawing; as fine as a renderer's single precision
+WAITS_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The slices of one class in one lane as one path."""
+
+    key: str
+    path: str
+
+
+@dataclass(frozen=True)
+class LaneView:
+    """One lane as drawn; `summary` says in words what it holds."""
+
+    name: str
+    kind: str
+    shapes: list[Shape]
+    summary: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One cause of idle time in this step: in all, and its longest slice, which begins at `start_ns`."""
+
+    cause: str
+    key: str
+    share: float
+    total: str
+    slices: str
+    longest: str
+    at: str
+    start_ns: int
+    length_ns: int
+
+
+@dataclass(frozen=True)
+class TimelineView:
+    """`data` is what the script draws details from."""
+
+    rank: int
+    step: int
+    length: str
+    ticks: list[str]
+    lanes: list[LaneView]
+    keys: list[str]
+    waits: list[Wait]
+    merged_below: str
+    left_out: int
+    data: dict[str, Any]
+
+
+def timeline_view(diagnosis: Diagnosis) -> TimelineView | None:
+    """The drawing; None when the diagnosis holds no timeline."""
+    step = diagnosis.timeline
+    if step is None or not step.lanes or not step.length_ns:
+        return None
+    keys = [label.class_ for label in step.labels]
+    return TimelineView(
+        rank=step.rank,
+        step=step.step,
+        length=duration(step.length_ns),
+        ticks=[duration(step.length_ns * quarter / 4) for quarter in range(5)],
+        lanes=[_lane(step, lane) for lane in step.lanes],
+        keys=[key for key in CLASS_NAMES if key in keys],
+        waits=_waits(step),
+        merged_below=duration(step.merged_below_ns) if step.merged_below_ns else "",
+        left_out=step.lanes_left_out,
+        data=_data(step),
+    )
+
+
+def _lane(step: StepTimeline, lane: Lane) -> LaneView:
+    """Neighbours alternate between two tones of their class's colour."""
+    paths: dict[str, list[str]] = defaultdict(list)
+    scale = UNITS / step.length_ns
+    for i, (start, length, label) in enumerate(zip(lane.start_ns, lane.length_ns, lane.label, strict=True)):
+        key = (step.labels[label].class_ or "plain") + (" odd" if i % 2 else "")
+        width = max(round(length * scale), 1)
+        paths[key].append(f"M{round(start * scale)} 0h{width}v1h-{width}z")
+    held = sum(lane.length_ns)
+    summary = f"{sum(lane.count):,} in {duration(held)}"
+    return LaneView(lane.name, lane.kind, [Shape(key, "".join(path)) for key, path in paths.items()], summary)
+
+
+def _waits(step: StepTimeline) -> list[Wait]:
+    """The causes on the gaps, those with most time first."""
+    slices = [
+        (label, start, length, count)
+        for lane in step.lanes
+        if lane.kind == "cause"
+        for label, start, length, count in zip(lane.label, lane.start_ns, lane.length_ns, lane.count, strict=True)
+    ]
+    total: dict[int, int] = defaultdict(int)
+    for label, _, length, _ in slices:
+        total[label] += length
+    found = []
+    for label in sorted(total, key=lambda label: -total[label])[:WAITS_SHOWN]:
+        own = [s for s in slices if s[0] == label]
+        _, start, length, _ = max(own, key=lambda s: s[2])
+        found.append(
+            Wait(
+                cause=cause_name(step.labels[label].name),
+                key=step.labels[label].class_ or "plain",
+                share=total[label] / step.length_ns,
+                total=duration(total[label]),
+                slices=f"{sum(count for *_, count in own):,}",
+                longest=duration(length),
+                at=duration(start),
+                start_ns=start,
+                length_ns=length,
+            )
+        )
+    return found
+
+
+def _data(step: StepTimeline) -> dict[str, Any]:
+    causes = {i for lane in step.lanes if lane.kind == "cause" for i in lane.label}
+    labels = []
+    for i, label in enumerate(step.labels):
+        full = cause_name(label.name) if i in causes else plain(label.name)
+        labels.append([short_name(label.name) if i not in causes else full, full, label.class_ or "plain"])
+    lanes = [
+        {"name": plain(lane.name), "start": lane.start_ns, "length": lane.length_ns, "label": lane.label,
+         "count": lane.count}
+        for lane in step.lanes
+    ]  # fmt: skip
+    return {"length": step.length_ns, "labels": labels, "lanes": lanes, "classes": {**CLASS_NAMES, "plain": ""}}

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from simulator import CAUSES, KINDS, Clocks, Fault, Job, Simulated, simulate
+from simulator.events import Row
 from simulator.job import PARALLELISMS
-from simulator.machine import Row
 from simulator.truth import read_truth
 
 from diagnose.timeline import Timeline, timeline_of

@@ -108,12 +108,15 @@ class Machine:
         self._place = before
 
     def op(self, name: str, dims: str, kernel: Kernel | None = None, host_us: float = 34) -> None:
-        """An operator; T in `dims` is the sequence length."""
+        """An operator; T in `dims` is the sequence length. On a CPU its host time is Python's, between operators."""
         count = dims.count("T")
         kinds = '", "'.join(["c10::BFloat16"] * (dims.count("[") - 1))
         shapes = f'"Input Dims": {dims.replace("T", "%d")}, "Input type": ["{kinds}"]'
-        with self.range(name, "cpu_op", shapes, (self.tokens,) * count):
+        if not self.job.gpu:
             self.host(host_us)
+        with self.range(name, "cpu_op", shapes, (self.tokens,) * count):
+            if self.job.gpu:
+                self.host(host_us)
             if kernel:
                 self.launch(kernel)
 

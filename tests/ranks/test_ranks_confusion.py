@@ -20,8 +20,15 @@ def test_the_table_counts_the_named_cause_nobody_and_the_innocent() -> None:
     assert "| data | data | 25% | 1 |  | 1 |  | 1/2 |" in text
     assert "| gc | gc | 25% |  |  |  | 1 | 0/1 |" in text
     assert "| none | nobody | 25% |  |  | 1 |  | 1/1 |" in text
-    assert "Right rank named: 1 of 3; with the right cause: 1. Another rank accused: 1." in text
-    assert "Somebody named where nobody is at fault: 1 of 2." in text
+    assert "Right rank named: 1 of 3; with the right cause: 1. Left unnamed" in text
+    assert "or more: 1. Another rank accused: 1. Somebody" in text
+    assert "named where nobody is at fault: 1 of 2." in text
+
+
+def test_a_fault_that_the_job_hides_need_not_be_named() -> None:
+    assert Case("data", "nobody", 0.02, "").right
+    assert not Case("data", "nobody", 0.2, "").right
+    assert not Case("data", "another rank", 0.02, "").right
 
 
 def test_a_simulated_job_is_analysed_and_compared() -> None:

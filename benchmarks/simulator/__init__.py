@@ -6,9 +6,9 @@
 Synthetic: real names of kernels and operators, modelled times. The numbers say nothing about real hardware.
 """
 
-from .faults import CAUSES, KINDS, Fault
+from .faults import CAUSES, KINDS, Fault, Kind
 from .job import Clocks, Job, Transport
 from .simulation import Simulated, simulate
 from .truth import Truth
 
-__all__ = ["CAUSES", "KINDS", "Clocks", "Fault", "Job", "Simulated", "Transport", "Truth", "simulate"]
+__all__ = ["CAUSES", "KINDS", "Clocks", "Fault", "Job", "Kind", "Simulated", "Transport", "Truth", "simulate"]

@@ -16,8 +16,7 @@ from .job import PARALLELISMS
 def main() -> None:
     """Write the traces of a simulated job of many ranks, and the truth about it."""
     options = _parser().parse_args()
-    size = None if options.size is None else float(options.size)
-    faults = () if options.fault == "none" else (Fault(options.fault, options.late, size, options.since_step),)
+    faults = () if options.fault == "none" else (Fault(options.fault, options.late, options.size, options.since_step),)
     job = Job(
         ranks=options.ranks, ranks_per_node=options.ranks_per_node, steps=options.steps, seed=options.seed,
         parallelism=options.parallelism, model_parallel=options.model_parallel, gpu=not options.gloo,
@@ -42,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model-parallel", type=int, default=4, help="tensor-parallel ranks, or pipeline stages")
     parser.add_argument("--fault", choices=list(KINDS), default="none")
     parser.add_argument("--late", type=_ranks, default=(0,), help="ranks of the fault, such as 3 or 8,9")
-    parser.add_argument("--size", help="of the fault; simulator/faults.py says of what")
+    parser.add_argument("--size", type=float, help="of the fault; simulator/faults.py says of what")
     parser.add_argument("--since-step", type=int, default=0)
     parser.add_argument("--offset-ms", type=float, default=0, help="largest clock offset of a host")
     parser.add_argument("--drift-ppm", type=float, default=0, help="largest clock drift of a host")

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .groups import Column, Groups
-from .machine import NEXT, PREVIOUS, WORKER, Machine, Mask
+from .events import NEXT, PREVIOUS, WORKER, Column, Mask
+from .groups import Groups
+from .machine import Machine
 
 _BYTES = 2  # of a bfloat16
+_GRID = (
+    '"queued": 0, "registers per thread": 96, "shared memory": 82240, "blocks per SM": 0.181818, '
+    '"warps per SM": 3.090909, "grid": [24, 1, 1], "block": [544, 1, 1], "est. achieved occupancy %%": 0'
+)
 _TITLES = {  # Collective name: (annotation, kernel)
     "allreduce": ("all_reduce", "AllReduce_Sum_bf16_RING_LL"),
     "_allgather_base": ("_all_gather_base", "AllGather_RING_LL"),
@@ -103,8 +108,7 @@ def _ran(machine: Machine, call: Call, end: Column) -> None:
     title, kernel = _TITLES[call.kind]
     machine.occupy(call.stream, end)
     name = f"ncclDevKernel_{kernel}(ncclDevKernelArgsStorage<4096ul>)"
-    shape = '"registers per thread": 96, "shared memory": 82240, "grid": [24, 1, 1], "block": [544, 1, 1]'
-    machine.record("kernel", name, call.stream, call.start, end, f"{call.link}, {shape}, {call.fields}", call.slots)
+    machine.record("kernel", name, call.stream, call.start, end, f"{call.link}, {_GRID}, {call.fields}", call.slots)
     number = call.link.split(",")[0]
     machine.record("gpu_user_annotation", f"nccl:{title}", call.stream, call.start - 1, end + 1, number)
 

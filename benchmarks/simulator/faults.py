@@ -65,7 +65,7 @@ class Disturbance:
 
     def kernels(self, memory_bound: bool) -> Factors:
         """Factor of a kernel's duration."""
-        return self._factor("slow_kernels", *(["contention"] if memory_bound else []))
+        return self._factor("slow_kernels", "contention") if memory_bound else self._factor("slow_kernels")
 
     @property
     def host(self) -> Factors:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .events import Column
 from .faults import Disturbance
 from .job import Job
 
-Column = NDArray[np.int64]
 SHOWN = 30  # ranks that torch lists before "..."
 
 

@@ -1,4 +1,7 @@
-"""Traces as Kineto writes them: one template for all ranks that do the same, filled with each rank's times."""
+"""Traces as Kineto writes them: one template for all ranks that do the same, filled with each rank's times.
+
+Left out are flows and the steps' GPU annotations, which repeat what correlations and launches say.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .events import AUTOGRAD, HOST, START_NS, WORKER, Row
 from .groups import Groups, listed
 from .job import Job
-from .machine import AUTOGRAD, HOST, START_NS, WORKER, Row
 
 BASE_NS = 1_758_000_000_000_000_000 // 7_889_238_000_000_000 * 7_889_238_000_000_000
 _PLACES = {HOST: ("@PID@", "@PID@"), AUTOGRAD: ("@PID@", "@AUTOGRAD@"), WORKER: ("@PID@", "@WORKER@")}
@@ -63,7 +66,8 @@ class Texts:
 
     def _shown(self, ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The times on the ranks' own clocks."""
-        return ns + self._offset + np.rint((ns - START_NS) * self._drift).astype(np.int64)
+        shown: NDArray[np.int64] = ns + self._offset + np.rint((ns - START_NS) * self._drift).astype(np.int64)
+        return shown
 
     def _template(self, active: NDArray[np.bool_]) -> tuple[str, NDArray[Any]]:
         key = active.tobytes()

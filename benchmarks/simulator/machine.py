@@ -9,47 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .events import AUTOGRAD, COMPUTE, HOST, START_NS, Column, Kernel, Mask, Place, Row
 from .faults import Disturbance
 from .groups import Groups, transfer_ns
 from .job import Job
 
-Column = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Place = str | int
-COMPUTE, GRADIENTS, GATHERS, SCATTERS, TENSOR, NEXT, PREVIOUS = 7, 23, 24, 28, 32, 36, 40
-HOST, AUTOGRAD, WORKER = "host", "autograd", "worker"
+_GRID = (
+    '"queued": 0, "registers per thread": 64, "shared memory": 0, "blocks per SM": 8.0, "warps per SM": 32.0, '
+    '"grid": [1056, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %%": 50'
+)
 LAUNCH_NS, LATENCY_NS, READ_NS = 4_000, 3_000, 1_500
-START_NS = 2_629_566_610_000_000_000 // 1000
-
-
-@dataclass
-class Row:
-    """One event of the ranks in `active`. `args` is JSON in which each "%d" stands for the next of `slots`."""
-
-    cat: str
-    name: str
-    place: Place
-    begin: Column
-    end: Column
-    active: Mask
-    args: str
-    slots: tuple[Column, ...] = ()
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel: its time with the job's sequence length, and the power of that length it grows with."""
-
-    name: str
-    us: float
-    memory_bound: bool = False
-    power: float = 1
 
 
 class Machine:
@@ -134,12 +108,15 @@ class Machine:
         self._place = before
 
     def op(self, name: str, dims: str, kernel: Kernel | None = None, host_us: float = 34) -> None:
-        """An operator; T in `dims` is the sequence length."""
+        """An operator; T in `dims` is the sequence length. On a CPU its host time is Python's, between operators."""
         count = dims.count("T")
         kinds = '", "'.join(["c10::BFloat16"] * (dims.count("[") - 1))
         shapes = f'"Input Dims": {dims.replace("T", "%d")}, "Input type": ["{kinds}"]'
-        with self.range(name, "cpu_op", shapes, (self.tokens,) * count):
+        if not self.job.gpu:
             self.host(host_us)
+        with self.range(name, "cpu_op", shapes, (self.tokens,) * count):
+            if self.job.gpu:
+                self.host(host_us)
             if kernel:
                 self.launch(kernel)
 
@@ -161,8 +138,7 @@ class Machine:
             return
         call = "cudaLaunchKernelExC" if kernel.name.startswith("nvjet") else "cudaLaunchKernel"
         start = self._submit(call, COMPUTE)
-        grid = '"registers per thread": 64, "shared memory": 0, "grid": [1056, 1, 1], "block": [128, 1, 1]'
-        self._run("kernel", kernel.name, start, ns.astype(np.int64), grid)
+        self._run("kernel", kernel.name, start, ns.astype(np.int64), _GRID)
 
     def read_back(self) -> None:
         """`tensor.item()`: four bytes to the host, which waits for them."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from .communication import collective, message
+from .events import GATHERS, GRADIENTS, SCATTERS, TENSOR, Kernel
 from .groups import Groups, grouped, groups_of, stage_of
 from .job import Job
-from .machine import GATHERS, GRADIENTS, SCATTERS, TENSOR, Kernel, Machine
+from .machine import Machine
 
 WIDTH, INNER, VOCABULARY = 2048, 8192, 32_000
 LAYER_ELEMENTS, HEAD_ELEMENTS = 12 * WIDTH * WIDTH, VOCABULARY * WIDTH

@@ -1,10 +1,11 @@
 """One rank by itself: as far as it can be analysed without the others."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnose.attribution import Attribution, attribute
+from diagnose.errors import UserError
 from diagnose.metrics.capture import lost_share
 from diagnose.metrics.registry import Settings, device_of
 from diagnose.ranks import RankDigest, digest_of
@@ -54,6 +55,18 @@ def _stated_rank(trace: Trace, otherwise: int) -> int:
 
 
 def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
+    if settings.step is not None:
+        timeline = _only(timeline, settings.step)
     record = record_beside(Path(timeline.trace.path), timeline.rank)
     roofline = roofline_of(timeline, device_of(timeline, settings, record))
     return RankAnalysis(timeline, record, roofline, attribute(timeline, roofline.class_))
+
+
+def _only(timeline: Timeline, step: int) -> Timeline:
+    """The rank with one step alone counted."""
+    steps = timeline.steps.only(step)
+    if not steps.count:
+        counted = ", ".join(str(number) for number in timeline.steps.numbers)
+        do = f"choose one of the counted steps: {counted}"
+        raise UserError(f"no step {step} is counted", where=timeline.trace.path, do=do)
+    return replace(timeline, steps=steps)

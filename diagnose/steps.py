@@ -1,7 +1,7 @@
 """Which steps a trace holds, when each ran on the host, and when on the device."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,11 @@ class StepWindows:
     def count(self) -> int:
         """Number of counted steps."""
         return len(self.host)
+
+    def only(self, number: int) -> "StepWindows":
+        """The one step that goes by `number`, as if no other were counted; empty when there is none."""
+        kept = [at for at, own in enumerate(self.numbers) if own == number]
+        return replace(self, host=self.host[kept], device=self.device[kept], numbers=(number,) * len(kept))
 
 
 def host_steps(trace: Trace) -> StepMarks:

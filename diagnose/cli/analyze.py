@@ -26,6 +26,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose this rank of the job alone.")
+@click.option("--step", metavar="K", type=click.IntRange(0), help="Count this step alone, by its number.")
 @click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk.")
 @click.option(
     "--jobs",
@@ -53,6 +54,7 @@ def analyze(
     rules_dirs: tuple[Path, ...],
     run: str | None,
     rank: int | None,
+    step: int | None,
     no_cache: bool,
     jobs: int | None,
     scheduler: str | None,
@@ -78,7 +80,7 @@ def analyze(
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
         loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
         options = analysis.Options(
-            rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, rank=rank, **stated
+            rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, rank=rank, step=step, **stated
         )
         diagnosis = analysis.analyze(path, options=options)
     with writing():

@@ -125,3 +125,28 @@ def test_no_scheduler_is_an_error_for_the_user(folder: Path, monkeypatch: pytest
 
     with pytest.raises(UserError, match="no Dask scheduler"):
         diagnosed(folder, scheduler="tcp://127.0.0.1:9")
+
+
+def test_one_rank_alone_is_told_with_what_it_waits_for(folder: Path, alone: Diagnosis) -> None:
+    one = analyze(folder, options=Options(rank=3))
+
+    assert (one.rank, one.steps.count) == (3, 3)
+    assert one.ledger == next(rank.ledger for rank in alone.ranks if rank.rank == 3)
+    assert "late-rank-data" in {entry.cause for entry in one.ledger}
+    assert one.stragglers == alone.stragglers
+
+
+def test_one_step_alone_is_a_part_of_all(folder: Path) -> None:
+    each = [analyze(folder / "rank13.json", options=Options(step=step)) for step in (11, 12, 13)]
+    together = analyze(folder / "rank13.json")
+
+    assert [one.steps.count for one in each] == [1, 1, 1]
+    assert sum(one.steps.device_time_ns or 0 for one in each) == together.steps.device_time_ns
+
+
+@pytest.mark.parametrize(("options", "said"), [({"rank": 99}, "no rank 99"), ({"step": 99}, "no step 99 is counted")])
+def test_a_rank_or_step_that_is_not_there_is_an_error_for_the_user(
+    folder: Path, options: dict[str, int], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        analyze(folder, options=Options(**options))  # type: ignore[arg-type]

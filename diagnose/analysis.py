@@ -1,5 +1,7 @@
 """The whole path of the data: a file or folder in, a Diagnosis out."""
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError
 from diagnose.judge import Case, diagnose
-from diagnose.metrics import REGISTRY, measure, merged
+from diagnose.metrics import REGISTRY, Measured, measure, merged
 from diagnose.metrics.registry import Settings
 from diagnose.ranks import Job, join
 from diagnose.rule import load_rules
@@ -40,6 +42,14 @@ class Options(Settings):
         return Settings(**{own.name: getattr(self, own.name) for own in fields(Settings)})
 
 
+@dataclass(frozen=True)
+class Examined:
+    """A diagnosis, and the ranks it was measured on."""
+
+    diagnosis: Diagnosis
+    measured: Sequence[Measured]
+
+
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
 
@@ -50,20 +60,32 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     Raises:
         UserError: the input or a rule cannot be used.
     """
+    with examined(path, options) as found:
+        return found.diagnosis
+
+
+@contextlib.contextmanager
+def examined(path: str | Path, options: Options | None = None) -> Iterator[Examined]:
+    """As `analyze`, with the measured ranks beside the diagnosis while their files are there.
+
+    Raises:
+        UserError: the input or a rule cannot be used.
+    """
     with on_this_machine(path) as place:
-        found = _analyze(place.path, options or Options())
-        files = tuple(place.shown(file) for file in found.trace.files)
-        return replace(found, trace=replace(found.trace, files=files))
+        found = _examined(place.path, options or Options())
+        trace = found.diagnosis.trace
+        files = tuple(place.shown(file) for file in trace.files)
+        yield Examined(replace(found.diagnosis, trace=replace(trace, files=files)), found.measured)
 
 
-def _analyze(path: Path, chosen: Options) -> Diagnosis:
+def _examined(path: Path, chosen: Options) -> Examined:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
     found = survey(find_run(path, chosen.run), chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(found.digests)
     job = join(ranks)
     measured = found.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
-    return diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
+    return Examined(diagnose(Case(job, measured, facts, rules, left_out, chosen.rank)), measured)
 
 
 def _chosen(job: Job, rank: int | None, path: Path) -> list[int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from diagnose import analysis
+from diagnose.cli.annotated import annotate_option, write_annotation
 from diagnose.cli.ending import writing
 from diagnose.cli.numbers import stated_options
 from diagnose.cli.pages import html_option, write_html
@@ -23,6 +24,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @html_option
+@annotate_option
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose this rank of the job alone.")
@@ -51,6 +53,7 @@ def analyze(
     details: bool,
     quiet: bool,
     html: Path | None,
+    annotate: Path | None,
     rules_dirs: tuple[Path, ...],
     run: str | None,
     rank: int | None,
@@ -82,7 +85,10 @@ def analyze(
         options = analysis.Options(
             rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, rank=rank, step=step, **stated
         )
-        diagnosis = analysis.analyze(path, options=options)
+        with analysis.examined(path, options) as found:
+            diagnosis = found.diagnosis
+            if annotate is not None:
+                write_annotation(found, annotate)
     with writing():
         if as_json:
             click.echo(to_json(diagnosis).encode())

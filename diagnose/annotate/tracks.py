@@ -1,0 +1,95 @@
+"""What was found as events of Kineto's format: a process of its own with the steps, the causes and the findings.
+
+Times are nanoseconds on the trace's own clock; Chrome's format counts microseconds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
+from diagnose.diagnosis import Diagnosis, Finding
+from diagnose.metrics import Measured
+from diagnose.report.words import cause_name, evidence_line, patch_lines, speedup
+
+Event = dict[str, Any]
+PROCESS = (1 << 22) - 1  # the last that Linux gives out, so hardly one that is traced
+STEPS, CAUSES, FINDINGS = 1, 2, 10
+
+
+def micros(ns: int) -> msgspec.Raw:
+    """Microseconds with three decimals: a double would round those of absolute times."""
+    whole, rest = divmod(abs(ns), 1000)
+    return msgspec.Raw(b"%s%d.%03d" % (b"-" if ns < 0 else b"", whole, rest))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank's track goes: the id of its process, and the nanoseconds to add to its times."""
+
+    process: int = PROCESS
+    shift: int = 0
+
+
+def tracks(diagnosis: Diagnosis, measured: Measured, place: Place) -> Iterator[Event]:
+    """The events of one rank; the findings of its job are on every rank's track."""
+    process, rank = place.process, measured.timeline.rank
+    yield _meta("process_name", process, 0, name=f"diagnose, rank {rank}: {diagnosis.verdict.class_}")
+    yield _meta("process_sort_index", process, 0, sort_index=-1)
+    for number, name in ((STEPS, "steps"), (CAUSES, "idle and waiting")):
+        yield _meta("thread_name", process, number, name=name)
+    yield from _steps(measured, place)
+    yield from _causes(measured, place)
+    yield from _findings(diagnosis, measured, place)
+
+
+def _meta(kind: str, process: int, thread: int, **args: Any) -> Event:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0, "args": args}
+
+
+def _slice(name: str, thread: int, place: Place, begin: int, end: int, **args: Any) -> Event:
+    times = {"ts": micros(begin + place.shift), "dur": micros(end - begin)}
+    return {"ph": "X", "cat": "diagnose", "name": name, "pid": place.process, "tid": thread, **times, "args": args}
+
+
+def _steps(measured: Measured, place: Place) -> Iterator[Event]:
+    numbers, found = measured.timeline.steps.numbers, measured.attribution
+    for number, (begin, end) in zip(numbers, found.windows.tolist(), strict=True):
+        yield _slice(f"step {number}", STEPS, place, begin, end, length_ms=(end - begin) / 1e6)
+
+
+def _causes(measured: Measured, place: Place) -> Iterator[Event]:
+    """The pieces in which no kernel runs but the device idles, copies, or waits for others."""
+    found = measured.attribution
+    waits = {*HOST_CAUSES, *COPY_CAUSES, EXPOSED}
+    shown = [cause in waits or cause.startswith("late-rank-") for cause in found.causes]
+    names = [cause_name(cause) for cause in found.causes]
+    for begin, end, cause in zip(found.start.tolist(), found.end.tolist(), found.cause.tolist(), strict=True):
+        if shown[cause] and end > begin:
+            args = {"cause": found.causes[cause], "class": found.classes[cause]}
+            yield _slice(names[cause], CAUSES, place, begin, end, **args)
+
+
+def _findings(diagnosis: Diagnosis, measured: Measured, place: Place) -> Iterator[Event]:
+    """Each finding over the counted steps, on a thread of its own, with the advice beside it."""
+    windows = measured.attribution.windows
+    if not len(windows):
+        return
+    begin, end = int(windows[0, 0]), int(windows[-1, 1])
+    for number, finding in enumerate(diagnosis.findings):
+        yield _meta("thread_name", place.process, FINDINGS + number, name=f"finding: {finding.rule}")
+        title = f"{finding.rule}: {finding.says}"
+        yield _slice(title, FINDINGS + number, place, begin, end, **_advice(finding))
+
+
+def _advice(finding: Finding) -> dict[str, Any]:
+    told: Sequence[tuple[str, str]] = (
+        ("severity", finding.severity),
+        ("do", finding.do),
+        ("type", "\n".join(patch_lines(finding.patch))),
+        ("buys", speedup(finding.predicted_speedup)),
+        ("evidence", evidence_line(finding.evidence)),
+    )
+    return {key: text for key, text in told if text}

@@ -1,0 +1,94 @@
+"""The annotated trace as a file: the text of a sound trace with events added, else what was read written anew."""
+
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from diagnose.annotate.merging import PER_RANK, events_of, shift_of
+from diagnose.annotate.tracks import PROCESS, Event, Place, tracks
+from diagnose.diagnosis import Diagnosis
+from diagnose.errors import UserError
+from diagnose.metrics import Measured
+from diagnose.trace.source import Source
+
+_LIST = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
+_SEARCHED = 64 << 20
+_AT_ONCE = 10_000
+_LEVEL = 5
+
+
+def write_annotated(diagnosis: Diagnosis, measured: Sequence[Measured], to: BinaryIO, compressed: bool) -> None:
+    """Writes the traces of the measured ranks with a track of what was found.
+
+    One trace keeps its text to the letter, with the new events in front of its own; one of which something was lost,
+    and several, are written from what was read of them.
+
+    Args:
+        diagnosis: what was found.
+        measured: the ranks, whose files are still where they were read.
+        to: where to write.
+        compressed: whether to write gzip.
+
+    Raises:
+        UserError: a trace cannot be read any more.
+    """
+    only = measured[0]
+    kept = len(measured) == 1 and not only.timeline.trace.loss
+    pieces = _with_text(diagnosis, only) if kept else _anew(diagnosis, measured)
+    if not compressed:
+        to.writelines(pieces)
+        return
+    with gzip.GzipFile(fileobj=to, mode="wb", compresslevel=_LEVEL, mtime=0) as file:
+        for piece in pieces:
+            file.write(piece)
+
+
+def _with_text(diagnosis: Diagnosis, measured: Measured) -> Iterator[bytes]:
+    path = Path(measured.timeline.trace.path)
+    blocks, start = Source(path).blocks(), b""
+    for block in blocks:
+        start += block
+        found = _LIST.search(start)
+        if found and (rest := start[found.end() :].lstrip()):
+            yield start[: found.end()]
+            yield from _joined(tracks(diagnosis, measured, Place()))
+            yield rest if rest.startswith(b"]") else b",\n" + rest
+            break
+        if len(start) > _SEARCHED:
+            break
+    else:
+        raise UserError("the trace has changed since it was read", where=path, do="run the command again")
+    yield from blocks
+
+
+def _anew(diagnosis: Diagnosis, measured: Sequence[Measured]) -> Iterator[bytes]:
+    """A new trace of all ranks on the clock of the first."""
+    first = measured[0].timeline.trace
+    about = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": first.base_ns}
+    about |= {key: first.metadata[key] for key in ("deviceProperties",) if key in first.metadata}
+    yield msgspec.json.encode(about)[:-1] + b', "traceEvents": [\n'
+    yield from _joined(event for own in measured for event in _ranks_events(diagnosis, own, measured[0]))
+    yield b"\n]}\n"
+
+
+def _ranks_events(diagnosis: Diagnosis, own: Measured, first: Measured) -> Iterator[Event]:
+    found = diagnosis.postmortem
+    shift = shift_of(own.timeline, first.timeline, {clock.rank: clock for clock in found.clocks} if found else {})
+    yield from tracks(diagnosis, own, Place(own.timeline.rank * PER_RANK + PROCESS, shift))
+    yield from events_of(own.timeline, shift)
+
+
+def _joined(events: Iterator[Event]) -> Iterator[bytes]:
+    """The events as JSON with commas between them, many at a time."""
+    encode, parts, first = msgspec.json.encode, [], True
+    for event in events:
+        parts.append(encode(event))
+        if len(parts) == _AT_ONCE:
+            yield (b"" if first else b",\n") + b",\n".join(parts)
+            parts, first = [], False
+    if parts:
+        yield (b"" if first else b",\n") + b",\n".join(parts)

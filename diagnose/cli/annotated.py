@@ -1,0 +1,65 @@
+"""`--annotate FILE`: the trace written back with what was found, for a viewer such as ui.perfetto.dev."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from diagnose.analysis import Examined
+from diagnose.errors import UserError, printable
+
+
+def _checked(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
+    """Refuses before the analysis what can be seen to fail after it."""
+    if to is not None and (to.is_dir() or not to.absolute().parent.is_dir()):
+        why = "it is a folder" if to.is_dir() else "its folder does not exist"
+        raise UserError("cannot write the annotated trace", where=to, why=why, do="name a file in a folder that exists")
+    return to
+
+
+annotate_option: Callable[[Any], Any] = click.option(
+    "--annotate",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    callback=_checked,
+    help="Write the trace back with a track of what was found, for ui.perfetto.dev; compressed if FILE ends in .gz.",
+)
+
+
+def write_annotation(found: Examined, to: Path) -> None:
+    """Writes the annotated trace and says where on stderr.
+
+    Raises:
+        UserError: the file cannot be written, or would take the place of a trace it is made from.
+    """
+    from diagnose.annotate import write_annotated  # nobody waits for it who does not ask for it
+
+    if any(Path(m.timeline.trace.path).resolve() == to.resolve() for m in found.measured):
+        raise UserError("cannot write the annotated trace", where=to, why="it is the trace", do="name another file")
+    try:
+        with _whole(to) as file:
+            write_annotated(found.diagnosis, found.measured, file, compressed=to.name.endswith(".gz"))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UserError("cannot write the annotated trace", where=to, why=why, do="name another file") from error
+    click.echo(f"wrote {printable(str(to))}: open it in ui.perfetto.dev", err=True)
+
+
+@contextmanager
+def _whole(to: Path) -> Iterator[BinaryIO]:
+    """The file is there whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=f".{to.name[:100]}.", dir=to.absolute().parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, to)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from diagnose import analysis
-from diagnose.cli.annotated import annotate_option, write_annotation
+from diagnose.cli.annotated import annotate_option, annotated
 from diagnose.cli.ending import writing
 from diagnose.cli.numbers import stated_options
 from diagnose.cli.pages import html_option, write_html
@@ -85,10 +85,7 @@ def analyze(
         options = analysis.Options(
             rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, rank=rank, step=step, **stated
         )
-        with analysis.examined(path, options) as found:
-            diagnosis = found.diagnosis
-            if annotate is not None:
-                write_annotation(found, annotate)
+        diagnosis = analysis.analyze(path, options=options) if annotate is None else annotated(path, options, annotate)
     with writing():
         if as_json:
             click.echo(to_json(diagnosis).encode())

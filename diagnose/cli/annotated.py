@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from diagnose.analysis import Examined
+from diagnose.analysis import Examined, Options, examined
+from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 
 
@@ -30,12 +31,19 @@ annotate_option: Callable[[Any], Any] = click.option(
 )
 
 
-def write_annotation(found: Examined, to: Path) -> None:
-    """Writes the annotated trace and says where on stderr.
+def annotated(path: str, options: Options, to: Path) -> Diagnosis:
+    """The diagnosis of what is at the path, after its annotated trace is written; says where on stderr.
 
     Raises:
-        UserError: the file cannot be written, or would take the place of a trace it is made from.
+        UserError: the input cannot be used, or the file not be written, or it is a trace it would be made from.
     """
+    with examined(path, options) as found:
+        _write(found, to)
+        click.echo(f"wrote {printable(str(to))}: open it in ui.perfetto.dev", err=True)
+        return found.diagnosis
+
+
+def _write(found: Examined, to: Path) -> None:
     from diagnose.annotate import write_annotated  # nobody waits for it who does not ask for it
 
     if any(Path(m.timeline.trace.path).resolve() == to.resolve() for m in found.measured):
@@ -46,7 +54,6 @@ def write_annotation(found: Examined, to: Path) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         raise UserError("cannot write the annotated trace", where=to, why=why, do="name another file") from error
-    click.echo(f"wrote {printable(str(to))}: open it in ui.perfetto.dev", err=True)
 
 
 @contextmanager

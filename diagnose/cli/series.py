@@ -17,7 +17,7 @@ from diagnose.series import judged, read_series, to_json
     "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of times whose column states none (default: s)."
 )
 def series(path: Path, as_json: bool, unit: str | None) -> None:
-    """Say since which step a job is slower, by how much and where, and which steps to look at.
+    """Say since which step a job is slower, and which steps to look at.
 
     PATH is a log of steps (.csv, .tsv, .jsonl), a trainer_state.json of transformers, a capture-rank<R>.json, or a
     folder with one of them or with the traces of several windows of a run.

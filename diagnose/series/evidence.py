@@ -4,7 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
-CAUTION = 2.0  # standard errors
+CAUTION = 2.0  # standard errors of a correlation
+CAUTION_OF_MEANS = 1.0
+_SHORT = 5
+_MEANS_FROM = 40
 _BATCHES_FROM = 64
 
 
@@ -16,25 +19,35 @@ def ranks_of(values: Values) -> Values:
 
 
 def long_run_variance(residuals: Values) -> float:
-    """Variance of a mean of correlated values, times their number: the largest of three estimates.
+    """Variance of a mean of correlated values, times their number: the largest of several estimates.
 
-    One takes the values as autoregressive of order one, var (1 + r) / (1 - r), with r corrected for its bias in short
-    stretches and raised by two standard errors; the others are the variances of the means of batches, of sqrt(n) and
-    of 2 sqrt(n) values.
+    Two take the values, and their means over 5, as autoregressive of order one; means show a slow wander that fast
+    noise hides. The others are the variances of the means of batches, of sqrt(n) and of 2 sqrt(n) values.
     """
     n = len(residuals)
-    variance = float(residuals @ residuals) / max(n - 2, 1)
-    if variance <= 0:
-        return 0.0
-    lagged = float(residuals[1:] @ residuals[:-1]) / (variance * n)
-    lagged += (1 + 3 * lagged) * 2 / n
-    lagged = min(max(lagged + CAUTION * np.sqrt(max(1 - lagged**2, 0.0) / n), 0.0), 0.98)
-    found = variance * (1 + lagged) / (1 - lagged)
+    found = _autoregressive(residuals, CAUTION)
+    if n >= _MEANS_FROM:
+        found = max(found, _SHORT * _autoregressive(_means(residuals, _SHORT), CAUTION_OF_MEANS))
     if n >= _BATCHES_FROM:
         for length in (int(np.sqrt(n)), min(int(2 * np.sqrt(n)), n // 8)):
-            batches = residuals[: n // length * length].reshape(-1, length).mean(axis=1)
-            found = max(found, length * float(batches.var(ddof=1)))
+            found = max(found, length * float(_means(residuals, length).var(ddof=1)))
     return found
+
+
+def _autoregressive(values: Values, caution: float) -> float:
+    """var (1 + r) / (1 - r), with r corrected for its bias in short stretches and raised by `caution` errors."""
+    n = len(values)
+    variance = float(values @ values) / max(n - 2, 1)
+    if variance <= 0:
+        return 0.0
+    lagged = float(values[1:] @ values[:-1]) / (variance * n)
+    lagged += (1 + 3 * lagged) * 2 / n
+    lagged = min(max(lagged + caution * np.sqrt(max(1 - lagged**2, 0.0) / n), 0.0), 0.98)
+    return variance * (1 + lagged) / (1 - lagged)
+
+
+def _means(values: Values, length: int) -> Values:
+    return np.asarray(values[: len(values) // length * length].reshape(-1, length).mean(axis=1), np.float64)
 
 
 def tail_of_bridge(height: float) -> float:

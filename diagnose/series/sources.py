@@ -203,7 +203,7 @@ def _recorded(steps: object) -> tuple[np.ndarray, np.ndarray]:
     end = start + len(active) + (1 if len(after) else 0)  # one step passes between recording and control
     number = np.concatenate((np.arange(begin, begin + len(before)), np.arange(end, end + len(after))))
     ns = np.concatenate((before, after))
-    good = np.isfinite(ns) & (ns > 0)
+    good = np.isfinite(ns) & (ns > 1)
     return number[good].astype(np.int64), ns[good]
 
 

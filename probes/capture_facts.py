@@ -163,6 +163,7 @@ def _window(session: Session) -> dict[str, object]:
     return {
         "steps": {
             **steps,
+            "waiting_ns": clock.waited(),
             "clock": clock.source,
             "source": session.source,
             "first_active_step": window.first_active or None if window else None,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-KEPT = ("control", "warmup", "active", "control_after")  # a wait may last a million steps
+KEPT = ("control", "warmup", "active", "control_after")
+MOST_WAITED = 20_000  # a wait may last a million steps: the last of them, as bare numbers
 Mark = tuple[int, Any]
 
 
@@ -20,6 +22,7 @@ class StepClock:
     def restart(self) -> None:
         """Forget the steps; the next one begins now."""
         self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
+        self._waited: deque[int] = deque(maxlen=MOST_WAITED)
         self.step_begins()
 
     def step_begins(self) -> None:
@@ -29,13 +32,19 @@ class StepClock:
     def step_ended(self, phase: str) -> int:
         """A step of `phase` ends now; its host time in nanoseconds."""
         ended = self._mark()
-        if phase in KEPT:
+        if phase == "waiting":
+            self._waited.append(ended[0] - self._began[0])
+        elif phase in KEPT:
             self._spans.setdefault(phase, []).append((self._began, ended))
         return ended[0] - self._began[0]
 
     def times(self, phase: str) -> list[int]:
         """The nanoseconds of each step of `phase`: of the device where events were recorded, else of the host."""
         return [_between(*span) for span in self._spans.get(phase, [])]
+
+    def waited(self) -> list[int]:
+        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED` of them."""
+        return list(self._waited)
 
     @property
     def source(self) -> str:

@@ -1,0 +1,124 @@
+"""The changes of one track: levels and drifts, what comes periodically and the warm-up taken out first."""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.series.evidence import Values
+from diagnose.series.periodic import Beat, beats
+from diagnose.series.segments import MARGIN, MOST_BLOCKS, Split, splits
+from diagnose.series.tracks import Track
+
+ALPHA = 0.01  # chance of any change in a job whose step times only fluctuate
+LEAST_CHANGE = float(np.log(1.045))  # 5 %, rounded
+_WARM = float(np.log(1.1))
+_MOST_WARMUP = 50
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A track's level before and after; samples [begin, at) and [at, end). A drift goes on from `at` to `end`."""
+
+    kind: str
+    begin: int
+    at: int
+    end: int
+    low: int
+    high: int
+    before_s: float
+    after_s: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """A track without its warm-up and its periodic samples, and what was found in it."""
+
+    track: Track
+    shifts: tuple[Shift, ...]
+    beats: tuple[Beat, ...]
+    warmup: int
+
+
+def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -> Found:
+    """The changes of level and the drifts of a track; none when it has fewer than 20 samples."""
+    warmup = _warmup(np.log(track.seconds))
+    settled = part(track, np.arange(warmup, len(track)))
+    found = beats(settled)
+    periodic = np.concatenate([beat.rows for beat in found]) if found else np.zeros(0, np.int64)
+    steady = part(settled, np.setdiff1d(np.arange(len(settled)), periodic))
+    values = np.log(steady.seconds)
+    shifts = _with_drifts(values, _shifts(values, splits(values, alpha, LEAST_CHANGE, most_blocks)))
+    return Found(steady, shifts, found, warmup)
+
+
+def part(track: Track, rows: NDArray[np.int64]) -> Track:
+    """The samples `rows` of the track."""
+    return replace(
+        track,
+        step=track.step[rows],
+        seconds=track.seconds[rows],
+        parts={name: values[rows] for name, values in track.parts.items()},
+        files=None if track.files is None else track.files[rows],
+    )
+
+
+def _warmup(values: Values) -> int:
+    """Samples at the start that are slower than what follows: compilation, allocation, an empty page cache."""
+    if len(values) < 3 * MARGIN:
+        return 0
+    most = min(_MOST_WARMUP, len(values) // 10)
+    after = values[most : most + 100]
+    deviation = 1.4826 * float(np.median(np.abs(after - np.median(after))))
+    slow = values[:most] > np.median(after) + max(_WARM, 3 * deviation)
+    return int(np.argmin(slow)) if not slow.all() else most
+
+
+def _shifts(values: Values, found: tuple[Split, ...]) -> list[Shift]:
+    edges = [0, *(split.at for split in found), len(values)]
+    level = [float(np.exp(np.median(values[a:b]))) for a, b in pairwise(edges)]
+    return [
+        Shift("level", edges[i], s.at, edges[i + 2], s.low, s.high, level[i], level[i + 1], s.p_value)
+        for i, s in enumerate(found)
+    ]
+
+
+def _with_drifts(values: Values, shifts: list[Shift]) -> tuple[Shift, ...]:
+    """Shifts in one direction that a straight line fits better become one drift."""
+    found: list[Shift] = []
+    while shifts:
+        run = 1
+        while run < len(shifts) and (shifts[run].after_s > shifts[run].before_s) == (
+            shifts[0].after_s > shifts[0].before_s
+        ):
+            run += 1
+        drift = _drift(values, shifts[:run])
+        found += [drift] if drift else shifts[:run]
+        shifts = shifts[run:]
+    return tuple(found)
+
+
+def _drift(values: Values, shifts: list[Shift]) -> Shift | None:
+    begin, end = shifts[0].begin, shifts[-1].end
+    count = min(end - begin, 200)
+    edges = np.linspace(begin, end, count + 1).astype(np.int64)
+    points = np.array([np.median(values[a:b]) for a, b in pairwise(edges)])
+    where = (edges[:-1] + edges[1:]) / 2
+    levels = [begin, *(s.at for s in shifts), end]
+    steps = sum(_spread(points[(where >= a) & (where < b)]) for a, b in pairwise(levels))
+    slope, start = np.polyfit(where, points, 1)
+    misfit = float(np.sum((points - start - slope * where) ** 2))
+    per_parameter = np.log(count) / count
+    if (
+        np.log(max(misfit, 1e-12)) + 2 * per_parameter
+        >= np.log(max(steps, 1e-12)) + (2 * len(shifts) + 1) * per_parameter
+    ):
+        return None
+    first, last = (float(np.exp(start + slope * at)) for at in (begin, end))
+    return Shift("drift", begin, begin, end, begin, begin, first, last, min(s.p_value for s in shifts))
+
+
+def _spread(values: Values) -> float:
+    return float(np.sum((values - values.mean()) ** 2)) if len(values) else 0.0

@@ -1,0 +1,118 @@
+"""What a series of step times shows. Frozen; the reports are pure functions of it."""
+
+from typing import Literal
+
+import msgspec
+
+Scope = Literal["job", "hosts", "ranks", "unknown"]
+Confidence = Literal["high", "medium", "low"]
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps to profile, or to look at, next.
+
+    `command` is what to type, "" where `files` already hold a trace of the steps. `first_step` counts as the log does;
+    `diagnose run --at-step` counts from 1 at the start of its process, so `command` is one ahead of a log that counts
+    from 0.
+    """
+
+    first_step: int
+    last_step: int
+    why: str
+    command: str = ""
+    files: tuple[str, ...] = ()
+
+
+class PartChange(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a step a logged part takes, before and after, in seconds: the median over the medians of ranks.
+
+    The ranks are those that the others wait for, where the change names them, else those affected.
+    """
+
+    part: str
+    before_s: float
+    after_s: float
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """The step time moved to another level, or drifted to it.
+
+    `change_share` is of `before_s`, the median step time of the steps from `before_from_step` to `since_step` - 1;
+    positive is slower. The level lasts until `until_step`. `since_between` are the steps that could as well be the
+    first. `ranks` and `hosts` are those affected, all of them when `scope` is "job"; "unknown" when the source does not
+    tell ranks apart. `named_by` says which logged part tells the rank that the others wait for, "" where none does.
+    `lost_s` is what the change cost one rank until `until_step`.
+    """
+
+    kind: Literal["level", "drift"]
+    since_step: int
+    since_between: tuple[int, int]
+    before_from_step: int
+    until_step: int
+    before_s: float
+    after_s: float
+    change_share: float
+    lost_s: float
+    scope: Scope
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    confidence: Confidence
+    p_value: float
+    says: str
+    parts: tuple[PartChange, ...] = ()
+    culprit_ranks: tuple[int, ...] = ()
+    culprit_hosts: tuple[str, ...] = ()
+    named_by: str = ""
+    at_restart: bool = False
+
+
+class Periodic(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps that are slow every `every_steps` steps, such as those with a checkpoint or an evaluation.
+
+    `extra_s` is the median excess of such a sample over its neighbours; `time_share` is of the time of all steps.
+    """
+
+    every_steps: int
+    first_step: int
+    count: int
+    extra_s: float
+    time_share: float
+    says: str
+
+
+class NotTold(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no answer, and what to record so that there is one."""
+
+    because: str
+    capture_next: str
+
+
+class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a series of step times shows.
+
+    `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
+    median step time of up to 60 equal stretches of samples, for a sparkline.
+    """
+
+    schema_version: int = 1
+    kind: str
+    files: tuple[str, ...]
+    unit: str
+    first_step: int
+    last_step: int
+    samples: int
+    tracks: int
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    median_s: float | None
+    changes: tuple[Change, ...]
+    periodic: tuple[Periodic, ...]
+    look: tuple[Look, ...]
+    notes: tuple[str, ...]
+    not_told: NotTold | None
+    shape: tuple[float, ...]
+
+
+def to_json(report: SeriesReport) -> str:
+    """The report as one indented JSON object."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

@@ -1,0 +1,250 @@
+"""From a table to tracks: rows by rank, in the order of their steps, resumed and repeated steps told and taken once."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.errors import UserError
+from diagnose.series.columns import PARTS, UNIT_NAMES, UNITS_S, Column, timed
+from diagnose.series.steps_log import MOST_ROWS, Table
+from diagnose.series.tracks import Seconds, Steps, Track
+
+MOST_TRACKS = 16_384
+_MOST_JUMPS = 0.02  # of the rows: more steps back than that are rows out of order, not restarts
+_ONCE = 0.6  # of the rows have a step of their own: the others are repetitions, not other ranks
+_TICKS = 20  # of the clock, that a sample is long
+
+
+@dataclass
+class Told:
+    """What was set right on the way."""
+
+    restarts: set[int] = field(default_factory=set)
+    unusable: int = 0
+    repeated: int = 0
+    sorted: bool = False
+    merged: bool = False
+    thinned: int = 1
+
+    def notes(self) -> list[str]:
+        """One sentence each."""
+        told = []
+        if self.restarts:
+            steps = ", ".join(f"{step:,}" for step in sorted(self.restarts)[:6])
+            told.append(f"the job was resumed at step {steps}; steps trained twice count as trained last")
+        if self.repeated:
+            told.append(f"{self.repeated:,} rows repeat a step or were superseded after a resume, and are left out")
+        if self.unusable:
+            told.append(f"{self.unusable:,} rows have no step or no positive time and are left out")
+        if self.sorted:
+            told.append("the rows were not in the order of their steps and were sorted")
+        if self.merged:
+            told.append("several rows per step and no rank: the median of each step is used")
+        if self.thinned > 1:
+            told.append(f"the clock is coarse: {self.thinned} rows are taken together")
+        return told
+
+
+def tracks_of(table: Table, unit: str | None = None, rank: int | None = None) -> tuple[tuple[Track, ...], str, Told]:
+    """The tracks of a table, how its times were read, and what was set right.
+
+    Args:
+        table: the rows.
+        unit: the unit of the times, for a column whose name states none.
+        rank: the rank of the whole table, where its file is named after one.
+
+    Raises:
+        UserError: more ranks than a job has.
+    """
+    chosen = timed(table.columns)
+    assert chosen is not None
+    step = np.asarray(table.values["step"], np.float64)
+    usable = np.isfinite(step) & (np.abs(step) < 1e15)
+    told = Told(unusable=int(np.sum(~usable)))
+    kind, factor, read = _reading(table, chosen, unit)
+    value = np.asarray(table.values[chosen.role], np.float64) * factor
+    parts = {
+        role: np.asarray(table.values[role], np.float64) * _factor(table.columns[role], unit)
+        for role in PARTS
+        if role in table.columns
+    }
+    found = []
+    for rows, number, host in _by_rank(table, usable, rank):
+        whole = np.rint(step[rows]).astype(np.int64)
+        merge = number is None and kind != "clock"
+        track = _track(whole, value[rows], kind, {k: v[rows] for k, v in parts.items()}, told, merge)
+        found.append(Track(number, host, *track))
+    kept = tuple(sorted(found, key=lambda t: (t.rank is None, t.rank or 0, t.host)))
+    return tuple(track for track in kept if len(track)), read, told
+
+
+def missing_ranks(tracks: Sequence[Track]) -> list[str]:
+    """Ranks between 0 and the last that are not there, and ranks that end before the others."""
+    ranks = {t.rank for t in tracks if t.rank is not None}
+    told = []
+    if ranks and len(ranks) > 1:
+        absent = sorted(set(range(min(max(ranks) + 1, MOST_TRACKS))) - ranks)
+        if absent:
+            told.append(
+                f"{len(absent)} ranks are not in the log: {', '.join(map(str, absent[:8]))}"
+                + " ..." * (len(absent) > 8)
+            )
+        last = max(int(t.step[-1]) for t in tracks)
+        ended = [t for t in tracks if t.step[-1] < last - max(10 * t.covers, 0.05 * (last - int(t.step[0])))]
+        for track in ended[:4]:
+            told.append(f"rank {track.rank} ends at step {int(track.step[-1]):,}, the others at {last:,}")
+    return told
+
+
+def _reading(table: Table, chosen: Column, unit: str | None) -> tuple[str, float, str]:
+    """ "duration", "rate" or "clock", the factor to seconds, and both in words."""
+    values = np.asarray(table.values[chosen.role], np.float64)
+    kind = chosen.role
+    if kind == "time":
+        kind = "clock" if table.dated or _rises(table, values) else "duration"
+    if kind == "rate":
+        return kind, 1.0, f"{chosen.name}: the inverse of a rate in steps per second"
+    stated = chosen.unit or unit or ""
+    if kind == "clock":
+        stated = stated or ("s" if table.dated else _size_of_clock(values))
+        return kind, UNITS_S[stated], f"{chosen.name}: differences of a clock in {UNIT_NAMES[stated]}"
+    if stated:
+        return kind, UNITS_S[stated], f"{chosen.name}: {UNIT_NAMES[stated]}"
+    return kind, 1.0, f"{chosen.name}: read as seconds, since its name states no unit"
+
+
+def _factor(column: Column, unit: str | None) -> float:
+    return UNITS_S[column.unit or unit or "s"]
+
+
+def _size_of_clock(values: Seconds) -> str:
+    """The unit of a clock that counts from 1970, by its size; seconds for one that counts from the job's start."""
+    size = float(np.nanmedian(np.abs(values))) if np.isfinite(values).any() else 0.0
+    return "ns" if size > 1e17 else "us" if size > 1e14 else "ms" if size > 1e11 else "s"
+
+
+def _rises(table: Table, values: Seconds) -> bool:
+    """Whether the values grow with the step, as a clock does."""
+    step = np.asarray(table.values["step"], np.float64)
+    known = np.isfinite(step) & np.isfinite(values)
+    order = np.argsort(step[known], kind="stable")
+    grows = np.diff(values[known][order][:: max(len(order) // 1000, 1)])
+    return len(grows) > 2 and float(np.mean(grows >= 0)) > 0.9 and float(np.sum(grows)) > 0
+
+
+def _by_rank(table: Table, usable: NDArray[np.bool_], rank: int | None) -> list[tuple[Steps, int | None, str]]:
+    """(rows, rank, host) of each track: by rank where it is logged, else by host, else all rows as one."""
+    hosts = np.array(table.hosts, object) if table.hosts else None
+    numbers = table.values.get("rank")
+    if numbers is not None and rank is None:
+        values = np.asarray(numbers, np.float64)
+        usable = usable & np.isfinite(values) & (values >= 0) & (values < 1e9)
+        keys = np.where(usable, values, -1).astype(np.int64)
+    elif hosts is not None:
+        _, keys = np.unique(hosts.astype(str), return_inverse=True)
+    else:
+        keys = np.zeros(len(usable), np.int64)
+    rows = np.flatnonzero(usable)
+    rows = rows[np.argsort(keys[rows], kind="stable")]
+    each = np.split(rows, np.flatnonzero(np.diff(keys[rows])) + 1) if len(rows) else []
+    if len(each) > MOST_TRACKS:
+        raise UserError("too many ranks in the log", why=f"{len(each):,} different ranks or hosts")
+    found = []
+    for own in each:
+        host = Counter(hosts[own]).most_common(1)[0][0] if hosts is not None else ""
+        found.append((own, int(keys[own[0]]) if numbers is not None and rank is None else rank, host))
+    return found
+
+
+def _track(
+    step: Steps, value: Seconds, kind: str, parts: dict[str, Seconds], told: Told, merge: bool
+) -> tuple[Steps, Seconds, float, dict[str, Seconds]]:
+    """Steps in order, seconds per step, steps per sample, and the parts."""
+    rows = _in_order(step, told, merge)
+    step, value, parts = step[rows], value[rows], {name: values[rows] for name, values in parts.items()}
+    if kind == "clock":
+        rows = _ticking(value, told)
+        step, value, parts = step[rows], value[rows], {name: values[rows] for name, values in parts.items()}
+        seconds = np.full(len(step), np.nan)
+        seconds[1:] = np.diff(value) / np.maximum(np.diff(step), 1)
+        good = np.isfinite(seconds) & (seconds > 1e-9)
+        good[:1] = True  # the first row only starts the clock
+        told.unusable += int(np.sum(~good))
+        good[:1] = False
+    else:
+        with np.errstate(divide="ignore"):
+            seconds = 1 / value if kind == "rate" else value
+        good = np.isfinite(seconds) & (seconds > 1e-9) & (seconds < 1e9)
+        told.unusable += int(np.sum(~good))
+    covers = float(np.median(np.diff(np.unique(step)))) if len(np.unique(step)) > 1 else 1.0
+    step, seconds, parts = step[good], seconds[good], {name: values[good] for name, values in parts.items()}
+    if merge and np.any(np.diff(step) == 0):
+        return _merged(step, seconds, parts, told)
+    return step, seconds, max(covers, 1.0), parts
+
+
+def _in_order(step: Steps, told: Told, merge: bool) -> Steps:
+    """Rows in the order of their steps; of a step that comes again, the last."""
+    rows = np.arange(len(step))
+    back = np.diff(step) < 0
+    if not back.any() and (merge or np.all(np.diff(step) > 0)):
+        return rows
+    if back.sum() > max(_MOST_JUMPS * len(step), 3):
+        told.sorted = True
+        rows = np.argsort(step, kind="stable")
+    else:
+        rows = rows[~_stray(step)]
+        told.restarts |= set(step[rows][1:][np.diff(step[rows]) < 0].tolist())
+    if merge and told.sorted:
+        return rows
+    own = step[rows]
+    later = np.minimum.accumulate(own[::-1])[::-1]
+    keep = np.append(own[:-1] < later[1:], True) if len(own) else np.zeros(0, bool)
+    told.repeated += len(step) - int(keep.sum())
+    return rows[keep]
+
+
+def _stray(step: Steps) -> NDArray[np.bool_]:
+    """Single rows with a step far back, after which the count goes on: no restart."""
+    stray = np.zeros(len(step), bool)
+    if len(step) > 2:
+        stray[1:-1] = (step[1:-1] < step[:-2]) & (step[2:] > step[:-2])
+        stray[-1] = step[-1] < step[-2]
+    return stray
+
+
+def _ticking(clock: Seconds, told: Told) -> Steps:
+    """Every k-th row, where single rows are shorter than 20 ticks of a clock that often stands still."""
+    rows = np.flatnonzero(np.isfinite(clock))
+    apart = np.diff(clock[rows])
+    moving = apart[apart > 0]
+    if len(moving) < 2 or np.mean(apart == 0) < 0.05:
+        return rows
+    typical = float(np.sum(moving)) / len(apart)
+    every = int(np.ceil(_TICKS * float(moving.min()) / typical))
+    told.thinned = max(told.thinned, every)
+    return rows[::every]
+
+
+def _merged(
+    step: Steps, seconds: Seconds, parts: dict[str, Seconds], told: Told
+) -> tuple[Steps, Seconds, float, dict[str, Seconds]]:
+    """The median of the rows of each step."""
+    kept, first = np.unique(step, return_index=True)
+    if len(kept) < _ONCE * len(step):
+        told.merged = True
+    else:
+        told.repeated += len(step) - len(kept)
+    order = np.argsort(step, kind="stable")
+    step, seconds = step[order], seconds[order]
+    kept, first = np.unique(step, return_index=True)
+    middle = np.array([np.median(one) for one in np.split(seconds, first[1:])])
+    return kept, middle, float(np.median(np.diff(kept))) if len(kept) > 1 else 1.0, {}
+
+
+def cut_note(table: Table) -> list[str]:
+    """A sentence for a log of which not all was read."""
+    return [f"only the first {MOST_ROWS:,} rows are read"] if table.cut else []

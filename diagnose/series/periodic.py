@@ -1,0 +1,85 @@
+"""Single slow samples, and which of them come every N steps."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.series.tracks import Track
+
+LEAST_SPIKE = np.log(1.2)
+_STRETCH = 50  # samples that share a median
+_HITS = 4
+_REGULAR = 0.75  # of the expected slow samples are there
+_BY_CHANCE = 1e-4
+_MOST_PERIODS = 3
+_MOST_SPIKES = 5000
+
+
+@dataclass(frozen=True)
+class Beat:
+    """Slow samples every `every` steps; `rows` are theirs, `extra_s` what each takes beyond its neighbours."""
+
+    every: int
+    first: int
+    rows: NDArray[np.int64]
+    extra_s: NDArray[np.float64]
+
+
+def excess(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each value less the median of the stretch it lies in."""
+    count = max(len(values) // _STRETCH, 1)
+    edges = np.linspace(0, len(values), count + 1).astype(np.int64)
+    middle = np.array([np.median(values[a:b]) for a, b in pairwise(edges)])
+    return values - np.repeat(middle, np.diff(edges))
+
+
+def spikes(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rows that are far above their neighbours: a fifth of the step, and 4 deviations."""
+    above = excess(values)
+    deviation = 1.4826 * float(np.median(np.abs(above)))
+    return np.flatnonzero(above > max(LEAST_SPIKE, 4 * deviation))
+
+
+def beats(track: Track) -> tuple[Beat, ...]:
+    """The periodic ones among the slow samples, the most frequent first."""
+    rows = spikes(np.log(track.seconds))[:_MOST_SPIKES]
+    found: list[Beat] = []
+    while len(rows) >= _HITS and len(found) < _MOST_PERIODS:
+        hits = _most_regular(track, rows)
+        if hits is None:
+            break
+        every, chosen = hits
+        extra = (1 - np.exp(-excess(np.log(track.seconds))[chosen])) * track.seconds[chosen] * track.covers
+        found.append(Beat(every, int(track.step[chosen[0]]), chosen, extra))
+        rows = np.setdiff1d(rows, chosen)
+    return tuple(found)
+
+
+def _most_regular(track: Track, rows: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]] | None:
+    steps = track.step[rows]
+    tolerance = max(1, round(track.covers))
+    rate = min((2 * tolerance + 1) / track.covers * len(rows) / max(len(track), 1), 1.0)
+    apart, count = np.unique(np.diff(steps), return_counts=True)
+    best: tuple[int, NDArray[np.int64]] | None = None
+    for every in apart[np.argsort(-count, kind="stable")][:5]:
+        if every < 4 * tolerance:
+            continue
+        hits = _in_phase(steps, int(every), tolerance)
+        expected = (steps[hits[-1]] - steps[hits[0]]) / every + 1
+        sure = rate ** (len(hits) - 2) < _BY_CHANCE
+        if (
+            len(hits) >= _HITS
+            and len(hits) >= _REGULAR * expected
+            and sure
+            and (best is None or len(hits) > len(best[1]))
+        ):
+            best = int(every), rows[hits]
+    return best
+
+
+def _in_phase(steps: NDArray[np.int64], every: int, tolerance: int) -> NDArray[np.int64]:
+    phases, count = np.unique(steps % every, return_counts=True)
+    off = (steps - phases[np.argmax(count)] + every // 2) % every - every // 2
+    return np.flatnonzero(np.abs(off) <= tolerance)

@@ -1,0 +1,212 @@
+"""Where step times come from: a log, a trainer state, what the probe recorded, or several traces of one run."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from diagnose.errors import UserError
+from diagnose.facts import Unknown
+from diagnose.record import record_beside
+from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
+from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
+from diagnose.series.tracks import Series, Track
+from diagnose.series.windows import windows
+
+STATE = "trainer_state.json"
+_LOGS = (".csv", ".tsv", ".jsonl")
+_MOST_LOGS = 4096
+_RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})", re.IGNORECASE)
+_CAPTURE_NAME = re.compile(r"capture-rank(\d{1,9})\.json\Z")
+_DO = "name a CSV log, a trainer_state.json, or a folder with one of them or with traces"
+_NO_TIMES = Unknown(
+    "log_history has steps and no times: transformers writes them only when it counts the tokens it has seen",
+    'train with TrainingArguments(include_num_input_tokens_seen="all"), which adds train_runtime to each entry',
+)
+
+
+def read_series(path: Path, unit: str | None = None) -> Series:
+    """The step times at `path`: a file, or a folder with logs, else a trainer state, else capture records, else traces.
+
+    Args:
+        path: the file or folder.
+        unit: "s", "ms", "us" or "ns", for times whose column states none.
+
+    Raises:
+        UserError: nothing there tells step times, or it cannot be read.
+    """
+    if not path.exists():
+        raise UserError("no such file or folder", where=path, do="check the path")
+    if not path.is_dir():
+        return _of_file(path, unit)
+    found = series_beside(path, unit)
+    if found is not None and found.tracks:
+        return found
+    traced = windows(path)
+    if traced is not None:
+        return traced
+    if found is not None:
+        return found
+    raise UserError("no step times in the folder", where=path, do=_DO)
+
+
+def series_beside(path: Path, unit: str | None = None) -> Series | None:
+    """The logged or recorded step times in the folder of a trace, or in the folder `path`; None when there are none.
+
+    Reads no trace, and never fails: what cannot be used is as good as none.
+    """
+    folder = path if path.is_dir() else path.parent
+    for source in (_logs, _states, _captures):
+        try:
+            found = source(folder, unit)
+        except (UserError, OSError):
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _of_file(path: Path, unit: str | None) -> Series:
+    if path.suffix.lower() in (".csv", ".tsv", ".txt", ".log"):
+        return _joined([path], unit, "csv")
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return _joined([path], unit, "jsonl")
+    if _CAPTURE_NAME.search(path.name):
+        found = _captured([path])
+        if found is not None:
+            return found
+        raise UserError("no step times in the capture record", where=path, do=_DO)
+    if path.suffix.lower() == ".json":
+        return _of_state(path, unit)
+    raise UserError("no log of steps", where=path, why="its name ends in none of .csv .tsv .jsonl .json", do=_DO)
+
+
+def _logs(folder: Path, unit: str | None) -> Series | None:
+    """The logs in the folder that fit; those of one rank each are one job."""
+    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in _LOGS and not p.name.startswith("."))[:_MOST_LOGS]
+    fitting = []
+    for path in paths:
+        try:
+            fitting.append((path, _table(path)))
+        except UserError:
+            continue
+    if not fitting:
+        return None
+    by_rank = [path for path, _ in fitting if _RANK_IN_NAME.search(path.name)]
+    if len(fitting) > 1 and len(by_rank) < len(fitting):
+        names = ", ".join(path.name[:60] for path, _ in fitting[:6])
+        raise UserError(f"{len(fitting)} logs in one folder", where=folder, do=f"name one of: {names}")
+    return _of_tables(fitting, unit, "csv")
+
+
+def _joined(paths: Sequence[Path], unit: str | None, kind: str) -> Series:
+    return _of_tables([(path, _table(path)) for path in paths], unit, kind)
+
+
+def _table(path: Path) -> Table:
+    return read_jsonl(path) if path.suffix.lower() in (".jsonl", ".ndjson") else read_csv(path)
+
+
+def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str) -> Series:
+    tracks: list[Track] = []
+    told, reads, cut = Told(), [], []
+    for path, table in tables:
+        named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
+        found, read, own = tracks_of(table, unit, int(named[1]) if named else None)
+        tracks += found
+        reads.append(read)
+        cut += cut_note(table)
+        told = _both(told, own)
+    notes = (*cut, *told.notes(), *missing_ranks(tracks))
+    files = tuple(str(path) for path, _ in tables)
+    unknown = None if tracks else Unknown("no row has a step and a positive time", "log the time of every step")
+    order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host))
+    return Series(kind, files, reads[0], tuple(order), tuple(sorted(told.restarts)), notes, unknown)
+
+
+def _both(one: Told, other: Told) -> Told:
+    return Told(
+        one.restarts | other.restarts,
+        one.unusable + other.unusable,
+        one.repeated + other.repeated,
+        one.sorted or other.sorted,
+        one.merged or other.merged,
+        max(one.thinned, other.thinned),
+    )
+
+
+def _states(folder: Path, unit: str | None) -> Series | None:
+    """The trainer state in the folder, else that of its latest checkpoint."""
+    found = [folder / STATE, *sorted(folder.glob(f"checkpoint-*/{STATE}"), key=_checkpoint, reverse=True)]
+    path = next((p for p in found if p.is_file()), None)
+    return None if path is None else _of_state(path, unit)
+
+
+def _checkpoint(path: Path) -> int:
+    number = path.parent.name.removeprefix("checkpoint-")
+    return int(number) if number.isdecimal() and len(number) < 16 else -1
+
+
+def _of_state(path: Path, unit: str | None) -> Series:
+    history = read_state(path)
+    table = state_table(history)
+    if table is not None:
+        found = _of_tables([(path, table)], unit, "trainer_state")
+        rates = replace(found, notes=(*found.notes, "each sample is the mean of the steps between two entries"))
+        return rates
+    notes = []
+    total = next((e for e in reversed(history) if isinstance(e.get("train_steps_per_second"), int | float)), None)
+    if total is not None and total["train_steps_per_second"] > 0:
+        notes.append(
+            f"the whole run took {1 / total['train_steps_per_second']:.4g} s per step on average, with its warm-up,"
+            " evaluations and checkpoints (train_steps_per_second)"
+        )
+    return Series("trainer_state", (str(path),), "", (), (), tuple(notes), _NO_TIMES)
+
+
+def _captures(folder: Path, unit: str | None) -> Series | None:
+    return _captured(sorted(p for p in folder.iterdir() if _CAPTURE_NAME.fullmatch(p.name))[:_MOST_LOGS])
+
+
+def _captured(paths: Sequence[Path]) -> Series | None:
+    """The step times that the probe recorded without the profiler."""
+    tracks, source = [], set()
+    for path in paths:
+        rank = int(_CAPTURE_NAME.search(path.name)[1])  # type: ignore[index]
+        record = record_beside(path, rank)
+        step, ns = _recorded(record.get("steps"))
+        host = (record.text("host") or "")[:200]
+        if len(step):
+            source.add(record.text("steps.clock") or "host")
+            tracks.append(Track(rank, host, step, ns / 1e9))
+    if not tracks:
+        return None
+    files = tuple(str(path) for path in paths)
+    unit = f"step times of capture records, by the {' or '.join(sorted(source))} clock"
+    note = "steps with the profiler on are left out"
+    return Series("capture", files, unit, tuple(tracks), (), (note, *missing_ranks(tracks)))
+
+
+def _recorded(steps: object) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers and nanoseconds of the steps before and after the window; `first_active_step` counts from 1."""
+    if not isinstance(steps, dict):
+        return np.zeros(0, np.int64), np.zeros(0)
+    waiting, control, warmup, active, after = (
+        _numbers(steps.get(f"{name}_ns")) for name in ("waiting", "control_before", "warmup", "active", "control_after")
+    )
+    first = steps.get("first_active_step")
+    before = np.concatenate((waiting, control))
+    start = first if isinstance(first, int) and not isinstance(first, bool) else len(before) + len(warmup) + 1
+    begin = start - len(warmup) - len(before)
+    end = start + len(active) + (1 if len(after) else 0)  # one step passes between recording and control
+    number = np.concatenate((np.arange(begin, begin + len(before)), np.arange(end, end + len(after))))
+    ns = np.concatenate((before, after))
+    good = np.isfinite(ns) & (ns > 1)
+    return number[good].astype(np.int64), ns[good]
+
+
+def _numbers(found: object) -> np.ndarray:
+    listed = found if isinstance(found, list) else []
+    return np.array([n if isinstance(n, int | float) and abs(n) < 1e18 else np.nan for n in listed], np.float64)

@@ -1,0 +1,188 @@
+"""Logs of steps as tables: CSV, JSON lines, and the `log_history` of transformers' trainer_state.json."""
+
+import csv
+import json
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from diagnose.errors import UserError, printable
+from diagnose.series.columns import Column, columns, fits
+
+MOST_ROWS = 2_000_000
+LONGEST_LINE = 1 << 20
+LARGEST_STATE = 256 << 20
+_NAN = float("nan")
+_NUMERIC = ("step", "duration", "rate", "time", "clock", "rank", "compute", "wait", "data")
+_DO = "name a column step and one of step_time_s, step_time_ms, timestamp, elapsed_s, steps_per_second"
+
+
+@dataclass
+class Table:
+    """The columns of a log that tell of step times, shape (rows,) each; a cell that is no number is NaN.
+
+    Attributes:
+        columns: by role; `values` holds their numbers, `hosts` the text of the host column.
+        dated: the clock holds dates, read as seconds since 1970.
+        cut: the log has more rows than are read.
+    """
+
+    columns: dict[str, Column]
+    values: dict[str, "array[float]"] = field(default_factory=dict)
+    hosts: list[str] = field(default_factory=list)
+    dated: bool = False
+    cut: bool = False
+
+    def take(self, rows: Iterable[Sequence[Any]]) -> "Table":
+        """Read `rows`, at most `MOST_ROWS`."""
+        numbers = [(self.values.setdefault(r, array("d")), c.at) for r, c in self.columns.items() if r in _NUMERIC]
+        host, known = self.columns.get("host"), dict[str, str]()
+        for count, row in enumerate(rows):
+            if count >= MOST_ROWS:
+                self.cut = True
+                break
+            for values, at in numbers:
+                values.append(self._number(row[at] if at < len(row) else None))
+            if host is not None:
+                name = str(row[host.at] or "")[:200] if host.at < len(row) else ""
+                self.hosts.append(known.setdefault(name, name))
+        return self
+
+    def _number(self, cell: Any) -> float:
+        if not isinstance(cell, str):
+            return _number(cell)
+        try:
+            return float(cell)
+        except ValueError:
+            return self._text(cell)
+
+    def _text(self, cell: str) -> float:
+        digits = re.search(r"\d+\Z", cell)  # rank and host columns may say node3 or rank5
+        if not re.match(r"\s*\d{4}-\d\d-\d\d", cell):
+            return float(digits[0][:15]) if digits and re.fullmatch(r"[A-Za-z_-]+\d+", cell) else _NAN
+        try:
+            moment = datetime.fromisoformat(cell.strip().replace(",", "."))
+        except ValueError:
+            return _NAN
+        self.dated = True
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def read_csv(path: Path) -> Table:
+    """The table of a CSV file with a header; comma, semicolon or tab.
+
+    Raises:
+        UserError: it cannot be read, or has no columns of steps and times.
+    """
+    lines = _lines(path)
+    header = next(lines, "").removeprefix("\ufeff")
+    delimiter = max(",;\t", key=header.count)
+    names = next(csv.reader([header], delimiter=delimiter), [])
+    found = _fitting(path, names)
+    rows: Iterator[list[str]] = csv.reader(lines, delimiter=delimiter)
+    if delimiter == ";":
+        rows = ([cell.replace(",", ".") for cell in row] for row in rows)
+    try:
+        return Table(found).take(rows)
+    except csv.Error as error:
+        raise UserError("cannot read the log", where=path, why=str(error)) from error
+
+
+def read_jsonl(path: Path) -> Table:
+    """The table of a file with one JSON object in each line; lines that are none are passed over.
+
+    Raises:
+        UserError: as `read_csv`.
+    """
+    first = [row for _, row in zip(range(200), _objects(path), strict=False)]
+    names = list(dict.fromkeys(key for row in first for key in row))
+    found = _fitting(path, names)
+    return Table(found).take([row.get(name) for name in names] for row in _objects(path))
+
+
+def read_state(path: Path) -> list[dict[str, Any]]:
+    """The `log_history` of a trainer_state.json.
+
+    Raises:
+        UserError: it cannot be read, or has no such list.
+    """
+    try:
+        if path.stat().st_size > LARGEST_STATE:
+            raise UserError("the trainer state is too large", where=path, why=f"over {LARGEST_STATE >> 20} MiB")
+        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError("cannot read the trainer state", where=path, why=_why(error)) from error
+    history = found.get("log_history") if isinstance(found, dict) else None
+    if not isinstance(history, list):
+        raise UserError("no log_history in the file", where=path, do="name a trainer_state.json of transformers")
+    return [entry for entry in history[:MOST_ROWS] if isinstance(entry, dict)]
+
+
+def state_table(history: list[dict[str, Any]]) -> Table | None:
+    """The log entries with their times; None when they have none.
+
+    transformers writes `train_runtime`, the seconds since training began, into each entry only with
+    `include_num_input_tokens_seen`. The time of evaluations between entries is taken off.
+    """
+    names = list(dict.fromkeys(key for entry in history for key in entry if "train_loss" not in entry))
+    found = columns(names)
+    if not fits(found):
+        return None
+    clock, paused, rows = found.get("clock"), 0.0, []
+    for entry in history:
+        if "eval_runtime" in entry:
+            paused += max(_number(entry["eval_runtime"]), 0.0)
+        elif "train_loss" not in entry:
+            row = [entry.get(name) for name in names]
+            if clock is not None and clock.name == "train_runtime":
+                row[clock.at] = _number(row[clock.at]) - paused
+            rows.append(row)
+    return Table(found).take(rows)
+
+
+def _fitting(path: Path, names: Sequence[str]) -> dict[str, Column]:
+    found = columns([name[:200] for name in names[:2000]])
+    if not fits(found):
+        listed = ", ".join(printable(name)[:40] for name in names[:20]) or "none"
+        raise UserError("no columns of steps and their times in the log", where=path, why=f"columns: {listed}", do=_DO)
+    return found
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines that are not empty, none longer than a megabyte."""
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline=None) as file:
+            while line := file.readline(LONGEST_LINE):
+                if len(line) >= LONGEST_LINE:
+                    raise UserError("no log of steps", where=path, why="a line is longer than a megabyte")
+                if line.strip() and "\x00" not in line:
+                    yield line
+    except OSError as error:
+        raise UserError("cannot read the log", where=path, why=_why(error)) from error
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    for line in _lines(path):
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _number(cell: object) -> float:
+    if not isinstance(cell, int | float) or isinstance(cell, bool):
+        return _NAN
+    try:
+        return float(cell)
+    except OverflowError:
+        return _NAN
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

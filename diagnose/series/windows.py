@@ -1,0 +1,59 @@
+"""Several traces of one run: the steps of every window, by the numbers of their ProfilerStep."""
+
+from pathlib import Path
+
+import numpy as np
+
+from diagnose.facts import Unknown
+from diagnose.series.ordering import missing_ranks
+from diagnose.series.tracks import Series, Track
+from diagnose.timeline import Timeline, timeline_of
+from diagnose.trace import Loading, load_all
+from diagnose.trace.discover import RankFile, trace_files
+
+_NEXT = "record windows in one process (schedule(..., repeat=0)) so that ProfilerStep counts on, or log step times"
+
+
+def windows(folder: Path) -> Series | None:
+    """The step times in the traces of the folder; None when it holds none.
+
+    Raises:
+        UserError: a trace cannot be read.
+    """
+    found = trace_files(folder)
+    if not found:
+        return None
+    files = tuple(str(one.path) for one in found)
+    note = "steps of profiled windows: the profiler slows them, all alike"
+    lines = [
+        timeline_of(trace, one.rank or 0)
+        for one, trace in zip(found, load_all([f.path for f in found], _how()), strict=True)
+    ]
+    numbered = [line.steps.source in ("ProfilerStep", "diagnose.step") for line in lines]
+    if not all(numbered) or not _counts_on(found, lines):
+        because = "the steps of the windows have no numbers that tell their order"
+        return Series("windows", files, "", (), (), (note,), Unknown(because, _NEXT))
+    ranks = sorted({line.rank for line in lines})
+    tracks = tuple(_track(rank, lines) for rank in ranks)
+    unit = "step windows of the traces, " + ("on the device" if all(line.has_gpu for line in lines) else "on the host")
+    return Series("windows", files, unit, tracks, (), (note, *missing_ranks(tracks)))
+
+
+def _how() -> Loading:
+    return Loading(cache=True, jobs=None)
+
+
+def _counts_on(found: list[RankFile], lines: list[Timeline]) -> bool:
+    """Whether no step number comes twice in the windows of a rank."""
+    seen = [(line.rank, number) for line in lines for number in line.steps.numbers]
+    return len(seen) == len(set(seen))
+
+
+def _track(rank: int, lines: list[Timeline]) -> Track:
+    own = [(at, line) for at, line in enumerate(lines) if line.rank == rank]
+    step = np.concatenate([np.array(line.steps.numbers, np.int64) for _, line in own])
+    seconds = np.concatenate([(line.windows[:, 1] - line.windows[:, 0]) / 1e9 for _, line in own])
+    files = np.concatenate([np.full(len(line.steps.numbers), at, np.int64) for at, line in own])
+    order = np.argsort(step, kind="stable")
+    good = order[seconds[order] > 0]
+    return Track(rank, "", step[good], seconds[good], files=files[good])

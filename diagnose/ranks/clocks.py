@@ -11,13 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.postmortem import Clock
+from diagnose.postmortem import Clock, Mismatch
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.match import GroupMatch, Match
+from diagnose.ranks.naming import named_ranks
 
 Column = NDArray[np.int64]
 Values = NDArray[np.float64]
 LEAST_FOR_RESIDUAL = 3
+APART_NS = 5_000_000  # processes of one host share its clock, and translate the device's to it within microseconds
 _LEAST_FOR_DRIFT = 12
 _BLOCKS = 24
 _TO_DEVIATION = 1.4826  # from a median distance, of a normal distribution
@@ -143,3 +145,26 @@ def clocks_of(ranks: Sequence[RankDigest], alignment: Alignment) -> tuple[Clock,
         )
         for p, rank in enumerate(ranks)
     )
+
+
+def torn_hosts(ranks: Sequence[RankDigest], alignment: Alignment) -> tuple[Mismatch, ...]:
+    """Ranks of one host whose clocks seem far apart: what was taken for the same collective was not the same."""
+    of_host: dict[str, list[int]] = {}
+    for p, rank in enumerate(ranks):
+        if alignment.known[p] and rank.base_ns and rank.host not in ("", "localhost"):
+            of_host.setdefault(rank.host, []).append(p)
+    return tuple(found for host, own in of_host.items() if (found := _torn(host, own, ranks, alignment)))
+
+
+def _torn(host: str, own: list[int], ranks: Sequence[RankDigest], alignment: Alignment) -> Mismatch | None:
+    usual = int(np.sort(alignment.offset[own])[(len(own) - 1) // 2])
+    far = [p for p in own if abs(int(alignment.offset[p]) - usual) > APART_NS]
+    if not far:
+        return None
+    apart = max(abs(int(alignment.offset[p]) - usual) for p in far) / 1e6
+    named = tuple(ranks[p].rank for p in far)
+    says = (
+        f"by the ends of their collectives the clock of {named_ranks(named)} on host {host} is {apart:,.1f} ms from that "
+        "of its other ranks: these are not the same collectives"
+    )
+    return Mismatch(kind="clock", group="", ranks=named, says=says)

@@ -72,8 +72,8 @@ def _around(trace: Trace, ranges: Column, launch: Column) -> Column:
     at = _last_before(trace, ranges, launch)
     if not len(ranges):
         return at
-    row, called = ranges[at], np.maximum(launch, 0)
-    inside = (trace.tid[row] == trace.tid[called]) & (trace.ts[called] <= (trace.ts + trace.dur)[row])
+    row, called, end = ranges[at], np.maximum(launch, 0), trace.ts + trace.dur
+    inside = (trace.tid[row] == trace.tid[called]) & (end[called] <= end[row])
     return np.where((at >= 0) & (launch >= 0) & inside, at, ABSENT)
 
 
@@ -117,7 +117,7 @@ def _next_after(trace: Trace, rows: Column, calls: Column) -> Column:
 def _messages(timeline: Timeline, at: Column, field: Column) -> Column:
     table, rank = timeline.trace.collectives, timeline.rank
     sender, receiver = table.sender[field], table.receiver[field]
-    ends = np.stack((at, np.where(receiver >= 0, rank, sender), np.where(receiver >= 0, receiver, rank)), axis=1)
+    ends = np.stack((at, np.where(sender >= 0, sender, rank), np.where(receiver >= 0, receiver, rank)), axis=1)
     return ends[(sender >= 0) | (receiver >= 0)].astype(np.int64)
 
 

@@ -47,6 +47,8 @@ class GroupMatch:
         start: nanoseconds of each rank's own clock, as `end`, of the same shape.
         symmetric: whether no member can end an instance before all have begun it, shape (instances,).
         paired: the instances are sends and their receives, and the members sender and receiver.
+        absent: ranks of the group whose traces are not there, 0 where their number is not known. Any of them may have
+            come last, so that the shortest duration is no more than a bound on the transfer.
     """
 
     group: Group
@@ -56,6 +58,7 @@ class GroupMatch:
     end: Column
     symmetric: Mask
     paired: bool = False
+    absent: int = 0
 
     @property
     def duration(self) -> Column:
@@ -167,7 +170,17 @@ def _instances(
         end=np.stack([own.end[call[:, m]] for m, own in enumerate(calls)], axis=1),
         symmetric=symmetric[calls[0].kind[call[:, 0]]] if len(call) else np.zeros(0, bool),
         paired=paired,
+        absent=max(_size(group, members, call, ranks) - len(members), 0),
     )
+
+
+def _size(group: Group, members: Column, call: Column, ranks: Sequence[RankDigest]) -> int:
+    """How many ranks the group has: as listed, as recorded, else all of the job."""
+    if group.ranks or not len(call):
+        return len(group.ranks)
+    first = ranks[int(members[0])]
+    recorded = int(first.calls.size[call[0, 0]])
+    return recorded if recorded > 0 else first.world_size or 0
 
 
 def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:

@@ -14,10 +14,10 @@ from diagnose.postmortem import Mismatch
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.kinds import SAME_SIZE, is_untold, plain_kind
 from diagnose.ranks.match import groups_of
+from diagnose.ranks.naming import named_ranks
 from diagnose.ranks.places import ABSENT, GroupCalls, places_of
 
 Column = NDArray[np.int64]
-_MOST_NAMED = 8
 
 
 def mismatches_of(ranks: Sequence[RankDigest]) -> tuple[Mismatch, ...]:
@@ -37,7 +37,8 @@ def _silent(calls: GroupCalls, ranks: Sequence[RankDigest], position: Mapping[in
     taking_part, used = set(calls.members.tolist()), set(calls.step.tolist())
     others = [ranks[position[r]] for r in calls.group.ranks if r in position and position[r] not in taking_part]
     silent = tuple(rank.rank for rank in others if len(rank.calls) and used & set(rank.numbers))
-    says = f"{_named(silent)} ran no collective of group {calls.group.name}, which {len(taking_part)} other ranks used"
+    others_did = f"which {len(taking_part)} other ranks used"
+    says = f"{named_ranks(silent)} ran no collective of group {calls.group.name}, {others_did}"
     return Mismatch(kind="missing", group=calls.group.name, ranks=silent, says=says) if silent else None
 
 
@@ -72,7 +73,9 @@ def _count(calls: GroupCalls, step: int, own: Sequence[RankDigest]) -> tuple[int
         [m for m, run in enumerate(runs) if len(run) == len(most)], len(most), fewest
     )  # fmt: skip
     named = tuple(own[m].rank for m in odd)
-    says = f"{_named(named)} ran {count} collectives of group {calls.group.name} in step {step}, other ranks {rest}"
+    says = (
+        f"{named_ranks(named)} ran {count} collectives of group {calls.group.name} in step {step}, other ranks {rest}"
+    )
     where = f"; they differ from number {first + 1} on"
     return step, Mismatch(kind="count", group=calls.group.name, ranks=named, says=says + where)
 
@@ -126,17 +129,11 @@ def _at_place(calls: GroupCalls, own: Sequence[RankDigest], at: Column, values: 
     texts = [_text(calls, value, kind) for value in (int(values[odd[0]]), usual)]
     seq, step = int(calls.seq[at[0]]), int(calls.step[at[0]])
     where = f"Seq {seq}, step {step}" if seq >= 0 else f"step {step}"
-    says = f"{_named(named)} ran {texts[0]} where other ranks of group {calls.group.name} ran {texts[1]} ({where})"
+    verb = "ran" if kind == "kind" else "sent"
+    others = f"other ranks of group {calls.group.name}"
+    says = f"{named_ranks(named)} {verb} {texts[0]} where {others} {verb} {texts[1]} ({where})"
     return Mismatch(kind="kind" if kind == "kind" else "size", group=calls.group.name, ranks=named, says=says)
 
 
 def _text(calls: GroupCalls, value: int, kind: str) -> str:
     return calls.kinds[value] if kind == "kind" else f"{value:,} bytes"
-
-
-def _named(ranks: Sequence[int]) -> str:
-    """`rank 3` or `ranks 0, 2 and 5`; of many the first ones."""
-    if len(ranks) > _MOST_NAMED:
-        return f"ranks {', '.join(map(str, ranks[:_MOST_NAMED]))} and {len(ranks) - _MOST_NAMED} more"
-    *first, last = map(str, ranks) if ranks else [""]
-    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"

@@ -1,7 +1,7 @@
 """Which process group a collective belongs to: its name and its ranks, since groups of different ranks share names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,6 +10,7 @@ from diagnose.ranks.kinds import plain_kind
 from diagnose.trace import Trace
 
 MOST_RANKS = 1 << 20  # a trace that states more is damaged
+_NAMED_AT_MOST = 8
 _EXPERT_KINDS = ("dispatch", "combine", "notifydispatch", "notifycombine")
 _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 
@@ -76,3 +77,11 @@ def _parsed(text: str, size: int) -> tuple[int, ...]:
         sound = stride > 0 and len(ranks) < size <= MOST_RANKS
         ranks = list(range(ranks[0], ranks[0] + stride * size, stride)) if sound and regular else []
     return tuple(sorted(ranks))
+
+
+def named_ranks(ranks: Sequence[int]) -> str:
+    """`rank 3` or `ranks 0, 2 and 5`; of many the first ones."""
+    if len(ranks) > _NAMED_AT_MOST:
+        return f"ranks {', '.join(map(str, ranks[:_NAMED_AT_MOST]))} and {len(ranks) - _NAMED_AT_MOST} more"
+    *first, last = map(str, ranks) if ranks else [""]
+    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"

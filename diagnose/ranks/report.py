@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from diagnose.postmortem import Excess, Postmortem, Straggler
 from diagnose.ranks.blame import Blame
-from diagnose.ranks.clocks import align, clocks_of
+from diagnose.ranks.clocks import align, clocks_of, torn_hosts
 from diagnose.ranks.job import Job
 from diagnose.ranks.mismatches import mismatches_of
 from diagnose.ranks.naming import MOST_RANKS
@@ -41,7 +41,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
         measured_ranks=tuple(measured_ranks),
         clocks=clocks_of(job.ranks, alignment),
         clocks_agree=None if agreed is None else agreed >= AGREE,
-        mismatches=mismatches_of(job.ranks),
+        mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
     )
 
 

@@ -17,13 +17,14 @@ from diagnose.ranks.match import GroupMatch, Match
 Column = NDArray[np.int64]
 RESIDUALS = 3
 AGREE = 0.9
+_OF_TWO = 2**0.5  # waiting is a distance between two clocks
 
 
 @dataclass(frozen=True)
 class ByStart:
     """Transfer and waiting of one group by start times, shape (instances, members), nanoseconds.
 
-    Waiting of no more than `error_ns`, three residuals of the clocks, is not claimed: it is zero here.
+    Waiting of no more than `error_ns`, three residuals of two clocks, is not claimed: it is zero here.
     """
 
     transfer: Column
@@ -33,7 +34,7 @@ class ByStart:
 
 def by_start(ranks: Sequence[RankDigest], group: GroupMatch, alignment: Alignment) -> ByStart | None:
     """Transfer and waiting on aligned clocks; None where a member's clock is not aligned, or not known how well."""
-    error = RESIDUALS * float(alignment.residual[group.members].max())
+    error = RESIDUALS * _OF_TWO * float(alignment.residual[group.members].max())
     if not np.isfinite(error):
         return None
     base = np.array([ranks[p].base_ns for p in group.members.tolist()], np.int64)

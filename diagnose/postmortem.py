@@ -58,9 +58,9 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks that disagree on their collectives: other counts, sizes or kinds at the same place."""
+    """Ranks that disagree on their collectives, by count, size or kind at the same place, or on the clock of a host."""
 
-    kind: Literal["count", "size", "kind", "missing"]
+    kind: Literal["count", "size", "kind", "missing", "clock"]
     group: str
     ranks: tuple[int, ...]
     says: str

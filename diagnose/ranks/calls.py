@@ -1,27 +1,26 @@
 """The collectives of one rank in its counted steps, as columns that travel to where the ranks are joined."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.ranks.kinds import itemsize, kind_of
+from diagnose.ranks.fields import Fields, fields_of
+from diagnose.ranks.kinds import is_untold, itemsize, kind_of
+from diagnose.ranks.naming import Group, naming_of
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
 Column = NDArray[np.int64]
 NOT_RECORDED = -1
+_Label = TypeVar("_Label", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Group:
-    """A process group as a trace names it; `ranks` is empty where the trace does not list them."""
-
-    name: str
-    ranks: tuple[int, ...] = ()
+def _no_messages() -> Column:
+    return np.zeros((0, 3), np.int64)
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,13 @@ class Calls:
         row: event of the rank's trace.
         group: index of `groups`.
         kind: index of `kinds`: "allreduce", "allgather" and so on, with the dimensions of gloo's input.
-        step: number by which ranks know the step.
+        step: number by which ranks know the step that launched it.
         seq: number that the process group gave it; NOT_RECORDED before torch 2.12.
         bytes: of the whole message, the full buffer of a sharded collective; NOT_RECORDED without its fields.
         size: ranks of its group; NOT_RECORDED without its fields.
         start: nanoseconds of the rank's own clock, as `end`.
+        messages: sends and receives, shape (messages, 3): which of the calls, its sender, its receiver; the ends are
+            ranks of the job.
     """
 
     row: Column
@@ -50,6 +51,7 @@ class Calls:
     end: Column
     groups: tuple[Group, ...]
     kinds: tuple[str, ...]
+    messages: Column = field(default_factory=_no_messages)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -57,58 +59,61 @@ class Calls:
 
 def calls_of(timeline: Timeline) -> Calls:
     """The rank's collectives in its counted steps: GPU kernels, else the host's calls."""
-    rows, start, end = _kernels(timeline) if timeline.has_gpu else _host_ranges(timeline)
-    step = _step_of(timeline, end if timeline.has_gpu else start + 1)
-    inside = step >= 0
-    rows, start, end, step = rows[inside], start[inside], end[inside], step[inside]
-    fields = {int(row): i for i, row in enumerate(timeline.trace.collectives.row)}
-    at = np.array([fields.get(row, NOT_RECORDED) for row in rows.tolist()], np.int64)
-    groups, group = _numbered([_group_name(timeline.trace, i) for i in at.tolist()])
-    kinds, kind = _numbered([_kind(timeline, row, i) for row, i in zip(rows.tolist(), at.tolist(), strict=True)])
-    table = timeline.trace.collectives
-    members = group_members(timeline.trace.metadata)
+    rows, start, end, step, known = _kernels(timeline) if timeline.has_gpu else _host_ranges(timeline)
+    kinds = _kinds(timeline, rows, known)
+    trace, at = timeline.trace, known.field
+    groups = _groups(trace, at, kinds)
+    kept = np.flatnonzero(step >= 0)
+    group_names, group = _numbered([groups[i] for i in kept.tolist()])
+    kind_names, kind = _numbered([kinds[i] for i in kept.tolist()])
     return Calls(
-        row=rows,
+        row=rows[kept],
         group=group,
         kind=kind,
-        step=step,
-        seq=_taken(table.seq, at),
-        bytes=_bytes(timeline.trace, at),
-        size=_taken(table.group_size, at),
-        start=start,
-        end=end,
-        groups=tuple(Group(name, members.get(name, ())) for name in groups),
-        kinds=kinds,
+        step=step[kept],
+        seq=_taken(trace.collectives.seq, at[kept]),
+        bytes=_bytes(trace, at[kept]),
+        size=_taken(trace.collectives.group_size, at[kept]),
+        start=start[kept],
+        end=end[kept],
+        groups=group_names,
+        kinds=kind_names,
+        messages=_kept(known.messages, kept, len(rows)),
     )
 
 
-def group_members(metadata: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The ranks of each process group that `distributedInfo` lists (torch 2.3 or later)."""
-    info = metadata.get("distributedInfo")
-    listed = info.get("pg_config") if isinstance(info, dict) else None
-    found: dict[str, tuple[int, ...]] = {}
-    for config in listed if isinstance(listed, list) else ():
-        ranks = config.get("ranks") if isinstance(config, dict) else None
-        if isinstance(ranks, list) and all(isinstance(r, int) for r in ranks):
-            found[str(config.get("pg_name", ""))] = tuple(sorted(ranks))
-    return found
-
-
-def _kernels(timeline: Timeline) -> tuple[Column, Column, Column]:
+def _kernels(timeline: Timeline) -> tuple[Column, Column, Column, Column, Fields]:
     gpu = timeline.gpu
-    which = gpu.is_communication
-    return gpu.row[which], gpu.start[which], gpu.end[which]
+    which = np.flatnonzero(gpu.is_communication)
+    return gpu.row[which], gpu.start[which], gpu.end[which], _launched_in(timeline, which), fields_of(timeline, which)
 
 
-def _host_ranges(timeline: Timeline) -> tuple[Column, Column, Column]:
+def _host_ranges(timeline: Timeline) -> tuple[Column, Column, Column, Column, Fields]:
     """Gloo's own ranges: they last from a rank's arrival to the end of the collective, on worker threads."""
     trace = timeline.trace
     rows = np.flatnonzero(timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS))
     rows = rows[np.argsort(trace.ts[rows], kind="stable")]
-    return rows, trace.ts[rows], (trace.ts + trace.dur)[rows]
+    absent = np.full(len(rows), NOT_RECORDED, np.int64)
+    start = trace.ts[rows]
+    return rows, start, start + trace.dur[rows], _step_at(timeline, start + 1), Fields(absent, absent, _no_messages())
 
 
-def _step_of(timeline: Timeline, times: Column) -> Column:
+def _launched_in(timeline: Timeline, activity: Column) -> Column:
+    """The number of the counted step that launched each activity, NOT_RECORDED outside.
+
+    The launch says it better than the device, which may end a collective of the next step before the last of this one.
+    """
+    gpu, steps = timeline.gpu, timeline.steps
+    on_device = _step_at(timeline, gpu.end[activity])
+    if steps.source in ("window", "optimizer kernels") or not len(steps.host):
+        return on_device
+    launched = gpu.launch_start[activity]
+    number = np.append(np.array(steps.numbers, np.int64), NOT_RECORDED)
+    by_launch = number[np.searchsorted(steps.host[:, 1], launched, side="right")]
+    return np.where(launched >= steps.host[0, 0], by_launch, on_device)
+
+
+def _step_at(timeline: Timeline, times: Column) -> Column:
     """The number by which ranks know the counted step that each time lies in, NOT_RECORDED outside."""
     windows = timeline.windows
     at = np.searchsorted(windows[:, 0], times, side="left") - 1
@@ -116,21 +121,42 @@ def _step_of(timeline: Timeline, times: Column) -> Column:
     return np.where(inside, np.array(timeline.steps.numbers, np.int64)[at], NOT_RECORDED)
 
 
-def _group_name(trace: Trace, field: int) -> str:
-    return trace.collectives.group[field] if field >= 0 else ""
+def _kinds(timeline: Timeline, rows: Column, known: Fields) -> list[str]:
+    return [
+        _kind(timeline, row, at, around)
+        for row, at, around in zip(rows.tolist(), known.field.tolist(), known.annotation.tolist(), strict=True)
+    ]
 
 
-def _kind(timeline: Timeline, row: int, field: int) -> str:
+def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
+    """By the fields, else the annotation, since NCCL runs several collectives in one kernel; else by its own name."""
     trace = timeline.trace
-    name = trace.collectives.name[field] if field >= 0 else trace.names[trace.name[row]]
-    if timeline.has_gpu:
-        return kind_of(name)
-    shape = trace.shape[row]
-    dims = trace.shapes[shape][0].decode("utf-8", "replace") if shape >= 0 else ""
-    return f"{kind_of(name)} {dims}".rstrip()
+    if not timeline.has_gpu:
+        shape = trace.shape[row]
+        dims = trace.shapes[shape][0].decode("utf-8", "replace") if shape >= 0 else ""
+        return f"{kind_of(trace.names[trace.name[row]])} {dims}".rstrip()
+    names = [trace.collectives.name[at]] if at >= 0 else []
+    names += [trace.names[trace.name[around]]] if around >= 0 else []
+    kinds = [kind_of(name) for name in (*names, trace.names[trace.name[row]])]
+    return next((kind for kind in kinds if not is_untold(kind)), kinds[-1])
 
 
-def _numbered(labels: list[str]) -> tuple[tuple[str, ...], Column]:
+def _groups(trace: Trace, at: Column, kinds: Sequence[str]) -> list[Group]:
+    table, naming = trace.collectives, naming_of(trace)
+    named: dict[tuple[str, str, int], Group] = {}
+    found = []
+    for i, kind in zip(at.tolist(), kinds, strict=True):
+        if i < 0 or not table.group[i]:
+            found.append(naming.unnamed(kind))
+            continue
+        about = (table.group[i], table.group_ranks[i], int(table.group_size[i]))
+        if about not in named:
+            named[about] = naming.named(*about)
+        found.append(named[about])
+    return found
+
+
+def _numbered(labels: Sequence[_Label]) -> tuple[tuple[_Label, ...], Column]:
     names = tuple(dict.fromkeys(labels))
     number = {name: i for i, name in enumerate(names)}
     return names, np.array([number[label] for label in labels], np.int64)
@@ -146,3 +172,11 @@ def _bytes(trace: Trace, at: Column) -> Column:
 def _taken(column: Column, at: Column) -> Column:
     padded = np.append(column, NOT_RECORDED)  # -1 takes the last
     return padded[at].astype(np.int64)
+
+
+def _kept(messages: Column, kept: Column, total: int) -> Column:
+    """The messages of the calls that are kept, by their new places."""
+    place = np.full(total, NOT_RECORDED, np.int64)
+    place[kept] = np.arange(len(kept))
+    moved = np.stack((place[messages[:, 0]], messages[:, 1], messages[:, 2]), axis=1)
+    return moved[moved[:, 0] >= 0]

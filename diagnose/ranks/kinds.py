@@ -1,9 +1,15 @@
-"""What a collective is called, and how wide its elements are."""
+"""What a collective is called, what its kind implies, and how wide its elements are."""
 
 import re
 
+SYMMETRIC = ("allreduce", "allgather", "reducescatter", "alltoall")  # no rank can end before all have begun
+SAME_SIZE = ("allreduce", "allgather", "reducescatter", "broadcast")  # the whole message is as large on every rank
+SEND_RECEIVE = "sendrecv"
+UNTOLD = ("generic", "collective")  # the name does not say which
+_ALL_REDUCES = re.compile(r"cross_device_reduce|quick_?reduce")
 _KIND = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|send_?recv|reduce|barrier|generic|gather|scatter"
+    r"|(?<![a-z])(?:send|recv)(?![a-z])|(?:notify_)?(?:dispatch|combine)"
 )
 _ITEM_BYTES = (
     dict.fromkeys(("int8", "uint8", "byte", "char", "bool"), 1)
@@ -17,8 +23,22 @@ _TYPES = {"f32": "float", "f16": "half", "bf16": "bfloat16", "__nv_bfloat16": "b
 
 def kind_of(name: str) -> str:
     """`ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)` and `_allreduce_coalesced` are both "allreduce"."""
-    found = _KIND.search(name.lower())
-    return found[0].replace("_", "") if found else "collective"
+    plain = name.lower()
+    if _ALL_REDUCES.search(plain):
+        return "allreduce"
+    found = _KIND.search(plain)
+    kind = found[0].replace("_", "") if found else "collective"
+    return SEND_RECEIVE if kind in ("send", "recv") else kind
+
+
+def plain_kind(kind: str) -> str:
+    """The kind without the dimensions that follow it where there are no fields."""
+    return kind.partition(" ")[0]
+
+
+def is_untold(kind: str) -> bool:
+    """Whether the kind says nothing of what the ranks do."""
+    return plain_kind(kind) in UNTOLD
 
 
 def itemsize(dtype: str) -> int:

@@ -1,11 +1,11 @@
 """Which collective on one rank is the same as on another.
 
 Instances match by process group and Seq where every rank of the group recorded them, else by their order within a
-step, group and kind, which is only trusted in steps in which every rank has equally many of each.
+step, group and kind, which is only trusted in steps in which every rank has equally many of each, of equal sizes.
+Sends match receives between two ranks alone.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,22 @@ from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
 from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
-from diagnose.ranks.calls import Calls, Group
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
+from diagnose.ranks.naming import Group
+from diagnose.ranks.places import GroupCalls, Places, gathered, places_of
 
 Column = NDArray[np.int64]
-Key = tuple[bool, int, str, int]  # by Seq, Seq or step, kind, place among those alike
+Mask = NDArray[np.bool_]
 ALONE = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
 _NONE_RECORDED = Unknown("no collective was recorded in the counted steps", "nothing: the ranks do not communicate")
+_AMBIGUOUS = Unknown(
+    "several process groups share one name and the traces do not list their ranks",
+    "capture with torch 2.3 or later, which records the ranks of each process group",
+)
+_OTHER_STEPS = Unknown(
+    "the ranks captured different steps", "capture the same steps on every rank: count them alike and start together"
+)
 _UNEQUAL = Unknown(
     "the ranks recorded different numbers of collectives, so their order does not match them",
     "capture the same steps on every rank, with a torch that records Seq (2.12 or later)",
@@ -36,6 +45,10 @@ class GroupMatch:
         call: for each instance the row of each member's `calls`, shape (instances, members), in order of start on
             the first member.
         start: nanoseconds of each rank's own clock, as `end`, of the same shape.
+        symmetric: whether no member can end an instance before all have begun it, shape (instances,).
+        paired: the instances are sends and their receives, and the members sender and receiver.
+        absent: ranks of the group whose traces are not there, 0 where their number is not known. Any of them may have
+            come last, so that the shortest duration is no more than a bound on the transfer.
     """
 
     group: Group
@@ -43,6 +56,9 @@ class GroupMatch:
     call: Column
     start: Column
     end: Column
+    symmetric: Mask
+    paired: bool = False
+    absent: int = 0
 
     @property
     def duration(self) -> Column:
@@ -74,49 +90,116 @@ def match(ranks: Sequence[RankDigest]) -> Match | Unknown:
         return ALONE
     if not any(len(rank.calls) for rank in ranks):
         return _NONE_RECORDED
-    found = [_matched(group, members, ranks) for group, members in _groups(ranks).items() if len(members) > 1]
-    return tuple(f for f in found if len(f.call)) or _UNEQUAL
+    found = [_matched(calls, ranks) for calls in groups_of(ranks)]
+    return tuple(f for f in (*found, *_pairs(ranks)) if len(f.call)) or _why_none(ranks)
 
 
-def _groups(ranks: Sequence[RankDigest]) -> dict[Group, dict[int, Column]]:
-    """For each process group the positions of its ranks, each with its calls there."""
+def _why_none(ranks: Sequence[RankDigest]) -> Unknown:
+    if all(group.ambiguous for rank in ranks for group in rank.calls.groups):
+        return _AMBIGUOUS
+    return _UNEQUAL if set.intersection(*(set(rank.numbers) for rank in ranks)) else _OTHER_STEPS
+
+
+def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
+    """The collectives of each process group that two or more of the ranks are known to share; no sends."""
+    listed: dict[str, set[Group]] = {}
+    for group in {group for rank in ranks for group in rank.calls.groups if group.ranks}:
+        listed.setdefault(group.name, set()).add(group)
     found: dict[Group, dict[int, Column]] = {}
     for position, rank in enumerate(ranks):
-        for number, group in enumerate(rank.calls.groups):
-            found.setdefault(group, {})[position] = np.flatnonzero(rank.calls.group == number)
-    return found
+        calls = rank.calls
+        sent = np.array([kind == SEND_RECEIVE for kind in map(plain_kind, calls.kinds)], bool)
+        own = ~sent[calls.kind] if len(calls) else np.zeros(0, bool)
+        for number, group in enumerate(calls.groups):
+            rows = np.flatnonzero(own & (calls.group == number))
+            if len(rows):
+                found.setdefault(_resolved(group, rank.rank, listed), {})[position] = rows
+    return (gathered(g, rows, ranks) for g, rows in found.items() if len(rows) > 1 and not g.ambiguous)
 
 
-def _matched(group: Group, rows: dict[int, Column], ranks: Sequence[RankDigest]) -> GroupMatch:
-    members = list(rows)
-    by_seq = all((ranks[p].calls.seq[own] >= 0).all() for p, own in rows.items())
-    keys = [_keys(ranks[p].calls, own, by_seq) for p, own in rows.items()]
-    shared = _trusted([set(k) for k in keys])
-    call = np.array([[k[key] for k in keys] for key in keys[0] if key in shared], np.int64).reshape(-1, len(members))
-    calls = [ranks[p].calls for p in members]
+def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Group:
+    """The group by the same name that holds the rank, where other ranks list it and this one does not."""
+    if group.ranks:
+        return group
+    candidates = [g for g in listed.get(group.name, ()) if rank in g.ranks]
+    return candidates[0] if len(candidates) == 1 else group
+
+
+def _matched(calls: GroupCalls, ranks: Sequence[RankDigest]) -> GroupMatch:
+    if calls.has_seq:
+        places = places_of(calls, calls.seq)
+        kept = places.full & _alike(calls, places)
+    else:
+        places = places_of(calls, calls.step, calls.kind) if calls.is_told else places_of(calls, calls.step)
+        sound = places.full & _alike(calls, places)
+        kept = ~np.isin(places.number, places.number[~sound])
+    at = places.at[kept]
+    call = calls.call[at]
+    return _instances(calls.group, calls.members, call, ranks)
+
+
+def _alike(calls: GroupCalls, places: Places) -> Mask:
+    """The places at which the members' kinds and sizes agree, as far as they are known."""
+    kinds = np.array([not is_untold(kind) for kind in calls.kinds], bool)
+    sized = np.array([plain_kind(kind) in SAME_SIZE for kind in calls.kinds], bool)[calls.kind] & (calls.bytes >= 0)
+    return _equal(calls.kind, kinds[calls.kind], places.at) & _equal(calls.bytes, sized, places.at)
+
+
+def _equal(values: Column, known: Mask, at: Column) -> Mask:
+    """Whether the known ones of the values at each place are all the same."""
+    seen = known[at] & (at >= 0)
+    own = values[at]
+    highest = np.where(seen, own, np.iinfo(np.int64).min).max(axis=1)
+    lowest = np.where(seen, own, np.iinfo(np.int64).max).min(axis=1)
+    return np.asarray(highest <= lowest)
+
+
+def _instances(
+    group: Group, members: Column, call: Column, ranks: Sequence[RankDigest], paired: bool = False
+) -> GroupMatch:
+    calls = [ranks[p].calls for p in members.tolist()]
+    start = np.stack([own.start[call[:, m]] for m, own in enumerate(calls)], axis=1)
+    order = np.argsort(start[:, 0], kind="stable")
+    call = call[order]
+    symmetric = np.array([plain_kind(kind) in SYMMETRIC for kind in calls[0].kinds], bool)
     return GroupMatch(
         group=group,
-        members=np.array(members, np.int64),
+        members=members,
         call=call,
-        start=np.stack([c.start[call[:, m]] for m, c in enumerate(calls)], axis=1),
-        end=np.stack([c.end[call[:, m]] for m, c in enumerate(calls)], axis=1),
+        start=start[order],
+        end=np.stack([own.end[call[:, m]] for m, own in enumerate(calls)], axis=1),
+        symmetric=symmetric[calls[0].kind[call[:, 0]]] if len(call) else np.zeros(0, bool),
+        paired=paired,
+        absent=max(_size(group, members, call, ranks) - len(members), 0),
     )
 
 
-def _keys(calls: Calls, rows: Column, by_seq: bool) -> dict[Key, int]:
-    """The rank's calls by what they are known by, in order of start."""
-    seen: Counter[tuple[int, str]] = Counter()
-    found: dict[Key, int] = {}
-    numbers = calls.seq if by_seq else calls.step
-    for row, number, kind in zip(rows.tolist(), numbers[rows].tolist(), calls.kind[rows].tolist(), strict=True):
-        place = (number, calls.kinds[kind])
-        found[(by_seq, *place, seen[place])] = row
-        seen[place] += 1
-    return found
+def _size(group: Group, members: Column, call: Column, ranks: Sequence[RankDigest]) -> int:
+    """How many ranks the group has: as listed, as recorded, else all of the job."""
+    if group.ranks or not len(call):
+        return len(group.ranks)
+    first = ranks[int(members[0])]
+    recorded = int(first.calls.size[call[0, 0]])
+    return recorded if recorded > 0 else first.world_size or 0
 
 
-def _trusted(ranks: list[set[Key]]) -> set[Key]:
-    """Keys that every rank has; by order only those of steps in which all ranks have the same keys."""
-    shared, every = set.intersection(*ranks), set.union(*ranks)
-    broken = {key[1] for key in every - shared if not key[0]}
-    return {key for key in shared if key[0] or key[1] not in broken}
+def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
+    """The sends of one rank to another, each with its receive: in order, where a step has equally many of both."""
+    position = {rank.rank: p for p, rank in enumerate(ranks)}
+    ends: dict[tuple[int, int, str], dict[int, Column]] = {}
+    for p, rank in enumerate(ranks):
+        messages, calls = rank.calls.messages, rank.calls
+        for sender, receiver, number in {(*m[1:], int(calls.group[m[0]])) for m in messages.tolist()}:
+            own = (messages[:, 1] == sender) & (messages[:, 2] == receiver) & (calls.group[messages[:, 0]] == number)
+            ends.setdefault((sender, receiver, calls.groups[number].name), {})[p] = np.sort(messages[own, 0])
+    for (sender, receiver, name), rows in ends.items():
+        both = [position.get(sender, -1), position.get(receiver, -1)]
+        if sender != receiver and set(both) == set(rows):
+            yield _pair(Group(name, (sender, receiver)), {p: rows[p] for p in both}, ranks)
+
+
+def _pair(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDigest]) -> GroupMatch:
+    calls = gathered(group, rows, ranks)
+    places = places_of(calls, calls.step)
+    kept = ~np.isin(places.number, places.number[~places.full])
+    return _instances(group, calls.members, calls.call[places.at[kept]], ranks, paired=True)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.ranks.fields import fields_of
 from diagnose.ranks.kinds import dtype_in, itemsize, kind_of, plain_dtype
 from diagnose.timeline import Timeline
 
@@ -68,8 +69,7 @@ def messages_of(timeline: Timeline, inside: Mask) -> Messages:
     """The collectives among the GPU activities in the mask `inside`."""
     gpu, table = timeline.gpu, timeline.trace.collectives
     chosen = np.flatnonzero(gpu.is_communication & inside)
-    fields = {int(row): i for i, row in enumerate(table.row)}
-    at = [fields.get(int(row), NOT_RECORDED) for row in gpu.row[chosen]]
+    at = fields_of(timeline, chosen).field.tolist()
     names = [timeline.trace.names[n] for n in timeline.trace.name[gpu.row[chosen]].tolist()]
     dtype = [plain_dtype(table.dtype[i]) if i >= 0 else dtype_in(name) for i, name in zip(at, names, strict=True)]
     counts = [max(int(table.elements_in[i]), int(table.elements_out[i])) if i >= 0 else NOT_RECORDED for i in at]

@@ -136,10 +136,13 @@ class ColumnBuilder:
             name=_texts(args, "collective"),
             group=_texts(args, "group"),
             dtype=_texts(args, "dtype"),
+            group_ranks=_texts(args, "group_ranks"),
             elements_in=integers(_each(args, "elements_in")),
             elements_out=integers(_each(args, "elements_out")),
             group_size=integers(_each(args, "group_size")),
             seq=integers(_each(args, "seq")),
+            receiver=integers(_each(args, "receiver")),
+            sender=integers(_each(args, "sender")),
         )
 
 

@@ -38,7 +38,8 @@ class Collectives:
     """Fields of collective operations, one row for each event that carries them.
 
     `row` indexes the trace's events; `elements` are input elements, ABSENT when not recorded; `seq` is ABSENT on
-    traces written before Kineto recorded it.
+    traces written before Kineto recorded it. `group_ranks` is the list as text, "" when not recorded, with an ellipsis
+    after 30 ranks. A send names its `receiver`, a receive its `sender`, each a rank of the job, else ABSENT.
     """
 
     row: Column
@@ -49,6 +50,9 @@ class Collectives:
     elements_out: Column
     group_size: Column
     seq: Column
+    group_ranks: tuple[str, ...]
+    receiver: Column
+    sender: Column
 
 
 @dataclass(frozen=True)
@@ -122,4 +126,7 @@ def _select_collectives(table: Collectives, keep: NDArray[np.bool_]) -> Collecti
         elements_out=table.elements_out[index],
         group_size=table.group_size[index],
         seq=table.seq[index],
+        group_ranks=tuple(table.group_ranks[i] for i in index),
+        receiver=table.receiver[index],
+        sender=table.sender[index],
     )

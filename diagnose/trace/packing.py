@@ -43,7 +43,7 @@ def pack(trace: Trace, file: BinaryIO) -> None:
         "columns": columns,
         "collectives": {f.name: _put(getattr(table, f.name), file) for f in fields(table) if _is_array(table, f.name)},
         "calls": len(table.row),
-        "texts": {name: getattr(table, name) for name in ("name", "group", "dtype")},
+        "texts": {name: getattr(table, name) for name in ("name", "group", "dtype", "group_ranks")},
         "size": trace.size,
         "names": trace.names,
         "cats": trace.cats,

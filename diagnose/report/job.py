@@ -35,12 +35,12 @@ def print_job(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
 
 def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     """Why a rank is late, and what each other rank waits for it."""
-    share = _waited_share(straggler, diagnosis, of)
+    share = waited_share(straggler, diagnosis, of)
     waits = f"each other rank waits {duration(share * of.step_ns)} per step for it ({spoken(share, 'share')} of the"
     return f"rank {straggler.rank} is late {LATENESS[straggler.cause]}; {waits} {of.name.removeprefix('device ')})"
 
 
-def _waited_share(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> float:
+def waited_share(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> float:
     """Share of the other ranks' steps that they wait for this one."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     total = sum(entry.ns for rank in others for entry in rank.ledger)

@@ -135,6 +135,7 @@
     return Math.min(Math.max(lane.start[chosen.at] + lane.length[chosen.at] / 2, from), to);
   };
   chart.tabIndex = 0;
+  chart.setAttribute("role", "application"); // its arrow keys select slices
   chart.addEventListener("keydown", (event) => {
     const action = !event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key];
     if (!action) return;

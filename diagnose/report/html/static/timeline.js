@@ -22,8 +22,8 @@
   const element = (className, left, right) => {
     const found = document.createElement("span");
     found.className = className;
-    found.style.left = `${left}px`;
-    found.style.width = `${right - left}px`;
+    found.style.left = `${(100 * left) / width()}%`; // not in pixels: paper is as wide as it is
+    found.style.width = `${(100 * (right - left)) / width()}%`;
     return found;
   };
 

@@ -82,7 +82,7 @@ def _umask() -> int:
 
 def _command(context: click.Context, shown: str) -> str:
     """The command line with only what the user gave, and the path as it may be printed."""
-    words = [*context.command_path.split(), shown]
+    words = ["diagnose", *context.command_path.split()[1:], shown]
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE

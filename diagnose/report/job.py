@@ -42,13 +42,18 @@ def print_job_verdict(page: Page, diagnosis: Diagnosis) -> None:
 def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     """Why a rank is late, what each other rank waits for it, and what that rests on."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
-    total = sum(entry.ns for rank in others for entry in rank.ledger)
     each = straggler.waiting_ns_caused / max(sum(rank.steps for rank in others), 1)
-    share = spoken(straggler.waiting_ns_caused / max(total, 1), "share")
+    share = spoken(waited_share(straggler, diagnosis), "share")
     where = f" on {plain(straggler.host)}" if straggler.host else ""
     late = f"rank {straggler.rank}{where} is late {LATENESS[straggler.cause]}"
     waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
     return "; ".join([late, waits, *(plain(more) for more in (straggler.because, straggler.first_diverging) if more)])
+
+
+def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
+    """Share of the other ranks' steps that they wait for this one."""
+    others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
+    return straggler.waiting_ns_caused / max(sum(entry.ns for rank in others for entry in rank.ledger), 1)
 
 
 def _ranks(numbers: Sequence[int]) -> str:
@@ -114,9 +119,7 @@ def _hosts(page: Page, diagnosis: Diagnosis, details: bool) -> None:
     hosts = by_host(diagnosis.ranks)
     if len(hosts) < 2:
         return
-    page.paragraph(
-        "mean over the ranks of each host, in % of their step; the one that waits least first", label="hosts:"
-    )
+    page.paragraph("mean over its ranks, in % of their step; the host that waits least first", label="hosts:")
     ordered = sorted(hosts.items(), key=lambda item: _waiting(item[1]))
     name_width = widest([plain(name) for name in hosts], 24)
     heads = "".join(f"{_SHORT.get(name, name):>{_CELL}}" for name in (*_CLASSES, "wait"))
@@ -169,9 +172,8 @@ def _clocks(page: Page, found: Postmortem) -> None:
         return
     apart = max(abs(clock.offset_ns or 0) for clock in known)
     residual = max(clock.residual_ns or 0 for clock in known)
-    agree = (
-        "" if found.clocks_agree is None else f", and by start times {'alike' if found.clocks_agree else 'otherwise'}"
-    )
+    alike = "alike" if found.clocks_agree else "otherwise"
+    agree = "" if found.clocks_agree is None else f", and by start times {alike}"
     text = f"{counted(len(known), 'rank')} aligned: up to {duration(apart)} apart, residual {duration(residual)}"
     text += f"; waiting is told by durations, which needs no clock{agree}"
     page.paragraph(Text(text, "dim"), label="clocks:")

@@ -12,7 +12,7 @@ EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a cha
 
 @dataclass(frozen=True)
 class Change:
-    """One change: `gain` of its own, of the plan so far; `typed` are the lines to copy, `flags` the same as flags."""
+    """One change: its own `gain`, that of the plan so far, and the lines to copy, `flags` for a script."""
 
     rule: str
     severity: str

@@ -22,8 +22,8 @@
   const element = (className, left, right) => {
     const found = document.createElement("span");
     found.className = className;
-    found.style.left = `${left}px`;
-    found.style.width = `${right - left}px`;
+    found.style.left = `${(100 * left) / width()}%`; // not in pixels: paper is as wide as it is
+    found.style.width = `${(100 * (right - left)) / width()}%`;
     return found;
   };
 
@@ -135,6 +135,7 @@
     return Math.min(Math.max(lane.start[chosen.at] + lane.length[chosen.at] / 2, from), to);
   };
   chart.tabIndex = 0;
+  chart.setAttribute("role", "application"); // its arrow keys select slices
   chart.addEventListener("keydown", (event) => {
     const action = !event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key];
     if (!action) return;

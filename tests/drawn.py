@@ -1,0 +1,100 @@
+"""Diagnoses with everything a page draws: a timeline, kernels, roofs; and one whose every name attacks the page."""
+
+import diagnoses
+from msgspec.structs import replace
+
+from diagnose.diagnosis import (
+    Diagnosis,
+    Evidence,
+    Finding,
+    KernelRow,
+    Lane,
+    Patch,
+    Peak,
+    RooflineEntry,
+    Roofs,
+    SliceLabel,
+    StepTimeline,
+)
+
+US, MS = 1_000, 1_000_000
+HOSTILE = "</script></style><img src=x onerror=alert(1)>\"'`{{7*7}}\u202e\u0000[red]&amp;\u2028"
+
+
+def lane(name: str, kind: str, *slices: tuple[float, float, int, int]) -> Lane:
+    """Slices as (start in ms, length in ms, label, count)."""
+    start, length, label, count = zip(*slices, strict=True)
+    ns = [tuple(round(ms * MS) for ms in times) for times in (start, length)]
+    return Lane(name=name, kind=kind, start_ns=ns[0], length_ns=ns[1], label=label, count=count)  # type: ignore[arg-type]
+
+
+def timeline(gemm: str = "nvjet_tst_128x256") -> StepTimeline:
+    """A wait for data, then a kernel, then seven short ones in one slice."""
+    labels = (("data-wait", "data"), (gemm, "compute"), ("dispatch", "host"), ("aten::mm", ""))
+    return StepTimeline(
+        rank=0,
+        step=12,
+        length_ns=174 * MS,
+        labels=tuple(SliceLabel(name=name, class_=class_) for name, class_ in labels),  # type: ignore[arg-type]
+        lanes=(
+            lane("idle and waiting", "cause", (0, 69, 0, 1), (150, 24, 2, 1)),
+            lane("stream 7", "stream", (69, 60, 1, 1), (130, 20, 1, 7)),
+            lane("thread 4000", "thread", (65, 4, 3, 1)),
+        ),
+        merged_below_ns=9 * US,
+    )
+
+
+def kernel(name: str, ns: int, **changes: object) -> KernelRow:
+    known = {"family": "gemm", "class_": "compute", "bound": "compute", "operator": "aten::mm", "above_roof_ns": 1234}
+    figures = {"count": 12.0, "ns": ns, "share": ns / (174 * MS), "mean_ns": ns // 12}
+    return KernelRow(**{"name": name} | known | figures | changes)  # type: ignore[arg-type]
+
+
+def entry(family: str, **changes: object) -> RooflineEntry:
+    known = {"direction": "", "precision": "bf16", "ns": 40 * MS, "kernels": 12.0, "flops": 2e13, "bytes": 5e10}
+    reached = {"intensity": 400.0, "tflops": 500.0, "gbs": 1250.0, "bound": "compute", "above_roof_ns": 9 * MS}
+    return RooflineEntry(**{"family": family, "note": ""} | known | reached | changes)  # type: ignore[arg-type]
+
+
+def drawn() -> Diagnosis:
+    """The composed report of the terminal's golden, with all that only a page shows."""
+    short = [kernel(f"elementwise_kernel_{i}", (40 - i) * US, family="elementwise", class_="memory") for i in range(30)]
+    return replace(
+        diagnoses.data_bound(),
+        timeline=timeline(),
+        kernels=(kernel("nvjet_tst_128x256_64x4_TNT", 40 * MS), kernel("ncclDevKernel_AllReduce", 2 * MS), *short),
+        roofline=(entry("gemm"), entry("norm", flops=None, intensity=0.0, tflops=None, bound="memory")),
+        operators=(entry("mm [512, 512]", ns=9 * MS, intensity=85.0, tflops=200.0),),
+        roofs=Roofs(
+            hbm_bytes_per_s=3.35e12,
+            hbm_source="the table",
+            peaks=(Peak(precision="bf16", flops_per_s=989e12, source="the table"),),
+        ),
+        versions={"torch": "2.9.1"},
+    )
+
+
+def hostile() -> Diagnosis:
+    """Every name that a trace or a rule can choose is HOSTILE."""
+    finding = Finding(
+        rule=HOSTILE,
+        class_="host",
+        severity="warning",
+        says=HOSTILE,
+        do=HOSTILE,
+        evidence=(Evidence(fact=HOSTILE, value=HOSTILE, unit="text", of=HOSTILE),),
+        predicted_speedup=(1.1, 1.2),
+        patch=Patch(target="environment", set={HOSTILE: HOSTILE}),
+        assumes=HOSTILE,
+    )
+    return replace(
+        diagnoses.hostile(),
+        findings=(finding,),
+        timeline=timeline(HOSTILE),
+        kernels=(kernel(HOSTILE, MS, operator=HOSTILE, family=HOSTILE), kernel("a" + HOSTILE, MS)),
+        roofline=(entry(HOSTILE, note=HOSTILE),),
+        operators=(entry(HOSTILE),),
+        roofs=drawn().roofs,
+        versions={HOSTILE: HOSTILE},
+    )

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError
 from diagnose.judge import Case, diagnose
 from diagnose.metrics import REGISTRY, Measured, measure, merged
 from diagnose.metrics.registry import Settings
 from diagnose.ranks import Job, join
 from diagnose.rule import load_rules
+from diagnose.series import changes, series_beside
 from diagnose.survey import comparable, representatives, survey, weights
 from diagnose.trace import Loading, find_run, on_this_machine
 
@@ -80,12 +81,32 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
 
 def _examined(path: Path, chosen: Options) -> Examined:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    found = survey(find_run(path, chosen.run), chosen.settings, chosen.loading, chosen.scheduler)
-    ranks, left_out = comparable(found.digests)
+    read = survey(find_run(path, chosen.run), chosen.settings, chosen.loading, chosen.scheduler)
+    ranks, left_out = comparable(read.digests)
     job = join(ranks)
-    measured = found.measured(job, _chosen(job, chosen.rank, path))
+    measured = read.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
-    return Examined(diagnose(Case(job, measured, facts, rules, left_out, chosen.rank)), measured)
+    found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
+    return Examined(replace(found, history=_history(path)), measured)
+
+
+def _history(path: Path) -> tuple[HistoryChange, ...]:
+    """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
+    try:
+        series = series_beside(path)
+    except UserError:
+        return ()
+    return tuple(
+        HistoryChange(
+            since_step=change.since_step,
+            until_step=change.until_step,
+            change_share=change.change_share,
+            ranks=change.ranks,
+            hosts=change.hosts,
+            says=change.says,
+        )
+        for change in (changes(series) if series is not None else ())
+    )
 
 
 def _chosen(job: Job, rank: int | None, path: Path) -> list[int]:

@@ -286,6 +286,20 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     ledger: tuple[LedgerEntry, ...]
 
 
+class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The step time of the run moved to another level, by the step times that lie beside the traces.
+
+    `change_share` is of the median step time before; positive is slower. `diagnose series` tells all there is.
+    """
+
+    since_step: int
+    until_step: int
+    change_share: float
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    says: str
+
+
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """What of the files could not be used."""
 
@@ -328,6 +342,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceSummary
     postmortem: Postmortem | None = None
     rank: int | None = None
+    history: tuple[HistoryChange, ...] = ()
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     roofs: Roofs | None = None

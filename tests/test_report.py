@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
-from diagnose.diagnosis import Diagnosis, LedgerEntry, Patch
+from diagnose.diagnosis import Diagnosis, HistoryChange, LedgerEntry, Patch
 from diagnose.postmortem import Mismatch, Postmortem, Traffic
 from diagnose.report.heat import heat_of
 from diagnose.report.ledger import basis, rows
@@ -264,6 +264,17 @@ def test_missing_ranks_and_mismatches_stand_above_the_ledger() -> None:
 
     assert "missing:    no trace of ranks 2-4, 7 of 6 ranks; who is late may be among them" in report
     assert report.index("mismatch:   rank 1 has 3 all-reduces fewer in step 5") < report.index("of the device step, ")
+
+
+def test_a_change_of_the_step_time_over_the_run_is_told_with_the_steps() -> None:
+    change = HistoryChange(
+        since_step=8123, until_step=9000, change_share=0.14, ranks=(24,), hosts=("node3",),
+        says="since step 8,123: 14 % slower on node3",
+    )  # fmt: skip
+
+    assert "history:    since step 8,123: 14 % slower on node3" in printed(
+        replace(diagnoses.data_bound(), history=(change,))
+    )
 
 
 def test_hosts_are_rolled_up_and_the_one_that_waits_least_comes_first() -> None:

@@ -164,7 +164,7 @@ def _torn(host: str, own: list[int], ranks: Sequence[RankDigest], alignment: Ali
     apart = max(abs(int(alignment.offset[p]) - usual) for p in far) / 1e6
     named = tuple(ranks[p].rank for p in far)
     says = (
-        f"by the ends of their collectives the clock of {named_ranks(named)} on host {host} is {apart:,.1f} ms from that "
-        "of its other ranks: these are not the same collectives"
+        f"by the ends of their collectives the clock of {named_ranks(named)} on host {host} is {apart:,.1f} ms from "
+        "that of its other ranks: these are not the same collectives"
     )
     return Mismatch(kind="clock", group="", ranks=named, says=says)

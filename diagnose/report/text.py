@@ -24,6 +24,8 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
     _verdict(page, diagnosis, details)
     page.paragraph(steps_line(diagnosis), label="steps:")
     _notes(page, diagnosis)
+    for i, change in enumerate(diagnosis.history):
+        page.paragraph(Text(plain(change.says), "yellow"), label="" if i else "history:", most=2)
     print_job_verdict(page, diagnosis)
     page.gap()
     print_ledger(page, diagnosis, details)

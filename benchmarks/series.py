@@ -1,6 +1,6 @@
 """Change points in synthetic step times: false alarms on stationary noise, and how many shifts are found.
 
-    python benchmarks/series.py                        # 200 seeds per kind of noise, 50 per shift; about 10 minutes
+    python benchmarks/series.py                        # 200 seeds per kind of noise, 50 per shift; about 20 minutes
     python benchmarks/series.py --seeds 20 --write     # fewer, written to benchmarks/reports/, dated
 
 A shift of 5 to 20 % begins at 60 % of the series. It counts as found when a change in its direction is named within 10

@@ -92,10 +92,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:
     """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
-    try:
-        series = series_beside(path)
-    except UserError:
-        return ()
+    series = series_beside(path)
     return tuple(
         HistoryChange(
             since_step=change.since_step,

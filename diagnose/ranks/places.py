@@ -42,8 +42,9 @@ class GroupCalls:
 
     @property
     def has_seq(self) -> bool:
-        """Whether every call carries its number in the group."""
-        return bool((self.seq >= 0).all())
+        """Whether every call carries its number in the group, and these tell most calls apart."""
+        distinct = len(np.unique(code_of(self.member, self.seq)))
+        return bool((self.seq >= 0).all()) and 2 * distinct > len(self.seq)
 
     @property
     def is_told(self) -> bool:

@@ -62,7 +62,7 @@ def calls_of(timeline: Timeline) -> Calls:
     rows, start, end, step, known = _kernels(timeline) if timeline.has_gpu else _host_ranges(timeline)
     kinds = _kinds(timeline, rows, known)
     trace, at = timeline.trace, known.field
-    groups = _groups(trace, at, kinds)
+    groups = _groups(trace, rows, at, kinds)
     kept = np.flatnonzero(step >= 0)
     group_names, group = _numbered([groups[i] for i in kept.tolist()])
     kind_names, kind = _numbered([kinds[i] for i in kept.tolist()])
@@ -141,13 +141,13 @@ def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
     return next((kind for kind in kinds if not is_untold(kind)), kinds[-1])
 
 
-def _groups(trace: Trace, at: Column, kinds: Sequence[str]) -> list[Group]:
+def _groups(trace: Trace, rows: Column, at: Column, kinds: Sequence[str]) -> list[Group]:
     table, naming = trace.collectives, naming_of(trace)
     named: dict[tuple[str, str, int], Group] = {}
     found = []
-    for i, kind in zip(at.tolist(), kinds, strict=True):
+    for row, i, kind in zip(rows.tolist(), at.tolist(), kinds, strict=True):
         if i < 0 or not table.group[i]:
-            found.append(naming.unnamed(kind))
+            found.append(naming.unnamed(kind, trace.names[trace.name[row]]))
             continue
         about = (table.group[i], table.group_ranks[i], int(table.group_size[i]))
         if about not in named:

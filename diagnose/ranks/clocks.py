@@ -22,6 +22,7 @@ LEAST_FOR_RESIDUAL = 3
 APART_NS = 5_000_000  # processes of one host share its clock, and translate the device's to it within microseconds
 _LEAST_FOR_DRIFT = 12
 _BLOCKS = 24
+_NO_TIME = 1 << 62
 _TO_DEVIATION = 1.4826  # from a median distance, of a normal distribution
 _UNIFORM = 12**0.5  # span over standard deviation of times spread evenly
 
@@ -64,7 +65,7 @@ class _Fit:
 
 def align(ranks: Sequence[RankDigest], found: Match) -> Alignment:
     """The clocks of all ranks that can be joined to the first one, group by group."""
-    base, n = np.array([rank.base_ns for rank in ranks], np.int64), len(ranks)
+    base, n = bases_of(ranks), len(ranks)
     known = np.arange(n) == 0
     result = Alignment(
         known, np.zeros(n, np.int64), np.zeros(n), base.copy(), np.where(known, 0.0, np.nan), np.zeros(n, bool)
@@ -82,6 +83,11 @@ def align(ranks: Sequence[RankDigest], found: Match) -> Alignment:
             waiting.extend(more)
             queued.update(more)
     return result
+
+
+def bases_of(ranks: Sequence[RankDigest]) -> Column:
+    """Absolute time at time 0 of each rank's trace; 0 where what the trace states is no time."""
+    return np.array([rank.base_ns if abs(rank.base_ns) < _NO_TIME else 0 for rank in ranks], np.int64)
 
 
 def _extend(result: Alignment, group: GroupMatch, base: Column) -> list[int]:
@@ -164,7 +170,7 @@ def _torn(host: str, own: list[int], ranks: Sequence[RankDigest], alignment: Ali
     apart = max(abs(int(alignment.offset[p]) - usual) for p in far) / 1e6
     named = tuple(ranks[p].rank for p in far)
     says = (
-        f"by the ends of their collectives the clock of {named_ranks(named)} on host {host} is {apart:,.1f} ms from "
+        f"by the ends of their collectives the clock of {named_ranks(named)} on host {host} is {apart:,.1f} ms off "
         "that of its other ranks: these are not the same collectives"
     )
     return Mismatch(kind="clock", group="", ranks=named, says=says)

@@ -15,7 +15,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.kinds import SAME_SIZE, is_untold, plain_kind
 from diagnose.ranks.match import groups_of
 from diagnose.ranks.naming import named_ranks
-from diagnose.ranks.places import ABSENT, GroupCalls, places_of
+from diagnose.ranks.places import ABSENT, GroupCalls, code_of, places_of
 
 Column = NDArray[np.int64]
 
@@ -59,7 +59,7 @@ def _uneven_steps(calls: GroupCalls, common: Sequence[int]) -> list[int]:
 
 def _count(calls: GroupCalls, step: int, own: Sequence[RankDigest]) -> tuple[int, Mismatch] | None:
     """The members that ran fewer collectives in a step than the one with most, unless the capture cut them off."""
-    label = calls.kind * (int(calls.bytes.max()) + 2) + np.where(_sized(calls), calls.bytes, ABSENT)
+    label = code_of(calls.kind, np.where(_sized(calls), calls.bytes, ABSENT))
     inside = calls.step == step
     runs = [label[inside & (calls.member == m)].tolist() for m in range(len(own))]
     most = max(runs, key=len)
@@ -77,6 +77,8 @@ def _count(calls: GroupCalls, step: int, own: Sequence[RankDigest]) -> tuple[int
         f"{named_ranks(named)} ran {count} collectives of group {calls.group.name} in step {step}, other ranks {rest}"
     )
     where = f"; they differ from number {first + 1} on"
+    lost = max(own[m].lost_share for m in short)
+    where += f"; {lost:.1%} of the launches of the shorter side were not recorded" if lost else ""
     return step, Mismatch(kind="count", group=calls.group.name, ranks=named, says=says + where)
 
 

@@ -12,6 +12,7 @@ from diagnose.trace import Trace
 MOST_RANKS = 1 << 20  # a trace that states more is damaged
 _NAMED_AT_MOST = 8
 _EXPERT_KINDS = ("dispatch", "combine", "notifydispatch", "notifycombine")
+_NCCL = re.compile(r"nccl(Dev)?Kernel")
 _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 
 
@@ -41,8 +42,13 @@ class Naming:
         members = self.listed.get(name) or _parsed(ranks, size)
         return Group(name, members, not members and 0 < size < (self.world_size or 0))
 
-    def unnamed(self, kind: str) -> Group:
-        """The group of a collective without fields: the only one there is, or that of the experts."""
+    def unnamed(self, kind: str, event: str) -> Group:
+        """The group of a collective without fields: the only one there is, or that of the experts.
+
+        Only kernels of NCCL share the order of the named ones.
+        """
+        if len(self.listed) == 1 and _NCCL.match(event):
+            return Group(*next(iter(self.listed.items())))
         experts = {self.listed[n] for n, text in self.described.items() if _EXPERT.search(text.lower())}
         every = set(self.listed.values())
         candidates = experts if plain_kind(kind) in _EXPERT_KINDS and len(experts) == 1 else every

@@ -42,8 +42,9 @@ class GroupCalls:
 
     @property
     def has_seq(self) -> bool:
-        """Whether every call carries its number in the group."""
-        return bool((self.seq >= 0).all())
+        """Whether every call carries its number in the group, and these tell most calls apart."""
+        distinct = len(np.unique(code_of(self.member, self.seq)))
+        return bool((self.seq >= 0).all()) and 2 * distinct > len(self.seq)
 
     @property
     def is_told(self) -> bool:
@@ -97,18 +98,18 @@ class Places:
 
 def places_of(calls: GroupCalls, *labels: Column) -> Places:
     """The calls side by side: those with equal labels, the first of which is the number, by their order among them."""
-    alike = _code(*labels)
+    alike = code_of(*labels)
     order = np.lexsort((alike, calls.member))
     member, ordered = calls.member[order], alike[order]
     first = np.flatnonzero((np.diff(member, prepend=ABSENT) != 0) | (np.diff(ordered, prepend=ABSENT) != 0))
     place = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    _, one, index = np.unique(_code(ordered, place), return_index=True, return_inverse=True)
+    _, one, index = np.unique(code_of(ordered, place), return_index=True, return_inverse=True)
     at = np.full((len(one), len(calls.members)), ABSENT, np.int64)
     at[index, member] = order
     return Places(labels[0][order[one]], at)
 
 
-def _code(*columns: Column) -> Column:
+def code_of(*columns: Column) -> Column:
     """One number for each distinct row of the columns, in the order of the rows."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.formulas.collectives import transfer_by_start, waiting_by_start
-from diagnose.ranks.clocks import Alignment
+from diagnose.ranks.clocks import Alignment, bases_of
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.match import GroupMatch, Match
 
@@ -37,7 +37,7 @@ def by_start(ranks: Sequence[RankDigest], group: GroupMatch, alignment: Alignmen
     error = RESIDUALS * _OF_TWO * float(alignment.residual[group.members].max())
     if not np.isfinite(error):
         return None
-    base = np.array([ranks[p].base_ns for p in group.members.tolist()], np.int64)
+    base = bases_of([ranks[p] for p in group.members.tolist()])
     start, end = (alignment.aligned(group.members, times + base) for times in (group.start, group.end))
     waiting = waiting_by_start(start)
     return ByStart(transfer_by_start(start, end), np.where(waiting > error, waiting, 0), error)

@@ -12,6 +12,7 @@ from kineto import COMMUNICATION, Trace, collective
 from diagnose.facts import Unknown
 from diagnose.ranks import GroupMatch, RankDigest, match
 from diagnose.ranks.kinds import kind_of
+from diagnose.ranks.mismatches import mismatches_of
 from diagnose.ranks.naming import Group, Naming
 
 Json = dict[str, Any]
@@ -177,7 +178,19 @@ def test_without_any_fields_the_annotation_tells_an_all_to_all_from_sends() -> N
     found = digests([changed(trace, without("Seq")) for trace in each_step(2, exchanged)])
 
     assert found[0].calls.kinds == ("alltoall",)
-    assert groups(match(found)) == {("", (0, 1)): 3}
+    assert groups(match(found)) == {("0", (0, 1)): 3}
+
+
+def test_a_kernel_that_lost_its_fields_on_one_rank_still_matches() -> None:
+    first, second = (content(trace) for trace in each_step(2, reduced))
+    lost = next(e for e in first["traceEvents"][::-1] if "Seq" in e.get("args", {}) and e["cat"] == "kernel")
+    bare(lost)
+    changed(first, without("Collective name", of="cpu_op"))
+
+    found = digests([first, second])
+
+    assert groups(match(found)) == {("0", (0, 1)): 3}
+    assert mismatches_of(found) == ()
 
 
 def test_sends_that_nothing_describes_are_not_matched() -> None:

@@ -9,15 +9,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import numpy as np
-
 from diagnose.errors import UserError
-from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.boundaries import (
     BOUNDARY,
     BOUNDARY_BYTES,
@@ -33,12 +28,12 @@ from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Loss, Trace
 from diagnose.trace.events import (
     UNREADABLE,
-    AnyEvent,
+    Chunk,
     ExactEvent,
+    decode_chunk,
     decode_event,
-    decode_events,
-    decode_exact_events,
     decode_loosely,
+    exact_chunk,
 )
 from diagnose.trace.foreign import explain_foreign
 from diagnose.trace.metadata import book_garbage, top_level_keys
@@ -140,11 +135,11 @@ class _Reader:
         end = PROBABLE_END.search(text)
         if end is not None:
             try:
-                events = self._typed(text[: end.start(1)])
+                chunk = self._typed(text[: end.start(1)])
             except UNREADABLE:
                 pass
             else:
-                self.builder.add(events)
+                self.builder.add(chunk)
                 self.tail = bytearray(text[end.end() :])
                 return
         kept = self._decode(text[:cut]) if cut else b""
@@ -156,29 +151,21 @@ class _Reader:
     def _decode(self, text: bytes) -> bytes:
         """Decodes whole events; what of them can only be told with the text that follows."""
         try:
-            events = self._typed(text)
+            chunk = self._typed(text)
         except UNREADABLE:
             return self._salvage(text, last=False)
-        self.builder.add(events)
+        self.builder.add(chunk)
         return b""
 
-    def _typed(self, text: bytes) -> list[Any]:
+    def _typed(self, text: bytes) -> Chunk:
         array = b"".join((b"[", memoryview(text)[leading(text) :], b"]"))
-        if not self.exact:
-            try:
-                events = decode_events(array)
-            except msgspec.ValidationError:  # times in strings
-                return decode_exact_events(array)
-            us = np.fromiter(map(attrgetter("ts"), events), np.float64, len(events))
-            if not (np.abs(us) >= DOUBLE_IS_EXACT_BELOW_US).any():
-                return events
-            self.exact = True
-        return decode_exact_events(array)
+        chunk, self.exact = decode_chunk(array, exact=self.exact)
+        return chunk
 
     def _salvage(self, text: bytes, *, last: bool) -> bytes:
         """Decodes event by event and repairs; what of the text can only be told with what follows it."""
         ends = [*(m.start() + 1 for m in BOUNDARY.finditer(text)), len(text)]
-        events: list[AnyEvent] = []
+        events: list[ExactEvent] = []
         start, at = 0, 0
         while start < len(text):
             event, end = decode_event(text[start + leading(text[start : ends[at]]) : ends[at]]), ends[at]
@@ -192,7 +179,7 @@ class _Reader:
             start = end if NEXT_EVENT.match(text, end) else ends[bisect_left(ends, end)]
             book_garbage(text[end:start], self.loss)
             at = bisect_right(ends, start)
-        self.builder.add(events)
+        self.builder.add(exact_chunk(events))
         return text[start:]
 
     def _damaged(self, text: bytes, start: int, end: int, size: int) -> tuple[ExactEvent | None, int]:

@@ -1,0 +1,58 @@
+"""Columns that grow in memory, or in files without a name that vanish with the process."""
+
+import tempfile
+from collections.abc import Sequence
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class Growing:
+    """A column that pieces are appended to; `held_bytes` of it are in memory."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self._pieces: list[Array] = []
+        self._file: IO[bytes] | None = None
+
+    def append(self, piece: Array) -> None:
+        """Adds `piece` at the end."""
+        self._pieces.append(piece)
+        self.held_bytes += piece.nbytes
+
+    def spill(self) -> None:
+        """Writes what is held to disk.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="diagnose-")
+        for piece in self._pieces:
+            self._file.write(np.ascontiguousarray(piece).data)
+        self._pieces, self.held_bytes = self._pieces[-1:], 0
+        self._pieces = [piece[:0] for piece in self._pieces]
+
+    def finished(self) -> Array:
+        """The whole column, an int64 one when nothing was appended; read-only if it is on disk."""
+        if self._file is None:
+            return _joined(self._pieces)
+        self.spill()
+        return mapped(self._file, self._pieces[0].dtype)
+
+
+def _joined(pieces: Sequence[Array]) -> Array:
+    if not pieces:
+        return np.empty(0, np.int64)
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def mapped(file: IO[bytes], dtype: np.dtype[Any]) -> Array:
+    """The content of `file` as a column that the system reads from disk as it is needed."""
+    file.flush()
+    if not file.tell():
+        return np.empty(0, dtype)
+    return np.asarray(np.memmap(file, dtype, "r"))

@@ -134,6 +134,12 @@ class Measured:
         return self.roofline.operator
 
     @cached_property
+    def operators(self) -> NDArray[np.int64]:
+        """Rows of the operators that launched kernels in the counted steps, ascending."""
+        rows = np.unique(self.operator[self.kernels])
+        return rows[rows >= 0]
+
+    @cached_property
     def roofline(self) -> Roofline:
         """What the kernels compute and move, against what the device can do."""
         return self.judged or roofline_of(self.timeline, self.device)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
-from diagnose.trace.events import NO_JSON, Args, Chunk, Event, ExactEvent
+from diagnose.trace.events import Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers
 from diagnose.trace.spill import Growing
 
@@ -124,10 +124,10 @@ class ColumnBuilder:
 
     def _put_shapes(self, args: Sequence[Args]) -> None:
         shape = np.full(len(args), ABSENT, np.int32)
-        for row, a in enumerate(args):
-            if a.dims is not NO_JSON or a.dims_before_2021 is not NO_JSON:
-                dims = bytes(a.dims) or bytes(a.dims_before_2021)
-                shape[row] = self._shapes[dims, bytes(a.types), bytes(a.concrete)]
+        for row in [row for row, a in enumerate(args) if a.dims is not a.dims_before_2021]:  # both absent: NO_JSON
+            a = args[row]
+            dims = bytes(a.dims) or bytes(a.dims_before_2021)
+            shape[row] = self._shapes[dims, bytes(a.types), bytes(a.concrete)]
         self._put("shape", shape)
 
     def _put_calls(self, rows: NDArray[np.int64], args: Sequence[Args]) -> None:

@@ -95,11 +95,11 @@ class Trace:
     def rows_of(self, *categories: str) -> NDArray[np.bool_]:
         """Mask of the events whose category is one of `categories` (compared without case)."""
         wanted = {c.lower() for c in categories}
-        return np.array([c.lower() in wanted for c in self.cats], bool)[self.cat] if len(self) else np.zeros(0, bool)
+        return _marked(np.array([c.lower() in wanted for c in self.cats], bool), self.cat)
 
     def named(self, matches: "NDArray[np.bool_]") -> NDArray[np.bool_]:
         """Mask of the events whose name id is marked in `matches`, an array over `names`."""
-        return matches[self.name] if len(self) else np.zeros(0, bool)
+        return _marked(matches, self.name)
 
     def select(self, keep: NDArray[np.bool_]) -> "Trace":
         """The same trace with only the events marked in `keep`."""
@@ -107,6 +107,10 @@ class Trace:
             f.name: getattr(self, f.name)[keep] for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)
         }
         return replace(self, **columns, collectives=_select_collectives(self.collectives, keep))
+
+
+def _marked(marks: NDArray[np.bool_], ids: Ids) -> NDArray[np.bool_]:
+    return marks[ids] if marks.any() else np.zeros(len(ids), bool)
 
 
 def _select_collectives(table: Collectives, keep: NDArray[np.bool_]) -> Collectives:

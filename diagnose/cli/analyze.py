@@ -28,7 +28,7 @@ _SEVERITIES = ("info", "warning", "critical")
     "--jobs",
     metavar="N",
     type=click.IntRange(1, 256),
-    help="Parse N traces at once, each in a process of its own.  [default: by their size, 4 at most]",
+    help="Parse with N processes: a trace each, or a share each of one.  [default: by size and idle cores, 4 at most]",
 )
 @stated_options
 @click.option(

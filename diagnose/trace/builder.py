@@ -1,7 +1,7 @@
 """Decoded events to growing columns."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +19,11 @@ _ARGS_INTEGERS = ("stream", "device", "correlation", "bytes")
 _INT32 = ("stream", "device")
 _CALL_INTEGERS = ("elements_in", "elements_out", "group_size", "seq")
 _CALL_TEXTS = ("name", "group", "dtype")
+DTYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("ts", "dur", "pid", "tid", "correlation", "external_id", "bytes"), np.int64),
+    **dict.fromkeys(("name", "cat", "stream", "device", "shape"), np.int32),
+    "blocks_per_sm": np.float64,
+}
 _MAX_NAME = 4096
 
 
@@ -146,7 +151,7 @@ class ColumnBuilder:
                 self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), reserved)
 
     def _put(self, column: str, values: NDArray[Any]) -> None:
-        self._columns.setdefault(column, Growing()).append(values)
+        self._columns.setdefault(column, Growing(DTYPES[column])).append(values)
 
     def _spill(self, limit: int) -> None:
         growing = [*self._columns.values(), *self._calls.values()]
@@ -154,22 +159,18 @@ class ColumnBuilder:
             for column in growing:
                 column.spill()
 
-    def trace(self, path: str, size: int, metadata: dict[str, Any], loss: Loss) -> Trace:
+    def trace(self, path: str, size: int, loss: Loss) -> Trace:
         """The finished columns."""
-        if self.not_finite:
-            loss.count("non-finite-number", events=self.not_finite)
-        if self.without_phase:
-            loss.count("event-without-phase", events=self.without_phase)
         return Trace(
             path=path,
             size=size,
-            **{name: self._columns.pop(name).finished() for name in tuple(self._columns)},
+            **{name: self._columns.pop(name, Growing(dtype)).finished() for name, dtype in DTYPES.items()},
             names=tuple(self._names),
             cats=tuple(self._cats),
             shapes=tuple(self._shapes),
             collectives=self._collective_table(),
             memory_reserved=self.memory_reserved,
-            metadata=metadata,
+            metadata={},
             loss=loss,
         )
 

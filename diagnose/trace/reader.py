@@ -7,8 +7,9 @@ falls into blocks does not change the result.
 import gc
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from diagnose.trace.events import (
 from diagnose.trace.foreign import explain_foreign
 from diagnose.trace.metadata import book_garbage, top_level_keys
 from diagnose.trace.repair import repaired
+from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -59,39 +61,86 @@ def read(path: Path, watch: Watch | None = None) -> Trace:
     Raises:
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
     """
+    return trace_of([read_part(path, watch=watch)])
+
+
+def read_part(path: Path, share: Share | None = None, watch: Watch | None = None) -> Part:
+    """Reads one share of the file, all of it by default.
+
+    Raises:
+        UserError: as `read` does.
+        Unsplittable: the share cannot be read without the rest of the file.
+    """
     collecting = gc.isenabled()
     gc.disable()  # millions of short-lived structs make the collector scan for nothing
     try:
-        return _Reader(path).read(watch)
+        return _Reader(path, share or Share()).read(watch)
     finally:
         if collecting:
             gc.enable()
 
 
+def trace_of(parts: Sequence[Part]) -> Trace:
+    """The trace of the file that the parts make up.
+
+    Raises:
+        UserError: it holds no complete event.
+        Unsplittable: the parts do not add up to the file.
+    """
+    part = joined(parts)
+    trace, loss = part.trace, part.trace.loss
+    if part.tail is None or part.truncated:
+        loss.truncated = True
+        loss.count("truncated")
+    is_list = not part.head.strip()
+    metadata = top_level_keys(b"" if is_list else part.head, part.tail, loss)
+    _refuse_if_empty(part, metadata)
+    if part.not_finite:
+        loss.count("non-finite-number", events=part.not_finite)
+    if part.without_phase:
+        loss.count("event-without-phase", events=part.without_phase)
+    return without_impossible_events(replace(trace, metadata=metadata))
+
+
 @dataclass
 class _Reader:
     path: Path
+    share: Share
+    ended: bool = False
     loss: Loss = field(default_factory=Loss)
     builder: ColumnBuilder = field(default_factory=ColumnBuilder)
     exact: bool = False
     tail: bytearray | None = None
-    is_list: bool = False
 
-    def read(self, watch: Watch | None = None) -> Trace:
-        source = Source(self.path, watch)
-        blocks = source.blocks()
-        head, text = self._head(source, blocks)
-        self.is_list = not head.strip()
-        rest = bytes(self._stream(text, blocks))
-        if self.tail is None:
+    def read(self, watch: Watch | None = None) -> Part:
+        source = Source(self.path, watch, self.share.begin)
+        text = self._share_of(source)
+        blocks = text.blocks()
+        head, start = self._head(source, blocks) if self.share.begin == 0 else (b"", bytearray())
+        rest = bytes(self._stream(start, blocks))
+        self.ended = text.end is None
+        if not self.ended:
+            self._decode(rest)
+        elif self.tail is None and text.begin is not None:
             self._finish(rest)
-        if self.tail is None or source.truncated:
-            self.loss.truncated = True
-            self.loss.count("truncated")
-        metadata = top_level_keys(b"" if self.is_list else head, self.tail, self.loss)
-        self._refuse_if_empty(metadata)
-        trace = self.builder.trace(str(self.path), source.bytes_read, metadata, self.loss)
-        return without_impossible_events(trace)
+        builder = self.builder
+        return Part(
+            trace=builder.trace(str(self.path), source.bytes_read, self.loss),
+            head=head,
+            tail=None if self.tail is None else bytes(self.tail),
+            begin=text.begin,
+            end=text.end,
+            truncated=source.truncated,
+            seen=builder.seen,
+            not_finite=builder.not_finite,
+            without_phase=builder.without_phase,
+            skipped=builder.skipped,
+        )
+
+    def _share_of(self, source: Source) -> ShareText:
+        blocks = source.blocks()
+        first = next(blocks, b"")
+        return ShareText(self.share, chain([first], blocks), source.bytes_read - len(first))
 
     def _head(self, source: Source, blocks: Iterator[bytes]) -> tuple[bytes, bytearray]:
         """The text before the list of events, and what of the list came with it."""
@@ -164,6 +213,8 @@ class _Reader:
 
     def _salvage(self, text: bytes, *, last: bool) -> bytes:
         """Decodes event by event and repairs; what of the text can only be told with what follows it."""
+        if self.share.end is not None and not self.ended:
+            raise Unsplittable
         ends = [*(m.start() + 1 for m in BOUNDARY.finditer(text)), len(text)]
         events: list[ExactEvent] = []
         start, at = 0, 0
@@ -235,18 +286,19 @@ class _Reader:
     def _hopeless(self, why: str) -> UserError:
         return UserError("cannot read the trace", where=self.path, why=why, do="capture again")
 
-    def _refuse_if_empty(self, metadata: dict[str, Any]) -> None:
-        if len(self.builder):
-            return
-        lost = self.loss.events + self.builder.not_finite
-        if self.is_list and not self.builder.seen and not lost:
-            raise explain_foreign(self.path, b"[")
-        if lost:
-            why = f"none of its {lost} events can be read"
-        elif self.builder.seen:
-            why = f"it holds {self.builder.seen} metadata records and no event with a duration"
-        else:
-            why = "its list of events is empty" + (" (the profiler wrote only metadata)" if metadata else "")
-        raise UserError(
-            "nothing to analyse in the trace", where=self.path, why=why, do="capture at least one complete step"
-        )
+
+def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:
+    if len(part.trace):
+        return
+    lost = part.trace.loss.events + part.not_finite
+    if not part.head.strip() and not part.seen and not lost:
+        raise explain_foreign(Path(part.trace.path), b"[")
+    if lost:
+        why = f"none of its {lost} events can be read"
+    elif part.seen:
+        why = f"it holds {part.seen} metadata records and no event with a duration"
+    else:
+        why = "its list of events is empty" + (" (the profiler wrote only metadata)" if metadata else "")
+    raise UserError(
+        "nothing to analyse in the trace", where=part.trace.path, why=why, do="capture at least one complete step"
+    )

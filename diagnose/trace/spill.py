@@ -1,7 +1,6 @@
 """Columns that grow in memory, or in files without a name that vanish with the process."""
 
 import tempfile
-from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -13,8 +12,9 @@ Array = NDArray[Any]
 class Growing:
     """A column that pieces are appended to; `held_bytes` of it are in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: Any = np.int64) -> None:
         self.held_bytes = 0
+        self._dtype = np.dtype(dtype)
         self._pieces: list[Array] = []
         self._file: IO[bytes] | None = None
 
@@ -33,21 +33,14 @@ class Growing:
             self._file = tempfile.TemporaryFile(prefix="diagnose-")
         for piece in self._pieces:
             self._file.write(np.ascontiguousarray(piece).data)
-        self._pieces, self.held_bytes = self._pieces[-1:], 0
-        self._pieces = [piece[:0] for piece in self._pieces]
+        self._pieces, self.held_bytes = [], 0
 
     def finished(self) -> Array:
-        """The whole column, an int64 one when nothing was appended; read-only if it is on disk."""
+        """The whole column, read-only if it is on disk."""
         if self._file is None:
-            return _joined(self._pieces)
+            return np.concatenate(self._pieces, dtype=self._dtype) if self._pieces else np.empty(0, self._dtype)
         self.spill()
-        return mapped(self._file, self._pieces[0].dtype)
-
-
-def _joined(pieces: Sequence[Array]) -> Array:
-    if not pieces:
-        return np.empty(0, np.int64)
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return mapped(self._file, self._dtype)
 
 
 def mapped(file: IO[bytes], dtype: np.dtype[Any]) -> Array:

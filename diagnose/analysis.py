@@ -47,12 +47,14 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     with on_this_machine(path) as place:
         found = _analyze(place.path, options or Options())
         files = tuple(place.shown(file) for file in found.trace.files)
-        return replace(found, trace=replace(found.trace, files=files))
+        copies = tuple(place.shown(file) for file in found.trace.copies)
+        return replace(found, trace=replace(found.trace, files=files, copies=copies))
 
 
 def _analyze(path: Path, chosen: Options) -> Diagnosis:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    timelines, left_out = _comparable(_timelines(find_run(path, chosen.run), chosen.loading))
+    run = find_run(path, chosen.run)
+    timelines, left_out = _comparable(_timelines(run, chosen.loading))
     records = [record_beside(Path(t.trace.path), t.rank) for t in timelines]
     rooflines = [roofline_of(t, device_of(t, chosen, r)) for t, r in zip(timelines, records, strict=True)]
     job = join(timelines, [attribute(t, r.class_) for t, r in zip(timelines, rooflines, strict=True)])
@@ -61,9 +63,10 @@ def _analyze(path: Path, chosen: Options) -> Diagnosis:
         for t, a, record, roofline in zip(timelines, job.attributions, records, rooflines, strict=True)
     ]
     facts = [measure(m) for m in measured]
-    return diagnose(
+    found = diagnose(
         Case(measured, facts, merged(facts, [m.attribution.total_ns for m in measured]), job, rules, left_out)
     )
+    return replace(found, trace=replace(found.trace, copies=tuple(str(copy) for copy in run.copies)))
 
 
 def _timelines(run: Run, how: Loading) -> Sequence[Timeline]:

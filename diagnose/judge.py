@@ -25,7 +25,7 @@ from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
-from diagnose.ranks import Job
+from diagnose.ranks import Job, missing_ranks
 from diagnose.rule import Judgement, Rule
 from diagnose.timeline import Timeline
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
@@ -75,7 +75,7 @@ def diagnose(case: Case) -> Diagnosis:
         stragglers=tuple(
             Straggler(rank=b.rank, cause=b.cause, waiting_ns_caused=b.caused_ns) for b in case.job.stragglers
         ),
-        trace=_summary(timelines),
+        trace=_summary(timelines, case.left_out),
     )
 
 
@@ -244,7 +244,7 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     return tuple(found)
 
 
-def _summary(timelines: Sequence[Timeline]) -> TraceSummary:
+def _summary(timelines: Sequence[Timeline], without_gpu: Sequence[int]) -> TraceSummary:
     traces = [t.trace for t in timelines]
     kinds = sorted({kind for t in traces for kind in t.loss.kinds})
     return TraceSummary(
@@ -257,4 +257,6 @@ def _summary(timelines: Sequence[Timeline]) -> TraceSummary:
             truncated=any(t.loss.truncated for t in traces),
             kinds=tuple(kinds),
         ),
+        missing_ranks=missing_ranks(timelines, without_gpu),
+        left_out=sum(sum(t.left_out.values()) for t in traces),
     )

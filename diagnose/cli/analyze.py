@@ -1,12 +1,14 @@
 """`diagnose analyze`: traces in, diagnosis out."""
 
+import contextlib
+import resource
 from pathlib import Path
 
 import click
 
 from diagnose import analysis
 from diagnose.cli.ending import writing
-from diagnose.cli.numbers import stated_options
+from diagnose.cli.numbers import POSITIVE, stated_options
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
@@ -30,6 +32,14 @@ _SEVERITIES = ("info", "warning", "critical")
     type=click.IntRange(1, 256),
     help="Parse with N processes: a trace each, or a share each of one.  [default: by size and idle cores, 4 at most]",
 )
+@click.option(
+    "--low-memory",
+    "memory",
+    metavar="BYTES",
+    type=POSITIVE,
+    help="Take at most so much memory, such as 4G: columns go to disk, Python functions are left out.",
+)
+@click.option("--python-functions", is_flag=True, help="With --low-memory, keep the events of Python functions.")
 @stated_options
 @click.option(
     "--fail-on",
@@ -45,6 +55,8 @@ def analyze(
     run: str | None,
     no_cache: bool,
     jobs: int | None,
+    memory: float | None,
+    python_functions: bool,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
@@ -65,7 +77,7 @@ def analyze(
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
-        loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
+        loading = Loading(not no_cache, jobs, watch, _limited(memory), python_functions)
         options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, **stated)
         diagnosis = analysis.analyze(path, options=options)
     with writing():
@@ -77,6 +89,16 @@ def analyze(
             render(diagnosis, terminal(), details=details)
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
+
+
+def _limited(memory: float | None) -> int | None:
+    """The bytes that the process may take for itself, from now on: what would take more ends with an error."""
+    if memory is None:
+        return None
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(memory), hard))
+    return int(memory)
 
 
 def _worst(diagnosis: Diagnosis) -> int:

@@ -1,6 +1,5 @@
 """How data-parallel ranks reduce gradients: in which type, how often, behind the backward pass or after it."""
 
-
 import numpy as np
 from numpy.typing import NDArray
 

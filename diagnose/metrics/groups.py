@@ -81,9 +81,7 @@ def eager_attention(m: Measured) -> Group:
     tokens = {
         dims[0][-1]
         for row in operators(m, lambda name: "softmax" in name)
-        if (dims := operator_dims(m, row))
-        and len(dims[0]) >= 3
-        and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
+        if (dims := operator_dims(m, row)) and len(dims[0]) >= 3 and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
     }
     return by_operator(m, {r for r in rows if _touches_scores(m, r, tokens)}) if tokens else _nothing(m)
 

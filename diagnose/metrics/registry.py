@@ -24,6 +24,9 @@ CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
     "capture again without Nsight or DCGM profiling attached, with at least one warm-up step",
 )
+NO_PYTHON = Unknown(
+    "events of Python functions were left out to save memory", "nothing: analyse again with --python-functions"
+)
 NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_shapes=True")
 
 

@@ -3,5 +3,6 @@
 from diagnose.ranks.blame import Blame, blame_of
 from diagnose.ranks.job import Job, JobView, join
 from diagnose.ranks.match import Match, match
+from diagnose.ranks.missing import missing_ranks
 
-__all__ = ["Blame", "Job", "JobView", "Match", "blame_of", "join", "match"]
+__all__ = ["Blame", "Job", "JobView", "Match", "blame_of", "join", "match", "missing_ranks"]

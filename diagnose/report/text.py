@@ -10,7 +10,7 @@ from diagnose.report.job import print_job
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
 from diagnose.report.roofline import print_roofline
-from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step, unused_option
+from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step, spans, unused_option
 
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
@@ -31,6 +31,7 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
     print_job(page, diagnosis, details)
     print_changes(page, diagnosis, details)
     _loss(page, diagnosis.trace)
+    _absent(page, diagnosis)
     _read(page, diagnosis.trace, details)
 
 
@@ -110,6 +111,20 @@ def _loss(page: Page, trace: TraceSummary) -> None:
     ]
     kinds = f" ({', '.join(plain(kind) for kind in loss.kinds)})" if loss.kinds else ""
     page.paragraph(Text("; ".join(part for part in parts if part) + kinds, "yellow"), label="lost:")
+
+
+def _absent(page: Page, diagnosis: Diagnosis) -> None:
+    """Ranks, files and events that the answer does without."""
+    trace = diagnosis.trace
+    if trace.missing_ranks and len(diagnosis.ranks) > 1:
+        which = "rank" if len(trace.missing_ranks) == 1 else "ranks"
+        text = f"{which} {spans(trace.missing_ranks)}: no trace of them; who waits for them is not told"
+        page.paragraph(Text(text, "yellow"), label="missing:")
+    if trace.left_out:
+        text = f"{counted(trace.left_out, 'event')} of Python functions, to save memory; --python-functions keeps them"
+        page.paragraph(Text(text, "yellow"), label="left out:")
+    for file in trace.copies:
+        page.paragraph(Text(f"{plain(file)}, a copy of another file", "dim"), label="left out:")
 
 
 def _read(page: Page, trace: TraceSummary, details: bool) -> None:

@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, not_
 from typing import Any
 
 import numpy as np
@@ -53,14 +54,14 @@ class ColumnBuilder:
         seen: events that are not complete ones.
         not_finite: complete events dropped because their time is no number.
         without_phase: objects that do not say what they are.
-        skipped: events of the categories left out.
+        skipped: events of the categories left out, by category.
     """
 
     def __init__(self, held_bytes: int | None = None, left_out: frozenset[str] = frozenset()) -> None:
         self.seen = 0
         self.not_finite = 0
         self.without_phase = 0
-        self.skipped = 0
+        self.skipped: dict[str, int] = {}
         self.memory_reserved: dict[int, int] = {}
         self._left_out = left_out
         self._held_bytes = held_bytes
@@ -102,8 +103,9 @@ class ColumnBuilder:
         self, complete: Sequence[Event | ExactEvent], us: NDArray[np.float64] | None
     ) -> tuple[Sequence[Event | ExactEvent], NDArray[np.float64] | None]:
         kept = [e.cat.lower() not in self._left_out for e in complete]
-        self.skipped += len(kept) - sum(kept)
-        return [e for e, keep in zip(complete, kept, strict=True) if keep], None if us is None else us[kept]
+        for event in compress(complete, map(not_, kept)):
+            self.skipped[event.cat.lower()] = self.skipped.get(event.cat.lower(), 0) + 1
+        return list(compress(complete, kept)), None if us is None else us[kept]
 
     def _put_scalars(self, complete: Sequence[Event | ExactEvent]) -> None:
         n = len(complete)
@@ -172,11 +174,14 @@ class ColumnBuilder:
             memory_reserved=self.memory_reserved,
             metadata={},
             loss=loss,
+            left_out=self.skipped,
         )
 
     def _collective_table(self) -> Collectives:
-        columns = {field: self._calls.get(field, Growing()).finished() for field in ("row", *_CALL_INTEGERS)}
-        texts = {field: tuple(values) for field, values in self._texts.items()}
+        columns: dict[str, Any] = {
+            field: self._calls.get(field, Growing()).finished() for field in ("row", *_CALL_INTEGERS)
+        }
+        texts: dict[str, Any] = {field: tuple(values) for field, values in self._texts.items()}
         return Collectives(**columns, **texts)
 
 

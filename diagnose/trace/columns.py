@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.trace.spill import like
+
 Column = NDArray[np.int64]
 Ids = NDArray[np.int32]
 Json = bytes
@@ -58,6 +60,7 @@ class Trace:
     Times are int64 nanoseconds on the file's own clock; absolute time is `base_ns + ts`. `name` and `cat` index
     `names` and `cats`. `pid`, `tid`, `stream`, `device`, `correlation`, `external_id` and `bytes` are ABSENT (-1)
     where the event has none. `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
+    `left_out` counts the events that were read and, as asked, not kept, by category.
     """
 
     path: str
@@ -82,6 +85,7 @@ class Trace:
     memory_reserved: Mapping[int, int]
     metadata: Mapping[str, Any]
     loss: Loss
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -103,9 +107,10 @@ class Trace:
 
     def select(self, keep: NDArray[np.bool_]) -> "Trace":
         """The same trace with only the events marked in `keep`."""
-        columns = {
-            f.name: getattr(self, f.name)[keep] for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)
-        }
+        columns: dict[str, Any] = {}
+        for f in fields(self):
+            if isinstance(column := getattr(self, f.name), np.ndarray):
+                columns[f.name] = like(column, column[keep])
         return replace(self, **columns, collectives=_select_collectives(self.collectives, keep))
 
 

@@ -10,22 +10,30 @@ from diagnose.trace.columns import Trace
 from diagnose.trace.reader import read
 from diagnose.trace.source import Watch
 from diagnose.trace.workers import parsed_by_workers, parsed_in_shares, worthwhile
+from diagnose.vocabulary import PYTHON
+
+_HELD = 16  # of the memory allowed, the part that columns grow to before they are written to disk
 
 
 @dataclass(frozen=True)
 class Loading:
-    """What the user may choose about loading. None of it changes what is loaded.
+    """What the user may choose about loading. Only the last two change what is loaded.
 
     Attributes:
         cache: whether loaded traces are kept on disk and taken from there.
         jobs: how many processes parse: a trace each, or a share each of a single one; None lets size and idle cores
             decide.
         watch: told which file is read, how many of its bytes have been, and how many it has.
+        memory_bytes: how much memory loading may take, None for as much as it needs. Columns are then kept on disk in
+            the folder for temporary files, and neither cache nor further processes are used.
+        python_functions: whether events of Python functions are kept when `memory_bytes` is given.
     """
 
     cache: bool = False
     jobs: int | None = 1
     watch: Callable[[Path, int, int], None] | None = None
+    memory_bytes: int | None = None
+    python_functions: bool = False
 
 
 def load(path: Path, how: Loading | None = None) -> Trace:
@@ -44,6 +52,9 @@ def load_all(paths: Sequence[Path], how: Loading | None = None) -> Iterator[Trac
         UserError: as `read` does.
     """
     chosen = how or Loading()
+    if chosen.memory_bytes is not None:
+        yield from (_parsed(path, chosen) for path in paths)
+        return
     cache = Cache(default_folder())
     keys = {path: cache.key(path) for path in paths} if chosen.cache else {}
     missing = [path for path in paths if not ((key := keys.get(path)) and cache.has(key))]
@@ -70,7 +81,10 @@ def _parsed_all(paths: Sequence[Path], jobs: int, how: Loading) -> Iterator[Trac
 
 
 def _parsed(path: Path, how: Loading) -> Trace:
-    return read(path, _watch(path, how))
+    if how.memory_bytes is None:
+        return read(path, _watch(path, how))
+    left_out = frozenset[str]() if how.python_functions else frozenset(PYTHON)
+    return read(path, _watch(path, how), held_bytes=how.memory_bytes // _HELD, left_out=left_out)
 
 
 def _watch(path: Path, how: Loading) -> Watch | None:

@@ -42,6 +42,7 @@ from diagnose.trace.repair import repaired
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
+NOTHING: frozenset[str] = frozenset()
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LIST = re.compile(rb"\s*\[\s*[{\]]")
 _HEAD_LIMIT = 64 << 20
@@ -51,21 +52,27 @@ _LARGEST_REPAIR = 1 << 20
 _MOST_LOST = 50_000
 
 
-def read(path: Path, watch: Watch | None = None) -> Trace:
+def read(
+    path: Path, watch: Watch | None = None, *, held_bytes: int | None = None, left_out: frozenset[str] = NOTHING
+) -> Trace:
     """Reads one `.json`, `.json.gz` or `.json.zst` trace.
 
     Args:
         path: the file; its content decides how it is unpacked, not its name.
         watch: told how far reading has come.
+        held_bytes: columns that grow larger are kept on disk, in files without a name; None keeps them in memory.
+        left_out: categories, in lower case, whose events are not kept; `Trace.left_out` counts them.
 
     Raises:
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
     """
-    return trace_of([read_part(path, watch=watch)])
+    return trace_of([read_part(path, watch=watch, builder=ColumnBuilder(held_bytes, left_out))])
 
 
-def read_part(path: Path, share: Share | None = None, watch: Watch | None = None) -> Part:
-    """Reads one share of the file, all of it by default.
+def read_part(
+    path: Path, share: Share | None = None, watch: Watch | None = None, builder: ColumnBuilder | None = None
+) -> Part:
+    """Reads one share of the file, all of it by default, into the columns of `builder`.
 
     Raises:
         UserError: as `read` does.
@@ -74,7 +81,7 @@ def read_part(path: Path, share: Share | None = None, watch: Watch | None = None
     collecting = gc.isenabled()
     gc.disable()  # millions of short-lived structs make the collector scan for nothing
     try:
-        return _Reader(path, share or Share()).read(watch)
+        return _Reader(path, share or Share(), ColumnBuilder() if builder is None else builder).read(watch)
     finally:
         if collecting:
             gc.enable()
@@ -106,9 +113,9 @@ def trace_of(parts: Sequence[Part]) -> Trace:
 class _Reader:
     path: Path
     share: Share
+    builder: ColumnBuilder
     ended: bool = False
     loss: Loss = field(default_factory=Loss)
-    builder: ColumnBuilder = field(default_factory=ColumnBuilder)
     exact: bool = False
     tail: bytearray | None = None
 
@@ -134,7 +141,6 @@ class _Reader:
             seen=builder.seen,
             not_finite=builder.not_finite,
             without_phase=builder.without_phase,
-            skipped=builder.skipped,
         )
 
     def _share_of(self, source: Source) -> ShareText:
@@ -290,11 +296,13 @@ class _Reader:
 def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:
     if len(part.trace):
         return
-    lost = part.trace.loss.events + part.not_finite
-    if not part.head.strip() and not part.seen and not lost:
+    lost, left_out = part.trace.loss.events + part.not_finite, sum(part.trace.left_out.values())
+    if not part.head.strip() and not (part.seen or lost or left_out):
         raise explain_foreign(Path(part.trace.path), b"[")
     if lost:
         why = f"none of its {lost} events can be read"
+    elif left_out:
+        why = f"its {left_out} events are of kinds that are left out"
     elif part.seen:
         why = f"it holds {part.seen} metadata records and no event with a duration"
     else:

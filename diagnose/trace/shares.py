@@ -110,7 +110,6 @@ class Part:
         seen: events that are not complete ones.
         not_finite: complete events without a time.
         without_phase: objects that do not say what they are.
-        skipped: events that were not asked for.
     """
 
     trace: Trace
@@ -122,7 +121,6 @@ class Part:
     seen: int
     not_finite: int
     without_phase: int
-    skipped: int
 
 
 def shares_of(path: Path, number: int) -> list[Share]:
@@ -158,14 +156,16 @@ def joined(parts: Sequence[Part]) -> Part:
     if [part.begin for part in used] + [None] != [0] + [part.end for part in used]:
         raise Unsplittable
     parts, last = used, used[-1]
-    counts = {name: sum(getattr(p, name) for p in parts) for name in ("seen", "not_finite", "without_phase", "skipped")}
+    counts = {name: sum(getattr(p, name) for p in parts) for name in ("seen", "not_finite", "without_phase")}
     trace = parts[0].trace if len(parts) == 1 else _joined([part.trace for part in parts])
     return Part(trace, parts[0].head, last.tail, 0, None, last.truncated, **counts)
 
 
 def _joined(traces: Sequence[Trace]) -> Trace:
-    tables = {name: tuple(dict.fromkeys(e for t in traces for e in getattr(t, f"{name}s"))) for name in _IDS}
-    columns = {
+    tables: dict[str, Any] = {
+        name: tuple(dict.fromkeys(e for t in traces for e in getattr(t, f"{name}s"))) for name in _IDS
+    }
+    columns: dict[str, Any] = {
         f.name: np.concatenate([_column(trace, f.name, tables) for trace in traces])
         for f in fields(Trace)
         if isinstance(getattr(traces[0], f.name), np.ndarray)

@@ -30,7 +30,7 @@ class Growing:
             OSError: the disk is full.
         """
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="diagnose-")
+            self._file = tempfile.TemporaryFile(prefix="diagnose-")  # noqa: SIM115 - it lives as long as the column
         for piece in self._pieces:
             self._file.write(np.ascontiguousarray(piece).data)
         self._pieces, self.held_bytes = [], 0
@@ -40,10 +40,21 @@ class Growing:
         if self._file is None:
             return np.concatenate(self._pieces, dtype=self._dtype) if self._pieces else np.empty(0, self._dtype)
         self.spill()
-        return mapped(self._file, self._dtype)
+        with self._file as file:
+            return _mapped(file, self._dtype)
 
 
-def mapped(file: IO[bytes], dtype: np.dtype[Any]) -> Array:
+def like(column: Array, values: Array) -> Array:
+    """`values`, on disk if `column` is."""
+    if not isinstance(column.base, np.memmap):
+        return values
+    growing = Growing(values.dtype)
+    growing.append(values)
+    growing.spill()
+    return growing.finished()
+
+
+def _mapped(file: IO[bytes], dtype: np.dtype[Any]) -> Array:
     """The content of `file` as a column that the system reads from disk as it is needed."""
     file.flush()
     if not file.tell():

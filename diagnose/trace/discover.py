@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnose.errors import UserError, printable
-from diagnose.trace.shares import text_bytes
 from diagnose.trace.source import Source
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
@@ -18,6 +17,7 @@ _WORLD_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"world
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
 _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20
+_START_BYTES = 1 << 16
 _OVERLAP_BYTES = 1 << 10
 
 
@@ -25,8 +25,8 @@ _OVERLAP_BYTES = 1 << 10
 class RankFile:
     """One trace file; `rank` is None when neither its metadata nor its name tells, `world` when its start does not.
 
-    `start` stands for the first megabytes of its text: files of one capture that differ only in how they are packed
-    begin alike.
+    `start` stands for the beginning of its text: files of one capture that differ only in how they are packed, or in
+    where they are cut off, begin alike.
     """
 
     path: Path
@@ -93,7 +93,10 @@ def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, 
     alike: dict[tuple[object, ...], list[RankFile]] = {}
     for f in files:
         alike.setdefault((f.path.parent, f.rank, f.family, f.stamp, f.start), []).append(f)
-    kept = [max(group, key=lambda f: text_bytes(f.path)) if len(group) > 1 else group[0] for group in alike.values()]
+    kept = [
+        max(group, key=lambda f: sum(map(len, Source(f.path).blocks()))) if len(group) > 1 else group[0]
+        for group in alike.values()
+    ]
     return kept, tuple(f.path for f in files if f not in kept)
 
 
@@ -182,7 +185,9 @@ def _identify(path: Path, start: bytes) -> RankFile:
     family = _TIMESTAMP.sub("", _PROCESS.sub("", family)).strip("._-")
     world = _WORLD_IN_METADATA.search(start)
     stamp = int(stamps[-1][:19]) if stamps else 0
-    return RankFile(path, rank, family or path.name, stamp, int(world[1]) if world else None, zlib.crc32(start))
+    return RankFile(
+        path, rank, family or path.name, stamp, int(world[1]) if world else None, zlib.crc32(start[:_START_BYTES])
+    )
 
 
 def _peek(path: Path) -> bytes:

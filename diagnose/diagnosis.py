@@ -310,12 +310,19 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The input: files, events read, bytes of JSON, and the loss."""
+    """The input: files, events read, bytes of JSON, and the loss.
+
+    `missing_ranks` are those of the job's world of which there is no trace. `left_out` counts the events of Python
+    functions that were not kept to save memory. `copies` are files that hold the same as one of `files`.
+    """
 
     files: tuple[str, ...]
     events: int
     bytes: int
     loss: Loss
+    missing_ranks: tuple[int, ...] = ()
+    left_out: int = 0
+    copies: tuple[str, ...] = ()
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
-from diagnose.ranks import Job, RankDigest
+from diagnose.ranks import Job, RankDigest, missing_ranks
 from diagnose.ranks.report import postmortem_of, stragglers_of
 from diagnose.rule import Judgement, Rule
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
@@ -93,7 +93,7 @@ def diagnose(case: Case) -> Diagnosis:
         rank=case.only,
         stragglers=stragglers_of(case.job),
         postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
-        trace=_summary(case.job.ranks),
+        trace=_summary(case.job.ranks, case.left_out),
     )
     return with_excerpt(found, outlook.measured)
 
@@ -261,7 +261,7 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     return tuple(found)
 
 
-def _summary(ranks: Sequence[RankDigest]) -> TraceSummary:
+def _summary(ranks: Sequence[RankDigest], without_gpu: Sequence[int]) -> TraceSummary:
     sources = [rank.source for rank in ranks]
     return TraceSummary(
         files=tuple(dict.fromkeys(source.path for source in sources)),
@@ -273,4 +273,6 @@ def _summary(ranks: Sequence[RankDigest]) -> TraceSummary:
             truncated=any(source.truncated for source in sources),
             kinds=tuple(sorted({kind for source in sources for kind in source.lost_kinds})),
         ),
+        missing_ranks=missing_ranks(ranks, without_gpu),
+        left_out=sum(source.left_out for source in sources),
     )

@@ -1,5 +1,7 @@
 """`diagnose analyze`: traces in, diagnosis out."""
 
+import contextlib
+import resource
 from pathlib import Path
 
 import click
@@ -7,7 +9,7 @@ import click
 from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
 from diagnose.cli.ending import writing
-from diagnose.cli.numbers import stated_options
+from diagnose.cli.numbers import POSITIVE, stated_options
 from diagnose.cli.pages import html_option, write_html
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
@@ -34,13 +36,21 @@ _SEVERITIES = ("info", "warning", "critical")
     "--jobs",
     metavar="N",
     type=click.IntRange(1, 256),
-    help="Parse N traces at once, each in a process of its own.  [default: by their size, 4 at most]",
+    help="Parse with N processes: a trace each, or a share each of one.  [default: by size and idle cores, 4 at most]",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
     help="Let the workers of a Dask cluster read the traces: tcp://host:port, or the scheduler's file.",
 )
+@click.option(
+    "--low-memory",
+    "memory",
+    metavar="BYTES",
+    type=POSITIVE,
+    help="Take at most so much memory, such as 4G: columns go to disk, Python functions are left out.",
+)
+@click.option("--python-functions", is_flag=True, help="With --low-memory, keep the events of Python functions.")
 @stated_options
 @click.option(
     "--fail-on",
@@ -61,6 +71,8 @@ def analyze(
     no_cache: bool,
     jobs: int | None,
     scheduler: str | None,
+    memory: float | None,
+    python_functions: bool,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
@@ -81,7 +93,7 @@ def analyze(
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
-        loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
+        loading = Loading(not no_cache, jobs, watch, _limited(memory), python_functions)
         options = analysis.Options(
             rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, rank=rank, step=step, **stated
         )
@@ -97,6 +109,16 @@ def analyze(
         write_html(diagnosis, html, shown=displayed(path))
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
+
+
+def _limited(memory: float | None) -> int | None:
+    """The bytes that the process may take for itself, from now on: what would take more ends with an error."""
+    if memory is None:
+        return None
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(memory), hard))
+    return int(memory)
 
 
 def _worst(diagnosis: Diagnosis) -> int:

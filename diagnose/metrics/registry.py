@@ -24,6 +24,9 @@ CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
     "capture again without Nsight or DCGM profiling attached, with at least one warm-up step",
 )
+NO_PYTHON = Unknown(
+    "events of Python functions were left out to save memory", "nothing: analyse again with --python-functions"
+)
 NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_shapes=True")
 
 
@@ -134,6 +137,12 @@ class Measured:
         One operator may own many kernels.
         """
         return self.roofline.operator
+
+    @cached_property
+    def operators(self) -> NDArray[np.int64]:
+        """Rows of the operators that launched kernels in the counted steps, ascending."""
+        rows = np.unique(self.operator[self.kernels])
+        return rows[rows >= 0]
 
     @cached_property
     def roofline(self) -> Roofline:

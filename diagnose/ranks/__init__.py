@@ -4,5 +4,18 @@ from diagnose.ranks.blame import Blame, blame_of
 from diagnose.ranks.digest import RankDigest, digest_of
 from diagnose.ranks.job import Job, JobView, join
 from diagnose.ranks.match import GroupMatch, Match, match
+from diagnose.ranks.missing import missing_ranks
 
-__all__ = ["Blame", "GroupMatch", "Job", "JobView", "Match", "RankDigest", "blame_of", "digest_of", "join", "match"]
+__all__ = [
+    "Blame",
+    "GroupMatch",
+    "Job",
+    "JobView",
+    "Match",
+    "RankDigest",
+    "blame_of",
+    "digest_of",
+    "join",
+    "match",
+    "missing_ranks",
+]

@@ -16,7 +16,7 @@ OPERATOR = "operator"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a digest comes from, and what of it could not be read."""
+    """Where a digest comes from, what of it could not be read, and how many events were left out as asked."""
 
     path: str
     events: int
@@ -25,6 +25,7 @@ class Source:
     lost_bytes: int = 0
     truncated: bool = False
     lost_kinds: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,7 @@ def _source(timeline: Timeline) -> Source:
         lost_bytes=loss.bytes,
         truncated=loss.truncated,
         lost_kinds=tuple(sorted(loss.kinds)),
+        left_out=sum(trace.left_out.values()),
     )
 
 

@@ -7,7 +7,7 @@ from diagnose.ranks.blame import Blame
 from diagnose.ranks.clocks import align, clocks_of, torn_hosts
 from diagnose.ranks.job import Job
 from diagnose.ranks.mismatches import mismatches_of
-from diagnose.ranks.naming import MOST_RANKS
+from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.transfer import AGREE, agreement
 
 
@@ -37,17 +37,9 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
     agreed = agreement(job.ranks, job.match, alignment)
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),
-        missing_ranks=_missing(job),
+        missing_ranks=missing_ranks(job.ranks),
         measured_ranks=tuple(measured_ranks),
         clocks=clocks_of(job.ranks, alignment),
         clocks_agree=None if agreed is None else agreed >= AGREE,
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
     )
-
-
-def _missing(job: Job) -> tuple[int, ...]:
-    """Ranks below the stated size of the job, else of its listed process groups, without a trace."""
-    stated = [rank.world_size or 0 for rank in job.ranks]
-    listed = [max(group.ranks, default=-1) + 1 for rank in job.ranks for group in rank.calls.groups]
-    size = max((n for n in stated + listed if n <= MOST_RANKS), default=0)
-    return tuple(sorted(set(range(size)) - {rank.rank for rank in job.ranks}))

@@ -35,6 +35,7 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
     print_changes(page, diagnosis, details)
     if loss_line(diagnosis.trace):
         page.paragraph(Text(loss_line(diagnosis.trace), "yellow"), label="lost:")
+    _absent(page, diagnosis)
     _read(page, diagnosis.trace, details)
 
 
@@ -119,6 +120,16 @@ def loss_line(trace: TraceSummary) -> str:
     ]
     kinds = f" ({', '.join(plain(kind) for kind in loss.kinds)})" if loss.kinds else ""
     return "; ".join(part for part in parts if part) + kinds
+
+
+def _absent(page: Page, diagnosis: Diagnosis) -> None:
+    """Files and events that the answer does without."""
+    trace = diagnosis.trace
+    if trace.left_out:
+        text = f"{counted(trace.left_out, 'event')} of Python functions, to save memory; --python-functions keeps them"
+        page.paragraph(Text(text, "yellow"), label="left out:")
+    for file in trace.copies:
+        page.paragraph(Text(f"{plain(file)}, a copy of another file", "dim"), label="left out:")
 
 
 def _read(page: Page, trace: TraceSummary, details: bool) -> None:

@@ -222,3 +222,14 @@ def to_capture(item: NotJudged) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Ascending numbers with runs of three or more abbreviated, such as "1, 4-7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)

@@ -114,7 +114,7 @@ def test_a_step_of_many_slices_is_bounded_and_says_from_where_on_they_are_merged
 
     for kind, most in BUDGET.items():
         lanes = [lane for lane in step.lanes if lane.kind == kind]
-        assert 0 < sum(len(lane.start_ns) for lane in lanes) <= most
+        assert most / 8 < sum(len(lane.start_ns) for lane in lanes) <= most
     assert step.merged_below_ns > 0
     assert sum(next(lane for lane in step.lanes if lane.kind == "stream").count) == 3000
     assert all(in_order(lane, step.length_ns) for lane in step.lanes)

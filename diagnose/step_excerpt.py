@@ -44,7 +44,7 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
     begin, end = (int(t) for t in windows[at])
     streams, more_streams = _streams(measured, begin, end)
     threads, more_threads = _threads(measured, begin, end)
-    rows = [_clipped(row, begin, end) for row in (_causes(measured), *streams, *threads)]
+    rows = [_clipped(row, begin, end) for row in (*_causes(measured), *streams, *threads)]
     lanes, labels, merged_below = _bounded([row for row in rows if len(row.start)], begin, end - begin)
     numbers = measured.timeline.steps.numbers
     return StepTimeline(
@@ -58,13 +58,15 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
     )
 
 
-def _causes(measured: Measured) -> _Row:
-    """The pieces in which no kernel runs but the device idles or waits for others."""
+def _causes(measured: Measured) -> Iterator[_Row]:
+    """The pieces in which no kernel runs but the device idles or waits for others; none where that is not known."""
+    if measured.timeline.capture_failed:
+        return
     found = measured.attribution
     waits = np.array([c in HOST_CAUSES or c == EXPOSED or c.startswith("late-rank") for c in found.causes], bool)
     own = waits[found.cause] if len(found.cause) else np.zeros(0, bool)
     keys = [(cause, cast(SliceClass, class_)) for cause, class_ in zip(found.causes, found.classes, strict=True)]
-    return _Row("idle and waiting", "cause", found.start[own], found.end[own], found.cause[own].astype(np.int64), keys)
+    yield _Row("idle and waiting", "cause", found.start[own], found.end[own], found.cause[own].astype(np.int64), keys)
 
 
 def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:

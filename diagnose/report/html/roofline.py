@@ -10,7 +10,7 @@ from diagnose.report.page import plain
 from diagnose.report.words import cause_name
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 744, 24, 352  # of the frame, in a drawing of 780 by 400
-SMALLEST, LARGEST = 8.0, 22.0  # radius of a point; its area is its time
+SMALLEST, LARGEST = 8.0, 22.0  # radius of a point, growing with the root of its time
 OPERATORS_DRAWN = 40
 
 

@@ -24,7 +24,7 @@ from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, simulate
 from simulator.job import PARALLELISMS
 
 from diagnose.analysis import analyze
-from diagnose.diagnosis import LatenessCause
+from diagnose.postmortem import LatenessCause
 
 SKEW = Clocks(offset_ms=3, drift_ppm=50)
 NOBODY, ANOTHER = "nobody", "another rank"

@@ -38,6 +38,7 @@ class Settings:
         tokens_per_step: tokens of one step on one rank, padding included.
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
+        gpu_hour_price: of one GPU, in any currency.
     """
 
     flops_per_step: float | None = None
@@ -46,6 +47,7 @@ class Settings:
     tokens_per_step: float | None = None
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
+    gpu_hour_price: float | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

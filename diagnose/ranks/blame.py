@@ -99,7 +99,8 @@ def stragglers_among(found: Evidence) -> tuple[int, ...]:
     Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
     of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
     is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
-    waiting than their even share, in as many steps, and the waiting is 5 % of the step (10 %).
+    waiting than their even share, in as many steps, and the waiting is 5 % of the step (10 %). A single step names
+    one rank at most, by the vote of the collectives.
     """
     named = np.flatnonzero(_steady(found.late) & (found.own.sum(axis=1) >= found.enough * found.step_ns.sum()))
     while len(named):
@@ -133,7 +134,7 @@ def _stands_out(found: Evidence, rank: int, named: Column) -> bool:
     if not len(others):
         return False
     if found.own.shape[1] == 1:
-        return len(named) == 1 and found.votes[rank] >= MIN_VOTES and found.votes[rank] == found.votes.max()
+        return bool(found.votes[rank] >= MIN_VOTES and found.votes[rank] > np.delete(found.votes, rank).max())
     return _significant(found.own[rank] - found.own[others].max(axis=0)) and effect(found, rank, others) >= OUTLIER
 
 

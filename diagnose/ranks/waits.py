@@ -58,7 +58,7 @@ class Excess:
 
 @dataclass(frozen=True)
 class Behind:
-    """How far each rank is behind the others at the end of each step, by its own doing or by that of others.
+    """How far each rank is behind the others in each step, by its own doing or by that of others.
 
     Of the groups of a rank the one in which it is furthest behind counts.
 
@@ -171,7 +171,7 @@ def is_point_to_point(ranks: Sequence[RankDigest], found: GroupMatch) -> bool:
 
 
 def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess]) -> Behind:
-    """How far each rank is behind at the last collective of each step."""
+    """How far each rank is behind in each step, at the last collective that waited for it."""
     causes, classes = _causes(ranks)
     numbers = tuple(sorted({number for rank in ranks for number in rank.numbers}))
     shape = (len(ranks), max(len(numbers), 1))
@@ -184,13 +184,23 @@ def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess
 
 def _further(behind: Behind, number: int, group: GroupMatch, own: Excess) -> None:
     """Takes over what a group says of the ranks and steps in which they are further behind in it than elsewhere."""
-    last = np.flatnonzero(np.append(own.step[1:] != own.step[:-1], True))
-    place = np.ix_(group.members, behind.at(own.step[last]))
-    ns = np.zeros((len(group.members), len(last), len(behind.causes)), np.int64)
-    ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[last].transpose(1, 0, 2)
+    steps, at = np.unique(own.step, return_inverse=True)
+    place = np.ix_(group.members, behind.at(steps))
+    rows = _telling(group, at, len(steps))
+    ns = np.zeros((*rows.shape, len(behind.causes)), np.int64)
+    ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[rows, np.arange(len(rows))[:, None]]
     further = (behind.group[place] == NOBODY) | (ns.sum(axis=-1) > behind.ns[place].sum(axis=-1))
     behind.ns[place] = np.where(further[..., None], ns, behind.ns[place])
     behind.group[place] = np.where(further, number, behind.group[place])
+
+
+def _telling(group: GroupMatch, step: Column, steps: int) -> Column:
+    """For each member and step the last collective to which that member came last, else the last of all."""
+    rows = np.full((len(group.members), steps), NOBODY)
+    np.maximum.at(rows, (group.last, step), np.arange(len(step)))
+    final = np.zeros(steps, np.int64)
+    np.maximum.at(final, step, np.arange(len(step)))
+    return np.where(rows == NOBODY, final, rows)
 
 
 def lateness_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess], behind: Behind) -> list[Lateness]:

@@ -1,6 +1,6 @@
 """Which ranks make the others wait: those that are late by more than chance, step after step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
 PERSISTENT = 2 / 3
 FEW_STEPS = 3
+PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work
 ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
 OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
 LEAST_SPREAD = 0.005  # of the step: ranks closer than this are alike
@@ -52,7 +53,9 @@ class Evidence:
         return np.asarray(self.own >= self.enough * self.step_ns)
 
 
-def evidence_of(ranks: Sequence[RankDigest], found: Match, behind: Behind, caused: Column) -> Evidence:
+def evidence_of(
+    ranks: Sequence[RankDigest], found: Match, behind: Behind, caused: Column, by_link: Mapping[int, int] | None = None
+) -> Evidence:
     """Gathers what tells a late rank from an unlucky one.
 
     Args:
@@ -60,10 +63,14 @@ def evidence_of(ranks: Sequence[RankDigest], found: Match, behind: Behind, cause
         found: their collectives by group.
         behind: how far each is behind at the end of each step.
         caused: what `waiting_caused` returns.
+        by_link: positions of ranks whose own links are slow, with what that costs them in each step.
     """
+    own = behind.own.copy()
+    for rank, extra in (by_link or {}).items():
+        own[rank] += extra
     enough = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
     votes = votes_of(found, len(ranks))
-    return Evidence(caused, behind.own, _step_ns(ranks, behind), enough, votes, sum(len(g.call) for g in found))
+    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes, sum(len(g.call) for g in found))
 
 
 def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:
@@ -99,8 +106,8 @@ def stragglers_among(found: Evidence) -> tuple[int, ...]:
     Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
     of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
     is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
-    waiting than their even share, in as many steps, and the waiting is 5 % of the step (10 %). A single step names
-    one rank at most, by the vote of the collectives.
+    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting. A single
+    step names one rank at most, by the vote of the collectives.
     """
     named = np.flatnonzero(_steady(found.late) & (found.own.sum(axis=1) >= found.enough * found.step_ns.sum()))
     while len(named):
@@ -123,7 +130,7 @@ def _cause_the_waiting(found: Evidence, named: Column) -> bool:
     ranks, totals = len(found.own), found.caused.sum(axis=0)
     together = found.caused[named].sum(axis=0)
     dominant = (1 + len(named) / ranks) / 2
-    enough = found.enough * found.step_ns.sum() * (ranks - len(named))
+    enough = PART_SEEN * found.enough * found.step_ns.sum() * (ranks - len(named))
     leads = (totals > 0) & (together >= dominant * totals)
     return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
 

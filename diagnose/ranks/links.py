@@ -11,7 +11,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.match import Match
 from diagnose.ranks.waits import is_point_to_point
 
-MIN_GROUPS = 3
+MIN_GROUPS = 2
 SLOW = 1.5
 Alike = tuple[str, int, int]  # kind, bytes, ranks
 
@@ -32,7 +32,7 @@ class SlowLink:
 
 
 def slow_links(ranks: Sequence[RankDigest], found: Match) -> list[SlowLink]:
-    """The groups whose typical transfer is 1.5 times that of the others alike; needs three groups to compare.
+    """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
 
     With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
     """
@@ -51,11 +51,21 @@ def slow_links(ranks: Sequence[RankDigest], found: Match) -> list[SlowLink]:
 
 
 def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[tuple[int, float, int]]) -> list[SlowLink]:
-    typical, links = float(np.median([ns for _, ns, _ in entries])), []
+    links = []
     for number, ns, count in entries:
+        typical = float(np.median([other for at, other, _ in entries if at != number]))
         if typical > 0 and ns >= SLOW * typical:
             members = tuple(found[number].members.tolist())
             told = f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
             steps = max(ranks[members[0]].steps, 1)
             links.append(SlowLink(members, told, int((ns - typical) * count) // steps))
     return links
+
+
+def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
+    """By position, what the slow links of a rank cost it in each step; of several the worst."""
+    extra: dict[int, int] = {}
+    for link in links:
+        for member in link.members:
+            extra[member] = max(extra.get(member, 0), link.extra_ns)
+    return extra

@@ -26,7 +26,7 @@ def stragglers_of(job: Job, timelines: Sequence[Timeline] = (), gpu_hour_price: 
 
 def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: float | None) -> Straggler:
     own = next(rank for rank in job.ranks if rank.rank == blame.rank)
-    hours = blame.share * (len(job.ranks) - 1) * HOURS_PER_DAY if own.has_gpu else None
+    hours = blame.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY if own.has_gpu else None
     late = {b.rank for b in job.blames if b.stands_out or b.steps}
     return Straggler(
         rank=blame.rank,

@@ -25,6 +25,8 @@ class Blame:
         rank: its number in the job.
         caused_ns: waiting that it caused on others, in all counted steps.
         share: of the others' steps.
+        lost_share: of the others' steps, what they lose by it: what they wait, or how far it is behind by its own
+            doing where that is more, since waiting that hides behind other work delays the communication after it.
         reason: why it is late.
         stands_out: whether it is named.
         steps: numbers of the steps in which it is late.
@@ -36,6 +38,7 @@ class Blame:
     rank: int
     caused_ns: int
     share: float
+    lost_share: float
     reason: Reason
     stands_out: bool
     steps: tuple[int, ...] = ()
@@ -74,28 +77,34 @@ def blame_of(trial: Trial) -> list[Blame]:
     for r in range(len(trial.ranks)):
         steps = np.isin(np.arange(blame.shape[1]), [s for rank, s in brief if rank == r])
         late = found.late[r] if r in named else steps
-        blames.append(_blame(trial, r, int(blame[r].sum()), late, r in named))
+        blames.append(_blame(trial, r, int(blame[r].sum()), late, named))
     return sorted(blames, key=lambda b: (not b.stands_out, -b.caused_ns))
 
 
-def _blame(trial: Trial, rank: int, caused_ns: int, late: NDArray[np.bool_], named: bool) -> Blame:
+def _blame(trial: Trial, rank: int, caused_ns: int, late: NDArray[np.bool_], named: Sequence[int]) -> Blame:
     ranks, found = trial.ranks, trial.evidence
     total = sum(r.total_ns for r in ranks) - ranks[rank].total_ns
-    plain = Blame(ranks[rank].rank, caused_ns, caused_ns / max(total, 1), UNKNOWN, named, votes=int(found.votes[rank]))
+    share = caused_ns / max(total, 1)
+    plain = Blame(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named, votes=int(found.votes[rank]))
     if not late.any():
         return plain
     own_ns = int(found.own[rank][late].mean())
     waited = int(found.caused[rank][late].mean()) // max(len(ranks) - 1, 1)
     return replace(
         plain,
+        lost_share=max(share, float(found.own[rank][late].sum()) / max(int(found.step_ns.sum()), 1)) if list(named) == [rank] else share,
         reason=_reason(trial, rank, late, max(own_ns, waited)),
         steps=tuple(n for n, is_late in zip(trial.behind.numbers, late.tolist(), strict=True) if is_late),
-        persistence="persistent" if named else "transient",
+        persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
     )
 
 
 def _reason(trial: Trial, rank: int, late: NDArray[np.bool_], waited_ns: int) -> Reason:
+    own = float(trial.behind.own[rank][late].mean())
+    link = max((link for link in trial.links if rank in link.members), key=lambda link: link.extra_ns, default=None)
+    if link is not None and link.extra_ns > own:
+        return Reason("link", link.because, explained_share=min(link.extra_ns / max(waited_ns, 1), 1.0))
     groups = trial.behind.group[rank][late]
     members = trial.match[int(groups[-1])].members.tolist() if groups[-1] != NOBODY else range(len(trial.ranks))
     peers = [trial.ranks[p] for p in members if p != rank]

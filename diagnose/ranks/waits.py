@@ -2,7 +2,7 @@
 
 A rank that comes late because it waited for another one elsewhere, as tensor-parallel ranks do inside data-parallel
 groups, is a messenger: its own time is like the others', its communication is not. What is waited for it counts for
-the rank at the beginning of the chain.
+the rank at the beginning of the chain. The stages of a pipeline wait for each other by design, which counts for nobody.
 """
 
 from collections.abc import Collection, Sequence
@@ -164,14 +164,17 @@ def median_of_others(values: Column) -> Column:
 
 
 def is_point_to_point(ranks: Sequence[RankDigest], found: GroupMatch) -> bool:
-    """Whether the group's operations are messages of one rank to another: the stages of a pipeline wait by design."""
-    calls = ranks[int(found.members[0])].calls
+    """Whether the group's operations are messages of one rank to another: the stages of a pipeline wait by design.
+
+    An all-to-all of all ranks carries the same name in old traces.
+    """
+    calls, members = ranks[int(found.members[0])].calls, len(found.members)
     kinds = {calls.kinds[k] for k in calls.kind[found.call[:, 0]].tolist()}
-    return len(found.members) == 2 and kinds == {_TO_ONE} and len(ranks) > 2
+    return kinds == {_TO_ONE} and (members == 2 or members < len(ranks))
 
 
 def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess]) -> Behind:
-    """How far each rank is behind in each step, at the last collective that waited for it."""
+    """How far each rank is behind at the last collective of each step."""
     causes, classes = _causes(ranks)
     numbers = tuple(sorted({number for rank in ranks for number in rank.numbers}))
     shape = (len(ranks), max(len(numbers), 1))
@@ -184,28 +187,28 @@ def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess
 
 def _further(behind: Behind, number: int, group: GroupMatch, own: Excess) -> None:
     """Takes over what a group says of the ranks and steps in which they are further behind in it than elsewhere."""
-    steps, at = np.unique(own.step, return_inverse=True)
-    place = np.ix_(group.members, behind.at(steps))
-    rows = _telling(group, at, len(steps))
-    ns = np.zeros((*rows.shape, len(behind.causes)), np.int64)
-    ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[rows, np.arange(len(rows))[:, None]]
+    last = np.flatnonzero(np.append(own.step[1:] != own.step[:-1], True))
+    place = np.ix_(group.members, behind.at(own.step[last]))
+    ns = np.zeros((len(group.members), len(last), len(behind.causes)), np.int64)
+    ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[last].transpose(1, 0, 2)
     further = (behind.group[place] == NOBODY) | (ns.sum(axis=-1) > behind.ns[place].sum(axis=-1))
     behind.ns[place] = np.where(further[..., None], ns, behind.ns[place])
     behind.group[place] = np.where(further, number, behind.group[place])
 
 
-def _telling(group: GroupMatch, step: Column, steps: int) -> Column:
-    """For each member and step the last collective to which that member came last, else the last of all."""
-    rows = np.full((len(group.members), steps), NOBODY)
-    np.maximum.at(rows, (group.last, step), np.arange(len(step)))
-    final = np.zeros(steps, np.int64)
-    np.maximum.at(final, step, np.arange(len(step)))
-    return np.where(rows == NOBODY, final, rows)
+def lateness_of(
+    ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess], behind: Behind, slow: Collection[int] = ()
+) -> list[Lateness]:
+    """Who is waited for in each collective: the rank that came last, or the one that this rank waited for itself.
 
-
-def lateness_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess], behind: Behind) -> list[Lateness]:
-    """Who is waited for in each collective: the rank that came last, or the one that this rank waited for itself."""
-    chain = _Chain(ranks, found, excess, behind)
+    Args:
+        ranks: of the job.
+        found: their collectives by group.
+        excess: of each group.
+        behind: how far each rank is behind in each step.
+        slow: positions of ranks whose own links are slow; they are behind by their communication and no messengers.
+    """
+    chain = _Chain(ranks, found, excess, behind, slow)
     parts = [
         Lateness(group.members[group.last], _main_classes(own, group.last))
         for group, own in zip(found, excess, strict=True)
@@ -235,9 +238,17 @@ def _main_classes(own: Excess, last: Column) -> tuple[str, ...]:
 class _Chain:
     """For whom the last rank of a collective waited itself, in an earlier collective of the same step."""
 
-    def __init__(self, ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess], behind: Behind) -> None:
-        self._found, self._excess, self._behind = found, excess, behind
-        self._has_groups = np.array([len(rank.calls.groups) > 1 for rank in ranks], bool)
+    def __init__(
+        self,
+        ranks: Sequence[RankDigest],
+        found: Match,
+        excess: Sequence[Excess],
+        behind: Behind,
+        slow: Collection[int],
+    ) -> None:
+        self._ranks, self._found, self._excess, self._behind = ranks, found, excess, behind
+        relays = [len(rank.calls.groups) > 1 and p not in slow for p, rank in enumerate(ranks)]
+        self._relays = np.array(relays, bool)
         self.messengers = [self._is_messenger(number) for number in range(len(found))]
         self._of: list[list[tuple[int, int]]] = [[] for _ in ranks]
         for number, group in enumerate(found):
@@ -245,11 +256,17 @@ class _Chain:
                 self._of[p].append((number, m))
 
     def _is_messenger(self, number: int) -> NDArray[np.bool_]:
-        """Mask of a group's collectives whose last rank is behind by its communication more than by its own doing."""
-        group, steps = self._found[number], self._behind.at(self._excess[number].step)
-        late = group.members[group.last]
-        own, passed_on = self._behind.own[late, steps], self._behind.passed_on[late, steps]
-        return self._has_groups[late] & (passed_on > np.maximum(own, 0))
+        """Mask of a group's collectives whose last rank is behind by its communication more than by its own doing.
+
+        Of messages those whose sender's own lateness is less than half of what is waited for it.
+        """
+        group, excess = self._found[number], self._excess[number]
+        late, at = group.members[group.last], np.arange(len(group.call))
+        if is_point_to_point(self._ranks, group):
+            own = self._behind.own[late, self._behind.at(excess.step)]
+            return np.asarray(2 * own < group.waiting.max(axis=1))
+        own, passed_on = excess.own[at, group.last], excess.passed_on[at, group.last]
+        return self._relays[late] & (passed_on > np.maximum(own, 0))
 
     def origin(self, number: int, instance: int) -> tuple[int, int] | None:
         """Group and instance at the beginning of the chain; None where it is lost."""

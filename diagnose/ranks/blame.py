@@ -76,9 +76,10 @@ def evidence_of(
 def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:
     sums, count = (np.zeros(behind.ns.shape[1], np.int64) for _ in range(2))
     for rank in ranks:
-        at = behind.at(np.array(rank.numbers, np.int64))
-        np.add.at(sums, at, rank.windows[:, 1] - rank.windows[:, 0])
-        np.add.at(count, at, 1)
+        numbers = np.array(rank.numbers, np.int64)
+        judged = behind.judges(numbers)
+        np.add.at(sums, behind.at(numbers[judged]), (rank.windows[:, 1] - rank.windows[:, 0])[judged])
+        np.add.at(count, behind.at(numbers[judged]), 1)
     return sums // np.maximum(count, 1)
 
 

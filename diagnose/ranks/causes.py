@@ -27,6 +27,9 @@ _PLAIN = {"gc": "garbage collection", "logging": "saving, logging or evaluating"
           "launch-latency": "launch latency", "kernel-gap": "gaps between queued kernels"}  # fmt: skip
 
 
+Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
+
+
 @dataclass(frozen=True)
 class Reason:
     """Why one rank is late.
@@ -46,9 +49,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A rank's kernels of one family over those of the typical rank: time, number, and elements worked on.
+    """A rank's kernels of one family over those of the typical rank: time, number, elements worked on, and FLOPs.
 
-    `elements` is None where shapes were not recorded; `ns` is the rank's own time per step.
+    `elements` and `flops` are None where shapes were not recorded; `ns` is the rank's own time per step.
     """
 
     family: str
@@ -56,11 +59,17 @@ class Ratio:
     time: float
     count: float
     elements: float | None
+    flops: float | None
+
+    @property
+    def size(self) -> float:
+        """By how much larger the work is, by elements or FLOPs; 1 where shapes were not recorded."""
+        return max(self.elements or 0.0, self.flops or 0.0) or 1.0
 
     @property
     def work(self) -> float:
         """By how much the work is more, by number or by size."""
-        return max(self.count, self.elements or 0.0)
+        return max(self.count, self.size)
 
 
 def reason_of(rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Column, waited_ns: int) -> Reason:
@@ -84,7 +93,7 @@ def reason_of(rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns:
     return Reason(cause, because, tuple(own.items()), explained)
 
 
-def _judged(own: dict[str, int], classes: dict[str, str], ratio: Sequence[Ratio]) -> tuple[LatenessCause, list[str], str]:
+def _judged(own: dict[str, int], classes: dict[str, str], ratio: Sequence[Ratio]) -> Judged:
     """The cause, the parts of the excess that are its, and a sentence."""
     sums: dict[str, int] = {}
     for cause, ns in own.items():
@@ -112,21 +121,25 @@ def _spoken(own: dict[str, int], parts: Sequence[str]) -> str:
 def ratios(rank: RankDigest, peers: Sequence[RankDigest]) -> list[Ratio]:
     """A rank's kernel families over the median of other ranks, per step, those with most time first."""
     found = []
-    for number, name in enumerate(rank.families.names):
-        ns, count, elements = (float(np.median(c)) for c in zip(*(_per_step(p, name) for p in peers), strict=True))
+    for name in rank.families.names:
+        usual = [float(np.median(column)) for column in zip(*(_per_step(p, name) for p in peers), strict=True)]
         mine = _per_step(rank, name)
-        if ns > 0 and count > 0 and rank.families.count[:, number].any():
-            found.append(Ratio(name, mine[0], mine[0] / ns, mine[1] / count, mine[2] / elements if elements else None))
+        if usual[0] > 0 and usual[1] > 0 and mine[1]:
+            time, count, *work = (m / u if u else None for m, u in zip(mine, usual, strict=True))
+            found.append(Ratio(name, mine[0], time or 0.0, count or 0.0, *work))
     total = sum(r.ns for r in found)
     return sorted((r for r in found if r.ns >= TELLING * total), key=lambda r: -r.ns)
 
 
-def _per_step(rank: RankDigest, family: str) -> tuple[float, float, float]:
+def _per_step(rank: RankDigest, family: str) -> tuple[float, ...]:
+    """Time, number, elements and FLOPs of a family's kernels."""
     families, steps = rank.families, max(rank.steps, 1)
     if family not in families.names:
-        return 0.0, 0.0, 0.0
+        return (0.0,) * 4
     at = families.names.index(family)
-    return tuple(float(c[:, at].sum()) / steps for c in (families.ns, families.count, families.elements))  # type: ignore[return-value]
+    return tuple(
+        float(c[:, at].sum()) / steps for c in (families.ns, families.count, families.elements, families.flops)
+    )
 
 
 def _weighted(ratio: Sequence[Ratio], value: str) -> float:
@@ -142,7 +155,7 @@ def _more_operators(ratio: Sequence[Ratio]) -> str:
     return f"it runs {count:.2f} times as many {noun} as the other ranks" if count >= 1.1 else ""
 
 
-def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio]) -> tuple[LatenessCause, list[str], str]:
+def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio]) -> Judged:
     """More work when more or larger kernels account for half of the longer time, else slower kernels."""
     if not ratio:
         return "unknown", parts, f"its kernels take {duration(ns)} longer per step"
@@ -153,13 +166,11 @@ def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio]) -> tuple[Latenes
 
 
 def _more(ratio: Sequence[Ratio], time: float) -> str:
-    count = _weighted(ratio, "count")
+    count, size = _weighted(ratio, "count"), _weighted(ratio, "size")
     noun = "operators" if ratio[0].family == OPERATOR else "kernels"
-    sized = [r for r in ratio if r.elements]
-    larger = _weighted([Ratio(r.family, r.ns, r.time, r.elements or 1.0, None) for r in sized], "count") if sized else 0
     told = f"{count:.2f} times as many {noun}" if count >= 1.02 else f"as many {noun}"
-    size = f" on {larger:.2f} times as many elements" if larger >= 1.02 else ""
-    return f"it runs {told}{size} as the other ranks, which take {time:.2f} times as long"
+    sized = f" with {size:.2f} times the work" if size >= 1.02 and size > 1.02 * count else ""
+    return f"it runs {told}{sized} as the other ranks, which take {time:.2f} times as long"
 
 
 def _slower(ratio: Sequence[Ratio], ns: int) -> str:

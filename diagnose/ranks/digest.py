@@ -12,6 +12,7 @@ from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.ranks.calls import Calls, calls_of
 from diagnose.roofline import owners
+from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.vocabulary import OPS
@@ -38,13 +39,15 @@ class Families:
     """Kernels of each family that start in each counted step, shape (steps, names): time, number, and work.
 
     Without a GPU the one family is the operators that ran. `elements` adds up the sizes of the tensors that the
-    kernels' operators were given, 0 where shapes were not recorded: it measures work against other ranks only.
+    kernels' operators were given and `flops` what these compute, once for each kernel, 0 where shapes were not
+    recorded: they measure work against other ranks only.
     """
 
     names: tuple[str, ...]
     ns: Column
     count: Column
     elements: Column
+    flops: Column
 
 
 @dataclass(frozen=True)
@@ -153,32 +156,45 @@ def families_of(timeline: Timeline) -> Families:
     trace, gpu = timeline.trace, timeline.gpu
     if not timeline.has_gpu:
         rows = np.flatnonzero(trace.rows_of(*OPS))
-        ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], _elements(trace, rows))
+        work = (_elements(trace, rows), _flops(timeline, rows))
+        ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
         return _families((OPERATOR,), ran, timeline.windows)
     own = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
-    work = _elements(trace, owners.operators(timeline)[own])
-    return _families(names, Ran(family[own], gpu.start[own], (gpu.end - gpu.start)[own], work), timeline.windows)
+    rows = owners.operators(timeline)[own]
+    work = (_elements(trace, rows), _flops(timeline, rows))
+    return _families(names, Ran(family[own], gpu.start[own], (gpu.end - gpu.start)[own], *work), timeline.windows)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Kernels or operators: number of the family, start, duration, and elements of the operator's tensors."""
+    """Kernels or operators: number of the family, start, duration, elements of the operator's tensors, its FLOPs."""
 
     family: Column
     start: Column
     ns: Column
     elements: Column
+    flops: Column
 
 
 def _families(names: tuple[str, ...], ran: Ran, windows: Column) -> Families:
     step = np.searchsorted(windows[:, 0], ran.start, side="right") - 1
     inside = (step >= 0) & (ran.start < windows[np.maximum(step, 0), 1])
-    sums, count, elements = (np.zeros((len(windows), len(names)), np.int64) for _ in range(3))
-    for column, values in ((sums, ran.ns), (count, np.ones(len(step), np.int64)), (elements, ran.elements)):
-        np.add.at(column, (step[inside], ran.family[inside]), values[inside])
-    return Families(names, sums, count, elements)
+    columns = []
+    for values in (ran.ns, np.ones(len(step), np.int64), ran.elements, ran.flops):
+        columns.append(np.zeros((len(windows), len(names)), np.int64))
+        np.add.at(columns[-1], (step[inside], ran.family[inside]), values[inside])
+    return Families(names, *columns)
+
+
+def _flops(timeline: Timeline, operators: Column) -> Column:
+    """FLOPs of the operators in these rows, 0 where they are not counted."""
+    found = counted(timeline)
+    if found is None:
+        return np.zeros(len(operators), np.int64)
+    at = np.minimum(np.searchsorted(found.rows, operators), len(found.rows) - 1)
+    return np.where(found.rows[at] == operators, found.flops[at], 0).astype(np.int64)
 
 
 def _elements(trace: Trace, operators: Column) -> Column:

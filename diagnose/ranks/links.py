@@ -14,6 +14,7 @@ from diagnose.ranks.waits import is_point_to_point
 MIN_GROUPS = 2
 SLOW = 1.5
 Alike = tuple[str, int, int]  # kind, bytes, ranks
+Typical = tuple[int, float, int]  # place of the group in the match, nanoseconds of its transfer, number of transfers
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def slow_links(ranks: Sequence[RankDigest], found: Match) -> list[SlowLink]:
 
     With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
     """
-    alike: dict[Alike, list[tuple[int, float, int]]] = defaultdict(list)
+    alike: dict[Alike, list[Typical]] = defaultdict(list)
     for number, group in enumerate(found):
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
         if is_point_to_point(ranks, group):
@@ -50,13 +51,15 @@ def slow_links(ranks: Sequence[RankDigest], found: Match) -> list[SlowLink]:
     return [link for links in slow for link in links]
 
 
-def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[tuple[int, float, int]]) -> list[SlowLink]:
+def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
     links = []
     for number, ns, count in entries:
         typical = float(np.median([other for at, other, _ in entries if at != number]))
         if typical > 0 and ns >= SLOW * typical:
             members = tuple(found[number].members.tolist())
-            told = f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
+            told = (
+                f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
+            )
             steps = max(ranks[members[0]].steps, 1)
             links.append(SlowLink(members, told, int((ns - typical) * count) // steps))
     return links

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from diagnose.facts import duration, spoken
+from diagnose.facts import spoken
 from diagnose.postmortem import Excess, Postmortem, Straggler
 from diagnose.ranks.blame import MIN_SHARE
 from diagnose.ranks.divergence import first_diverging
@@ -13,7 +13,9 @@ from diagnose.timeline import Timeline
 HOURS_PER_DAY = 24
 
 
-def stragglers_of(job: Job, timelines: Sequence[Timeline] = (), gpu_hour_price: float | None = None) -> tuple[Straggler, ...]:
+def stragglers_of(
+    job: Job, timelines: Sequence[Timeline] = (), gpu_hour_price: float | None = None
+) -> tuple[Straggler, ...]:
     """The ranks that stand out, worst first.
 
     Args:
@@ -47,8 +49,7 @@ def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: flo
 
 def _because(blame: Blame, job: Job) -> str:
     """The reason, in how many steps, and with which other ranks of its host."""
-    steps = max((rank.steps for rank in job.ranks), default=0)
-    told = [blame.reason.because, f"late in {len(blame.steps)} of {steps} steps"]
+    told = [blame.reason.because, f"late in {len(blame.steps)} of {blame.of_steps} steps"]
     if together := _whole_host(blame, job):
         told.append(f"so are all {together} ranks of its host")
     return "; ".join(told)
@@ -72,20 +73,20 @@ def missing_suspect(job: Job) -> str:
 
     The shortest duration over the present ranks is taken for the transfer, and holds what they all wait for others.
     """
-    missing = _missing(job)
+    missing = missing_ranks(job)
     left = sum(job.ledger(p).get(("exposed-communication", "communication"), 0) for p in range(len(job.ranks)))
     share = left / max(sum(rank.total_ns for rank in job.ranks), 1)
-    unexplained = max(share, _wide_starts(job))
+    unexplained = max(share, _waited(job))
     if not missing or job.stragglers or len(job.ranks) < 2 or unexplained < MIN_SHARE:
         return ""
     listed = ", ".join(str(rank) for rank in missing[:8]) + (", ..." if len(missing) > 8 else "")
     return (
-        f"a rank whose trace is missing ({listed}) may be the late one: the others spend {spoken(unexplained, 'share')} "
-        "of the step in collectives that no present rank accounts for"
+        f"a rank whose trace is missing ({listed}) may be the late one: {spoken(unexplained, 'share')} of the others' "
+        "step is in collectives, for which no present rank accounts"
     )
 
 
-def _wide_starts(job: Job) -> float:
+def _waited(job: Job) -> float:
     """Share of the step that ranks wait inside collectives, named ranks left out."""
     waited = sum(int(waits.exposed_ns.sum()) for waits in job.waits)
     return waited / max(sum(rank.total_ns for rank in job.ranks), 1)
@@ -97,13 +98,13 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
         return None
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),
-        missing_ranks=_missing(job),
+        missing_ranks=missing_ranks(job),
         measured_ranks=tuple(measured_ranks),
         passing=passing_of(job),
     )
 
 
-def _missing(job: Job) -> tuple[int, ...]:
+def missing_ranks(job: Job) -> tuple[int, ...]:
     """Ranks below the stated size of the job without a trace."""
     size = max((rank.world_size or 0 for rank in job.ranks), default=0)
     return tuple(sorted(set(range(size)) - {rank.rank for rank in job.ranks}))

@@ -30,6 +30,7 @@ class Blame:
         reason: why it is late.
         stands_out: whether it is named.
         steps: numbers of the steps in which it is late.
+        of_steps: number of the steps that were judged.
         persistence: "transient" for a rank that held up the job and is not named.
         own_ns: how far it is behind by its own doing, mean over those steps.
         votes: collectives in which it alone came later than chance allows.
@@ -42,6 +43,7 @@ class Blame:
     reason: Reason
     stands_out: bool
     steps: tuple[int, ...] = ()
+    of_steps: int = 0
     persistence: Persistence = "persistent"
     own_ns: int = 0
     votes: int = 0
@@ -90,11 +92,13 @@ def _blame(trial: Trial, rank: int, caused_ns: int, late: NDArray[np.bool_], nam
         return plain
     own_ns = int(found.own[rank][late].mean())
     waited = int(found.caused[rank][late].mean()) // max(len(ranks) - 1, 1)
+    behind = float(found.own[rank][late].sum()) / max(int(found.step_ns.sum()), 1)
     return replace(
         plain,
-        lost_share=max(share, float(found.own[rank][late].sum()) / max(int(found.step_ns.sum()), 1)) if list(named) == [rank] else share,
+        lost_share=max(share, behind) if list(named) == [rank] else share,
         reason=_reason(trial, rank, late, max(own_ns, waited)),
         steps=tuple(n for n, is_late in zip(trial.behind.numbers, late.tolist(), strict=True) if is_late),
+        of_steps=len(late),
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
     )

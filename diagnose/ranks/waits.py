@@ -19,6 +19,7 @@ Column = NDArray[np.int64]
 COMMUNICATION = "communication"
 NOBODY = -1
 LONGEST_CHAIN = 16
+FEWEST = 3
 _TO_ONE = "sendrecv"
 
 
@@ -63,7 +64,8 @@ class Behind:
     Of the groups of a rank the one in which it is furthest behind counts.
 
     Attributes:
-        numbers: of the job's steps.
+        numbers: of the job's steps; without a GPU the first of three or more is left out, since host steps do not begin
+            together and what delays the beginning of one happens at the end of the step before.
         causes: of any rank's attribution, with `classes` alike.
         ns: shape (ranks, steps, causes), above the median of the other members.
         group: place of the group in the match, shape (ranks, steps); NOBODY without one.
@@ -88,6 +90,10 @@ class Behind:
     def at(self, steps: Column) -> Column:
         """Positions of steps by their numbers."""
         return np.searchsorted(np.array(self.numbers, np.int64), steps)
+
+    def judges(self, steps: Column) -> NDArray[np.bool_]:
+        """Mask of the steps by their numbers that are told of."""
+        return np.isin(steps, self.numbers)
 
 
 @dataclass(frozen=True)
@@ -177,6 +183,8 @@ def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess
     """How far each rank is behind at the last collective of each step."""
     causes, classes = _causes(ranks)
     numbers = tuple(sorted({number for rank in ranks for number in rank.numbers}))
+    if len(numbers) >= FEWEST and not all(rank.has_gpu for rank in ranks):
+        numbers = numbers[1:]
     shape = (len(ranks), max(len(numbers), 1))
     behind = Behind(numbers, causes, classes, np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY))
     for number, (group, own) in enumerate(zip(found, excess, strict=True)):
@@ -187,7 +195,7 @@ def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess
 
 def _further(behind: Behind, number: int, group: GroupMatch, own: Excess) -> None:
     """Takes over what a group says of the ranks and steps in which they are further behind in it than elsewhere."""
-    last = np.flatnonzero(np.append(own.step[1:] != own.step[:-1], True))
+    last = np.flatnonzero(np.append(own.step[1:] != own.step[:-1], True) & behind.judges(own.step))
     place = np.ix_(group.members, behind.at(own.step[last]))
     ns = np.zeros((len(group.members), len(last), len(behind.causes)), np.int64)
     ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[last].transpose(1, 0, 2)
@@ -231,8 +239,8 @@ def _main_classes(own: Excess, last: Column) -> tuple[str, ...]:
     more = np.maximum(own.ns[np.arange(len(last)), last], 0)
     more[:, own.communicates] = 0
     sums = np.stack([more[:, [c == name for c in own.classes]].sum(axis=1) for name in names], axis=1)
-    best = sums.argmax(axis=1)
-    return tuple(names[b] if n else COMMUNICATION for b, n in zip(best.tolist(), sums.max(axis=1).tolist(), strict=True))
+    pairs = zip(sums.argmax(axis=1).tolist(), sums.max(axis=1).tolist(), strict=True)
+    return tuple(names[best] if ns else COMMUNICATION for best, ns in pairs)
 
 
 class _Chain:
@@ -263,18 +271,19 @@ class _Chain:
         group, excess = self._found[number], self._excess[number]
         late, at = group.members[group.last], np.arange(len(group.call))
         if is_point_to_point(self._ranks, group):
-            own = self._behind.own[late, self._behind.at(excess.step)]
+            steps = np.minimum(self._behind.at(excess.step), len(self._behind.numbers) - 1)
+            own = self._behind.own[late, steps]
             return np.asarray(2 * own < group.waiting.max(axis=1))
         own, passed_on = excess.own[at, group.last], excess.passed_on[at, group.last]
         return self._relays[late] & (passed_on > np.maximum(own, 0))
 
     def origin(self, number: int, instance: int) -> tuple[int, int] | None:
         """Group and instance at the beginning of the chain; None where it is lost."""
-        place: tuple[int, int] | None = (number, instance)
         for _ in range(LONGEST_CHAIN):
-            place = self._longest_wait(*place)
+            place = self._longest_wait(number, instance)
             if place is None or not self.messengers[place[0]][place[1]]:
                 return place
+            number, instance = place
         return None
 
     def _longest_wait(self, number: int, instance: int) -> tuple[int, int] | None:
@@ -332,7 +341,7 @@ def waiting_caused(waits: Sequence[Waits], behind: Behind) -> Column:
     """Exposed nanoseconds that the others wait for each rank in each step of the job, shape (ranks, steps)."""
     caused = np.zeros(behind.ns.shape[:2], np.int64)
     for position, own in enumerate(waits):
-        other = (own.late != position) & (own.late != NOBODY)
+        other = (own.late != position) & (own.late != NOBODY) & behind.judges(own.step)
         np.add.at(caused, (own.late[other], behind.at(own.step[other])), own.exposed_ns[other])
     return caused
 

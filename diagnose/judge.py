@@ -25,7 +25,8 @@ from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
 from diagnose.postmortem import Straggler
 from diagnose.ranks import Job, RankDigest
-from diagnose.ranks.report import missing_suspect, postmortem_of, stragglers_of
+from diagnose.ranks.report import postmortem_of
+from diagnose.ranks.straggler_report import missing_suspect, stragglers_of
 from diagnose.rule import Judgement, Rule
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of

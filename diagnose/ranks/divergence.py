@@ -1,6 +1,6 @@
 """The first operation of a late rank's step that ran unlike that of the other ranks.
 
-Both are walked in order as segments that cover the step: what an innermost operation takes, and the gap before it.
+Both are walked in order as segments that cover the step: the gap before an operation, and what it takes itself.
 Segments are aligned by the sequence of their names. A segment diverges when it takes longer than in any step of the
 typical ranks, by more than a tenth of the rank's lateness.
 """
@@ -20,7 +20,7 @@ from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTI
 STEP_MARKS = r"ProfilerStep|diagnose\.step"
 Column = NDArray[np.int64]
 TELLING = 0.1  # of the lateness
-LONGEST = 6_000  # segments of a step that are aligned
+LONGEST = 4_000  # operations of a step that are aligned
 TYPICAL_RANKS = 3
 END = "the end of the step"
 ON_DEVICE = ("slower_kernels", "more_work")
@@ -85,11 +85,12 @@ def _first(own: Walk, usual: Sequence[Walk], enough: float) -> Found | None:
 
 
 def _aligned(own: Walk, other: Walk) -> tuple[Column, Column]:
-    """Positions of the segments that are the same in both, by the sequence of names."""
-    if own.names == other.names:
-        return np.arange(len(own.ns)), np.arange(len(own.ns))
-    blocks = SequenceMatcher(None, own.names, other.names, autojunk=False).get_matching_blocks()
-    pairs = [(a + i, b + i) for a, b, size in blocks for i in range(size)]
+    """Positions of the segments that are the same in both, by the sequence of names; the beginning goes first."""
+    shorter = min(len(own.names), len(other.names))
+    same = next((i for i in range(shorter) if own.names[i] != other.names[i]), shorter)
+    rest = SequenceMatcher(None, own.names[same:], other.names[same:], autojunk=False).get_matching_blocks()
+    pairs = [(i, i) for i in range(same)]
+    pairs += [(same + a + i, same + b + i) for a, b, size in rest for i in range(size)]
     columns = np.array(pairs, np.int64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1]
 
@@ -125,26 +126,40 @@ def _step_threads(timeline: Timeline) -> set[tuple[int, int]]:
 
 
 def _walk(timeline: Timeline, rows: Column, begin: int, end: int) -> Walk:
-    """The segments of one step: gaps and innermost operations in turn, in order of start."""
+    """The segments of one step in order: the gap before each operation, and its time after the last one inside it."""
     trace = timeline.trace
     rows = rows[(trace.ts[rows] >= begin) & (trace.ts[rows] < end)]
     rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))][:LONGEST]
-    names: list[tuple[str, bool]] = []
-    ns, at = [], []
-    reached = begin
     starts, ends = trace.ts[rows].tolist(), (trace.ts + trace.dur)[rows].tolist()
-    for i, (row, start, stop) in enumerate(zip(rows.tolist(), starts, ends, strict=True)):
-        name = trace.names[trace.name[row]]
-        names.append((name, True))
-        ns.append(max(start - reached, 0))
-        at.append(min(reached, start) - begin)
-        innermost = i + 1 == len(starts) or starts[i + 1] >= stop
-        if innermost:
-            names.append((name, False))
-            ns.append(stop - max(start, reached))
-            at.append(start - begin)
-        reached = max(reached, stop if innermost else start)
-    names.append((END, True))
-    ns.append(max(end - reached, 0))
-    at.append(min(reached, end) - begin)
-    return Walk(tuple(names), np.array(ns, np.int64), np.array(at, np.int64))
+    steps = _Segments(begin)
+    for row, start, stop in zip(rows.tolist(), starts, ends, strict=True):
+        steps.close(start)
+        steps.until(start, trace.names[trace.name[row]], is_gap=True)
+        steps.running.append((trace.names[trace.name[row]], stop))
+    steps.close(end)
+    steps.until(end, END, is_gap=True)
+    return Walk(tuple(steps.names), np.array(steps.ns, np.int64), np.array(steps.at, np.int64))
+
+
+class _Segments:
+    """Segments so far, and the operations that are still running, innermost last."""
+
+    def __init__(self, begin: int) -> None:
+        self.begin = self.reached = begin
+        self.running: list[tuple[str, int]] = []
+        self.names: list[tuple[str, bool]] = []
+        self.ns: list[int] = []
+        self.at: list[int] = []
+
+    def until(self, time: int, name: str, *, is_gap: bool) -> None:
+        """The time up to `time` is that of a name."""
+        self.names.append((name, is_gap))
+        self.ns.append(max(time - self.reached, 0))
+        self.at.append(self.reached - self.begin)
+        self.reached = max(self.reached, time)
+
+    def close(self, time: int) -> None:
+        """Ends what ends by `time`."""
+        while self.running and self.running[-1][1] <= time:
+            name, stop = self.running.pop()
+            self.until(stop, name, is_gap=False)

@@ -24,8 +24,10 @@ from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
+from diagnose.postmortem import Straggler
 from diagnose.ranks import Job, RankDigest, missing_ranks
-from diagnose.ranks.report import postmortem_of, stragglers_of
+from diagnose.ranks.report import postmortem_of
+from diagnose.ranks.straggler_report import missing_suspect, stragglers_of
 from diagnose.rule import Judgement, Rule
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
@@ -91,11 +93,16 @@ def diagnose(case: Case) -> Diagnosis:
         not_judged=_not_judged(judged, case),
         ranks=tuple(_rank(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
-        stragglers=stragglers_of(case.job),
+        stragglers=_stragglers(case),
         postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
         trace=_summary(case.job.ranks, case.left_out),
     )
     return with_excerpt(found, outlook.measured)
+
+
+def _stragglers(case: Case) -> tuple[Straggler, ...]:
+    price = case.measured[0].settings.gpu_hour_price if case.measured else None
+    return stragglers_of(case.job, [m.timeline for m in case.measured], price)
 
 
 def _ranks_per_measured(case: Case) -> float:
@@ -253,6 +260,8 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
         listed = ", ".join(str(rank) for rank in case.left_out)
         why = f"rank {listed} recorded no GPU activity and is left out: the other ranks did"
         found.insert(0, NotJudged(rule="ranks", because=why, capture_next="capture those ranks again"))
+    if suspect := missing_suspect(case.job):
+        found.insert(0, NotJudged(rule="straggler", because=suspect, capture_next="pass the traces of all ranks"))
     exposed = case.facts["exposed_communication_share"].value
     if not case.job.view.matched and not isinstance(exposed, Unknown) and float(exposed) > 0:
         unmatched = case.job.view.why_unmatched

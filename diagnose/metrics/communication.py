@@ -132,7 +132,9 @@ def ranks_analyzed(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def straggler_share(m: Measured) -> Value:
-    """Time the other ranks wait for the worst rank, of their steps; 0 when no rank stands out."""
+    """Time that the late ranks cost the others, of their steps: what these wait, or how far one late rank is behind by
+    its own doing where waiting hides behind other work; 0 when no rank stands out.
+    """
     if m.timeline.capture_failed:
         return CAPTURE_FAILED
     if _single_process(m):

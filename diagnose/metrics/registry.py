@@ -42,6 +42,7 @@ class Settings:
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
         step: number of the one step to count; None counts all that the window holds whole.
+        gpu_hour_price: of one GPU, in any currency.
     """
 
     flops_per_step: float | None = None
@@ -51,6 +52,7 @@ class Settings:
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
     step: int | None = None
+    gpu_hour_price: float | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

@@ -9,10 +9,12 @@ from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
 from diagnose.ranks.bandwidth import bus_rate
-from diagnose.ranks.blame import Blame, blame_of
+from diagnose.ranks.blame import evidence_of
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.links import extra_of, slow_links
 from diagnose.ranks.match import ALONE, Match, match
-from diagnose.ranks.waits import Waits, lateness_of, waiting_caused, waits_of
+from diagnose.ranks.stragglers import Blame, Trial, blame_of
+from diagnose.ranks.waits import Waits, behind_of, excess_of, lateness_of, waiting_caused, waiting_share, waits_of
 
 LATE = "late-rank-"
 
@@ -73,16 +75,19 @@ def join(ranks: Sequence[RankDigest]) -> Job:
     found = match(ranks)
     if isinstance(found, Unknown):
         return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found), tuple(ranks))
-    lateness = [lateness_of(ranks, group) for group in found]
-    waits = waits_of(ranks, found, lateness)
-    every = [entry for entries in lateness for entry in entries]
-    blames = blame_of(ranks, every, waiting_caused(ranks, waits))
-    worst = next((b for b in blames if b.stands_out), None)
+    excess = [excess_of(ranks, group) for group in found]
+    behind = behind_of(ranks, found, excess)
+    links = slow_links(ranks, found)
+    slow = extra_of(links)
+    waits = waits_of(ranks, found, lateness_of(ranks, found, excess, behind, slow))
+    evidence = evidence_of(ranks, found, behind, waiting_caused(waits, behind), slow)
+    blames = blame_of(Trial(ranks, found, behind, evidence, links))
+    late = {p for p, rank in enumerate(ranks) if any(b.rank == rank.rank for b in blames if b.stands_out)}
     view = JobView(
         ranks=len(ranks),
         matched=True,
-        straggler_share=worst.share if worst else 0.0,
-        straggler_cause=worst.cause if worst else "none",
+        straggler_share=max(waiting_share(ranks, waits, late), blames[0].lost_share) if late else 0.0,
+        straggler_cause=blames[0].cause if late else "none",
         bus_bytes_per_s=bus_rate(ranks, found),
     )
     return Job(view, tuple(ranks), found, waits, tuple(blames))

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 from diagnose.postmortem import Excess, Postmortem, Straggler
 from diagnose.ranks.blame import Blame
+from diagnose.ranks.changes import changes_of
 from diagnose.ranks.job import Job
+from diagnose.ranks.topology import topology_of
+from diagnose.ranks.traffic import traffic_of
 
 
 def stragglers_of(job: Job) -> tuple[Straggler, ...]:
@@ -29,11 +32,23 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
     """What is known of the job beyond its ledger; None for a single rank."""
     if len(job.ranks) < 2:
         return None
+    topology = topology_of(job.ranks)
+    changes = changes_of(job.ranks, job.match, _late(job), topology)
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),
         missing_ranks=_missing(job),
+        traffic=traffic_of(job.ranks, job.match, topology),
+        changes=changes.changes,
+        changes_error=changes.error,
+        no_changes_because=changes.because,
         measured_ranks=tuple(measured_ranks),
     )
+
+
+def _late(job: Job) -> tuple[int, ...]:
+    """Positions of the ranks that stand out."""
+    late = {blame.rank for blame in job.stragglers}
+    return tuple(p for p, rank in enumerate(job.ranks) if rank.rank in late)
 
 
 def _missing(job: Job) -> tuple[int, ...]:

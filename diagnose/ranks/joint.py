@@ -1,0 +1,395 @@
+"""All ranks of a job replayed together, from their digests.
+
+A rank works by itself and reaches its collectives at points of that work; a collective ends on all its ranks when the
+last has come and the transfer is done; where a rank had nothing else to run, its work waits for that end. What a rank
+waits for the others is no input, it follows. One that ran when its group's previous collective ended was queued: it
+was ready before, at the latest when it began and at the earliest as soon as on the rank that did not queue.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.facts import Unknown
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.match import Match
+
+Column = NDArray[np.int64]
+Times = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Case = Literal["worst", "best"]
+QUEUED_NS = 10_000  # a collective that begins so soon after its group's previous one had been waiting for its stream
+SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the work that waited for it
+PASSES = 3  # the first two bring the ranks into the rhythm that lasts
+NONE = -1
+UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", "capture the same steps on every rank")
+TANGLED = Unknown(
+    "the collectives of different groups cannot be put in one order", "capture with a torch that records Seq"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One rank's share of the replay; events are its collectives in order of start, times are of its own work.
+
+    Attributes:
+        row: of the rank's `calls`, shape (events,).
+        step: number of the step of each event.
+        at: own work done when each collective began, nanoseconds since the first step began, shape (events,).
+        previous: event before it in the same group, NONE for the first.
+        ready: own work after which each was ready, at the latest and at the earliest, shape (2, events).
+        lasted: nanoseconds of each collective on this rank.
+        queued: whether it began as that one ended.
+        gap: nanoseconds between the two where it was queued, else 0.
+        block_before: for each time that work stopped for a collective, the next event; `events` after the last.
+        block_on: the event whose end it waited for.
+        block_at: own work done until then.
+        blocked: nanoseconds it stopped.
+        start: when the first step began, on a clock that all ranks share as far as their collectives end together.
+        own_ns: own work in all the steps.
+        measured_ns: length of all the steps.
+        signature: what the rank calls, equal for ranks that do the same job.
+    """
+
+    row: Column
+    step: Column
+    at: Times
+    ready: Times
+    lasted: Times
+    previous: Column
+    queued: Mask
+    gap: Times
+    block_before: Column
+    block_on: Column
+    block_at: Times
+    blocked: Times
+    start: float
+    own_ns: float
+    measured_ns: float
+    signature: int
+
+    @cached_property
+    def chains(self) -> tuple[Column, ...]:
+        """The events of each group, which run one after the other."""
+        chain = np.arange(len(self.previous))
+        for event, before in enumerate(self.previous.tolist()):
+            chain[event] = chain[before] if before >= 0 else event
+        return tuple(np.flatnonzero(chain == first) for first in np.unique(chain))
+
+
+@dataclass(frozen=True)
+class Round:
+    """Events of the ranks that come next, at most one for each rank, sorted by collective.
+
+    `blocks` are the waits before them, one after the other: (place among the events, event waited for, own work).
+    """
+
+    events: Column
+    rank: Column
+    first: Column
+    of: Column
+    blocks: tuple[tuple[Column, Column, Times], ...]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The ranks and their collectives.
+
+    Attributes:
+        parts: one for each rank.
+        collective: for each rank the collective of each of its events.
+        transfer: nanoseconds of each collective once all have come.
+        steps: number of steps in the parts.
+    """
+
+    parts: tuple[Part, ...]
+    collective: tuple[Column, ...]
+    transfer: Times
+    steps: int
+
+    @cached_property
+    def measured_ns(self) -> Times:
+        """Mean step of each rank as measured."""
+        return np.array([part.measured_ns for part in self.parts]) / self.steps
+
+    @cached_property
+    def strict_error(self) -> float:
+        """Largest distance of a rank's replayed steps from its measured ones, of the measured ones.
+
+        From the starts that the ranks had; where there are two steps or more also in the rhythm that lasts.
+        """
+        once = self._flat.replayed(self.transfer, "worst", self._start, 1) / self.steps
+        apart = float(np.max(np.abs(once - self.measured_ns) / self.measured_ns))
+        longest = float(self.measured_ns.max())
+        return max(apart, abs(self.job_step_ns() - longest) / longest)
+
+    def step_ns(self, case: Case = "worst") -> Times:
+        """Mean step of each rank when such steps follow each other, shape (ranks,); a single one from its start.
+
+        Args:
+            case: whether queued collectives are taken to be ready late or early.
+        """
+        start, passes = (self._start, 1) if self.steps == 1 else (np.zeros(len(self.parts)), PASSES)
+        return self._flat.replayed(self.transfer, case, start, passes) / self.steps
+
+    @property
+    def _start(self) -> Times:
+        return np.array([part.start for part in self.parts])
+
+    def job_step_ns(self, case: Case = "worst") -> float:
+        """The step of the slowest rank."""
+        return float(self.step_ns(case).max())
+
+    def with_parts(self, parts: Mapping[int, Part]) -> "Joint":
+        """Some ranks behave like others: another part at their positions."""
+        return replace(self, parts=tuple(parts.get(p, own) for p, own in enumerate(self.parts)))
+
+    def with_ready(self) -> "Joint":
+        """Queued collectives are ready when the ranks that did not queue show it."""
+        ready = zip(self.parts, self._flat.ready(), strict=True)
+        return replace(self, parts=tuple(replace(part, ready=own) for part, own in ready))
+
+    def with_transfer(self, transfer: Times) -> "Joint":
+        """Collectives that take other times."""
+        return replace(self, transfer=transfer)
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the collectives have an order in which every rank comes to them."""
+        return self._flat.complete
+
+    @cached_property
+    def _flat(self) -> "Flat":
+        return Flat(self)
+
+
+class Flat:
+    """The events of all ranks in one row, each rank's followed by one that ends its steps, and the order of replay."""
+
+    def __init__(self, joint: Joint) -> None:
+        counts = np.array([len(part.at) for part in joint.parts], np.int64)
+        self.begin = np.concatenate(([0], np.cumsum(counts + 1)))
+        self.finish = self.begin[1:] - 1
+        parts = joint.parts
+        self.rank = np.repeat(np.arange(len(parts)), counts + 1)
+        self.at, self.late, self.early = (
+            _joined([(column[i], part.own_ns) for part in parts for column in [(part.at, *part.ready)]])
+            for i in range(3)
+        )
+        self.lasted = _joined([(part.lasted, 0.0) for part in parts])
+        self.queued = _joined([(part.queued, False) for part in parts]).astype(bool)
+        self.gap = _joined([(part.gap, 0.0) for part in parts])
+        previous = [np.where(p.previous >= 0, p.previous + b, NONE) for p, b in zip(parts, self.begin, strict=False)]
+        self.previous = _joined([(own, NONE) for own in previous]).astype(np.int64)
+        ends = len(joint.transfer) + np.arange(len(parts))
+        self.collective = _joined(list(zip(joint.collective, ends, strict=True))).astype(np.int64)
+        self.rounds, self.complete = self._rounds(parts)
+
+    def replayed(self, transfer: Times, case: Case, start: Times, passes: int) -> Times:
+        """Nanoseconds of all steps of each rank, shape (ranks,), in the last of so many passes from the start."""
+        ready = self.early if case == "best" else self.late
+        transfers = np.concatenate((transfer, np.zeros(len(self.finish))))
+        clock = before = start
+        for _ in range(passes):
+            before, clock = clock, self._pass(clock, ready, transfers)
+        return clock - before
+
+    def _pass(self, clock: Times, ready: Times, transfer: Times) -> Times:
+        """When each rank ends its steps, from when it begins them."""
+        clock, position = clock.copy(), np.zeros(len(clock))
+        end = np.zeros(len(self.at) + 1)
+        end[-1] = -np.inf  # of the collective before a group's first
+        for now in self.rounds:
+            for place, on, at in now.blocks:
+                ranks = now.rank[place]
+                clock[ranks] = np.maximum(clock[ranks] + (at - position[ranks]), end[on])
+                position[ranks] = at
+            came = clock[now.rank] + (ready[now.events] - position[now.rank])
+            came = np.maximum(came, end[self.previous[now.events]] + self.gap[now.events])
+            last = np.maximum.reduceat(came, now.first)
+            end[now.events] = (last + transfer[self.collective[now.events[now.first]]])[now.of]
+        return np.asarray(end[self.finish])
+
+    def _rounds(self, parts: Sequence[Part]) -> tuple[list[Round], bool]:
+        """The events in an order in which every collective finds all its ranks; and whether there is one."""
+        size = np.bincount(self.collective)
+        head, blocks = self.begin[:-1].copy(), self._blocks(parts)
+        found: list[Round] = []
+        while True:
+            events = head[head <= self.finish]
+            if not len(events):
+                return found, True
+            waiting = np.bincount(self.collective[events], minlength=len(size))
+            events = events[waiting[self.collective[events]] == size[self.collective[events]]]
+            if not len(events):
+                return found, False
+            events = events[np.argsort(self.collective[events], kind="stable")]
+            rank = self.rank[events]
+            _, first, of = np.unique(self.collective[events], return_index=True, return_inverse=True)
+            found.append(Round(events, rank, first, of, _before(blocks, events)))
+            head[rank] += 1
+
+    def _blocks(self, parts: Sequence[Part]) -> tuple[Column, Column, Times]:
+        """For every wait the event it comes before, the one whose end it waits for, and the own work until then."""
+        before = [part.block_before + begin for part, begin in zip(parts, self.begin, strict=False)]
+        on = [part.block_on + begin for part, begin in zip(parts, self.begin, strict=False)]
+        return np.concatenate(before), np.concatenate(on), np.concatenate([part.block_at for part in parts])
+
+    def ready(self) -> tuple[Times, ...]:
+        """For each rank the own work after which each of its events was ready, at the latest and at the earliest.
+
+        A queued one was ready as long after its group's previous one as on the rank that came last and so did not
+        wait; at the earliest as long after as on a rank that did not queue, or at once where all did.
+        """
+        late, early = np.append(self.at, 0.0), np.append(self.at, 0.0)
+        for now in self.rounds:
+            events, previous = now.events, self.previous[now.events]
+            queued, lasted = self.queued[events], self.lasted[events]
+            came_last = lasted == np.minimum.reduceat(lasted, now.first)[now.of]
+            for ready, known, without in ((late, came_last, np.inf), (early, ~queued, 0.0)):
+                since = np.where(known, np.maximum(self.at[events] - ready[previous], 0), np.inf)
+                least = np.minimum.reduceat(since, now.first)[now.of]
+                least = np.where(np.isfinite(least), least, without)
+                ready[events] = np.where(queued, np.minimum(ready[previous] + least, self.at[events]), self.at[events])
+        both = np.stack((late, early))
+        return tuple(both[:, b:f] for b, f in zip(self.begin[:-1].tolist(), self.finish.tolist(), strict=True))
+
+
+def _joined(pieces: Sequence[tuple[NDArray[np.generic], float]]) -> Times:
+    """Each rank's column with the value of its last event behind it."""
+    return np.concatenate([np.append(column.astype(np.float64), last) for column, last in pieces])
+
+
+def _before(blocks: tuple[Column, Column, Times], events: Column) -> tuple[tuple[Column, Column, Times], ...]:
+    """The waits before the events; those of one event one after the other."""
+    before, on, at = blocks
+    ordered = np.sort(events)
+    low, high = np.searchsorted(before, ordered, "left"), np.searchsorted(before, ordered, "right")
+    place = np.argsort(events, kind="stable")
+    found = []
+    for turn in range(int((high - low).max(initial=0))):
+        which = high - low > turn
+        rows = low[which] + turn
+        found.append((place[which], on[rows], at[rows]))
+    return tuple(found)
+
+
+def joint_of(ranks: Sequence[RankDigest], found: Match) -> Joint | Unknown:
+    """The joint replay of the steps that all ranks have, or why there is none."""
+    numbers = sorted(set.intersection(*(set(rank.numbers) for rank in ranks)))
+    if not numbers:
+        return UNEQUAL_STEPS
+    rows = [_rows(rank, numbers) for rank in ranks]
+    ahead = _ahead(len(ranks), found)
+    parts = tuple(_part(*own, numbers) for own in zip(ranks, rows, ahead.tolist(), strict=True))
+    joint = Joint(parts, *_collectives(ranks, rows, found), steps=len(numbers))
+    return joint.with_ready() if joint.ordered else TANGLED
+
+
+def _rows(rank: RankDigest, numbers: Sequence[int]) -> Column:
+    """The calls of the steps, in order of start."""
+    rows = np.flatnonzero(np.isin(rank.calls.step, numbers))
+    return rows[np.argsort(rank.calls.start[rows], kind="stable")]
+
+
+def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Column], found: Match) -> tuple[tuple[Column, ...], Times]:
+    """The collective of each rank's events and the transfer of each; one that did not match is its rank's own."""
+    place = [_places(len(rank.calls), own) for rank, own in zip(ranks, rows, strict=True)]
+    of = [np.full(len(own), NONE, np.int64) for own in rows]
+    transfer: list[float] = []
+    for group in found:
+        members = group.members.tolist()
+        events = np.stack([place[p][group.call[:, m]] for m, p in enumerate(members)], axis=1)
+        whole = (events >= 0).all(axis=1)
+        numbers = len(transfer) + np.arange(int(whole.sum()))
+        for m, p in enumerate(members):
+            of[p][events[whole, m]] = numbers
+        transfer.extend(group.transfer[whole].tolist())
+    for p, rank in enumerate(ranks):
+        alone = np.flatnonzero(of[p] == NONE)
+        of[p][alone] = len(transfer) + np.arange(len(alone))
+        transfer.extend((rank.calls.end - rank.calls.start)[rows[p][alone]].tolist())
+    return tuple(of), np.array(transfer, np.float64)
+
+
+def _places(count: int, rows: Column) -> Column:
+    found = np.full(count, NONE, np.int64)
+    found[rows] = np.arange(len(rows))
+    return found
+
+
+def _ahead(count: int, found: Match) -> Times:
+    """By how much each rank's clock is ahead of that of the first rank it is connected with by collectives."""
+    ahead, known = np.zeros(count), np.zeros(count, bool)
+    left = list(found)
+    while left:
+        group = next((g for g in left if known[g.members].any()), left[0])
+        left.remove(group)
+        at = int(np.argmax(known[group.members]))
+        own = np.median(group.end - group.end[:, [at]], axis=0) + ahead[group.members[at]]
+        new = ~known[group.members]
+        ahead[group.members[new]] = own[new]
+        known[group.members] = True
+    return ahead
+
+
+def _part(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]) -> Part:
+    windows = rank.windows[np.isin(rank.numbers, numbers)]
+    calls = rank.calls
+    start, end = calls.start[rows], calls.end[rows]
+    blocks, on = _blocks(rank, end, windows)
+    previous = _previous(calls.group[rows])
+    since = np.where(previous >= 0, start - end[previous], QUEUED_NS)
+    queued = since < QUEUED_NS
+    at, total = _own(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
+    return Part(
+        row=rows,
+        step=calls.step[rows],
+        at=at,
+        ready=np.stack((at, at)),
+        lasted=(end - start).astype(np.float64),
+        previous=previous,
+        queued=queued,
+        gap=np.where(queued, np.maximum(since, 0), 0).astype(np.float64),
+        block_before=np.searchsorted(start, blocks[:, 1], side="left").astype(np.int64),
+        block_on=on,
+        block_at=_own(blocks[:, 1], windows, blocks),
+        blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
+        start=float(windows[0, 0]) - ahead,
+        own_ns=float(total - iv.total(blocks)),
+        measured_ns=float(total),
+        signature=hash(tuple((calls.kinds[k], b) for k, b in zip(calls.kind[rows], calls.bytes[rows], strict=True))),
+    )
+
+
+def _blocks(rank: RankDigest, end: Column, windows: Column) -> tuple[iv.Intervals, Column]:
+    """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself."""
+    exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
+    order = np.argsort(end, kind="stable")
+    if not len(exposed) or not len(order):
+        return iv.EMPTY, np.zeros(0, np.int64)
+    same = SAME_NS if rank.has_gpu else SAME_ON_HOST_NS
+    last = np.searchsorted(end[order], exposed[:, 1] + SAME_NS, side="right") - 1
+    on = order[np.maximum(last, 0)]
+    ended = (last >= 0) & (end[on] >= exposed[:, 1] - same) & (end[on] > exposed[:, 0])
+    return exposed[ended], on[ended].astype(np.int64)
+
+
+def _own(times: Column, windows: Column, blocks: iv.Intervals) -> Times:
+    """Own work done until each time: the steps so far without the waits in them."""
+    steps = iv.intervals(windows[:, 0], windows[:, 1])
+    return (iv.covered_before(steps, times) - iv.covered_before(blocks, times)).astype(np.float64)
+
+
+def _previous(group: Column) -> Column:
+    """For each call the one before it in the same group, NONE for the first."""
+    found = np.full(len(group), NONE, np.int64)
+    for number in np.unique(group):
+        own = np.flatnonzero(group == number)
+        found[own[1:]] = own[:-1]
+    return found

@@ -1,0 +1,155 @@
+"""Which rank and cause the analysis names for each simulated fault, and whom it accuses where nobody is at fault.
+
+    python benchmarks/ranks_confusion.py --seeds 20 --ranks 8 --report benchmarks/reports/
+
+Every seed is another job of synthetic traces (simulator/): another late rank, other jitter, other clocks, each up to
+3 ms off and drifting up to 50 ppm. Two nodes; a slow link is that between the ranks of one node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, simulate
+from simulator.job import PARALLELISMS
+
+from diagnose.analysis import analyze
+from diagnose.diagnosis import LatenessCause
+
+SKEW = Clocks(offset_ms=3, drift_ppm=50)
+WORTH_NAMING = 0.05  # of the step
+NOBODY, ANOTHER = "nobody", "another rank"
+OUTCOMES = (*get_args(LatenessCause), NOBODY, ANOTHER)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulated job and what was named: `slowdown` is the part of the step that the fault makes up."""
+
+    kind: Kind
+    outcome: str
+    slowdown: float
+    note: str
+
+    @property
+    def right(self) -> bool:
+        """Whether the right rank was named with the right cause, or nobody where nobody is at fault.
+
+        Nobody is right too where the fault hardly prolongs the step, as in a pipeline whose bubbles hide it.
+        """
+        hidden = self.slowdown < WORTH_NAMING and self.outcome == NOBODY
+        return hidden or self.outcome == (CAUSES[self.kind] or NOBODY)
+
+
+def job_of(kind: Kind, seed: int, stated: argparse.Namespace) -> Job:
+    """The job of one seed; its late rank moves with the seed, except the one that writes checkpoints."""
+    late = 0 if kind == "checkpoint" else (5 * seed + 3) % stated.ranks
+    node = max(stated.ranks // 2, 1)
+    ranks = tuple(range(late // node * node, late // node * node + node)) if kind == "slow_link" else (late,)
+    return Job(
+        ranks=stated.ranks, ranks_per_node=node, steps=stated.steps, seed=seed, parallelism=stated.parallelism,
+        gpu=not stated.gloo, seq=not stated.no_seq, clocks=SKEW,
+        faults=() if kind == "none" else (Fault(kind, ranks),),
+    )  # fmt: skip
+
+
+def cases(stated: argparse.Namespace) -> Iterator[Case]:
+    """Every kind of fault with every seed."""
+    for kind in stated.kinds or KINDS:
+        for seed in range(stated.seeds):
+            yield judged(kind, job_of(kind, seed, stated), seed)
+
+
+def judged(kind: Kind, job: Job, seed: int) -> Case:
+    """Simulates the job, analyses it, and compares."""
+    with tempfile.TemporaryDirectory() as folder:
+        truth = simulate(job).write(Path(folder))
+        found = analyze(folder).stragglers
+    faulty = {rank for fault in job.faults for rank in fault.ranks if CAUSES[fault.kind]}
+    wrong = [s.rank for s in found if s.rank not in faulty]
+    outcome = ANOTHER if wrong else found[0].cause if found else NOBODY
+    named = ", ".join(f"rank {s.rank}: {s.cause}" for s in found) or NOBODY
+    truly = f"rank {','.join(map(str, sorted(faulty)))}: {CAUSES[kind]}" if faulty else NOBODY
+    slowdown = sum(truth.slowdown_ms) / sum(truth.step_ms)
+    return Case(kind, outcome, slowdown, f"{kind}, seed {seed}: {named}; true is {truly}")
+
+
+def report(found: Sequence[Case], stated: argparse.Namespace, command: str) -> str:
+    """The confusion table, in Markdown."""
+    outcomes = [o for o in OUTCOMES if any(c.outcome == o for c in found) or o in (NOBODY, ANOTHER)]
+    lines = [
+        f"| fault | true cause | share of the step | {' | '.join(outcomes)} | right |",
+        "|---" * (len(outcomes) + 4) + "|",
+    ]
+    for kind in dict.fromkeys(c.kind for c in found):
+        own = [c for c in found if c.kind == kind]
+        counts = Counter(c.outcome for c in own)
+        share = sum(c.slowdown for c in own) / len(own)
+        cells = " | ".join(str(counts[o] or "") for o in outcomes)
+        right = f"{sum(c.right for c in own)}/{len(own)}"
+        lines.append(f"| {kind} | {CAUSES[kind] or NOBODY} | {share:.0%} | {cells} | {right} |")
+    return f"""# Ranks and causes named, simulated jobs, {time.strftime("%Y-%m-%d")}
+
+`{command}`: synthetic traces of {stated.ranks} ranks, {stated.parallelism}, {stated.steps} steps, seeds 0 to
+{stated.seeds - 1}; each host's clock up to {SKEW.offset_ms:g} ms off and drifting up to {SKEW.drift_ppm:g} ppm.
+Columns: the cause named for the faulty rank, nobody, or another rank accused; where nobody is at fault, nobody is
+right, as it is where the fault makes up less than {WORTH_NAMING:.0%} of the step, which the third column holds.
+
+{chr(10).join(lines)}
+
+{summary(found)}
+"""
+
+
+def summary(found: Sequence[Case]) -> str:
+    """What counts, in one paragraph."""
+    at_fault = [c for c in found if CAUSES[c.kind]]
+    named = [c for c in at_fault if c.outcome not in (NOBODY, ANOTHER)]
+    innocent = [c for c in found if not CAUSES[c.kind]]
+    return (
+        f"Right rank named: {len(named)} of {len(at_fault)}; with the right cause: {sum(c.right for c in named)}. "
+        f"Left unnamed at {WORTH_NAMING:.0%} of the step or more: "
+        f"{sum(c.outcome == NOBODY and not c.right for c in at_fault)}. "
+        f"Another rank accused: {sum(c.outcome == ANOTHER for c in at_fault)}. "
+        f"Somebody named where nobody is at fault: {sum(c.outcome != NOBODY for c in innocent)} of {len(innocent)}."
+    )
+
+
+def main() -> None:
+    """Runs the cases and prints the table; what was missed goes to the error stream."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--parallelism", choices=PARALLELISMS, default="ddp")
+    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), help="all of them unless named")
+    parser.add_argument("--gloo", action="store_true", help="jobs on CPUs")
+    parser.add_argument("--no-seq", action="store_true", help="as torch wrote traces before 2.12")
+    parser.add_argument("--report", type=Path, help="folder for the dated report")
+    stated = parser.parse_args()
+    found = []
+    for case in cases(stated):
+        found.append(case)
+        if not case.right:
+            print(case.note, file=sys.stderr, flush=True)
+    command = f"python benchmarks/ranks_confusion.py {' '.join(a for a in sys.argv[1:])}"
+    text = report(found, stated, command)
+    sys.stdout.write(text)
+    if stated.report:
+        stated.report.mkdir(parents=True, exist_ok=True)
+        name = f"ranks-confusion-{stated.parallelism}-{time.strftime('%Y-%m-%d')}.md"
+        (stated.report / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""From a job to its traces and the truth about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .faults import CAUSES
+from .job import Job
+from .kineto import Texts, compressed
+from .machine import Machine
+from .training import FIRST_STEP, Training
+from .truth import Late, Truth
+
+MS = 1e6
+
+
+class Simulated:
+    """A job that has run."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        training = Training(job)
+        self.machine, self.groups = training.run(), training.groups
+        rng = np.random.default_rng((job.seed, 1))
+        hosts = len(job.hosts)
+        self.offset_ns = np.rint(rng.uniform(-1, 1, hosts) * job.clocks.offset_ms * MS).astype(np.int64)[job.node]
+        self.drift = (rng.uniform(-1, 1, hosts) * job.clocks.drift_ppm * 1e-6)[job.node]
+
+    @cached_property
+    def healthy(self) -> Machine:
+        """The same job without its faults: the same draws, so that only what the faults cause differs."""
+        return self.machine if not self.job.faults else Training(replace(self.job, faults=())).run()
+
+    @cached_property
+    def truth(self) -> Truth:
+        """What an analysis should find."""
+        job, ran, healthy = self.job, self.machine, self.healthy
+        faults = [f for f in job.faults if CAUSES[f.kind]]
+        named = [(rank, f) for f in faults if f.kind != "slow_link" for rank in f.ranks]
+        return Truth(
+            job=asdict(job),
+            late=tuple(Late(rank, CAUSES[f.kind], f.kind, f.amount, f.since_step) for rank, f in named),
+            slow_links=tuple(f.ranks for f in faults if f.kind == "slow_link"),
+            steps=tuple(FIRST_STEP + number for number in range(job.steps)),
+            waiting_ms=_rounded((ran.waited - healthy.waited).sum(axis=1)),
+            slowdown_ms=_rounded((ran.step_ns - healthy.step_ns).mean(axis=1)),
+            step_ms=_rounded(ran.step_ns.mean(axis=1)),
+            hosts=tuple(job.hosts[n] for n in job.node.tolist()),
+            offset_ns=tuple(self.offset_ns.tolist()),
+            drift_ppm=tuple(float(round(d * 1e6, 6)) for d in self.drift.tolist()),
+            missing=job.missing,
+        )
+
+    def traces(self) -> Iterator[tuple[int, str]]:
+        """Rank and JSON of each trace that is not missing."""
+        texts = Texts(self.job, self.groups, self.machine.rows, self.offset_ns, self.drift)
+        for rank in range(self.job.ranks):
+            if rank not in self.job.missing:
+                yield rank, texts.of(rank)
+
+    def write(self, folder: Path, *, gz: bool = True) -> Truth:
+        """Write `rank{R}.json.gz`, or `.json`, for each rank, and `truth.json`, into the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for rank, text in self.traces():
+            (folder / f"rank{rank}.json{'.gz' * gz}").write_bytes(compressed(text) if gz else text.encode())
+        self.truth.write(folder)
+        return self.truth
+
+
+def simulate(job: Job) -> Simulated:
+    """Run the job."""
+    return Simulated(job)
+
+
+def _rounded(ns: NDArray[np.floating | np.integer]) -> tuple[float, ...]:
+    return tuple(round(float(value) / MS, 3) for value in ns)

@@ -1,0 +1,46 @@
+"""benchmarks/ranks_confusion.py: what counts as right, and the table."""
+
+import argparse
+from typing import Any
+
+from ranks_confusion import Case, job_of, judged, report
+
+
+def stated(**values: Any) -> argparse.Namespace:
+    usual = {"ranks": 4, "steps": 3, "parallelism": "ddp", "seeds": 1, "gloo": False, "no_seq": False}
+    return argparse.Namespace(**usual | values)
+
+
+def test_the_table_counts_the_named_cause_nobody_and_the_innocent() -> None:
+    outcomes = [("data", "data"), ("data", "nobody"), ("gc", "another rank"), ("none", "nobody"), ("rotating", "host")]
+    found = [Case(kind, outcome, 0.25, "") for kind, outcome in outcomes]  # type: ignore[arg-type]
+
+    text = report(found, stated(), "the command")
+
+    assert "| data | data | 25% | 1 |  | 1 |  | 1/2 |" in text
+    assert "| gc | gc | 25% |  |  |  | 1 | 0/1 |" in text
+    assert "| none | nobody | 25% |  |  | 1 |  | 1/1 |" in text
+    assert "Right rank named: 1 of 3; with the right cause: 1. Left unnamed" in text
+    assert "or more: 1. Another rank accused: 1. Somebody" in text
+    assert "named where nobody is at fault: 1 of 2." in text
+
+
+def test_a_fault_that_the_job_hides_need_not_be_named() -> None:
+    assert Case("data", "nobody", 0.02, "").right
+    assert not Case("data", "nobody", 0.2, "").right
+    assert not Case("data", "another rank", 0.02, "").right
+
+
+def test_a_simulated_job_is_analysed_and_compared() -> None:
+    job = job_of("data", 0, stated())
+
+    case = judged("data", job, 0)
+
+    assert case.note.endswith("true is rank 3: data")
+    assert case.slowdown > 0.1
+
+
+def test_the_late_rank_moves_with_the_seed() -> None:
+    late = {job_of("gc", seed, stated(ranks=8)).faults[0].ranks for seed in range(8)}
+
+    assert len(late) == 8

@@ -2,8 +2,8 @@
 
 A rank works by itself and reaches its collectives at points of that work; a collective ends on all its ranks when the
 last has come and the transfer is done; where a rank had nothing else to run, its work waits for that end. What a rank
-waits for the others is no input, it follows. One that ran when its group's previous collective ended was queued: it
-was ready before, at the latest when it began and at the earliest as soon as on the rank that did not queue.
+waits for the others is no input, it follows. A collective that began as its stream's previous one ended was queued: it
+was ready before, and the ranks that did not wait show when.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class Part:
         row: of the rank's `calls`, shape (events,).
         step: number of the step of each event.
         at: own work done when each collective began, nanoseconds since the first step began, shape (events,).
-        previous: event before it in the same group, NONE for the first.
+        previous: event before it on the same stream, NONE for the first.
         ready: own work after which each was ready, at the latest and at the earliest, shape (2, events).
         lasted: nanoseconds of each collective on this rank.
         queued: whether it began as that one ended.
@@ -243,19 +243,23 @@ class Flat:
     def ready(self) -> tuple[Times, ...]:
         """For each rank the own work after which each of its events was ready, at the latest and at the earliest.
 
-        A queued one was ready as long after its group's previous one as on the rank that came last and so did not
-        wait; at the earliest as long after as on a rank that did not queue, or at once where all did.
+        A queued one was ready as long after its stream's previous one as on the rank that came last and so did not
+        wait; at the earliest as long after as on a rank that did not queue. Where all did, that is at once for the
+        first: of two in a row nobody can say it of both.
         """
         late, early = np.append(self.at, 0.0), np.append(self.at, 0.0)
+        everywhere = np.zeros(len(late), bool)
         for now in self.rounds:
             events, previous = now.events, self.previous[now.events]
             queued, lasted = self.queued[events], self.lasted[events]
             came_last = lasted == np.minimum.reduceat(lasted, now.first)[now.of]
-            for ready, known, without in ((late, came_last, np.inf), (early, ~queued, 0.0)):
-                since = np.where(known, np.maximum(self.at[events] - ready[previous], 0), np.inf)
-                least = np.minimum.reduceat(since, now.first)[now.of]
-                least = np.where(np.isfinite(least), least, without)
-                ready[events] = np.where(queued, np.minimum(ready[previous] + least, self.at[events]), self.at[events])
+            everywhere[events] = np.logical_and.reduceat(queued, now.first)[now.of]
+            known = np.where(everywhere[events], came_last, ~queued)
+            at_once = everywhere[events] & ~everywhere[previous]
+            for ready, shows, since in ((late, came_last, 1.0), (early, known, np.where(at_once, 0.0, 1.0))):
+                after = np.where(shows, np.maximum(self.at[events] - ready[previous], 0), np.inf)
+                soonest = ready[previous] + since * np.minimum.reduceat(after, now.first)[now.of]
+                ready[events] = np.where(queued, np.minimum(soonest, self.at[events]), self.at[events])
         both = np.stack((late, early))
         return tuple(both[:, b:f] for b, f in zip(self.begin[:-1].tolist(), self.finish.tolist(), strict=True))
 
@@ -343,7 +347,7 @@ def _part(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]) 
     calls = rank.calls
     start, end = calls.start[rows], calls.end[rows]
     blocks, on = _blocks(rank, end, windows)
-    previous = _previous(calls.group[rows])
+    previous = _previous(calls.group[rows], calls.kind[rows], start, end)
     since = np.where(previous >= 0, start - end[previous], QUEUED_NS)
     queued = since < QUEUED_NS
     at, total = _own(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
@@ -386,10 +390,18 @@ def _own(times: Column, windows: Column, blocks: iv.Intervals) -> Times:
     return (iv.covered_before(steps, times) - iv.covered_before(blocks, times)).astype(np.float64)
 
 
-def _previous(group: Column) -> Column:
-    """For each call the one before it in the same group, NONE for the first."""
+def _previous(group: Column, kind: Column, start: Column, end: Column) -> Column:
+    """For each call the one before it on its stream, NONE for the first.
+
+    A group has one stream, or one for each kind where its calls overlap; what still overlaps follows on none.
+    """
     found = np.full(len(group), NONE, np.int64)
     for number in np.unique(group):
         own = np.flatnonzero(group == number)
-        found[own[1:]] = own[:-1]
+        if (start[own[1:]] < end[own[:-1]] - SAME_NS).any():
+            chains = [own[kind[own] == k] for k in np.unique(kind[own])]
+        else:
+            chains = [own]
+        for chain in chains:
+            found[chain[1:]] = np.where(start[chain[1:]] < end[chain[:-1]] - SAME_NS, NONE, chain[:-1])
     return found

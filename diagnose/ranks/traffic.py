@@ -139,10 +139,3 @@ def _expected(sample: Sample, topology: Topology, has_gpu: bool) -> tuple[float 
     expected = links.bus_gbs(sample.kind, sample.bytes)
     how = "" if expected is None or links.is_measured(sample.kind) else MODELLED if links.nodes == 1 else HIERARCHICAL
     return expected, links.half_bandwidth_bytes, how
-
-
-def latency_bound_share(traffic: Sequence[Traffic]) -> float | None:
-    """Share of the transfer time that messages below the half-bandwidth size take; None where that is unknown."""
-    known = [(row.transfer_ns * row.count_per_step, row) for row in traffic if row.expected_busbw_gbs is not None]
-    total = sum(ns for ns, _ in known)
-    return sum(ns for ns, row in known if LATENCY_BOUND in row.note) / total if total else None

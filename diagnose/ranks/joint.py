@@ -9,7 +9,7 @@ was ready before, and the ranks that did not wait show when.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,11 @@ SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the
 PASSES = 3  # the first two bring the ranks into the rhythm that lasts
 NONE = -1
 UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", "capture the same steps on every rank")
-TANGLED = Unknown(
-    "the collectives of different groups cannot be put in one order", "capture with a torch that records Seq"
-)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One rank's share of the replay; events are its collectives in order of start, times are of its own work.
+    """One rank's share of the replay; events are its collectives in the job's order, times are of its own work.
 
     Attributes:
         row: of the rank's `calls`, shape (events,).
@@ -105,12 +102,14 @@ class Joint:
         collective: for each rank the collective of each of its events.
         transfer: nanoseconds of each collective once all have come.
         steps: number of steps in the parts.
+        shared: the same parts in the order of replay, where that is known already.
     """
 
     parts: tuple[Part, ...]
     collective: tuple[Column, ...]
     transfer: Times
     steps: int
+    shared: "Flat | None" = None
 
     @cached_property
     def measured_ns(self) -> Times:
@@ -147,25 +146,20 @@ class Joint:
 
     def with_parts(self, parts: Mapping[int, Part]) -> "Joint":
         """Some ranks behave like others: another part at their positions."""
-        return replace(self, parts=tuple(parts.get(p, own) for p, own in enumerate(self.parts)))
+        return replace(self, parts=tuple(parts.get(p, own) for p, own in enumerate(self.parts)), shared=None)
 
     def with_ready(self) -> "Joint":
         """Queued collectives are ready when the ranks that did not queue show it."""
         ready = zip(self.parts, self._flat.ready(), strict=True)
-        return replace(self, parts=tuple(replace(part, ready=own) for part, own in ready))
+        return replace(self, parts=tuple(replace(part, ready=own) for part, own in ready), shared=None)
 
     def with_transfer(self, transfer: Times) -> "Joint":
         """Collectives that take other times."""
-        return replace(self, transfer=transfer)
-
-    @cached_property
-    def ordered(self) -> bool:
-        """Whether the collectives have an order in which every rank comes to them."""
-        return self._flat.complete
+        return replace(self, transfer=transfer, shared=self._flat)
 
     @cached_property
     def _flat(self) -> "Flat":
-        return Flat(self)
+        return self.shared or Flat(self)
 
 
 class Flat:
@@ -177,18 +171,25 @@ class Flat:
         self.finish = self.begin[1:] - 1
         parts = joint.parts
         self.rank = np.repeat(np.arange(len(parts)), counts + 1)
-        self.at, self.late, self.early = (
-            _joined([(column[i], part.own_ns) for part in parts for column in [(part.at, *part.ready)]])
-            for i in range(3)
-        )
-        self.lasted = _joined([(part.lasted, 0.0) for part in parts])
-        self.queued = _joined([(part.queued, False) for part in parts]).astype(bool)
-        self.gap = _joined([(part.gap, 0.0) for part in parts])
+        ends = np.array([part.own_ns for part in parts])
+        self.at = self._joined([part.at for part in parts], ends)
+        self.late = self._joined([part.ready[0] for part in parts], ends)
+        self.early = self._joined([part.ready[1] for part in parts], ends)
+        self.lasted = self._joined([part.lasted for part in parts], 0)
+        self.queued = self._joined([part.queued for part in parts], 0) > 0
+        self.gap = self._joined([part.gap for part in parts], 0)
         previous = [np.where(p.previous >= 0, p.previous + b, NONE) for p, b in zip(parts, self.begin, strict=False)]
-        self.previous = _joined([(own, NONE) for own in previous]).astype(np.int64)
-        ends = len(joint.transfer) + np.arange(len(parts))
-        self.collective = _joined(list(zip(joint.collective, ends, strict=True))).astype(np.int64)
-        self.rounds, self.complete = self._rounds(parts)
+        self.previous = self._joined(previous, NONE).astype(np.int64)
+        alone = len(joint.transfer) + np.arange(len(parts))
+        self.collective = self._joined(joint.collective, alone).astype(np.int64)
+        self.rounds = self._rounds(parts)
+
+    def _joined(self, columns: Sequence[NDArray[Any]], last: NDArray[Any] | int) -> Times:
+        """The ranks' columns one after the other, each with the value of the event that ends its steps."""
+        found, is_last = np.empty(len(self.rank)), np.zeros(len(self.rank), bool)
+        is_last[self.finish] = True
+        found[~is_last], found[is_last] = np.concatenate(columns), last
+        return found
 
     def replayed(self, transfer: Times, case: Case, start: Times, passes: int) -> Times:
         """Nanoseconds of all steps of each rank, shape (ranks,), in the last of so many passes from the start."""
@@ -215,24 +216,19 @@ class Flat:
             end[now.events] = (last + transfer[self.collective[now.events[now.first]]])[now.of]
         return np.asarray(end[self.finish])
 
-    def _rounds(self, parts: Sequence[Part]) -> tuple[list[Round], bool]:
-        """The events in an order in which every collective finds all its ranks; and whether there is one."""
+    def _rounds(self, parts: Sequence[Part]) -> list[Round]:
+        """The events in an order in which every collective finds all its ranks; all ranks have them in one order."""
         size = np.bincount(self.collective)
         head, blocks = self.begin[:-1].copy(), self._blocks(parts)
         found: list[Round] = []
-        while True:
-            events = head[head <= self.finish]
-            if not len(events):
-                return found, True
+        while len(events := head[head <= self.finish]):
             waiting = np.bincount(self.collective[events], minlength=len(size))
             events = events[waiting[self.collective[events]] == size[self.collective[events]]]
-            if not len(events):
-                return found, False
             events = events[np.argsort(self.collective[events], kind="stable")]
-            rank = self.rank[events]
             _, first, of = np.unique(self.collective[events], return_index=True, return_inverse=True)
-            found.append(Round(events, rank, first, of, _before(blocks, events)))
-            head[rank] += 1
+            found.append(Round(events, self.rank[events], first, of, _before(blocks, events)))
+            head[self.rank[events]] += 1
+        return found
 
     def _blocks(self, parts: Sequence[Part]) -> tuple[Column, Column, Times]:
         """For every wait the event it comes before, the one whose end it waits for, and the own work until then."""
@@ -264,11 +260,6 @@ class Flat:
         return tuple(both[:, b:f] for b, f in zip(self.begin[:-1].tolist(), self.finish.tolist(), strict=True))
 
 
-def _joined(pieces: Sequence[tuple[NDArray[np.generic], float]]) -> Times:
-    """Each rank's column with the value of its last event behind it."""
-    return np.concatenate([np.append(column.astype(np.float64), last) for column, last in pieces])
-
-
 def _before(blocks: tuple[Column, Column, Times], events: Column) -> tuple[tuple[Column, Column, Times], ...]:
     """The waits before the events; those of one event one after the other."""
     before, on, at = blocks
@@ -288,20 +279,29 @@ def joint_of(ranks: Sequence[RankDigest], found: Match) -> Joint | Unknown:
     numbers = sorted(set.intersection(*(set(rank.numbers) for rank in ranks)))
     if not numbers:
         return UNEQUAL_STEPS
-    rows = [_rows(rank, numbers) for rank in ranks]
+    rows = [np.flatnonzero(np.isin(rank.calls.step, numbers)) for rank in ranks]
+    of, transfer = _collectives(ranks, rows, found)
     ahead = _ahead(len(ranks), found)
+    order = _order(ranks, rows, of, ahead)
+    rows, of = ([own[o] for own, o in zip(columns, order, strict=True)] for columns in (rows, of))
     parts = tuple(_part(*own, numbers) for own in zip(ranks, rows, ahead.tolist(), strict=True))
-    joint = Joint(parts, *_collectives(ranks, rows, found), steps=len(numbers))
-    return joint.with_ready() if joint.ordered else TANGLED
+    return Joint(parts, tuple(of), transfer, len(numbers)).with_ready()
 
 
-def _rows(rank: RankDigest, numbers: Sequence[int]) -> Column:
-    """The calls of the steps, in order of start."""
-    rows = np.flatnonzero(np.isin(rank.calls.step, numbers))
-    return rows[np.argsort(rank.calls.start[rows], kind="stable")]
+def _order(ranks: Sequence[RankDigest], rows: Sequence[Column], of: Sequence[Column], ahead: Times) -> list[Column]:
+    """Each rank's calls in the order in which the collectives begin, by the mean over their ranks.
+
+    Streams of their own may begin in another order on some rank; the replay needs one for all.
+    """
+    start = [rank.calls.start[own] - early for rank, own, early in zip(ranks, rows, ahead.tolist(), strict=True)]
+    every = np.concatenate(of)
+    first = min((float(own[0]) for own in start if len(own)), default=0.0)
+    sums = np.bincount(every, np.concatenate(start) - first)
+    mean = sums / np.maximum(np.bincount(every), 1)
+    return [np.lexsort((own, mean[own])) for own in of]
 
 
-def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Column], found: Match) -> tuple[tuple[Column, ...], Times]:
+def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Column], found: Match) -> tuple[list[Column], Times]:
     """The collective of each rank's events and the transfer of each; one that did not match is its rank's own."""
     place = [_places(len(rank.calls), own) for rank, own in zip(ranks, rows, strict=True)]
     of = [np.full(len(own), NONE, np.int64) for own in rows]
@@ -318,7 +318,7 @@ def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Column], found: Mat
         alone = np.flatnonzero(of[p] == NONE)
         of[p][alone] = len(transfer) + np.arange(len(alone))
         transfer.extend((rank.calls.end - rank.calls.start)[rows[p][alone]].tolist())
-    return tuple(of), np.array(transfer, np.float64)
+    return of, np.array(transfer, np.float64)
 
 
 def _places(count: int, rows: Column) -> Column:
@@ -360,7 +360,7 @@ def _part(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]) 
         previous=previous,
         queued=queued,
         gap=np.where(queued, np.maximum(since, 0), 0).astype(np.float64),
-        block_before=np.searchsorted(start, blocks[:, 1], side="left").astype(np.int64),
+        block_before=np.maximum(np.searchsorted(np.maximum.accumulate(start), blocks[:, 1], side="left"), on + 1),
         block_on=on,
         block_at=_own(blocks[:, 1], windows, blocks),
         blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),

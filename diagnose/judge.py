@@ -78,7 +78,9 @@ def diagnose(case: Case) -> Diagnosis:
         not_judged=_not_judged(judged, case),
         ranks=tuple(_rank(case, position) for position in range(len(ranks))),
         stragglers=stragglers_of(case.job),
-        postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
+        postmortem=postmortem_of(
+            case.job, [m.timeline.rank for m in case.measured], case.measured[0].settings.network_gbs
+        ),
         trace=_summary(ranks),
     )
 

@@ -13,6 +13,7 @@ from diagnose.ranks.messages import Messages, messages_of
 
 Column = NDArray[np.int64]
 NO_SIZES = Unknown("no collective carries its size", "capture with torch 2.3 or later")
+NO_NETWORK = Unknown("the rate of the network between the nodes is not known", "pass --network-gbs")
 _WHOLE = ("int", "long", "byte")
 
 
@@ -63,12 +64,13 @@ def buckets_rebuilt(m: Measured) -> Value:
 
 
 def _links(m: Measured) -> Links | Unknown:
-    """What the collectives travel over, where all of them stay on one node."""
+    """What collectives of all ranks travel over."""
     count, size = nodes(m), world_size(m)
     if isinstance(count, Unknown) or isinstance(size, Unknown):
         return count if isinstance(count, Unknown) else NO_SIZES
+    network = m.settings.network_gbs
     if int(count) > 1:
-        return Unknown("the rate of the network between the nodes is not known", "compare with nccl-tests")
+        return NO_NETWORK if network is None else Links("", None, int(size), int(count), network)
     if m.gpu_info is None or m.gpu_info.nvlink_one_way_gbs is None:
         return Unknown("the GPU has no NVLink, or the table does not know it", "compare with nccl-tests")
     return Links(m.gpu_info.key, m.gpu_info.nvlink_one_way_gbs, int(size))
@@ -76,7 +78,7 @@ def _links(m: Measured) -> Links | Unknown:
 
 @metric("bytes")
 def half_bandwidth_bytes(m: Measured) -> Value:
-    """Size of an all-reduce from which on it reaches half of the bus bandwidth that endless ones do, on one node."""
+    """Size of an all-reduce from which on it reaches half of the bus bandwidth that endless ones do."""
     links = _links(m)
     if isinstance(links, Unknown):
         return links

@@ -38,6 +38,7 @@ class Settings:
         tokens_per_step: tokens of one step on one rank, padding included.
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
+        network_gbs: of a node's network, all its cards together, one direction, GB/s.
     """
 
     flops_per_step: float | None = None
@@ -46,6 +47,7 @@ class Settings:
     tokens_per_step: float | None = None
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
+    network_gbs: float | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

@@ -28,11 +28,17 @@ def _straggler(blame: Blame, job: Job) -> Straggler:
     )
 
 
-def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
-    """What is known of the job beyond its ledger; None for a single rank."""
+def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:
+    """What is known of the job beyond its ledger; None for a single rank.
+
+    Args:
+        job: the joined ranks.
+        measured_ranks: those on which the rules were judged.
+        network_gbs: stated rate of a node's network, one direction, GB/s.
+    """
     if len(job.ranks) < 2:
         return None
-    topology = topology_of(job.ranks)
+    topology = topology_of(job.ranks, network_gbs)
     changes = changes_of(job.ranks, job.match, _late(job), topology)
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),

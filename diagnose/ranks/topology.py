@@ -10,7 +10,7 @@ from diagnose.ranks.digest import RankDigest
 
 NO_NODES = Unknown("the traces do not say which ranks share a node", "capture with diagnose run")
 NO_LINKS = Unknown("the links between these GPUs are not in the table of boards", "compare with nccl-tests")
-NO_NETWORK = Unknown("the rate of the network between the nodes is not known", "compare with nccl-tests on these nodes")
+NO_NETWORK = Unknown("the rate of the network between the nodes is not known", "pass --network-gbs")
 NO_GPU = Unknown("the ranks communicate through the host", "nothing: no size curve is known for it")
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.joint import Case, Joint, Part
+from diagnose.ranks.joint import Case, Joint
+from diagnose.ranks.parts import Part
 
 Mask = NDArray[np.bool_]
 Column = NDArray[np.int64]

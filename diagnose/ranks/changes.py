@@ -12,8 +12,9 @@ from diagnose.postmortem import JobChange
 from diagnose.ranks.buckets import buckets_of, larger, smaller
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.hybrid import hybrid_of
-from diagnose.ranks.joint import Case, Joint, Part, joint_of
+from diagnose.ranks.joint import Case, Joint, joint_of
 from diagnose.ranks.match import Match
+from diagnose.ranks.parts import Part
 from diagnose.ranks.topology import Topology
 
 MOST_ERROR = 0.05
@@ -111,7 +112,7 @@ def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> Part:
     earlier = sorted((part for part in others if _reach(part) < _reach(own)), key=_reach)
     if not earlier:
         return own
-    return earlier[-1 if case == "worst" else len(earlier) // 2]
+    return earlier[-1 if case == "worst" else len(earlier) // 2].in_order_of(own)
 
 
 def _reach(part: Part) -> float:

@@ -71,7 +71,7 @@ def test_the_unchanged_replay_is_the_measured_step_of_every_rank(parallelism: st
 @pytest.mark.parametrize(
     ("fault", "parallelism"),
     [("slow_kernels", "ddp"), ("data", "ddp"), ("more_kernels", "ddp"), ("checkpoint", "ddp"), ("data", "fsdp"),
-     ("data", "tp_dp")],
+     ("data", "tp_dp"), ("host", "tp_dp")],
 )  # fmt: skip
 def test_without_the_straggler_the_step_is_that_of_the_healthy_twin(fault: str, parallelism: str) -> None:
     """The best case within 1 %; the range holds the truth but for that."""

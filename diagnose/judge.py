@@ -24,7 +24,7 @@ from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
-from diagnose.postmortem import Straggler
+from diagnose.postmortem import Postmortem, Straggler
 from diagnose.ranks import Job, RankDigest, missing_ranks
 from diagnose.ranks.report import postmortem_of
 from diagnose.ranks.straggler_report import missing_suspect, stragglers_of
@@ -94,15 +94,19 @@ def diagnose(case: Case) -> Diagnosis:
         ranks=tuple(_rank(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
         stragglers=_stragglers(case),
-        postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
+        postmortem=_postmortem(case),
         trace=_summary(case.job.ranks, case.left_out),
     )
     return with_excerpt(found, outlook.measured)
 
 
 def _stragglers(case: Case) -> tuple[Straggler, ...]:
-    price = case.measured[0].settings.gpu_hour_price if case.measured else None
+    price = case.measured[0].settings.gpu_hour_price
     return stragglers_of(case.job, [m.timeline for m in case.measured], price)
+
+
+def _postmortem(case: Case) -> Postmortem | None:
+    return postmortem_of(case.job, [m.timeline.rank for m in case.measured], case.measured[0].settings.network_gbs)
 
 
 def _ranks_per_measured(case: Case) -> float:

@@ -112,6 +112,9 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
         mismatches: what the ranks disagree on.
         traffic: collectives by kind, group and size, those with most exposed time first.
         changes: what-ifs of the whole job.
+        changes_error: largest distance of the joint replay, unchanged, from a rank's measured step, of that step; null
+            when the ranks could not be replayed together.
+        no_changes_because: why nothing is predicted, "" when something could be.
         measured_ranks: ranks on which the rules were judged; all of a small job.
         passing: ranks that held up single steps and are not accused; `steps_late` says how many.
     """
@@ -123,5 +126,7 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
     mismatches: tuple[Mismatch, ...] = ()
     traffic: tuple[Traffic, ...] = ()
     changes: tuple[JobChange, ...] = ()
+    changes_error: float | None = None
+    no_changes_because: str = ""
     measured_ranks: tuple[int, ...] = ()
     passing: tuple[Straggler, ...] = ()

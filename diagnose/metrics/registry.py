@@ -43,6 +43,7 @@ class Settings:
         hbm_gbs: memory bandwidth of one device, GB/s.
         step: number of the one step to count; None counts all that the window holds whole.
         gpu_hour_price: of one GPU, in any currency.
+        network_gbs: of a node's network, all its cards together, one direction, GB/s.
     """
 
     flops_per_step: float | None = None
@@ -53,6 +54,7 @@ class Settings:
     hbm_gbs: float | None = None
     step: int | None = None
     gpu_hour_price: float | None = None
+    network_gbs: float | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

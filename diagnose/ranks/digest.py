@@ -81,6 +81,7 @@ class RankDigest:
         families: kernels by family.
         lost_share: kernel launches whose activity is missing, of all launches.
         sized_share: kernel time judged by the roofline, of all kernel time.
+        listed_gpus: GPUs that the trace lists of its machine.
     """
 
     rank: int
@@ -105,6 +106,7 @@ class RankDigest:
     families: Families
     lost_share: float = 0.0
     sized_share: float = 0.0
+    listed_gpus: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -149,6 +151,7 @@ def digest_of(
         families=families_of(timeline),
         lost_share=lost_share,
         sized_share=sized_share,
+        listed_gpus=_listed_gpus(timeline),
     )
 
 
@@ -256,3 +259,8 @@ def _world_size(timeline: Timeline) -> int | None:
     info = timeline.trace.metadata.get("distributedInfo")
     size = info.get("world_size") if isinstance(info, dict) else None
     return size if isinstance(size, int) else None
+
+
+def _listed_gpus(timeline: Timeline) -> int:
+    listed = timeline.trace.metadata.get("deviceProperties")
+    return len(listed) if isinstance(listed, list) else 0

@@ -3,20 +3,31 @@
 from collections.abc import Sequence
 
 from diagnose.postmortem import Postmortem
+from diagnose.ranks.changes import changes_of
 from diagnose.ranks.clocks import align, clocks_of, torn_hosts
 from diagnose.ranks.job import Job
 from diagnose.ranks.mismatches import mismatches_of
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.straggler_report import passing_of
+from diagnose.ranks.topology import topology_of
+from diagnose.ranks.traffic import traffic_of
 from diagnose.ranks.transfer import AGREE, agreement
 
 
-def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
-    """What is known of the job beyond its ledger; None for a single rank."""
+def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:
+    """What is known of the job beyond its ledger; None for a single rank.
+
+    Args:
+        job: the joined ranks.
+        measured_ranks: those on which the rules were judged.
+        network_gbs: stated rate of a node's network, one direction, GB/s.
+    """
     if len(job.ranks) < 2:
         return None
     alignment = align(job.ranks, job.match)
     agreed = agreement(job.ranks, job.match, alignment)
+    topology = topology_of(job.ranks, network_gbs)
+    changes = changes_of(job.ranks, job.match, _late(job), topology)
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),
         missing_ranks=missing_ranks(job.ranks),
@@ -25,4 +36,14 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
         clocks_agree=None if agreed is None else agreed >= AGREE,
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
         passing=passing_of(job),
+        traffic=traffic_of(job.ranks, job.match, topology),
+        changes=changes.changes,
+        changes_error=changes.error,
+        no_changes_because=changes.because,
     )
+
+
+def _late(job: Job) -> tuple[int, ...]:
+    """Positions of the ranks that stand out."""
+    late = {blame.rank for blame in job.stragglers}
+    return tuple(p for p, rank in enumerate(job.ranks) if rank.rank in late)

@@ -84,7 +84,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
     run = find_run(path, chosen.run)
     read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)
-    job = join(ranks)
+    job = join(ranks, chosen.network_gbs)
     measured = read.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
     found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))

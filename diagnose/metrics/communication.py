@@ -142,6 +142,22 @@ def straggler_share(m: Measured) -> Value:
     return m.job.straggler_share if m.job.matched else m.job.why_unmatched
 
 
+@metric("share", STEP, needs_gpu=False)
+def straggler_cure_share(m: Measured) -> Value:
+    """What goes of the step when the late ranks are as fast as the median of the others, by replaying all ranks
+    together: less than the others wait for them where further ranks are nearly as late.
+    """
+    return m.job.straggler_cure_share[1] if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def least_straggler_cure_share(m: Measured) -> Value:
+    """What goes of the step when the late ranks are as fast as the slowest of the others, by replaying all ranks
+    together; 0 where that replay misses the measured step.
+    """
+    return m.job.straggler_cure_share[0] if m.job.matched else m.job.why_unmatched
+
+
 def _single_process(m: Measured) -> bool:
     size = world_size(m)
     return m.job.ranks == 1 and (isinstance(size, Unknown) or int(size) == 1)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from diagnose.postmortem import Postmortem
-from diagnose.ranks.changes import changes_of
 from diagnose.ranks.clocks import align, clocks_of, torn_hosts
 from diagnose.ranks.job import Job
 from diagnose.ranks.mismatches import mismatches_of
@@ -27,7 +26,6 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | 
     alignment = align(job.ranks, job.match)
     agreed = agreement(job.ranks, job.match, alignment)
     topology = topology_of(job.ranks, network_gbs)
-    changes = changes_of(job.ranks, job.match, _late(job), topology)
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),
         missing_ranks=missing_ranks(job.ranks),
@@ -37,13 +35,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | 
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
         passing=passing_of(job),
         traffic=traffic_of(job.ranks, job.match, topology),
-        changes=changes.changes,
-        changes_error=changes.error,
-        no_changes_because=changes.because,
+        changes=job.changes.changes,
+        changes_error=job.changes.error,
+        no_changes_because=job.changes.because,
     )
-
-
-def _late(job: Job) -> tuple[int, ...]:
-    """Positions of the ranks that stand out."""
-    late = {blame.rank for blame in job.stragglers}
-    return tuple(p for p, rank in enumerate(job.ranks) if rank.rank in late)

@@ -5,11 +5,13 @@ from pathlib import Path
 import click
 
 from diagnose import analysis
+from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.ending import writing
 from diagnose.cli.numbers import stated_options
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.report.critical_path import render_critical_path
 from diagnose.report.text import render, render_brief
 from diagnose.trace import Loading, displayed
 
@@ -36,6 +38,8 @@ _SEVERITIES = ("info", "warning", "critical")
     help="Let the workers of a Dask cluster read the traces: tcp://host:port, or the scheduler's file.",
 )
 @stated_options
+@click.option("--critical-path", is_flag=True, help="Print one step's critical path too; needs the extra hta.")
+@click.option("--rank", metavar="N", type=click.IntRange(0), help="Whose critical path.  [default: the first]")
 @click.option(
     "--fail-on",
     type=click.Choice(_SEVERITIES[::-1]),
@@ -51,6 +55,8 @@ def analyze(
     no_cache: bool,
     jobs: int | None,
     scheduler: str | None,
+    critical_path: bool,
+    rank: int | None,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
@@ -70,6 +76,10 @@ def analyze(
     """
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
+    if critical_path:
+        if as_json or quiet:
+            raise click.UsageError("--critical-path prints a section of the report; leave --json and --quiet out.")
+        refuse_without_hta()
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
         loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
         options = analysis.Options(rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, **stated)
@@ -81,6 +91,10 @@ def analyze(
             render_brief(diagnosis, terminal())
         else:
             render(diagnosis, terminal(), details=details)
+    if critical_path:
+        found = critical_path_at(path, run, loading, rank)
+        with writing():
+            render_critical_path(found, terminal())
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
 

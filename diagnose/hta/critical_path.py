@@ -25,7 +25,7 @@ class PathPart:
 
     name: str
     category: str
-    ns: float
+    ns: int
     count: int
 
 
@@ -46,7 +46,7 @@ class CriticalPath:
     rank: int
     step: str
     step_ns: int
-    ns: float
+    ns: int
     categories: tuple[PathPart, ...]
     names: tuple[PathPart, ...]
     has_synchronisations: bool
@@ -93,7 +93,7 @@ def typical_step(trace: Trace) -> int:
     return int(np.flatnonzero(named & (trace.stream < 0) & (trace.ts == begin) & (trace.ts + trace.dur == end))[0])
 
 
-def _edges(analysis: LoadedAnalysis, rank: int, step: str, path: str) -> list[tuple[str, str, float]]:
+def _edges(analysis: LoadedAnalysis, rank: int, step: str, path: str) -> list[tuple[str, str, int]]:
     """Name, category and nanoseconds of each piece of the path."""
     try:
         found = analysis.critical_path_analysis(rank, step, _instance(analysis, rank, step))
@@ -105,9 +105,9 @@ def _edges(analysis: LoadedAnalysis, rank: int, step: str, path: str) -> list[tu
     except Exception as error:  # whatever an analysis raises on a trace that it does not expect
         why = f"HolisticTraceAnalysis fails on {step}: {type(error).__name__}: {error}"
         raise UserError("no critical path", where=path, why=why) from error
-    weighed = edges[edges["duration"] > 0]
-    names = weighed["s_name"].fillna("")
-    return list(zip(names, weighed["bound_by"], (float(us) * 1e3 for us in weighed["duration"]), strict=True))
+    names = edges["s_name"].fillna("")
+    ns = (edges["duration"] * 1000).round().astype(int).tolist()
+    return [piece for piece in zip(names, edges["bound_by"], ns, strict=True) if piece[2] > 0]
 
 
 def _instance(analysis: LoadedAnalysis, rank: int, step: str) -> int:
@@ -118,9 +118,9 @@ def _instance(analysis: LoadedAnalysis, rank: int, step: str) -> int:
     return int(np.flatnonzero(wanted)[0])
 
 
-def _summed(edges: Iterable[tuple[str, str, float]]) -> tuple[PathPart, ...]:
+def _summed(edges: Iterable[tuple[str, str, int]]) -> tuple[PathPart, ...]:
     """One part for each name and category, longest first."""
-    found: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], list[int]] = {}
     for name, category, ns in edges:
         found.setdefault((name, category), []).append(ns)
     parts = [PathPart(*key, ns=sum(each), count=len(each)) for key, each in found.items()]

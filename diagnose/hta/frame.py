@@ -46,9 +46,9 @@ def first_index(trace: Trace) -> int:
 
 
 def clock_zero_ns(traces: Iterable[Trace]) -> int:
-    """What to subtract of all times: 0, and the first time where doubles cannot hold the clock to the nanosecond."""
+    """What to subtract of all times: 0, the first microsecond where doubles cannot hold the clock to the nanosecond."""
     first = min((int(trace.ts.min()) for trace in traces if len(trace)), default=0)
-    return first if abs(first) >= DOUBLE_IS_EXACT_BELOW_US * 1000 else 0
+    return first // 1000 * 1000 if abs(first) >= DOUBLE_IS_EXACT_BELOW_US * 1000 else 0
 
 
 def frame_of(trace: Trace, index: NDArray[np.int64], zero_ns: int, args: Sequence[Any], symbols: Any) -> pd.DataFrame:

@@ -52,7 +52,7 @@ def iterations(trace: Trace, partner: Rows) -> Rows:
 
 
 def _steps_at(trace: Trace) -> Rows:
-    """The step in which each row begins; where several are open, the last in the file."""
+    """The step in which each row begins; where several are open, on host or device, the last in the file."""
     found = np.full(len(trace), -1, np.int64)
     numbers = {at: int(match[1]) for at, name in enumerate(trace.names) if (match := _STEP.match(name))}
     rows = np.flatnonzero(np.isin(trace.name, list(numbers)))

@@ -45,4 +45,4 @@ def render_critical_path(path: "CriticalPath", console: Console) -> None:
 def _row(page: Page, part: "PathPart", whole_ns: float, text: str) -> Text:
     category = _CATEGORIES.get(part.category, plain(part.category))
     figures = f"  {part.ns / 1e6:>9,.2f} ms  {100 * part.ns / whole_ns:>5.1f} %  {category:<{_CATEGORY_CELLS}}"
-    return Text.assemble(figures, page.fitted(text, page.width - len(figures)))
+    return Text(page.fitted(figures + text, page.width))

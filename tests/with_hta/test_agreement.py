@@ -20,6 +20,7 @@ hta = pytest.importorskip("hta.trace_analysis", reason=REASON)
 pd = pytest.importorskip("pandas", reason=REASON)
 
 from hta.common import trace as hta_trace  # noqa: E402
+from hta.common import trace_parser  # noqa: E402
 
 from diagnose.errors import UserError  # noqa: E402
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US  # noqa: E402
@@ -101,6 +102,11 @@ def with_exact_times(path: Path, folder: Path) -> Path:
     return copy
 
 
+def rounds(patch: pytest.MonkeyPatch, wanted: bool) -> None:
+    """As HTA_DISABLE_NS_ROUNDING=0 or 1, which newer versions read only once."""
+    patch.setattr(trace_parser.hta_options, "disable_ns_rounding", lambda: not wanted)
+
+
 @pytest.fixture(scope="module", params=TRACES, ids=lambda path: f"{path.parent.name}/{path.name}"[-40:])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """HolisticTraceAnalysis on its own reading of a trace without rounding, and on ours of the same."""
@@ -110,7 +116,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         path.write_text(json.dumps(synchronised.with_waits(synchronised.steps().json())))
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
+        rounds(patch, False)
         ours = trace_analysis({0: read(path)})
         try:
             theirs = hta.TraceAnalysis(
@@ -131,7 +137,7 @@ def test_the_numbers_are_the_same(pair: tuple[Any, Any], name: str) -> None:
 
 
 def test_the_numbers_of_all_ranks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
+    rounds(monkeypatch, False)
     folder = SAMPLES / "synthetic-straggler"
     theirs, ours = hta.TraceAnalysis(trace_dir=str(folder)), trace_analysis(folder)
 
@@ -147,7 +153,7 @@ def test_its_parser_is_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rounding_is_what_makes_its_default_numbers_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HTA_DISABLE_NS_ROUNDING", raising=False)
+    rounds(monkeypatch, True)
     rounded = hta.TraceAnalysis(trace_files={0: str(BUNDLED[3])}).get_temporal_breakdown(visualize=False)
     exact = trace_analysis(BUNDLED[3]).get_temporal_breakdown(visualize=False)
 
@@ -157,7 +163,7 @@ def test_rounding_is_what_makes_its_default_numbers_differ(monkeypatch: pytest.M
 
 @pytest.mark.skipif(not FINDS_PATHS, reason="this HolisticTraceAnalysis finds no critical path with this pandas")
 def test_the_path_of_the_typical_step_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
+    rounds(monkeypatch, False)
     trace = read(BUNDLED[2])
     step = trace.names[trace.name[typical_step(trace)]]
     theirs = hta.TraceAnalysis(trace_files={0: str(BUNDLED[2])}, include_last_profiler_step=True)

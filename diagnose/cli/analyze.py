@@ -8,12 +8,14 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
+from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.ending import writing
 from diagnose.cli.numbers import POSITIVE, stated_options
 from diagnose.cli.pages import html_option, write_html
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.report.critical_path import render_critical_path
 from diagnose.report.text import render, render_brief
 from diagnose.trace import Loading, displayed
 
@@ -52,6 +54,7 @@ _SEVERITIES = ("info", "warning", "critical")
 )
 @click.option("--python-functions", is_flag=True, help="With --low-memory, keep the events of Python functions.")
 @stated_options
+@click.option("--critical-path", is_flag=True, help="Print one step's critical path too; needs the extra hta.")
 @click.option(
     "--fail-on",
     type=click.Choice(_SEVERITIES[::-1]),
@@ -73,6 +76,7 @@ def analyze(
     scheduler: str | None,
     memory: float | None,
     python_functions: bool,
+    critical_path: bool,
     fail_on: str | None,
     **stated: float | None,
 ) -> None:
@@ -92,6 +96,10 @@ def analyze(
     """
     if as_json + details + quiet > 1:
         raise click.UsageError("Choose one of --json, --details and --quiet.")
+    if critical_path:
+        if as_json or quiet:
+            raise click.UsageError("--critical-path prints a section of the report; leave --json and --quiet out.")
+        refuse_without_hta()
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
         loading = Loading(not no_cache, jobs, watch, _limited(memory), python_functions)
         options = analysis.Options(
@@ -107,6 +115,10 @@ def analyze(
             render(diagnosis, terminal(), details=details)
     if html is not None:
         write_html(diagnosis, html, shown=displayed(path))
+    if critical_path:
+        found = critical_path_at(path, run, loading, rank)
+        with writing():
+            render_critical_path(found, terminal())
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
 

@@ -178,7 +178,10 @@ def report(stated: argparse.Namespace, parts: Sequence[str], skipped: Mapping[st
         f"Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the "
         "end: the machine was shared with other work, so only ratios within a round mean something.\n\n"
         "From the file to the printed verdict; hta: load and four breakdowns. Peak: all processes of a reader "
-        "together. The traces are synthetic, one real trace again and again.\n\n" + "\n\n".join(parts) + "\n" + left_out
+        "together. The traces are synthetic, one real trace again and again, in six steps.\n\n"
+        + "\n\n".join(parts)
+        + "\n"
+        + left_out
     )
 
 

@@ -7,7 +7,16 @@ import click
 from diagnose import analysis
 from diagnose.cli.ending import writing
 from diagnose.cli.numbers import stated_options
-from diagnose.cli.pages import html_option, write_html
+from diagnose.cli.pages import (
+    STDOUT,
+    html_option,
+    markdown_option,
+    print_markdown,
+    tables_option,
+    write_html,
+    write_markdown,
+    write_tables,
+)
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
@@ -22,7 +31,10 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
+@click.option("--kernels", metavar="N", type=click.IntRange(1), help="List the N longest kernels, too.")
 @html_option
+@markdown_option
+@tables_option
 @rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose this rank of the job alone.")
@@ -49,7 +61,10 @@ def analyze(
     as_json: bool,
     details: bool,
     quiet: bool,
+    kernels: int | None,
     html: Path | None,
+    markdown: Path | None,
+    tables: Path | None,
     rules_dirs: tuple[Path, ...],
     run: str | None,
     rank: int | None,
@@ -73,8 +88,10 @@ def analyze(
       70   a defect of diagnose
       130  interrupted
     """
-    if as_json + details + quiet > 1:
-        raise click.UsageError("Choose one of --json, --details and --quiet.")
+    if as_json + details + quiet + (markdown == STDOUT) > 1:
+        raise click.UsageError("Choose one of --json, --details, --quiet and --markdown -.")
+    if kernels and (as_json or quiet or markdown == STDOUT):
+        raise click.UsageError("--kernels adds to the printed report: leave --json, --quiet or --markdown - away.")
     with announced(Path(displayed(path)), wanted=not quiet) as watch:
         loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
         options = analysis.Options(
@@ -84,12 +101,18 @@ def analyze(
     with writing():
         if as_json:
             click.echo(to_json(diagnosis).encode())
+        elif markdown == STDOUT:
+            print_markdown(diagnosis, shown=displayed(path))
         elif quiet:
             render_brief(diagnosis, terminal())
         else:
-            render(diagnosis, terminal(), details=details)
+            render(diagnosis, terminal(), details=details, kernels=kernels or 0)
     if html is not None:
         write_html(diagnosis, html, shown=displayed(path))
+    if markdown is not None and markdown != STDOUT:
+        write_markdown(diagnosis, markdown, shown=displayed(path))
+    if tables is not None:
+        write_tables(diagnosis, tables)
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
 

@@ -26,7 +26,7 @@ def tokens(text: str) -> int:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes blocks with at most `rows` rows, `prose` characters of a sentence and `name` characters of a name."""
+    """Writes blocks with at most `rows` rows, `prose` bytes of a sentence and `name` bytes of a name."""
 
     rows: int
     prose: int
@@ -64,7 +64,8 @@ class Writer:
 
     def fence(self, lines: Sequence[str], language: str) -> str:
         """Lines to copy, inside a fence that none of them ends; "" without lines."""
-        shown = [line if len(line) <= 3 * self.prose else "# too long to show here: --json" for line in lines]
+        kept = lines if len(lines) <= self.rows else [*lines[: self.rows], f"# +{len(lines) - self.rows} more: --json"]
+        shown = [line if len(line.encode()) <= 2 * self.prose else "# too long to show here: --json" for line in kept]
         longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
         fence = "`" * max(longest + 1, 3)
         return "\n".join([f"{fence}{language}", *shown, fence]) if shown else ""
@@ -84,7 +85,9 @@ def spaced(values: Iterable[str]) -> Inline:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+    """At most so many bytes: a letter beyond ASCII costs a language model as much as several."""
+    raw = text.encode()
+    return text if len(raw) <= most else f"{raw[: most - 3].decode(errors='ignore').rstrip()}…"
 
 
 def _escaped(text: str) -> str:

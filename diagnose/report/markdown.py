@@ -1,15 +1,16 @@
 """The report as GitHub-flavoured Markdown for a pull request or a language model: short whatever the job."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
-from diagnose.postmortem import Traffic
+from diagnose.postmortem import Postmortem, Traffic
 from diagnose.report.github import Inline, Writer, bold, spaced, tokens
 from diagnose.report.heat import heat_of, worst_first
 from diagnose.report.html import About
 from diagnose.report.html.changes import Change, Changes, changes_view
-from diagnose.report.html.summary import provenance_view, summary_view
+from diagnose.report.html.summary import Provenance, Summary, provenance_view, summary_view
 from diagnose.report.ledger import basis, rows
 from diagnose.report.words import GUARDS, counted, of_step, speedup
 
@@ -19,29 +20,52 @@ _WRITERS = tuple(
     Writer(rows=rows, prose=prose, name=name)
     for rows, prose, name in ((14, 400, 90), (10, 260, 70), (7, 180, 60), (5, 120, 48), (3, 90, 36), (2, 60, 24))
 )
+_TRAFFIC_HEADS = (
+    "collective",
+    "size",
+    "ranks",
+    "per step",
+    "transfer",
+    "waiting",
+    "exposed, of the step",
+    "busbw",
+    "expected busbw",
+)
+_SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
 _SMALLEST = Writer(rows=1, prose=40, name=16)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The diagnosis, and the views of it that the HTML report shows too."""
+
+    diagnosis: Diagnosis
+    summary: Summary
+    changes: Changes
+    source: Provenance
 
 
 def markdown(diagnosis: Diagnosis, about: About) -> str:
     """The whole document, at most `MOST_TOKENS` tokens: the longer the lists and names, the more of them are cut."""
+    source = provenance_view(diagnosis, about.version, about.command)
+    seen = _Seen(diagnosis, summary_view(diagnosis), changes_view(diagnosis), source)
     for writer in _WRITERS:
-        text = _document(diagnosis, about, writer)
+        text = _document(seen, writer)
         if tokens(text) <= MOST_TOKENS:
             return text
-    return _document(diagnosis, about, _SMALLEST)
+    return _document(seen, _SMALLEST)
 
 
-def _document(diagnosis: Diagnosis, about: About, to: Writer) -> str:
-    changes = changes_view(diagnosis)
+def _document(seen: _Seen, to: Writer) -> str:
     sections = (
-        ("", _verdict(diagnosis, to)),
-        ("Where the step goes", _ledger(diagnosis, to)),
-        ("What to change", _plan(changes, diagnosis, to)),
-        ("Findings", _findings(diagnosis, changes, to)),
-        ("Ranks", _job(diagnosis, to)),
-        ("What would not help", _not_advised(diagnosis, to)),
-        ("What was not judged", _not_judged(changes, to)),
-        ("Source", _source(diagnosis, about, to)),
+        ("", _verdict(seen.summary, to)),
+        ("Where the step goes", _ledger(seen.diagnosis, to)),
+        ("What to change", _plan(seen.changes, seen.summary.of, to)),
+        ("Findings", _findings(seen, to)),
+        ("Ranks", _job(seen.diagnosis, to)),
+        ("What would not help", _not_advised(seen, to)),
+        ("What was not judged", _not_judged(seen.changes, to)),
+        ("Source", _source(seen.source, to)),
     )
     blocks = [block for title, body in sections if body for block in (f"### {title}" if title else "", body) if block]
     return "\n\n".join(blocks) + "\n"
@@ -51,8 +75,7 @@ def _joined(blocks: Sequence[str]) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _verdict(diagnosis: Diagnosis, to: Writer) -> str:
-    seen = summary_view(diagnosis)
+def _verdict(seen: Summary, to: Writer) -> str:
     line = spaced(
         (
             bold(to.text(seen.class_)),
@@ -85,8 +108,7 @@ def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
     return _joined([whole, Writer(3 * to.rows, to.prose, to.name).table(heads, found)])
 
 
-def _plan(changes: Changes, diagnosis: Diagnosis, to: Writer) -> str:
-    step = basis(diagnosis).name
+def _plan(changes: Changes, step: str, to: Writer) -> str:
     first = changes.next
     if changes.nothing or first is None:
         return _joined([to.text(changes.nothing), to.text(changes.withheld)])
@@ -117,10 +139,10 @@ def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> 
     return _joined([head, f"{to.text(says)} {to.text(do)}".strip(), to.fence(typed, "sh" if shell else "python")])
 
 
-def _findings(diagnosis: Diagnosis, changes: Changes, to: Writer) -> str:
+def _findings(seen: _Seen, to: Writer) -> str:
     """Every finding with its gain alone, then what they rest on."""
-    step = basis(diagnosis).name
-    planned = {change.rule for change in changes.plan}
+    step, findings = seen.summary.of, seen.diagnosis.findings
+    planned = {change.rule for change in seen.changes.plan}
     found = [
         (
             to.code(f.rule),
@@ -129,11 +151,11 @@ def _findings(diagnosis: Diagnosis, changes: Changes, to: Writer) -> str:
             speedup(f.predicted_speedup),
             "in the plan" if f.rule in planned else of_step(f.says, step),
         )
-        for f in diagnosis.findings
+        for f in findings
     ]
     evidence = [
         (to.code(f.rule), to.code(e.fact), to.text(spoken(e.value, e.unit)), of_step(e.of.removeprefix("of "), step))
-        for f in diagnosis.findings
+        for f in findings
         for e in f.evidence
         if e.fact not in GUARDS
     ]
@@ -146,12 +168,13 @@ def _findings(diagnosis: Diagnosis, changes: Changes, to: Writer) -> str:
 
 
 def _job(diagnosis: Diagnosis, to: Writer) -> str:
-    found = diagnosis.postmortem
+    found = diagnosis.postmortem or Postmortem()
     if len(diagnosis.ranks) < 2:
         return ""
-    missing = f"no trace of {counted(len(found.missing_ranks), 'rank')}" if found and found.missing_ranks else ""
-    told = [m.says for m in found.mismatches] + [f"{speedup(c.speedup)}: {c.says}" for c in found.changes] if found else []
-    return _joined([to.items([missing, *told]), _heat(diagnosis, to), _traffic(found.traffic if found else (), to)])
+    missing = f"no trace of {counted(len(found.missing_ranks), 'rank')}" if found.missing_ranks else ""
+    disagree = [mismatch.says for mismatch in found.mismatches]
+    changes = [f"Whole job, {speedup(change.speedup)}: {change.says}" for change in found.changes]
+    return _joined([to.items([missing, *disagree, *changes]), _heat(diagnosis, to), _traffic(found.traffic, to)])
 
 
 def _heat(diagnosis: Diagnosis, to: Writer) -> str:
@@ -169,7 +192,17 @@ def _heat(diagnosis: Diagnosis, to: Writer) -> str:
 
 
 def _traffic(found: Sequence[Traffic], to: Writer) -> str:
-    heads = ("collective", "size", "ranks", "per step", "transfer", "waiting", "exposed, of the step", "busbw", "expected")
+    heads = (
+        "collective",
+        "size",
+        "ranks",
+        "per step",
+        "transfer",
+        "waiting",
+        "exposed, of the step",
+        "busbw",
+        "expected",
+    )
     return to.table(heads, [_message(own, to) for own in found])
 
 
@@ -191,11 +224,9 @@ def _message(own: Traffic, to: Writer) -> tuple[str, ...]:
     )
 
 
-def _not_advised(diagnosis: Diagnosis, to: Writer) -> str:
-    step = basis(diagnosis).name
-    return to.table(
-        ("change", "because"), [(to.code(own.what), of_step(own.because, step)) for own in diagnosis.not_advised]
-    )
+def _not_advised(seen: _Seen, to: Writer) -> str:
+    told = [(to.code(own.what), of_step(own.because, seen.summary.of)) for own in seen.changes.not_advised]
+    return to.table(("change", "because"), told)
 
 
 def _not_judged(changes: Changes, to: Writer) -> str:
@@ -209,12 +240,14 @@ def _not_judged(changes: Changes, to: Writer) -> str:
     return to.table(("capture", "to judge", "missing now"), found)
 
 
-def _source(diagnosis: Diagnosis, about: About, to: Writer) -> str:
-    seen = provenance_view(diagnosis, about.version, about.command)
+def _source(seen: Provenance, to: Writer) -> str:
     files = spaced(to.code(file) for file in seen.files[: to.rows])
     more = f" +{len(seen.files) - to.rows} more" if len(seen.files) > to.rows else ""
     named = [(name, to.code(value) if name == "command" else value) for name, value in seen.rows]
-    listed = Writer(len(named) + 1, to.prose, max(to.name, to.prose // 2)).table(
-        ("source", "value"), [*named, ("files", Inline(f"{files}{more}"))]
-    )
-    return listed
+    listed = [*named, ("files", Inline(f"{files}{more}"))]
+    return Writer(len(_SOURCES) + to.rows, to.prose, to.name).table(("source", "value"), sorted(listed, key=_place))
+
+
+def _place(source: Sequence[str]) -> int:
+    """Where a source stands: versions of other software come last."""
+    return _SOURCES.index(source[0]) if source[0] in _SOURCES else len(_SOURCES)

@@ -88,7 +88,17 @@ class Analysis:
 
     def __repr__(self) -> str:
         to = io.StringIO()
-        render(self.diagnosis, Console(file=to, width=WIDTH, markup=False, emoji=False, highlight=False))
+        plain = Console(
+            file=to,
+            width=WIDTH,
+            color_system=None,
+            force_jupyter=False,
+            force_terminal=False,
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
+        render(self.diagnosis, plain)
         return to.getvalue().rstrip("\n")
 
     def _repr_markdown_(self) -> str:

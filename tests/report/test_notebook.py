@@ -28,8 +28,9 @@ def code_cells() -> list[str]:
 def test_the_frame_holds_the_whole_page_and_ends_where_it_ends() -> None:
     shown = Analysis(diagnoses.hostile())._repr_html_()
 
-    frame = re.fullmatch(r'<iframe title="diagnose" sandbox="allow-scripts" style="[^"]*" srcdoc="([^"]*)"></iframe>', shown)
+    frame = re.fullmatch(r'<iframe title="diagnose" sandbox="allow-scripts" style="[^"]*" srcdoc="([^"]*)">.*', shown)
     assert frame is not None
+    assert shown.endswith('"></iframe>')
     assert unescape(frame[1]).startswith("<!doctype html>")
     assert "default-src 'none'" in unescape(frame[1])
 
@@ -40,6 +41,16 @@ def test_outside_of_a_notebook_it_reads_as_text() -> None:
     assert repr(analysis).startswith("verdict:    data-bound")
     assert "\x1b" not in repr(Analysis(diagnoses.hostile()))
     assert analysis._repr_markdown_().startswith("## diagnose: **data-bound**")
+
+
+def test_the_text_is_returned_and_not_displayed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    text = repr(Analysis(diagnoses.data_bound()))
+
+    assert "next:       data-wait   critical" in text
+    assert capsys.readouterr().out == ""
 
 
 def test_the_diagnosis_is_reached_through_it_and_a_copy_is_the_same() -> None:

@@ -33,7 +33,7 @@ def job() -> Diagnosis:
             FactReport(name="data_wait_share", value=0.397, unit="share", of="the step"),
             FactReport(name="uses_ddp", value=True, unit="flag"),
             FactReport(name="loader_workers", value="none", unit="text"),
-            FactReport(name="memory_peak", value=None, unit="bytes", because="no memory", capture_next="profile_memory"),
+            FactReport(name="memory_peak", value=None, unit="bytes", because="no memory", capture_next="capture"),
         ),
         kernels=(
             KernelRow(
@@ -74,7 +74,7 @@ def test_a_fact_is_a_number_a_flag_a_text_or_a_reason() -> None:
     assert facts["uses_ddp"]["value"] == "1.0"
     assert (facts["loader_workers"]["value"], facts["loader_workers"]["text"]) == ("", "none")
     assert facts["memory_peak"]["value"] == ""
-    assert (facts["memory_peak"]["because"], facts["memory_peak"]["capture_next"]) == ("no memory", "profile_memory")
+    assert (facts["memory_peak"]["because"], facts["memory_peak"]["capture_next"]) == ("no memory", "capture")
 
 
 def test_the_plan_has_its_order_its_range_and_what_to_type() -> None:

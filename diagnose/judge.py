@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from diagnose.diagnosis import (
     Diagnosis,
     Evidence,
+    FactReport,
     Finding,
     LedgerEntry,
     Loss,
@@ -20,7 +21,7 @@ from diagnose.diagnosis import (
     Verdict,
 )
 from diagnose.excerpt import with_excerpt
-from diagnose.facts import Facts, Unknown
+from diagnose.facts import Fact, Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
@@ -96,6 +97,7 @@ def diagnose(case: Case) -> Diagnosis:
         stragglers=_stragglers(case),
         postmortem=_postmortem(case),
         trace=_summary(case.job.ranks, case.left_out),
+        facts=tuple(_fact(fact) for fact in case.facts.values()),
     )
     return with_excerpt(found, outlook.measured)
 
@@ -272,6 +274,20 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
         entry = NotJudged(rule="transfer_or_wait", because=unmatched.because, capture_next=unmatched.capture_next)
         found.insert(0, entry)
     return tuple(found)
+
+
+def _fact(fact: Fact) -> FactReport:
+    if isinstance(fact.value, Unknown):
+        why = fact.value
+        return FactReport(
+            name=fact.name,
+            value=None,
+            unit=fact.unit,
+            of=fact.of,
+            because=why.because,
+            capture_next=why.capture_next,
+        )
+    return FactReport(name=fact.name, value=fact.value, unit=fact.unit, of=fact.of)
 
 
 def _summary(ranks: Sequence[RankDigest], without_gpu: Sequence[int]) -> TraceSummary:

@@ -33,6 +33,7 @@ _STATED = (
     ("--gpu-hour-price", "Price of a GPU-hour, to put a price on stragglers."),
     ("--network-gbs", "Network of one node in GB/s, all its cards in one direction, for collectives between nodes."),
 )
+STATED = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

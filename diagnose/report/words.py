@@ -8,6 +8,7 @@ from diagnose.diagnosis import Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.report.page import plain
 
+LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
 CAUSES = {
     "allocation": "allocation of device memory",
@@ -94,6 +95,7 @@ _CONVENTION_NAMES = {
     "hf": "transformers",
     "operators": "operators",
 }
+_NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|std)::|\(anonymous namespace\)::|^void ")
 _PEAK_SOURCE = re.compile(r"(?P<device>.+): dense (?P<dtype>\w+) peak, confidence (?P<confidence>.+)")
 
 
@@ -233,3 +235,20 @@ def spans(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+
+
+def short_name(name: str) -> str:
+    """The name without namespaces and arguments, cut to what a column holds."""
+    bare = _NAMESPACES.sub("", plain(name))
+    bare = bare[: _arguments_at(bare)].strip() or plain(name)
+    return bare if len(bare) <= LONGEST_NAME else bare[: LONGEST_NAME - 1] + "…"
+
+
+def _arguments_at(name: str) -> int:
+    """Where the list of arguments begins: the first parenthesis outside of template brackets."""
+    depth = 0
+    for at, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0 and at:
+            return at
+    return len(name)

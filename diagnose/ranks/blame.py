@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.ranks.behind import Behind
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.match import Match
-from diagnose.ranks.waits import Behind
 
 Column = NDArray[np.int64]
 

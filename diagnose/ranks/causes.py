@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from diagnose.facts import duration
 from diagnose.kernels import COMPUTE_FAMILIES
 from diagnose.postmortem import LatenessCause
+from diagnose.ranks.behind import COMMUNICATION, Behind
 from diagnose.ranks.digest import OPERATOR, RankDigest
-from diagnose.ranks.waits import COMMUNICATION, Behind
 
 Column = NDArray[np.int64]
 

@@ -9,6 +9,7 @@ from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
 from diagnose.ranks.bandwidth import bus_rate
+from diagnose.ranks.behind import behind_of, excess_of
 from diagnose.ranks.blame import evidence_of
 from diagnose.ranks.changes import NO_STRAGGLER, Changes, changes_of
 from diagnose.ranks.digest import RankDigest
@@ -16,7 +17,7 @@ from diagnose.ranks.links import extra_of, slow_links
 from diagnose.ranks.match import ALONE, Match, match
 from diagnose.ranks.stragglers import Blame, Trial, blame_of
 from diagnose.ranks.topology import topology_of
-from diagnose.ranks.waits import Waits, behind_of, excess_of, lateness_of, waiting_caused, waiting_share, waits_of
+from diagnose.ranks.waits import Waits, lateness_of, waiting_caused, waiting_share, waits_of
 
 LATE = "late-rank-"
 

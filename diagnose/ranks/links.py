@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.facts import duration
+from diagnose.ranks.behind import is_point_to_point
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.match import Match
-from diagnose.ranks.waits import is_point_to_point
 
 MIN_GROUPS = 2
 SLOW = 1.5

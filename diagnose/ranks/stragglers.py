@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.postmortem import LatenessCause, Persistence
+from diagnose.ranks.behind import NOBODY, Behind
 from diagnose.ranks.blame import Evidence, passing, shared, stragglers_among
 from diagnose.ranks.causes import Reason, reason_of
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.links import SlowLink
 from diagnose.ranks.match import Match
-from diagnose.ranks.waits import NOBODY, Behind
 
 UNKNOWN = Reason("unknown", "")
 

@@ -35,13 +35,14 @@ def rules_page() -> str:
     table = [f"| [{rule.id}](#{rule.id}) | {rule.class_} | {rule.maturity} | {cell(rule.title)} |" for rule in rules]
     parts = [HEADER, "# Rules", "| rule | class | maturity | title |\n|---|---|---|---|\n" + "\n".join(table)]
     for class_ in classes:
+        parts.append(f"## Class {class_}")
         parts.extend(rule_section(rule) for rule in rules if rule.class_ == class_)
     return "\n\n".join(parts) + "\n"
 
 
 def rule_section(rule: Rule) -> str:
     """One rule."""
-    lines = [f"## {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", ""]
+    lines = [f"### {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", ""]
     lines += [f"- {severity}: `{condition.text}`" for severity, condition in rule.conditions]
     lines += ["", named(rule.says), "", f"**Do:** {named(rule.do)}", "", f"**Unless:** {named(rule.unless)}"]
     for precondition in rule.not_when:
@@ -57,7 +58,7 @@ def rule_section(rule: Rule) -> str:
 def metrics_page() -> str:
     """Every metric with its unit, denominator and meaning."""
     rows = [
-        f"| `{name}` | {metric.unit} | {cell(metric.of)} | {cell(metric.doc)} |"
+        f'| <a id="{name}"></a>`{name}` | {metric.unit} | {cell(metric.of)} | {cell(metric.doc)} |'
         for name, metric in sorted(REGISTRY.items())
     ]
     table = "| metric | unit | of | what it is |\n|---|---|---|---|\n" + "\n".join(rows)
@@ -98,8 +99,8 @@ def parts_of(output: str, wanted: str | None) -> str:
 
 
 def named(template: str) -> str:
-    """A sentence with each `{fact}` as code."""
-    return PLACEHOLDER.sub(r"`\1`", " ".join(template.split()))
+    """A sentence with each `{fact}` as a link to what it is."""
+    return PLACEHOLDER.sub(r"[`\1`](metrics.md#\1)", " ".join(template.split()))
 
 
 def cell(text: str) -> str:

@@ -37,7 +37,8 @@ def prose(page: Path) -> str:
 def anchors(page: Path) -> set[str]:
     """As code hosts and the site make them: lower case, no punctuation, hyphens for blanks."""
     titles = [heading["title"].replace("`", "") for heading in HEADING.finditer(prose(page))]
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    headings = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return headings | set(re.findall(r'<a id="(\w+)">', prose(page)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -63,7 +64,7 @@ def refused(line: str) -> str | None:
     """Why the command line would be refused; None when it parses. What follows `--` is the user's own command."""
     words = shlex.split(re.split(r"\s[#|>]", line)[0])
     words = ["1" if re.fullmatch("[A-Z]", word) else word for word in words]  # `--step K` stands for a number
-    while words and words[0] != "diagnose":
+    while words and Path(words[0]).name != "diagnose":
         words = words[1:]
     if len(words) < 2 or words[1].startswith("-"):
         return None

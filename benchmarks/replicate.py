@@ -3,7 +3,8 @@
     python benchmarks/replicate.py sample_traces/synthetic-memory-bound.json.gz big.json --size 1G
 
 The result is synthetic: it has the size, the text layout and the mix of events of a large trace, and no more different
-names and shapes than the small one. Its numbers say nothing about training.
+names and shapes than the small one. Its numbers say nothing about training. Large traces are of few large steps, and
+some readers take time for each: a few steps over many copies take the place of those of the small trace.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ _LIST_END = re.compile(rb"\}\s*\]\s*(?:,\s*\"|\})")
 _SLOT = re.compile(
     rb'(?P<ts>"ts"\s*:\s*"?)(-?\d+(?:\.\d+)?)'
     rb'|(?P<id>"(?:correlation|External id|external id|id|Ev Idx)"\s*:\s*)(\d+)'
-    rb"|(?P<step>ProfilerStep#)(\d+)"
+    rb'|(?P<step>"name"\s*:\s*"ProfilerStep#)(\d+)'
 )
+_STEP = b"ProfilerStep#"
+_THREAD = re.compile(rb'"cpu_op"[^{}]*?("pid"\s*:\s*\d+,\s*"tid"\s*:\s*\d+,\s*)')
+STEPS = 6
 _DUR = re.compile(rb'"dur"\s*:\s*"?(\d+(?:\.\d+)?)')
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -46,8 +50,11 @@ class Replica:
             self._slots.append((kind, value))
             at = match.end()
         self._literals.append(events[at:])
+        found = _THREAD.search(events)
+        self._thread = found[1] if found else b'"pid": 1, "tid": 1, '
         stamps = [value for kind, value in self._slots if kind == "ts"]
         longest = max((_ns(match[1]) for match in _DUR.finditer(events)), default=0)
+        self._first_ns = min(stamps)
         self._period = {"ts": max(stamps) - min(stamps) + min(longest, 10**9) + 1000}
         for kind in ("id", "step"):
             self._period[kind] = 1 + max((value for k, value in self._slots if k == kind), default=0)
@@ -56,19 +63,34 @@ class Replica:
         """The text of the events as they stand in copy `number`."""
         parts = []
         for literal, (kind, value) in zip(self._literals, self._slots, strict=False):
+            if kind == "step":
+                literal = literal[: -len(_STEP)] + b"Copied step#"
             shifted = value + number * self._period[kind]
-            parts += literal, (b"%d.%03d" % divmod(shifted, 1000) if kind == "ts" else b"%d" % shifted)
+            parts += literal, (_us(shifted) if kind == "ts" else b"%d" % shifted)
         return b"".join([*parts, self._literals[-1]])
 
     def until(self, size: int) -> Iterator[bytes]:
         """The pieces of a trace of at least `size` bytes."""
+        copies = -(-size // len(self.copy(1)))
+        steps = min(STEPS, copies)
         yield self.head
-        written, number = 0, 0
-        while written < size:
-            piece = (b"," if number else b"") + self.copy(number)
-            yield piece
-            written, number = written + len(piece), number + 1
+        for step in range(steps):
+            first, end = copies * step // steps, copies * (step + 1) // steps
+            yield (b",\n  " if step else b"\n  ") + self._step(step, first, end)
+            for number in range(first, end):
+                yield b"," + self.copy(number)
         yield self.tail
+
+    def _step(self, step: int, first: int, end: int) -> bytes:
+        """The mark of a step over the copies `first` to `end`, on the thread of the first operator."""
+        start, period = self._first_ns + first * self._period["ts"], self._period["ts"]
+        return b'{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#%d", %s"ts": %s, "dur": %s}' % (
+            step, self._thread, _us(start), _us((end - first) * period)
+        )  # fmt: skip
+
+
+def _us(ns: int) -> bytes:
+    return b"%d.%03d" % divmod(ns, 1000)
 
 
 def _ns(us: bytes) -> int:

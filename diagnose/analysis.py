@@ -75,19 +75,21 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
     with on_this_machine(path) as place:
         found = _examined(place.path, options or Options())
         trace = found.diagnosis.trace
-        files = tuple(place.shown(file) for file in trace.files)
-        yield Examined(replace(found.diagnosis, trace=replace(trace, files=files)), found.measured)
+        files, copies = (tuple(place.shown(file) for file in listed) for listed in (trace.files, trace.copies))
+        yield Examined(replace(found.diagnosis, trace=replace(trace, files=files, copies=copies)), found.measured)
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
-    read = survey(find_run(path, chosen.run), chosen.settings, chosen.loading, chosen.scheduler)
+    run = find_run(path, chosen.run)
+    read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)
-    job = join(ranks)
+    job = join(ranks, chosen.network_gbs)
     measured = read.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
     found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
-    return Examined(replace(found, history=_history(path)), measured)
+    copies = tuple(str(copy) for copy in run.copies)
+    return Examined(replace(found, history=_history(path), trace=replace(found.trace, copies=copies)), measured)
 
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:

@@ -15,7 +15,7 @@ from diagnose.idle import idle_causes
 from diagnose.intervals import Intervals
 from diagnose.kernels import Kind, bound_by
 from diagnose.timeline import Timeline
-from diagnose.vocabulary import ANNOTATIONS, CLIP, COMMUNICATION_RANGES, DATA_WAIT, OPS, OPTIMIZER_STEP, PYTHON
+from diagnose.vocabulary import ANNOTATIONS, CLIP, COMMUNICATION_RANGES, DATA_WAIT, LOGGING, OPS, OPTIMIZER_STEP, PYTHON
 
 HOST_CAUSES = {
     "data-wait": "data",
@@ -192,6 +192,7 @@ def _host_layers(timeline: Timeline) -> Parts:
     masks = (
         ("data-wait", "data", timeline.matching(DATA_WAIT, *ANNOTATIONS)),
         ("gc", "host", timeline.matching("Python GC", *ANNOTATIONS, *PYTHON)),
+        ("logging", "host", timeline.matching(LOGGING, *ANNOTATIONS)),
         ("operator-compute", "compute", operator == 1),
         ("operator-memory", "memory", operator == 2),
         (EXPOSED, "communication", timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),

@@ -60,7 +60,7 @@ class Condition:
             raise RuleError(f"an expression has at most {MAX_LENGTH} characters, this has {len(text)}", where=where)
         try:
             tree = ast.parse(text, mode="eval").body
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        except (SyntaxError, ValueError, RecursionError) as error:
             raise _unreadable(text, error, where) from None
         kind = _Checker(text, known, where).kind(tree)
         return cls(text, kind, frozenset(_names(tree)), tree)

@@ -260,6 +260,21 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     because: str
 
 
+class FactReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement: its `value`, or null with the reason in `because` and what to capture in `capture_next`.
+
+    Units: share, ns, bytes, count, flag, text, factor, flops, flops_per_s, bytes_per_s, flops_per_byte. `of` names
+    the denominator of a share.
+    """
+
+    name: str
+    value: float | bool | str | None
+    unit: str
+    of: str = ""
+    because: str = ""
+    capture_next: str = ""
+
+
 class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
     """A change that would not help here, and the number that says so."""
 
@@ -310,12 +325,19 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The input: files, events read, bytes of JSON, and the loss."""
+    """The input: files, events read, bytes of JSON, and the loss.
+
+    `missing_ranks` are those of the job's world of which there is no trace. `left_out` counts the events of Python
+    functions that were not kept to save memory. `copies` are files that hold the same as one of `files`.
+    """
 
     files: tuple[str, ...]
     events: int
     bytes: int
     loss: Loss
+    missing_ranks: tuple[int, ...] = ()
+    left_out: int = 0
+    copies: tuple[str, ...] = ()
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -347,6 +369,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[KernelRow, ...] = ()
     roofs: Roofs | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+    facts: tuple[FactReport, ...] = ()
 
 
 _NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")  # no text holds a bare end of line

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from diagnose import __version__
 from diagnose.launch import Window, environment
+from diagnose.version import __version__
 
 _PACKAGES = ("transformers", "accelerate", "liger-kernel", "nvtx")
 _ROOM_BYTES = 2 << 30

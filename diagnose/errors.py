@@ -36,4 +36,6 @@ def _again(what: str, where: str | None, why: str, do: str) -> UserError:
 
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that a hostile name cannot drive the terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,7 +1,7 @@
 """What a report shows beside the judgement: the longest kernels, the roofs, one step, and what recorded it."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from diagnose.step_excerpt import class_of, step_timeline
 KERNELS_KEPT = 200
 LONGEST_NAME = 2000
 _BOUNDS: tuple[Bound, ...] = ("unknown", "compute", "memory", "latency", "under-filled")
+_CLASSES: tuple[SliceClass, ...] = ("", "compute", "memory")
 _VERSIONS = (
     "cuda_runtime_version",
     "cuda_driver_version",
@@ -91,10 +92,10 @@ class _Grouped:
         self.known = np.bincount(group, weights=~np.isnan(above)) > 0
         self.above = np.bincount(group, weights=np.nan_to_num(above))
         self.kind = self._most(gpu.kind[at])
-        self.operator = self._most(measured.operator[at])
-        bounds = np.array([_BOUNDS.index(b) if b in _BOUNDS else 0 for b in roofline.bound[at]], np.int64)
-        self.bound = self._most(bounds)
-        self.class_ = self._most(np.array([("", "compute", "memory").index(c) for c in roofline.class_[at]], np.int64))
+        operator = measured.operator[at]
+        self.operator = self._most(np.where(operator >= 0, measured.timeline.trace.name[operator], -1))
+        self.bound = self._most(_coded(roofline.bound[at], _BOUNDS))
+        self.class_ = self._most(_coded(roofline.class_[at], _CLASSES))
 
     def _most(self, code: NDArray[Any]) -> Times:
         """For each group, the code with the most time."""
@@ -106,18 +107,24 @@ class _Grouped:
         """The group with number `i`."""
         m = self.measured
         steps, kind = max(m.timeline.steps.count, 1), m.timeline.gpu.kinds[self.kind[i]]
-        operator, judged = int(self.operator[i]), ("", "compute", "memory")[self.class_[i]]
+        operator, judged = int(self.operator[i]), _CLASSES[self.class_[i]]
         shown = name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "..."
         return KernelRow(
             name=shown,
             names=names,
             family="" if names > 1 else kind.family,
-            class_="" if names > 1 else cast(SliceClass, judged or class_of(kind)),
+            class_="" if names > 1 else judged or class_of(kind),
             bound=_BOUNDS[self.bound[i]] if names == 1 else "unknown",
-            operator="" if operator < 0 or names > 1 else m.timeline.trace.names[m.timeline.trace.name[operator]],
+            operator="" if operator < 0 or names > 1 else m.timeline.trace.names[operator],
             count=int(self.count[i]) / steps,
             ns=int(self.ns[i]) // steps,
             share=min(float(self.ns[i]) / max(m.attribution.total_ns, 1), 1.0),
             mean_ns=int(self.ns[i] / max(self.count[i], 1)),
             above_roof_ns=int(self.above[i]) // steps if self.known[i] else None,
         )
+
+
+def _coded(labels: NDArray[np.object_], names: tuple[str, ...]) -> Times:
+    """The position of each label in `names`, 0 where it has none."""
+    code = {name: i for i, name in enumerate(names)}
+    return np.array([code.get(label, 0) for label in labels.tolist()], np.int64)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from diagnose.diagnosis import (
     Diagnosis,
     Evidence,
+    FactReport,
     Finding,
     LedgerEntry,
     Loss,
@@ -20,12 +21,14 @@ from diagnose.diagnosis import (
     Verdict,
 )
 from diagnose.excerpt import with_excerpt
-from diagnose.facts import Facts, Unknown
+from diagnose.facts import Fact, Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
-from diagnose.ranks import Job, RankDigest
-from diagnose.ranks.report import postmortem_of, stragglers_of
+from diagnose.postmortem import Postmortem, Straggler
+from diagnose.ranks import Job, RankDigest, missing_ranks
+from diagnose.ranks.report import postmortem_of
+from diagnose.ranks.straggler_report import missing_suspect, stragglers_of
 from diagnose.rule import Judgement, Rule
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import Grounds, verdict_of
@@ -91,11 +94,21 @@ def diagnose(case: Case) -> Diagnosis:
         not_judged=_not_judged(judged, case),
         ranks=tuple(_rank(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
-        stragglers=stragglers_of(case.job),
-        postmortem=postmortem_of(case.job, [m.timeline.rank for m in case.measured]),
-        trace=_summary(case.job.ranks),
+        stragglers=_stragglers(case),
+        postmortem=_postmortem(case),
+        trace=_summary(case.job.ranks, case.left_out),
+        facts=tuple(_fact(fact) for fact in case.facts.values()),
     )
     return with_excerpt(found, outlook.measured)
+
+
+def _stragglers(case: Case) -> tuple[Straggler, ...]:
+    price = case.measured[0].settings.gpu_hour_price
+    return stragglers_of(case.job, [m.timeline for m in case.measured], price)
+
+
+def _postmortem(case: Case) -> Postmortem | None:
+    return postmortem_of(case.job, [m.timeline.rank for m in case.measured], case.measured[0].settings.network_gbs)
 
 
 def _ranks_per_measured(case: Case) -> float:
@@ -253,6 +266,8 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
         listed = ", ".join(str(rank) for rank in case.left_out)
         why = f"rank {listed} recorded no GPU activity and is left out: the other ranks did"
         found.insert(0, NotJudged(rule="ranks", because=why, capture_next="capture those ranks again"))
+    if suspect := missing_suspect(case.job):
+        found.insert(0, NotJudged(rule="straggler", because=suspect, capture_next="pass the traces of all ranks"))
     exposed = case.facts["exposed_communication_share"].value
     if not case.job.view.matched and not isinstance(exposed, Unknown) and float(exposed) > 0:
         unmatched = case.job.view.why_unmatched
@@ -261,7 +276,21 @@ def _not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     return tuple(found)
 
 
-def _summary(ranks: Sequence[RankDigest]) -> TraceSummary:
+def _fact(fact: Fact) -> FactReport:
+    if isinstance(fact.value, Unknown):
+        why = fact.value
+        return FactReport(
+            name=fact.name,
+            value=None,
+            unit=fact.unit,
+            of=fact.of,
+            because=why.because,
+            capture_next=why.capture_next,
+        )
+    return FactReport(name=fact.name, value=fact.value, unit=fact.unit, of=fact.of)
+
+
+def _summary(ranks: Sequence[RankDigest], without_gpu: Sequence[int]) -> TraceSummary:
     sources = [rank.source for rank in ranks]
     return TraceSummary(
         files=tuple(dict.fromkeys(source.path for source in sources)),
@@ -273,4 +302,6 @@ def _summary(ranks: Sequence[RankDigest]) -> TraceSummary:
             truncated=any(source.truncated for source in sources),
             kinds=tuple(sorted({kind for source in sources for kind in source.lost_kinds})),
         ),
+        missing_ranks=missing_ranks(ranks, without_gpu),
+        left_out=sum(source.left_out for source in sources),
     )

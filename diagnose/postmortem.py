@@ -30,6 +30,8 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
         excess: what it spent beyond the others, largest first.
         explained_share: part of its lateness that the excess accounts for, null when that is unknown.
         first_diverging: the first operation of the step that ran unlike the other ranks', "" when none was found.
+        gpu_hours_per_day: what the other ranks' GPUs lose by it in a day of training; null without GPUs.
+        cost_per_day: the same in the currency of the stated price of a GPU-hour; null without a price.
     """
 
     rank: int
@@ -43,6 +45,8 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     excess: tuple[Excess, ...] = ()
     explained_share: float | None = None
     first_diverging: str = ""
+    gpu_hours_per_day: float | None = None
+    cost_per_day: float | None = None
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +112,11 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
         mismatches: what the ranks disagree on.
         traffic: collectives by kind, group and size, those with most exposed time first.
         changes: what-ifs of the whole job.
+        changes_error: largest distance of the joint replay, unchanged, from a rank's measured step, of that step; null
+            when the ranks could not be replayed together.
+        no_changes_because: why nothing is predicted, "" when something could be.
         measured_ranks: ranks on which the rules were judged; all of a small job.
+        passing: ranks that held up single steps and are not accused; `steps_late` says how many.
     """
 
     matched: int = 0
@@ -118,4 +126,7 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
     mismatches: tuple[Mismatch, ...] = ()
     traffic: tuple[Traffic, ...] = ()
     changes: tuple[JobChange, ...] = ()
+    changes_error: float | None = None
+    no_changes_because: str = ""
     measured_ranks: tuple[int, ...] = ()
+    passing: tuple[Straggler, ...] = ()

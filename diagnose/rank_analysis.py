@@ -44,11 +44,12 @@ def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loa
     """
     traces = load_all([path for path, _ in files], loading)
     for (_, rank), trace in zip(files, traces, strict=True):
-        for number, part in (ranks_of(trace) or {_stated_rank(trace, rank): trace}).items():
+        for number, part in (ranks_of(trace) or {stated_rank(trace, rank): trace}).items():
             yield _analysis(timeline_of(part, number), settings)
 
 
-def _stated_rank(trace: Trace, otherwise: int) -> int:
+def stated_rank(trace: Trace, otherwise: int) -> int:
+    """The rank in the metadata of the trace, `otherwise` where there is none."""
     info = trace.metadata.get("distributedInfo")
     stated = info.get("rank") if isinstance(info, dict) else None
     return stated if isinstance(stated, int) else otherwise

@@ -42,9 +42,9 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
         return None
     at = int(np.argsort(windows[:, 1] - windows[:, 0], kind="stable")[(len(windows) - 1) // 2])
     begin, end = (int(t) for t in windows[at])
-    streams, more_streams = _streams(measured)
+    streams, more_streams = _streams(measured, begin, end)
     threads, more_threads = _threads(measured, begin, end)
-    rows = [_clipped(row, begin, end) for row in (_causes(measured), *streams, *threads)]
+    rows = [_clipped(row, begin, end) for row in (*_causes(measured), *streams, *threads)]
     lanes, labels, merged_below = _bounded([row for row in rows if len(row.start)], begin, end - begin)
     numbers = measured.timeline.steps.numbers
     return StepTimeline(
@@ -58,28 +58,29 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
     )
 
 
-def _causes(measured: Measured) -> _Row:
-    """The pieces in which no kernel runs but the device idles or waits for others."""
+def _causes(measured: Measured) -> Iterator[_Row]:
+    """The pieces in which no kernel runs but the device idles or waits for others; none where that is not known."""
+    if measured.timeline.capture_failed:
+        return
     found = measured.attribution
     waits = np.array([c in HOST_CAUSES or c == EXPOSED or c.startswith("late-rank") for c in found.causes], bool)
     own = waits[found.cause] if len(found.cause) else np.zeros(0, bool)
     keys = [(cause, cast(SliceClass, class_)) for cause, class_ in zip(found.causes, found.classes, strict=True)]
-    return _Row("idle and waiting", "cause", found.start[own], found.end[own], found.cause[own].astype(np.int64), keys)
+    yield _Row("idle and waiting", "cause", found.start[own], found.end[own], found.cause[own].astype(np.int64), keys)
 
 
-def _streams(measured: Measured) -> tuple[list[_Row], int]:
-    """A row for each of the busiest streams, and how many there are besides."""
-    gpu, names = measured.timeline.gpu, measured.timeline.trace.names
-    if not len(gpu):
-        return [], 0
-    judged = measured.roofline.class_
+def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
+    """A row for each of the streams that are busiest in a window, and how many there are besides."""
+    gpu, trace = measured.timeline.gpu, measured.timeline.trace
+    at = np.flatnonzero((gpu.start < end) & (gpu.end > begin))
     kinds = [class_of(kind) for kind in gpu.kinds]
-    classes = np.array([c or kinds[k] for c, k in zip(judged, gpu.kind, strict=True)], object)
-    label, keys = _labelled(measured.timeline.trace.name[gpu.row], classes, names)
-    streams, number = np.unique(gpu.stream, return_inverse=True)
-    busiest = np.argsort(-np.bincount(number, weights=gpu.end - gpu.start), kind="stable")[:STREAMS]
+    judged = zip(measured.roofline.class_[at].tolist(), gpu.kind[at].tolist(), strict=True) if len(at) else ()
+    classes = np.array([class_ or kinds[kind] for class_, kind in judged], object)
+    label, keys = _labelled(trace.name[gpu.row[at]], classes, trace.names)
+    streams, number = np.unique(gpu.stream[at], return_inverse=True)
+    busiest = np.argsort(-np.bincount(number, weights=(gpu.end - gpu.start)[at]), kind="stable")[:STREAMS]
     rows = [
-        _Row(f"stream {streams[i]}", "stream", gpu.start[own], gpu.end[own], label[own], keys)
+        _Row(f"stream {streams[i]}", "stream", gpu.start[at][own], gpu.end[at][own], label[own], keys)
         for i in sorted(busiest.tolist())
         for own in [number == i]
     ]
@@ -197,11 +198,15 @@ def _resolution(rows: Sequence[_Row], length: int, most: int) -> int:
 
 
 def _merged(row: _Row, below: int) -> tuple[Times, Times, Times, Times]:
-    """Start, end, label and count of the slices, neighbours that are shorter and nearer than `below` being one."""
+    """Start, end, label and count of the slices, neighbours that are shorter and nearer than `below` being one.
+
+    What begins in different cells of a grid of `below` stays apart, so that a long run of short slices keeps its shape.
+    """
     if not below or not len(row.start):
         return row.start, row.end, row.label, np.ones(len(row.start), np.int64)
     small = row.end - row.start < below
-    joins = small[1:] & small[:-1] & (row.start[1:] - row.end[:-1] < below)
+    near = (row.start[1:] - row.end[:-1] < below) & (row.start[1:] // below == row.start[:-1] // below)
+    joins = small[1:] & small[:-1] & near
     first = np.concatenate(([True], ~joins))
     group = np.cumsum(first) - 1
     last = np.concatenate((first[1:], [True]))

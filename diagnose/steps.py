@@ -82,13 +82,12 @@ def device_steps(trace: Trace, marks: StepMarks, start: Times, end: Times, launc
         return _by_device_clock(trace, marks, start, end)
     step = np.searchsorted(marks.host[:, 1], launched, side="right")
     begin = max(int(marks.host[0, 0]), int(end[~inside].max(initial=np.iinfo(np.int64).min)))
-    worked, ends, reached = np.zeros(len(marks.host), bool), [], begin
-    for k in range(len(marks.host)):
-        own = end[(step == k) & inside]
-        worked[k] = len(own) > 0
-        reached = max(reached, int(own.max(initial=reached)))
-        ends.append(reached)
-    device = np.stack((np.array([begin, *ends[:-1]]), np.array(ends)), axis=1)
+    own = inside & (step < len(marks.host))
+    worked = np.bincount(step[own], minlength=len(marks.host)) > 0
+    last = np.full(len(marks.host), begin, np.int64)
+    np.maximum.at(last, step[own], end[own])
+    ends = np.maximum.accumulate(last)
+    device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
     return _counted(marks, device, worked & (device[:, 1] > device[:, 0]))
 
 

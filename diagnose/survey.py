@@ -5,7 +5,7 @@ ranks, so that the memory for a job does not grow with its traces.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnose.metrics import Measured
@@ -64,7 +64,8 @@ def survey(run: Run, settings: Settings, loading: Loading, scheduler: str | None
     """
     files = numbered(run)
     if len(files) > MOST_MEASURED or scheduler is not None:
-        found = digests([Task(path, rank, settings, loading.cache) for path, rank in files], loading, scheduler)
+        each = replace(loading, jobs=1, watch=None)
+        found = digests([Task(path, rank, settings, each) for path, rank in files], loading, scheduler)
         return Survey(run, settings, loading, tuple(found), ())
     found, kept, text = [], [], 0
     for own in analyses(files, settings, loading):

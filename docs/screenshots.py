@@ -7,7 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from diagnose import __version__, analyze
+from diagnose import __version__
+from diagnose.analysis import analyze
 from diagnose.report.html import About, page
 
 HERE = Path(__file__).parent

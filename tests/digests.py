@@ -91,6 +91,6 @@ def _digest(rank: int, groups: Sequence[Shared], clock: Callable[[int, Column], 
         cause_ns=np.zeros((steps, 2), np.int64),
         exposed=np.array([[first, last]]),
         calls=calls,
-        spent=np.stack((start[order] - first, np.zeros(n, np.int64)), axis=1),
-        families=Families(("gemm",), np.ones((steps, 1), np.int64), np.ones((steps, 1), np.int64)),
+        spent=np.stack((np.stack((start, end), axis=1)[order] - first, np.zeros((n, 2), np.int64)), axis=2),
+        families=Families(("gemm",), *np.ones((4, steps, 1), np.int64)),
     )

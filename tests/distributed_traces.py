@@ -157,6 +157,38 @@ def gathers(forward_us: float, backward_us: float = 0, shard: int = 64 * MIB, **
     return step
 
 
+def layers(faulty: bool) -> list[Trace]:
+    """FSDP over four layers: each is gathered when it is needed, or all are asked for before the first computes."""
+
+    def gathered(job: Trace) -> None:
+        job.collective("_allgather_base", 64 * MIB, 200)
+
+    def step(job: Trace) -> None:
+        with job.annotation(FSDP, 5):
+            if not faulty:
+                product(job, 100)
+                for _ in range(4):
+                    gathered(job)
+            for _ in range(4):
+                if faulty:
+                    gathered(job)
+                    job.wait()
+                product(job, 500)
+
+    return train(step)
+
+
+def short_messages(faulty: bool) -> list[Trace]:
+    """Gradients in 24 messages of 2 MiB, or of 64 MiB, on eight ranks."""
+
+    def step(job: Trace) -> None:
+        passes(job)
+        for _ in range(24):
+            reduced(job, (2 if faulty else 64) * MIB, 60 if faulty else 300, wait=True)
+
+    return train(step, world=8)
+
+
 def rotating(faulty: bool) -> list[Trace]:
     """Two ranks, late in turn."""
     if not faulty:
@@ -210,6 +242,8 @@ DISTRIBUTED = {
     "slow-links": Faulty("warning", links),
     "contended-multiprocessors": Faulty("info", contention),
     "late-all-gathers": Faulty("warning", lambda faulty: train(gathers(400 if faulty else 20))),
+    "unprefetched-gathers": Faulty("warning", layers),
+    "latency-bound-collectives": Faulty("warning", short_messages),
     "parameters-gathered-twice": Faulty(
         "warning", lambda faulty: train(gathers(20, 400 if faulty else 0), reserved=16 * GIB)
     ),

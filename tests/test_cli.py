@@ -178,7 +178,7 @@ def test_fail_on(analysis_gives: Callable[..., list[Any]], severity: str, found:
         (["analyze", "t.json", "--hbm-gbs", "inf"], "--hbm-gbs"),
         (["analyze", "t.json", "--fail-on", "sometimes"], "--fail-on"),
         (["analyze", "t.json", "--jsn"], "--json"),
-        (["analyze", "t.json", "--json", "--quiet"], "Choose one of --json, --details and --quiet."),
+        (["analyze", "t.json", "--json", "--quiet"], "Choose one of --json, --details, --quiet and --markdown -."),
         (["--nonsense"], "--nonsense"),
     ],
 )

@@ -59,7 +59,9 @@ def test_rules_tables_and_types_are_installed(installed_files: set[str]) -> None
     rules = {f"diagnose/rules/{path.name}" for path in (ROOT / "rules").glob("*.toml")}
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "diagnose").rglob("*.py")}
 
-    expected = rules | {path for path in modules if not path.startswith("diagnose/probes/")}
+    page = ROOT / "diagnose" / "report" / "html"
+    parts = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in (page / name).iterdir()}
+    expected = rules | parts | {path for path in modules if not path.startswith("diagnose/probes/")}
     assert expected | {"diagnose/data/gpus.csv", "diagnose/py.typed"} <= installed_files
 
 

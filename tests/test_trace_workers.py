@@ -68,7 +68,7 @@ def test_small_traces_or_a_busy_machine_need_no_workers(tmp_path: Path, monkeypa
     monkeypatch.setattr("os.getloadavg", lambda: (0.7, 0.7, 0.7), raising=False)
     assert worthwhile(paths) == 3
     assert worthwhile(2 * paths) == workers.MOST_BY_DEFAULT
-    assert worthwhile(paths[:1]) == 1
+    assert worthwhile(paths[:1]) == workers.MOST_BY_DEFAULT
     monkeypatch.setattr("os.getloadavg", lambda: (62.3, 0.7, 0.7), raising=False)
     assert worthwhile(paths) == 2
     monkeypatch.setattr("os.getloadavg", lambda: (100.0, 0.7, 0.7), raising=False)

@@ -1,17 +1,22 @@
 """`diagnose analyze`: traces in, diagnosis out."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
+from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.ending import writing
-from diagnose.cli.numbers import stated_options
-from diagnose.cli.pages import html_option, write_html
+from diagnose.cli.loading import loading_of, loading_options
+from diagnose.cli.numbers import STATED, stated_options
+from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.report.critical_path import render_critical_path
 from diagnose.report.text import render, render_brief
 from diagnose.trace import Loading, displayed
 
@@ -23,47 +28,22 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
-@html_option
+@click.option("--kernels", metavar="N", type=click.IntRange(1), help="List the N longest kernels, too.")
+@click.option("--critical-path", is_flag=True, help="Print one step's critical path, too; needs the extra hta.")
+@page_options
 @annotate_option
-@rules_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose this rank of the job alone.")
 @click.option("--step", metavar="K", type=click.IntRange(0), help="Count this step alone, by its number.")
-@click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk.")
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1, 256),
-    help="Parse N traces at once, each in a process of its own.  [default: by their size, 4 at most]",
-)
-@click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Let the workers of a Dask cluster read the traces: tcp://host:port, or the scheduler's file.",
-)
+@rules_option
 @stated_options
+@loading_options
 @click.option(
     "--fail-on",
     type=click.Choice(_SEVERITIES[::-1]),
     help="Exit with 1 when a finding is this severe or more.",
 )
-def analyze(
-    path: str,
-    as_json: bool,
-    details: bool,
-    quiet: bool,
-    html: Path | None,
-    annotate: Path | None,
-    rules_dirs: tuple[Path, ...],
-    run: str | None,
-    rank: int | None,
-    step: int | None,
-    no_cache: bool,
-    jobs: int | None,
-    scheduler: str | None,
-    fail_on: str | None,
-    **stated: float | None,
-) -> None:
+def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     """Say why a training job is slow and what to change next.
 
     PATH is a trace of torch.profiler (.json, .json.gz or .json.zst) or a folder with one trace per rank, here
@@ -78,25 +58,54 @@ def analyze(
       70   a defect of diagnose
       130  interrupted
     """
-    if as_json + details + quiet > 1:
-        raise click.UsageError("Choose one of --json, --details and --quiet.")
-    with announced(Path(displayed(path)), wanted=not quiet) as watch:
-        loading = Loading(cache=not no_cache, jobs=jobs, watch=watch)
-        options = analysis.Options(
-            rules_dirs=rules_dirs, run=run, loading=loading, scheduler=scheduler, rank=rank, step=step, **stated
-        )
-        diagnosis = analysis.analyze(path, options=options) if annotate is None else annotated(path, options, annotate)
+    _check(given)
+    with announced(Path(displayed(path)), wanted=not given["quiet"]) as watch:
+        loading = loading_of(given, watch)
+        diagnosis = _diagnosed(path, given, loading)
     with writing():
-        if as_json:
-            click.echo(to_json(diagnosis).encode())
-        elif quiet:
-            render_brief(diagnosis, terminal())
-        else:
-            render(diagnosis, terminal(), details=details)
-    if html is not None:
-        write_html(diagnosis, html, shown=displayed(path))
+        _show(diagnosis, path, given)
+    if given["critical_path"]:
+        found = critical_path_at(path, given["run"], loading, given["rank"])
+        with writing():
+            render_critical_path(found, terminal())
+    write_pages(diagnosis, given, shown=displayed(path))
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Refuses options that contradict each other, before anything is read."""
+    to_stdout = given["markdown"] == STDOUT
+    if given["as_json"] + given["details"] + given["quiet"] + to_stdout > 1:
+        raise click.UsageError("Choose one of --json, --details, --quiet and --markdown -.")
+    if given["as_json"] or given["quiet"] or to_stdout:
+        for name in ("kernels", "critical_path"):
+            if given[name]:
+                option = "--" + name.replace("_", "-")
+                raise click.UsageError(
+                    f"{option} adds to the printed report: leave --json, --quiet and --markdown - away."
+                )
+    if given["critical_path"]:
+        refuse_without_hta()
+
+
+def _diagnosed(path: str, given: Mapping[str, Any], loading: Loading) -> Diagnosis:
+    names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
+    options = analysis.Options(loading=loading, **{name: given[name] for name in names})
+    if given["annotate"] is not None:
+        return annotated(path, options, given["annotate"])
+    return analysis.analyze(path, options=options)
+
+
+def _show(diagnosis: Diagnosis, path: str, given: Mapping[str, Any]) -> None:
+    if given["as_json"]:
+        click.echo(to_json(diagnosis).encode())
+    elif given["markdown"] == STDOUT:
+        print_markdown(diagnosis, shown=displayed(path))
+    elif given["quiet"]:
+        render_brief(diagnosis, terminal())
+    else:
+        render(diagnosis, terminal(), details=given["details"], kernels=given["kernels"] or 0)
 
 
 def _worst(diagnosis: Diagnosis) -> int:

@@ -30,7 +30,10 @@ _STATED = (
     ("--tokens-per-step", "Tokens of one step on one GPU, for MFU, when neither trace nor capture tells."),
     ("--peak-tflops", "Peak of one device in TFLOP/s, for MFU, when the device is unknown."),
     ("--hbm-gbs", "Memory bandwidth of one device in GB/s, when the device is unknown or its memory is another."),
+    ("--gpu-hour-price", "Price of a GPU-hour, to put a price on stragglers."),
+    ("--network-gbs", "Network of one node in GB/s, all its cards in one direction, for collectives between nodes."),
 )
+STATED = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

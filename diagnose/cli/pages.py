@@ -1,12 +1,12 @@
-"""`--html FILE`: the report as a page, beside what is printed."""
+"""`--html`, `--markdown` and `--tables`: the report as files, beside what is printed."""
 
 import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -15,13 +15,27 @@ from diagnose import __version__
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 
+STDOUT = Path("-")
+Command = TypeVar("Command", bound=Callable[..., Any])
+_HTML, _MARKDOWN, _TABLES = "the HTML report", "the Markdown report", "the tables"
+_TO_GET_PARQUET = 'for Parquet beside CSV: pip install "diagnose-training[tables]"'
 
-def _checked(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
+
+def _checked(_context: click.Context, option: click.Parameter, to: Path | None) -> Path | None:
     """Refuses before the analysis what can be seen to fail after it."""
-    if to is not None and to.is_dir():
-        raise UserError("cannot write the HTML report", where=to, why="it is a folder", do="name a file in it")
-    if to is not None and not to.absolute().parent.is_dir():
-        raise UserError("cannot write the HTML report", where=to, why="its folder does not exist", do="create it")
+    what = f"cannot write {_MARKDOWN if option.name == 'markdown' else _HTML}"
+    if to is None or (to == STDOUT and option.name == "markdown"):
+        return to
+    if to.is_dir():
+        raise UserError(what, where=to, why="it is a folder", do="name a file in it")
+    if not to.absolute().parent.is_dir():
+        raise UserError(what, where=to, why="its folder does not exist", do="create it")
+    return to
+
+
+def _folder(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
+    if to is not None and to.exists() and not to.is_dir():
+        raise UserError(f"cannot write {_TABLES}", where=to, why="it is not a folder", do="name a folder")
     return to
 
 
@@ -32,6 +46,41 @@ html_option: Callable[[Any], Any] = click.option(
     callback=_checked,
     help="Write the report as one HTML file, too. It needs no network and no JavaScript.",
 )
+markdown_option: Callable[[Any], Any] = click.option(
+    "--markdown",
+    metavar="FILE",
+    type=click.Path(path_type=Path, allow_dash=True),
+    callback=_checked,
+    help="Write the report as Markdown below 4,000 tokens, too; with - print it instead.",
+)
+tables_option: Callable[[Any], Any] = click.option(
+    "--tables",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    callback=_folder,
+    help="Write a CSV file for each table of the report, too, and Parquet where pyarrow is installed.",
+)
+
+
+def page_options(command: Command) -> Command:
+    """Adds the options that `write_pages` reads."""
+    for option in (tables_option, markdown_option, html_option):
+        command = option(command)
+    return command
+
+
+def write_pages(diagnosis: Diagnosis, given: Mapping[str, Any], shown: str) -> None:
+    """Writes each file that was asked for and says where on stderr; `shown` is the path as it may be printed.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    if given["html"] is not None:
+        write_html(diagnosis, given["html"], shown)
+    if given["markdown"] is not None and given["markdown"] != STDOUT:
+        write_markdown(diagnosis, given["markdown"], shown)
+    if given["tables"] is not None:
+        write_tables(diagnosis, given["tables"])
 
 
 def write_html(diagnosis: Diagnosis, to: Path, shown: str) -> None:
@@ -43,18 +92,56 @@ def write_html(diagnosis: Diagnosis, to: Path, shown: str) -> None:
     from diagnose.report.html import About, page  # the page's libraries load when one is asked for
 
     text = page(diagnosis, About(__version__, _command(click.get_current_context(), shown)))
-    with _told(to):
+    with _told(to, _HTML):
         _write_whole(to, text.encode())
     click.echo(f"wrote {printable(str(to))}", err=True)
 
 
+def print_markdown(diagnosis: Diagnosis, shown: str) -> None:
+    """The Markdown on stdout."""
+    click.echo(_markdown(diagnosis, shown).encode(), nl=False)
+
+
+def write_markdown(diagnosis: Diagnosis, to: Path, shown: str) -> None:
+    """Writes the Markdown and says where on stderr, as `write_html` does."""
+    with _told(to, _MARKDOWN):
+        _write_whole(to, _markdown(diagnosis, shown).encode())
+    click.echo(f"wrote {printable(str(to))}", err=True)
+
+
+def write_tables(diagnosis: Diagnosis, folder: Path) -> None:
+    """Writes each table whole or not at all; other files of the folder stay as they are.
+
+    Raises:
+        UserError: the folder or a file cannot be written.
+    """
+    from diagnose.report.tables import csv_of, has_parquet, parquet_of, tables_of
+
+    forms = {"csv": csv_of} | ({"parquet": parquet_of} if has_parquet() else {})
+    tables = tables_of(diagnosis)
+    with _told(folder, _TABLES):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            for suffix, form in forms.items():
+                _write_whole(folder / f"{name}.{suffix}", form(table))
+    more = "" if has_parquet() else f"; {_TO_GET_PARQUET}"
+    click.echo(f"wrote {len(tables)} tables to {printable(str(folder))}{more}", err=True)
+
+
+def _markdown(diagnosis: Diagnosis, shown: str) -> str:
+    from diagnose.report.html import About
+    from diagnose.report.markdown import markdown
+
+    return markdown(diagnosis, About(__version__, _command(click.get_current_context(), shown)))
+
+
 @contextlib.contextmanager
-def _told(to: Path) -> Iterator[None]:
+def _told(to: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         why = error.strerror or str(error)
-        raise UserError("cannot write the HTML report", where=to, why=why, do="name another file") from error
+        raise UserError(f"cannot write {what}", where=to, why=why, do="name another place") from error
 
 
 def _write_whole(to: Path, content: bytes) -> None:

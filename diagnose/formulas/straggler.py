@@ -36,3 +36,8 @@ def change_share(before: float, after: float) -> float:
 def is_change_point(before: float, after: float) -> bool:
     """Whether the step time changed rather than wavered."""
     return change_share(before, after) > CHANGE_SHARE
+
+
+def gpu_hours_lost_per_day(ranks: int, speedup: float) -> float:
+    """GPU-hours of a day that a job would not need for the same work if its steps were faster by the factor."""
+    return 24 * ranks * (1 - 1 / speedup)

@@ -3,6 +3,7 @@
 from diagnose.metrics import (
     attention,
     batch,
+    buckets,
     cadence,
     capture,
     causes,
@@ -32,5 +33,5 @@ __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 
 _REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory)
 _ALSO_REGISTERED = (model_work, compute, hardware, roofline, setup)
-_DISTRIBUTED = (gradients, sharding, network, cadence)
+_DISTRIBUTED = (gradients, buckets, sharding, network, cadence)
 _REMEDIES_REST_ON = (precisions, attention, products, batch, input_work, recorded, remedy_groups)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from diagnose.attribution import HOST_CAUSES
 from diagnose.facts import Unknown
-from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
+from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
 from diagnose.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 _CLASSES = ("data", "host", "memory", "compute", "communication")
@@ -51,6 +51,8 @@ def _cause_metric(
     def function(m: Measured) -> Value:
         if m.timeline.capture_failed:
             return CAPTURE_FAILED
+        if m.timeline.trace.left_out and {"python", "gc"} & {*causes}:
+            return NO_PYTHON
         share = m.share(*causes)
         if share or unmarked is None or watched(m) or m.timeline.matching(marks, *ANNOTATIONS, *PYTHON).any():
             return share

@@ -132,12 +132,30 @@ def ranks_analyzed(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def straggler_share(m: Measured) -> Value:
-    """Time the other ranks wait for the worst rank, of their steps; 0 when no rank stands out."""
+    """Time that the late ranks cost the others, of their steps: what these wait, or how far one late rank is behind by
+    its own doing where waiting hides behind other work; 0 when no rank stands out.
+    """
     if m.timeline.capture_failed:
         return CAPTURE_FAILED
     if _single_process(m):
         return 0.0
     return m.job.straggler_share if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def straggler_cure_share(m: Measured) -> Value:
+    """What goes of the step when the late ranks are as fast as the median of the others, by replaying all ranks
+    together: less than the others wait for them where further ranks are nearly as late.
+    """
+    return m.job.straggler_cure_share[1] if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def least_straggler_cure_share(m: Measured) -> Value:
+    """What goes of the step when the late ranks are as fast as the slowest of the others, by replaying all ranks
+    together; 0 where that replay misses the measured step.
+    """
+    return m.job.straggler_cure_share[0] if m.job.matched else m.job.why_unmatched
 
 
 def _single_process(m: Measured) -> bool:

@@ -1,7 +1,5 @@
 """How data-parallel ranks reduce gradients: in which type, how often, behind the backward pass or after it."""
 
-from collections import Counter
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -113,8 +111,9 @@ def steps_repeat(m: Measured) -> Value:
         return Unknown("two steps with operators are needed to compare them", "capture three steps or more")
     at = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
     inside = (at >= 0) & (trace.ts[rows] < windows[np.maximum(at, 0), 1])
-    counts = [Counter(trace.name[rows[inside & (at == step)]].tolist()) for step in range(len(windows))]
-    return all(count == counts[0] for count in counts)
+    table = np.zeros((len(windows), len(trace.names)), np.int64)
+    np.add.at(table, (at[inside], trace.name[rows[inside]]), 1)
+    return bool((table == table[0]).all())
 
 
 def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:

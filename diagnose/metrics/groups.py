@@ -52,14 +52,17 @@ def by_operator(m: Measured, wanted: set[int]) -> Mask:
     return np.isin(m.operator, np.array(sorted(wanted), np.int64)) & m.kernels
 
 
-def operators(m: Measured) -> list[int]:
-    """Rows of the operators that launched kernels in the counted steps."""
-    return [int(r) for r in np.unique(m.operator[m.kernels]) if r >= 0]
+def operators(m: Measured, of_name: Callable[[str], bool] | None = None) -> list[int]:
+    """Rows of the operators that launched kernels in the counted steps, those `of_name` where that is given."""
+    if of_name is None:
+        return m.operators.tolist()
+    wanted = np.array([of_name(name) for name in m.timeline.trace.names], bool)
+    return m.operators[wanted[m.timeline.trace.name[m.operators]]].tolist()
 
 
 def has_shapes(m: Measured, rows: list[int]) -> bool:
     """Whether any of the operators carries the sizes of its arguments."""
-    return any(m.timeline.trace.shape[r] >= 0 for r in rows)
+    return bool((m.timeline.trace.shape[rows] >= 0).any()) if rows else False
 
 
 def eager_attention(m: Measured) -> Group:
@@ -70,18 +73,15 @@ def eager_attention(m: Measured) -> Group:
     """
     softmax = m.kernels & m.timeline.gpu.of_family("softmax")
     rows = operators(m)
-    owners = {operator_name(m, int(r)) if r >= 0 else "unknown" for r in m.operator[softmax]}
+    owners = {operator_name(m, int(r)) if r >= 0 else "unknown" for r in np.unique(m.operator[softmax])}
     if all("log_softmax" in owner for owner in owners):
         return _nothing(m)
     if not has_shapes(m, rows):
         return NO_SHAPES
     tokens = {
         dims[0][-1]
-        for row in rows
-        if "softmax" in operator_name(m, row)
-        and (dims := operator_dims(m, row))
-        and len(dims[0]) >= 3
-        and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
+        for row in operators(m, lambda name: "softmax" in name)
+        if (dims := operator_dims(m, row)) and len(dims[0]) >= 3 and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
     }
     return by_operator(m, {r for r in rows if _touches_scores(m, r, tokens)}) if tokens else _nothing(m)
 
@@ -96,13 +96,11 @@ def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
 
 def unfused_norm(m: Measured) -> Group:
     """Kernels of RMS norms composed of pow, mean, rsqrt and mul, without casts."""
-    return sequences(m, _norm)
+    return sequences(m, {"aten::rsqrt"}, _norm)
 
 
 def _norm(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the norm whose rsqrt is at `at`: back to its pow, and the two products that follow."""
-    if names[at] != "aten::rsqrt":
-        return
     before = range(max(0, at - 4), at)
     begin = next((i for i in reversed(before) if names[i] == "aten::pow"), at)
     yield from (i for i in range(begin, at + 1) if names[i] in ("aten::pow", "aten::mean", "aten::rsqrt"))
@@ -112,39 +110,37 @@ def _norm(names: Sequence[str], at: int) -> Iterator[int]:
 
 def unfused_glu(m: Measured) -> Group:
     """Kernels of gated activations composed of silu or gelu and the product that follows, and their gradient's."""
-    forward = sequences(m, _glu)
+    forward = sequences(m, {"aten::silu", "aten::gelu"}, _glu)
     if isinstance(forward, Unknown) or not forward.any():
         return forward
-    gradients = {r for r in operators(m) if operator_name(m, r) in ("aten::silu_backward", "aten::gelu_backward")}
-    return forward | by_operator(m, gradients)
+    gradients = operators(m, {"aten::silu_backward", "aten::gelu_backward"}.__contains__)
+    return forward | by_operator(m, {*gradients})
 
 
 def _glu(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the gated activation whose activation is at `at`; the gate's own product may run in between."""
-    if names[at] not in ("aten::silu", "aten::gelu"):
-        return
     for product in range(at + 1, min(at + 3, len(names))):
         if names[product] == "aten::mul":
             yield from (at, product)
             return
 
 
-def sequences(m: Measured, members: Callable[[Sequence[str], int], Iterator[int]]) -> Group:
-    """Kernels of the launching operators that `members` finds, in the order in which they were dispatched."""
-    rows = m.operator[m.kernels]
-    order = np.unique(rows[rows >= 0])
-    if not len(order):
+def sequences(m: Measured, anchors: set[str], members: Callable[[Sequence[str], int], Iterator[int]]) -> Group:
+    """Kernels of the launching operators that `members` finds around each anchor, in the order of their dispatch."""
+    trace = m.timeline.trace
+    if not len(m.operators):
         return NOT_LINKED
-    order = order[np.argsort(m.timeline.trace.ts[order], kind="stable")]
-    names = [operator_name(m, int(r)) for r in order]
-    found = {int(order[i]) for at in range(len(names)) for i in members(names, at)}
-    return by_operator(m, found)
+    order = m.operators[np.argsort(trace.ts[m.operators], kind="stable")]
+    is_anchor = np.array([name in anchors for name in trace.names], bool)[trace.name[order]]
+    if not is_anchor.any():
+        return _nothing(m)
+    names = [trace.names[name] for name in trace.name[order].tolist()]
+    return by_operator(m, {int(order[i]) for at in np.flatnonzero(is_anchor).tolist() for i in members(names, at)})
 
 
 def unfused_loss(m: Measured) -> Group:
     """Kernels of cross entropy that materialises the logits of 4096 or more classes, gradients and casts included."""
-    rows = operators(m)
-    loss = {r for r in rows if operator_name(m, r).startswith(("aten::_log_softmax", "aten::nll_loss"))}
+    loss = {*operators(m, lambda name: name.startswith(("aten::_log_softmax", "aten::nll_loss")))}
     if not loss:
         return _nothing(m)
     if not has_shapes(m, list(loss)):
@@ -154,9 +150,8 @@ def unfused_loss(m: Measured) -> Group:
         return _nothing(m)
     casts = {
         r
-        for r in rows
-        if operator_name(m, r) in ("aten::copy_", "aten::_to_copy", "aten::div", "aten::mul")
-        and any(len(d) >= 2 and d[-1] in vocabulary for d in operator_dims(m, r))
+        for r in operators(m, {"aten::copy_", "aten::_to_copy", "aten::div", "aten::mul"}.__contains__)
+        if any(len(d) >= 2 and d[-1] in vocabulary for d in operator_dims(m, r))
     }
     return by_operator(m, loss | casts)
 

@@ -7,7 +7,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution import HOST_CAUSES
 from diagnose.facts import Unknown
-from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
+from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
 from diagnose.metrics.steps import MORE_STEPS
 from diagnose.vocabulary import ANNOTATIONS, PYTHON
 
@@ -22,6 +22,8 @@ def text_work_share(m: Measured) -> Value:
     trace = m.timeline.trace
     if m.timeline.capture_failed:
         return CAPTURE_FAILED
+    if trace.left_out:
+        return NO_PYTHON
     if not trace.rows_of(*PYTHON).any():
         marked = [n for n in trace.names if TEXT_WORK.search(n)]
         if not marked:

@@ -24,6 +24,9 @@ CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
     "capture again without Nsight or DCGM profiling attached, with at least one warm-up step",
 )
+NO_PYTHON = Unknown(
+    "events of Python functions were left out to save memory", "nothing: analyse again with --python-functions"
+)
 NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_shapes=True")
 
 
@@ -39,6 +42,8 @@ class Settings:
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
         step: number of the one step to count; None counts all that the window holds whole.
+        gpu_hour_price: of one GPU, in any currency.
+        network_gbs: of a node's network, all its cards together, one direction, GB/s.
     """
 
     flops_per_step: float | None = None
@@ -48,6 +53,8 @@ class Settings:
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
     step: int | None = None
+    gpu_hour_price: float | None = None
+    network_gbs: float | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:
@@ -134,6 +141,12 @@ class Measured:
         One operator may own many kernels.
         """
         return self.roofline.operator
+
+    @cached_property
+    def operators(self) -> NDArray[np.int64]:
+        """Rows of the operators that launched kernels in the counted steps, ascending."""
+        rows = np.unique(self.operator[self.kernels])
+        return rows[rows >= 0]
 
     @cached_property
     def roofline(self) -> Roofline:

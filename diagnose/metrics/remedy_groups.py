@@ -45,7 +45,8 @@ def weight_casts(m: Measured) -> Group:
     if not has_shapes(m, rows):
         return NO_SHAPES
     weights = _weight_sizes(m)
-    return by_operator(m, {row for row in rows if _is_cast(m, row) and operator_dims(m, row)[0] in weights})
+    casts = operators(m, {"aten::copy_", "aten::_to_copy"}.__contains__)
+    return by_operator(m, {row for row in casts if _is_cast(m, row) and operator_dims(m, row)[0] in weights})
 
 
 def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
@@ -54,7 +55,7 @@ def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
     Left operands are activations and their gradients: logits, for one, are cast as matrices too.
     """
     linear = np.flatnonzero(m.timeline.matching(r"aten::linear$", *OPS) & (m.timeline.trace.shape >= 0))
-    products = [row for row in operators(m) if operator_name(m, row) in PRODUCTS]
+    products = operators(m, lambda name: name in PRODUCTS)
     found = {dims[1] for row in linear if len(dims := operator_dims(m, int(row))) > 1}
     found = found or {dims[-1] for row in products if (dims := operator_dims(m, row))}
     return {order for dims in found if len(dims) == 2 for order in (dims, dims[::-1])}
@@ -62,7 +63,7 @@ def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
 
 def _is_cast(m: Measured, row: int) -> bool:
     shape = m.timeline.trace.shape[row]
-    if operator_name(m, row) not in ("aten::copy_", "aten::_to_copy") or shape < 0 or not operator_dims(m, row):
+    if shape < 0 or not operator_dims(m, row):
         return False
     call = call_of(operator_name(m, row), m.timeline.trace.shapes[shape])
     types = [PRECISIONS.get(name) for name, dims in zip(call.types, call.dims, strict=False) if dims]
@@ -71,8 +72,7 @@ def _is_cast(m: Measured, row: int) -> bool:
 
 def misaligned_products(m: Measured) -> Group:
     """Tensor-core products of which a size of 64 or more is no multiple of 8."""
-    rows = operators(m)
-    products = [row for row in rows if operator_name(m, row) in PRODUCTS]
+    products = operators(m, lambda name: name in PRODUCTS)
     if products and not has_shapes(m, products):
         return NO_SHAPES
     odd = {row for row in products if misaligned_sizes(m, row)}
@@ -162,13 +162,13 @@ def _launched_in(m: Measured, spans: NDArray[np.int64]) -> Mask:
 
 def unfused_rope(m: Measured) -> Group:
     """Kernels of rotary position embeddings that rotate halves with neg and cat."""
-    return sequences(m, _rope)
+    return sequences(m, {"aten::neg"}, _rope)
 
 
 def _rope(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the rotation whose neg is at `at`: a product before it, then cat, a product and a sum."""
     after = tuple(names[at + 1 : at + 4])
-    if names[at] == "aten::neg" and after == ("aten::cat", "aten::mul", "aten::add"):
+    if after == ("aten::cat", "aten::mul", "aten::add"):
         yield from range(at - 1 if at and names[at - 1] == "aten::mul" else at, at + 4)
 
 

@@ -11,6 +11,7 @@ from diagnose.metrics.registry import STEP, Measured, Value, metric
 from diagnose.metrics.setup import NO_RECORD, NOT_RECORDED
 
 STATE_BYTES = 16  # of a parameter: fp32 weight and gradient, two fp32 states of Adam; less in pure half precision
+_BESIDE_NS = 2_000  # a kernel that runs on for so long had not ended when the collective began
 NO_GATHER = Unknown("no all-gather with its size in the counted steps", "capture with torch 2.3 or later")
 
 
@@ -52,6 +53,19 @@ def forward_gather_share(m: Measured) -> Value:
 def backward_gather_share(m: Measured) -> Value:
     """Exposed all-gathers that the backward pass launches: of parameters that were freed after the forward pass."""
     return _exposed_gathers(m, in_backward=True)
+
+
+@metric("share", "all-gathers after the first of a step")
+def unprefetched_gather_share(m: Measured) -> Value:
+    """All-gathers that begin while no kernel runs: nobody asked for them before the layer before was done."""
+    gpu, windows = m.timeline.gpu, m.attribution.windows
+    start = m.messages.start[m.messages.gathers]
+    step = np.searchsorted(windows[:, 0], start, side="right")
+    later = start[1:][step[1:] == step[:-1]]
+    if not len(later):
+        return Unknown("no step gathers more than once", "nothing: there is nothing to prefetch")
+    busy = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
+    return float((iv.coverage(busy, later - _BESIDE_NS, later + _BESIDE_NS) <= _BESIDE_NS).mean())
 
 
 def _gathered(m: Measured, column: str) -> float | Unknown:

@@ -1,8 +1,21 @@
 """Ranks of one job together: the same collective on every rank, who waits, and for whom."""
 
-from diagnose.ranks.blame import Blame, blame_of
 from diagnose.ranks.digest import RankDigest, digest_of
 from diagnose.ranks.job import Job, JobView, join
 from diagnose.ranks.match import GroupMatch, Match, match
+from diagnose.ranks.missing import missing_ranks
+from diagnose.ranks.stragglers import Blame, blame_of
 
-__all__ = ["Blame", "GroupMatch", "Job", "JobView", "Match", "RankDigest", "blame_of", "digest_of", "join", "match"]
+__all__ = [
+    "Blame",
+    "GroupMatch",
+    "Job",
+    "JobView",
+    "Match",
+    "RankDigest",
+    "blame_of",
+    "digest_of",
+    "join",
+    "match",
+    "missing_ranks",
+]

@@ -1,115 +1,184 @@
-"""Who made the others wait, and what it did meanwhile that they did not.
+"""Which ranks make the others wait: those that are late by more than chance, step after step."""
 
-What a late rank did since its step began is compared with what the other ranks did until they reached the same
-collective, each on its own clock. The excess is what made it late; being late earlier in the step carries over.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.postmortem import LatenessCause
+from diagnose.ranks.behind import Behind
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.waits import Lateness, class_of, main_class
+from diagnose.ranks.match import Match
+
+Column = NDArray[np.int64]
 
 MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
 PERSISTENT = 2 / 3
 FEW_STEPS = 3
-_CAUSES: dict[str, LatenessCause] = {"gc": "gc", "logging": "checkpoint"}
-_CLASSES: dict[str, LatenessCause] = {"data": "data", "host": "host", "untraced": "host"}
-_MORE_KERNELS = 1.02
+PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work
+ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
+OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
+LEAST_SPREAD = 0.005  # of the step: ranks closer than this are alike
+_T_CRITICAL = (6.31, 2.92, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
+_T_MANY = 2.6
+_DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.349, 0.338, 0.329, 0.320, 0.313, 0.306,
+             0.300)  # fmt: skip
+"""Critical values of Dixon's r10 for 5 to 20 observations, one-sided at 5 %."""
 
 
 @dataclass(frozen=True)
-class Blame:
-    """One rank's lateness: nanoseconds of waiting it caused on others, and the excess of its time by cause."""
+class Evidence:
+    """What the naming rests on; arrays of shape (ranks, steps) unless stated.
 
-    rank: int
-    caused_ns: int
-    share: float
-    excess: Mapping[str, int]
-    cause: LatenessCause
-    stands_out: bool
+    Attributes:
+        caused: nanoseconds that the others wait for each rank.
+        own: nanoseconds that each rank is behind the others by its own doing.
+        step_ns: length of the step, mean over ranks, shape (steps,).
+        enough: share of the step below which lateness is noise.
+        votes: collectives in which each rank alone comes later than chance allows, shape (ranks,).
+        collectives: of all groups.
+    """
+
+    caused: Column
+    own: Column
+    step_ns: Column
+    enough: float
+    votes: Column
+    collectives: int
+
+    @property
+    def late(self) -> NDArray[np.bool_]:
+        """Mask of the ranks and steps behind by more than noise."""
+        return np.asarray(self.own >= self.enough * self.step_ns)
 
 
-def blame_of(ranks: Sequence[RankDigest], lateness: Sequence[Lateness], caused: NDArray[np.int64]) -> list[Blame]:
-    """What each rank made the others wait for, worst first.
-
-    A rank stands out when the others wait for it at least 5 % of their steps (10 % without a GPU), it causes far more
-    of the waiting than its even share, it does so in two thirds of the steps (in all of them when there are three or
-    fewer), and its lead over the next rank is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps).
+def evidence_of(
+    ranks: Sequence[RankDigest], found: Match, behind: Behind, caused: Column, by_link: Mapping[int, int] | None = None
+) -> Evidence:
+    """Gathers what tells a late rank from an unlucky one.
 
     Args:
         ranks: of the job.
-        lateness: one for each collective of any group.
+        found: their collectives by group.
+        behind: how far each is behind at the end of each step.
         caused: what `waiting_caused` returns.
+        by_link: positions of ranks whose own links are slow, with what that costs them in each step.
     """
-    dominant = _dominant(len(ranks))
-    total = sum(rank.total_ns for rank in ranks)
-    blames = []
-    for r, rank in enumerate(ranks):
-        own = int(caused[r].sum())
-        share = own / max(total - rank.total_ns, 1)
-        enough = MIN_SHARE if rank.has_gpu else MIN_SHARE_ON_HOST
-        stands_out = share >= enough and own >= dominant * caused.sum() and _persistent(caused, r, dominant)
-        stands_out = stands_out and _significant(caused, r)
-        excess = _summed(entry.excess for entry in lateness if entry.late == r) if own else {}
-        blames.append(Blame(rank.rank, own, share, excess, _cause(ranks, r, excess), stands_out))
-    return sorted(blames, key=lambda b: -b.caused_ns)
+    own = behind.own.copy()
+    for rank, extra in (by_link or {}).items():
+        own[rank] += extra
+    enough = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
+    votes = votes_of(found, len(ranks))
+    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes, sum(len(g.call) for g in found))
 
 
-def _dominant(ranks: int) -> float:
-    """Share of the waiting that is half way between an even share and all of it."""
-    return (1 + 1 / ranks) / 2
+def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:
+    sums, count = (np.zeros(behind.ns.shape[1], np.int64) for _ in range(2))
+    for rank in ranks:
+        numbers = np.array(rank.numbers, np.int64)
+        judged = behind.judges(numbers)
+        np.add.at(sums, behind.at(numbers[judged]), (rank.windows[:, 1] - rank.windows[:, 0])[judged])
+        np.add.at(count, behind.at(numbers[judged]), 1)
+    return sums // np.maximum(count, 1)
 
 
-def _summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for part in parts:
-        for cause, ns in part.items():
-            sums[cause] = sums.get(cause, 0) + ns
-    return sums
+def votes_of(found: Match, ranks: int) -> Column:
+    """For each rank the collectives of five or more ranks in which it alone comes too late for chance.
+
+    The last rank has the shortest duration; whether it is apart from the rest tells Dixon's ratio, the gap to the
+    next over the range of all.
+    """
+    votes = np.zeros(ranks, np.int64)
+    for group in found:
+        members = len(group.members)
+        if members < ENOUGH_TO_VOTE:
+            continue
+        order = np.sort(group.duration, axis=1)
+        gap, spread = order[:, 1] - order[:, 0], order[:, -1] - order[:, 0]
+        critical = _DIXON_95[min(members - ENOUGH_TO_VOTE, len(_DIXON_95) - 1)]
+        np.add.at(votes, group.members[group.last[(spread > 0) & (gap >= critical * spread)]], 1)
+    return votes
 
 
-def _cause(ranks: Sequence[RankDigest], rank: int, excess: Mapping[str, int]) -> LatenessCause:
-    if not excess:
-        return "unknown"
-    classes = dict(zip(ranks[rank].causes, ranks[rank].classes, strict=True))
-    class_ = main_class(excess, classes)
-    if class_ in ("compute", "memory"):
-        return _slower_or_more(ranks, rank)
-    causes = [c for c in excess if class_of(c, classes) == class_]
-    return _CAUSES.get(max(causes, key=lambda c: excess[c]), _CLASSES.get(class_, "unknown"))
+def stragglers_among(found: Evidence) -> tuple[int, ...]:
+    """Positions of the ranks to name, those furthest behind first; none in a healthy job, and at most half of all.
+
+    Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
+    of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
+    is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
+    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting. A single
+    step names one rank at most, by the vote of the collectives.
+    """
+    named = np.flatnonzero(_steady(found.late) & (found.own.sum(axis=1) >= found.enough * found.step_ns.sum()))
+    while len(named):
+        certain = np.array([r for r in named.tolist() if _stands_out(found, r, named)], np.int64)
+        if len(certain) == len(named):
+            break
+        named = certain
+    if not len(named) or 2 * len(named) > len(found.own) or not _cause_the_waiting(found, named):
+        return ()
+    return tuple(named[np.argsort(-found.own[named].sum(axis=1), kind="stable")].tolist())
 
 
-def _slower_or_more(ranks: Sequence[RankDigest], rank: int) -> LatenessCause:
-    """More kernels than the other ranks run is more work; as many that take longer are slower ones."""
-    counts = [int(r.families.count.sum()) for r in ranks]
-    others = float(np.median([c for i, c in enumerate(counts) if i != rank]))
-    return "more_work" if counts[rank] > _MORE_KERNELS * others else "slower_kernels"
+def _steady(late: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether something holds in enough of all steps, the last axis."""
+    return np.asarray(late.all(axis=-1) if late.shape[-1] <= FEW_STEPS else late.mean(axis=-1) >= PERSISTENT)
 
 
-def _persistent(caused: NDArray[np.int64], rank: int, dominant: float) -> bool:
-    """Whether the rank causes most of the waiting in enough of all steps; a step in which nobody waits has no cause."""
-    totals = caused.sum(axis=0)
-    leads = (totals > 0) & (caused[rank] >= dominant * totals)
-    return bool(leads.all()) if len(leads) <= FEW_STEPS else bool(leads.mean() >= PERSISTENT)
+def _cause_the_waiting(found: Evidence, named: Column) -> bool:
+    """Whether the named ranks cause far more than their even share of the waiting; steps without waiting have none."""
+    ranks, totals = len(found.own), found.caused.sum(axis=0)
+    together = found.caused[named].sum(axis=0)
+    dominant = (1 + len(named) / ranks) / 2
+    enough = PART_SEEN * found.enough * found.step_ns.sum() * (ranks - len(named))
+    leads = (totals > 0) & (together >= dominant * totals)
+    return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
 
 
-_T_CRITICAL = (6.31, 2.92, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
-_T_MANY = 2.6
+def _stands_out(found: Evidence, rank: int, named: Column) -> bool:
+    """Whether the rank's lateness is apart from that of the ranks that are not named."""
+    others = np.delete(np.arange(len(found.own)), named)
+    if not len(others):
+        return False
+    if found.own.shape[1] == 1:
+        return bool(found.votes[rank] >= MIN_VOTES and found.votes[rank] > np.delete(found.votes, rank).max())
+    return _significant(found.own[rank] - found.own[others].max(axis=0)) and effect(found, rank, others) >= OUTLIER
 
 
-def _significant(caused: NDArray[np.int64], rank: int) -> bool:
-    """Whether the rank's lead over the next worst one, step by step, is too steady for chance; one step cannot tell."""
-    others = np.delete(caused, rank, axis=0).max(axis=0)
-    lead = (caused[rank] - others).astype(np.float64)
+def _significant(lead: Column) -> bool:
+    """Whether a lead, step by step, is too steady for chance."""
     freedom = len(lead) - 1
-    if freedom < 1:
-        return True
     error = float(lead.std(ddof=1)) / np.sqrt(len(lead))
     critical = _T_CRITICAL[freedom - 1] if freedom <= len(_T_CRITICAL) else _T_MANY
     return bool(lead.mean() > critical * error)
+
+
+def effect(found: Evidence, rank: int, others: Column) -> float:
+    """Effect size: the rank's distance from the median of the others in their spread, a modified z-score."""
+    own, rest = float(found.own[rank].mean()), found.own[others].mean(axis=1)
+    spread = float(np.median(np.abs(rest - np.median(rest))))
+    return 0.6745 * (own - float(np.median(rest))) / max(spread, LEAST_SPREAD * float(found.step_ns.mean()), 1.0)
+
+
+def shared(found: Evidence, named: Sequence[int]) -> Column:
+    """The waiting by rank and step; what several named ranks cause is divided in proportion to their lateness."""
+    blame = found.caused.copy()
+    if len(named) > 1:
+        rows = np.array(named, np.int64)
+        late = np.maximum(found.own[rows], 0)
+        blame[rows] = found.caused[rows].sum(axis=0) * late // np.maximum(late.sum(axis=0), 1)
+    return blame
+
+
+def passing(found: Evidence, named: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranks and positions of steps in which an unnamed rank held up the job as if it were a straggler.
+
+    Nothing when it happens in more than a third of the steps: then it is an imbalance.
+    """
+    totals, ranks = found.caused.sum(axis=0), len(found.own)
+    alone = found.caused >= (1 + 1 / ranks) / 2 * np.maximum(totals, 1)
+    long = found.caused >= 2 * found.enough * found.step_ns * (ranks - 1)
+    places = [(r, s) for r, s in np.argwhere(alone & long & found.late).tolist() if r not in named]
+    steps = found.own.shape[1]
+    return places if steps > FEW_STEPS and len(places) <= (1 - PERSISTENT) * steps else []

@@ -1,6 +1,9 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
+import json
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +11,11 @@ from numpy.typing import NDArray
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.ranks.calls import Calls, calls_of
+from diagnose.roofline import owners
+from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
+from diagnose.trace import Trace
+from diagnose.vocabulary import OPS
 
 Column = NDArray[np.int64]
 OPERATOR = "operator"
@@ -16,7 +23,7 @@ OPERATOR = "operator"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a digest comes from, and what of it could not be read."""
+    """Where a digest comes from, what of it could not be read, and how many events were left out as asked."""
 
     path: str
     events: int
@@ -25,18 +32,23 @@ class Source:
     lost_bytes: int = 0
     truncated: bool = False
     lost_kinds: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
 class Families:
-    """Kernels of each family that start in each counted step: nanoseconds and count, shape (steps, names).
+    """Kernels of each family that start in each counted step, shape (steps, names): time, number, and work.
 
-    Without a GPU the one family is the operators that ran.
+    Without a GPU the one family is the operators that ran. `elements` adds up the sizes of the tensors that the
+    kernels' operators were given and `flops` what these compute, once for each kernel, 0 where shapes were not
+    recorded: they measure work against other ranks only.
     """
 
     names: tuple[str, ...]
     ns: Column
     count: Column
+    elements: Column
+    flops: Column
 
 
 @dataclass(frozen=True)
@@ -64,11 +76,12 @@ class RankDigest:
         cause_ns: by step and cause, shape (steps, causes); a row adds up to the step.
         exposed: the instants of exposed communication.
         calls: the collectives.
-        spent: for each collective and cause, nanoseconds from the beginning of its step until the rank reached it,
-            shape (calls, causes); zero for communication.
+        spent: for each collective and cause, nanoseconds from the beginning of the first counted step until the rank
+            reached it and until it left it, shape (calls, 2, causes).
         families: kernels by family.
         lost_share: kernel launches whose activity is missing, of all launches.
         sized_share: kernel time judged by the roofline, of all kernel time.
+        listed_gpus: GPUs that the trace lists of its machine.
     """
 
     rank: int
@@ -93,6 +106,7 @@ class RankDigest:
     families: Families
     lost_share: float = 0.0
     sized_share: float = 0.0
+    listed_gpus: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -133,34 +147,82 @@ def digest_of(
         cause_ns=_by_step(attribution),
         exposed=attribution.pieces(EXPOSED),
         calls=calls,
-        spent=_spent(attribution, calls.start),
+        spent=_spent(attribution, calls),
         families=families_of(timeline),
         lost_share=lost_share,
         sized_share=sized_share,
+        listed_gpus=_listed_gpus(timeline),
     )
 
 
 def families_of(timeline: Timeline) -> Families:
     """What ran in each counted step, collectives and copies left out."""
-    gpu, windows = timeline.gpu, timeline.windows
+    trace, gpu = timeline.trace, timeline.gpu
     if not timeline.has_gpu:
-        trace = timeline.trace
-        rows = trace.rows_of("cpu_op")
-        return _families((OPERATOR,), np.zeros(int(rows.sum()), np.int64), trace.ts[rows], trace.dur[rows], windows)
+        rows = np.flatnonzero(trace.rows_of(*OPS))
+        work = (_elements(trace, rows), _flops(timeline, rows))
+        ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
+        return _families((OPERATOR,), ran, timeline.windows)
     own = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
-    return _families(names, family[own], gpu.start[own], (gpu.end - gpu.start)[own], windows)
+    rows = owners.operators(timeline)[own]
+    work = (_elements(trace, rows), _flops(timeline, rows))
+    return _families(names, Ran(family[own], gpu.start[own], (gpu.end - gpu.start)[own], *work), timeline.windows)
 
 
-def _families(names: tuple[str, ...], family: Column, start: Column, ns: Column, windows: Column) -> Families:
-    step = np.searchsorted(windows[:, 0], start, side="right") - 1
-    inside = (step >= 0) & (start < windows[np.maximum(step, 0), 1])
-    place = (step[inside], family[inside])
-    sums, count = (np.zeros((len(windows), len(names)), np.int64) for _ in range(2))
-    np.add.at(sums, place, ns[inside])
-    np.add.at(count, place, 1)
-    return Families(names, sums, count)
+@dataclass(frozen=True)
+class Ran:
+    """Kernels or operators: number of the family, start, duration, elements of the operator's tensors, its FLOPs."""
+
+    family: Column
+    start: Column
+    ns: Column
+    elements: Column
+    flops: Column
+
+
+def _families(names: tuple[str, ...], ran: Ran, windows: Column) -> Families:
+    step = np.searchsorted(windows[:, 0], ran.start, side="right") - 1
+    inside = (step >= 0) & (ran.start < windows[np.maximum(step, 0), 1])
+    columns = []
+    for values in (ran.ns, np.ones(len(step), np.int64), ran.elements, ran.flops):
+        columns.append(np.zeros((len(windows), len(names)), np.int64))
+        np.add.at(columns[-1], (step[inside], ran.family[inside]), values[inside])
+    return Families(names, *columns)
+
+
+def _flops(timeline: Timeline, operators: Column) -> Column:
+    """FLOPs of the operators in these rows, 0 where they are not counted."""
+    found = counted(timeline)
+    if found is None:
+        return np.zeros(len(operators), np.int64)
+    at = np.minimum(np.searchsorted(found.rows, operators), len(found.rows) - 1)
+    return np.where(found.rows[at] == operators, found.flops[at], 0).astype(np.int64)
+
+
+def _elements(trace: Trace, operators: Column) -> Column:
+    """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
+    shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
+    used, which = np.unique(shape, return_inverse=True)
+    size = np.array([_size(_parsed(trace.shapes[s][0])) if s >= 0 else 0 for s in used.tolist()], np.int64)
+    return size[which] if len(shape) else np.zeros(0, np.int64)
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return []
+
+
+def _size(dims: Any) -> int:
+    """Elements of the tensors in nested lists of sizes; scalars and absent arguments have none."""
+    if not isinstance(dims, list) or not dims:
+        return 0
+    if all(isinstance(n, int) for n in dims):
+        return prod(dims) if all(0 <= n < 1 << 40 for n in dims) else 0
+    return sum(_size(part) for part in dims)
 
 
 def _by_step(attribution: Attribution) -> Column:
@@ -169,13 +231,13 @@ def _by_step(attribution: Attribution) -> Column:
     return np.stack(columns, axis=1) if columns else np.zeros((len(windows), 0), np.int64)
 
 
-def _spent(attribution: Attribution, until: Column) -> Column:
-    """Nanoseconds by cause from the beginning of the step that each time lies in; communication is left out."""
-    windows, spent = attribution.windows, np.zeros((len(until), len(attribution.causes)), np.int64)
-    step = np.clip(np.searchsorted(windows[:, 0], until, side="right") - 1, 0, len(windows) - 1)
-    for i, (cause, class_) in enumerate(zip(attribution.causes, attribution.classes, strict=True)):
-        if class_ != "communication":
-            spent[:, i] = iv.coverage(attribution.pieces(cause), windows[step, 0], until)
+def _spent(attribution: Attribution, calls: Calls) -> Column:
+    """Nanoseconds by cause from the first counted step on until each collective begins, and until it ends."""
+    spent = np.zeros((len(calls), 2, len(attribution.causes)), np.int64)
+    for i, cause in enumerate(attribution.causes):
+        pieces = attribution.pieces(cause)
+        spent[:, 0, i] = iv.covered_before(pieces, calls.start)
+        spent[:, 1, i] = iv.covered_before(pieces, calls.end)
     return spent
 
 
@@ -189,6 +251,7 @@ def _source(timeline: Timeline) -> Source:
         lost_bytes=loss.bytes,
         truncated=loss.truncated,
         lost_kinds=tuple(sorted(loss.kinds)),
+        left_out=sum(trace.left_out.values()),
     )
 
 
@@ -196,3 +259,8 @@ def _world_size(timeline: Timeline) -> int | None:
     info = timeline.trace.metadata.get("distributedInfo")
     size = info.get("world_size") if isinstance(info, dict) else None
     return size if isinstance(size, int) else None
+
+
+def _listed_gpus(timeline: Timeline) -> int:
+    listed = timeline.trace.metadata.get("deviceProperties")
+    return len(listed) if isinstance(listed, list) else 0

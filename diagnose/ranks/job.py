@@ -1,7 +1,7 @@
 """A job's ranks joined: waiting is taken out of exposed communication and given to what made a rank late."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,23 +9,32 @@ from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
 from diagnose.ranks.bandwidth import bus_rate
-from diagnose.ranks.blame import Blame, blame_of
+from diagnose.ranks.behind import behind_of, excess_of
+from diagnose.ranks.blame import evidence_of
+from diagnose.ranks.changes import NO_STRAGGLER, Changes, changes_of
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.links import extra_of, slow_links
 from diagnose.ranks.match import ALONE, Match, match
-from diagnose.ranks.waits import Waits, lateness_of, waiting_caused, waits_of
+from diagnose.ranks.stragglers import Blame, Trial, blame_of
+from diagnose.ranks.topology import topology_of
+from diagnose.ranks.waits import Waits, lateness_of, waiting_caused, waiting_share, waits_of
 
 LATE = "late-rank-"
 
 
 @dataclass(frozen=True)
 class JobView:
-    """What a rank's metrics know of the other ranks."""
+    """What a rank's metrics know of the other ranks.
+
+    `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others.
+    """
 
     ranks: int = 1
     matched: bool = False
     why_unmatched: Unknown = ALONE
     straggler_share: float = 0.0
     straggler_cause: str = "none"
+    straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
 
 
@@ -38,6 +47,7 @@ class Job:
     match: Match = ()
     waits: tuple[Waits, ...] = ()
     blames: tuple[Blame, ...] = ()
+    changes: Changes = field(default_factory=Changes)
 
     @property
     def stragglers(self) -> tuple[Blame, ...]:
@@ -68,24 +78,46 @@ class Job:
         return _with_parts(attribution, left, parts)
 
 
-def join(ranks: Sequence[RankDigest]) -> Job:
-    """Matches the collectives of all ranks and divides their exposed time into transfer and waiting."""
+def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
+    """Matches the collectives of all ranks and divides their exposed time into transfer and waiting.
+
+    Args:
+        ranks: each as a digest.
+        network_gbs: stated rate of a node's network, one direction, GB/s.
+    """
     found = match(ranks)
     if isinstance(found, Unknown):
         return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found), tuple(ranks))
-    lateness = [lateness_of(ranks, group) for group in found]
-    waits = waits_of(ranks, found, lateness)
-    every = [entry for entries in lateness for entry in entries]
-    blames = blame_of(ranks, every, waiting_caused(ranks, waits))
-    worst = next((b for b in blames if b.stands_out), None)
+    excess = [excess_of(ranks, group) for group in found]
+    behind = behind_of(ranks, found, excess)
+    links = slow_links(ranks, found)
+    slow = extra_of(links)
+    waits = waits_of(ranks, found, lateness_of(ranks, found, excess, behind, slow))
+    evidence = evidence_of(ranks, found, behind, waiting_caused(waits, behind), slow)
+    blames = blame_of(Trial(ranks, found, behind, evidence, links))
+    late = {p for p, rank in enumerate(ranks) if any(b.rank == rank.rank for b in blames if b.stands_out)}
+    changes = changes_of(ranks, found, sorted(late), topology_of(ranks, network_gbs))
+    lost = max(waiting_share(ranks, waits, late), blames[0].lost_share) if late else 0.0
     view = JobView(
         ranks=len(ranks),
         matched=True,
-        straggler_share=worst.share if worst else 0.0,
-        straggler_cause=worst.cause if worst else "none",
+        straggler_share=lost,
+        straggler_cause=blames[0].cause if late else "none",
+        straggler_cure_share=_cure_share(changes, lost),
         bus_bytes_per_s=bus_rate(ranks, found),
     )
-    return Job(view, tuple(ranks), found, waits, tuple(blames))
+    return Job(view, tuple(ranks), found, waits, tuple(blames), changes)
+
+
+def _cure_share(changes: Changes, lost: float) -> tuple[float, float]:
+    """What of the step goes without stragglers: by the joint replay, else at most what the others lose.
+
+    Less than they wait for them where other ranks are nearly as late.
+    """
+    if changes.because:
+        return 0.0, lost
+    cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
+    return 1 - 1 / cured[0], 1 - 1 / cured[1]
 
 
 def _with_parts(

@@ -2,52 +2,40 @@
 
 from collections.abc import Sequence
 
-from diagnose.postmortem import Excess, Postmortem, Straggler
-from diagnose.ranks.blame import Blame
+from diagnose.postmortem import Postmortem
 from diagnose.ranks.clocks import align, clocks_of, torn_hosts
 from diagnose.ranks.job import Job
 from diagnose.ranks.mismatches import mismatches_of
-from diagnose.ranks.naming import MOST_RANKS
+from diagnose.ranks.missing import missing_ranks
+from diagnose.ranks.straggler_report import passing_of
+from diagnose.ranks.topology import topology_of
+from diagnose.ranks.traffic import traffic_of
 from diagnose.ranks.transfer import AGREE, agreement
 
 
-def stragglers_of(job: Job) -> tuple[Straggler, ...]:
-    """The ranks that stand out, worst first."""
-    return tuple(_straggler(blame, job) for blame in job.stragglers)
+def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:
+    """What is known of the job beyond its ledger; None for a single rank.
 
-
-def _straggler(blame: Blame, job: Job) -> Straggler:
-    own = next(rank for rank in job.ranks if rank.rank == blame.rank)
-    excess = sorted(blame.excess.items(), key=lambda e: -e[1])
-    return Straggler(
-        rank=blame.rank,
-        host=own.host,
-        cause=blame.cause,
-        waiting_ns_caused=blame.caused_ns,
-        share=blame.share,
-        excess=tuple(Excess(cause=cause, ns=ns // max(own.steps, 1)) for cause, ns in excess),
-    )
-
-
-def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
-    """What is known of the job beyond its ledger; None for a single rank."""
+    Args:
+        job: the joined ranks.
+        measured_ranks: those on which the rules were judged.
+        network_gbs: stated rate of a node's network, one direction, GB/s.
+    """
     if len(job.ranks) < 2:
         return None
     alignment = align(job.ranks, job.match)
     agreed = agreement(job.ranks, job.match, alignment)
+    topology = topology_of(job.ranks, network_gbs)
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),
-        missing_ranks=_missing(job),
+        missing_ranks=missing_ranks(job.ranks),
         measured_ranks=tuple(measured_ranks),
         clocks=clocks_of(job.ranks, alignment),
         clocks_agree=None if agreed is None else agreed >= AGREE,
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
+        passing=passing_of(job),
+        traffic=traffic_of(job.ranks, job.match, topology),
+        changes=job.changes.changes,
+        changes_error=job.changes.error,
+        no_changes_because=job.changes.because,
     )
-
-
-def _missing(job: Job) -> tuple[int, ...]:
-    """Ranks below the stated size of the job, else of its listed process groups, without a trace."""
-    stated = [rank.world_size or 0 for rank in job.ranks]
-    listed = [max(group.ranks, default=-1) + 1 for rank in job.ranks for group in rank.calls.groups]
-    size = max((n for n in stated + listed if n <= MOST_RANKS), default=0)
-    return tuple(sorted(set(range(size)) - {rank.rank for rank in job.ranks}))

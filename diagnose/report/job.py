@@ -10,13 +10,12 @@ from diagnose.postmortem import Postmortem, Straggler, Traffic
 from diagnose.report.heat import Heat, HeatRow, by_host, heat_of, worst_first
 from diagnose.report.ledger import STYLE, Basis, basis
 from diagnose.report.page import Page, plain, widest
-from diagnose.report.words import LATENESS, counted, speedup
+from diagnose.report.words import LATENESS, counted, spans, speedup
 
 RANKS_SHOWN = 12
 CAUSES_SHOWN = 8
 TRAFFIC_SHOWN = 3
 HOSTS_SHOWN = 8
-RANKS_NAMED = 8
 _CELL = 5
 _CLASSES = ("data", "host", "communication", "memory", "compute", "unexplained")
 _SHORT = {"communication": "comm", "memory": "mem", "compute": "comp", "unexplained": "rest", "undecided": "?"}
@@ -28,13 +27,13 @@ def print_job_verdict(page: Page, diagnosis: Diagnosis) -> None:
     of = basis(diagnosis)
     for i, straggler in enumerate(diagnosis.stragglers):
         page.paragraph(told(straggler, diagnosis, of), label="" if i else "straggler:")
-    found = diagnosis.postmortem
+    found, missing = diagnosis.postmortem, diagnosis.trace.missing_ranks
     if found is None:
         return
-    if found.missing_ranks:
-        of_all = len(found.missing_ranks) + len(diagnosis.ranks)
-        missing = f"no trace of {_ranks(found.missing_ranks)} of {of_all:,} ranks; who is late may be among them"
-        page.paragraph(Text(missing, "yellow"), label="missing:")
+    if missing:
+        of_all = len(missing) + len(diagnosis.ranks)
+        text = f"no trace of rank {spans(missing)} of {of_all:,}; who is late may be among them"
+        page.paragraph(Text(text, "yellow"), label="missing:", most=2)
     for i, mismatch in enumerate(found.mismatches):
         page.paragraph(Text(plain(mismatch.says), "yellow"), label="" if i else "mismatch:", most=2)
 
@@ -54,19 +53,6 @@ def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
     """Share of the other ranks' steps that they wait for this one."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     return straggler.waiting_ns_caused / max(sum(entry.ns for rank in others for entry in rank.ledger), 1)
-
-
-def _ranks(numbers: Sequence[int]) -> str:
-    """`(3, 4, 5, 9)` is "ranks 3-5, 9"."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans]
-    more = f" and {len(texts) - RANKS_NAMED} more" if len(texts) > RANKS_NAMED else ""
-    return f"rank{'s' * (len(numbers) > 1)} {', '.join(texts[:RANKS_NAMED])}{more}"
 
 
 def print_job(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:

@@ -7,6 +7,7 @@ from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
 from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, nothing_pays, nothing_text, print_changes
 from diagnose.report.job import print_job, print_job_verdict
+from diagnose.report.kernels import print_kernels
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
 from diagnose.report.roofline import print_roofline
@@ -18,8 +19,8 @@ _STEP_SOURCES = {
 }
 
 
-def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> None:
-    """Print `diagnosis`: one screen, or with `details` everything. Nothing is measured or judged here."""
+def render(diagnosis: Diagnosis, console: Console, *, details: bool = False, kernels: int = 0) -> None:
+    """Print `diagnosis`: one screen, or with `details` everything; `kernels` is how many of the longest to list."""
     page = Page(console)
     _verdict(page, diagnosis, details)
     page.paragraph(steps_line(diagnosis), label="steps:")
@@ -31,10 +32,13 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False) -> 
     print_ledger(page, diagnosis, details)
     if details:
         print_roofline(page, diagnosis)
+    if kernels:
+        print_kernels(page, diagnosis, kernels)
     print_job(page, diagnosis, details)
     print_changes(page, diagnosis, details)
     if loss_line(diagnosis.trace):
         page.paragraph(Text(loss_line(diagnosis.trace), "yellow"), label="lost:")
+    _absent(page, diagnosis)
     _read(page, diagnosis.trace, details)
 
 
@@ -119,6 +123,16 @@ def loss_line(trace: TraceSummary) -> str:
     ]
     kinds = f" ({', '.join(plain(kind) for kind in loss.kinds)})" if loss.kinds else ""
     return "; ".join(part for part in parts if part) + kinds
+
+
+def _absent(page: Page, diagnosis: Diagnosis) -> None:
+    """Files and events that the answer does without."""
+    trace = diagnosis.trace
+    if trace.left_out:
+        text = f"{counted(trace.left_out, 'event')} of Python functions, to save memory; --python-functions keeps them"
+        page.paragraph(Text(text, "yellow"), label="left out:")
+    for file in trace.copies:
+        page.paragraph(Text(f"{plain(file)}, a copy of another file", "dim"), label="left out:")
 
 
 def _read(page: Page, trace: TraceSummary, details: bool) -> None:

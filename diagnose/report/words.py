@@ -8,6 +8,7 @@ from diagnose.diagnosis import Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.report.page import plain
 
+LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
 CAUSES = {
     "allocation": "allocation of device memory",
@@ -94,6 +95,7 @@ _CONVENTION_NAMES = {
     "hf": "transformers",
     "operators": "operators",
 }
+_NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|std)::|\(anonymous namespace\)::|^void ")
 _PEAK_SOURCE = re.compile(r"(?P<device>.+): dense (?P<dtype>\w+) peak, confidence (?P<confidence>.+)")
 
 
@@ -222,3 +224,31 @@ def to_capture(item: NotJudged) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Ascending numbers with runs of three or more abbreviated, such as "1, 4-7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+
+
+def short_name(name: str) -> str:
+    """The name without namespaces and arguments, cut to what a column holds."""
+    bare = _NAMESPACES.sub("", plain(name))
+    bare = bare[: _arguments_at(bare)].strip() or plain(name)
+    return bare if len(bare) <= LONGEST_NAME else bare[: LONGEST_NAME - 1] + "…"
+
+
+def _arguments_at(name: str) -> int:
+    """Where the list of arguments begins: the first parenthesis outside of template brackets."""
+    depth = 0
+    for at, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0 and at:
+            return at
+    return len(name)

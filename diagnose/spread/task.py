@@ -14,12 +14,12 @@ from diagnose.version import __version__
 
 @dataclass(frozen=True)
 class Task:
-    """One file: its rank, should the file not say, what the user states of the job, and who asks."""
+    """One file: its rank, should the file not say, what the user states of the job, how it is loaded, and who asks."""
 
     path: Path
     rank: int
     settings: Settings
-    cache: bool = False
+    loading: Loading
     version: str = __version__
 
 
@@ -32,7 +32,6 @@ def done(task: Task) -> Result:
         why = f"it has diagnose {__version__}, this machine {task.version}"
         return UserError("a worker cannot be used", why=why, do="install the same version on both")
     try:
-        loading = Loading(cache=task.cache)
-        return [own.digest for own in analyses([(task.path, task.rank)], task.settings, loading)]
+        return [own.digest for own in analyses([(task.path, task.rank)], task.settings, task.loading)]
     except UserError as error:
         return error

@@ -1,8 +1,9 @@
 """Decoded events to growing columns."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from itertools import compress
-from operator import attrgetter
+from operator import attrgetter, not_
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,20 @@ from numpy.typing import NDArray
 
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
-from diagnose.trace.events import NO_JSON, AnyEvent, Args, Event
+from diagnose.trace.events import Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers
+from diagnose.trace.spill import Growing
 
-_ARGS_COLUMNS = ("stream", "device", "correlation", "bytes", "external_id")
-_SMALL_COLUMNS = ("stream", "device", "shape")
+_INTEGERS = ("pid", "tid")
+_ARGS_INTEGERS = ("stream", "device", "correlation", "bytes")
+_INT32 = ("stream", "device")
+_CALL_INTEGERS = ("elements_in", "elements_out", "group_size", "seq", "receiver", "sender")
+_CALL_TEXTS = ("name", "group", "dtype", "group_ranks")
+DTYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("ts", "dur", "pid", "tid", "correlation", "external_id", "bytes"), np.int64),
+    **dict.fromkeys(("name", "cat", "stream", "device", "shape"), np.int32),
+    "blocks_per_sm": np.float64,
+}
 _MAX_NAME = 4096
 
 
@@ -26,36 +36,56 @@ class Interner(dict[Any, int]):
         return self[key]
 
 
+class Names(Interner):
+    """Those of events; of a long one only the beginning counts."""
+
+    def __missing__(self, key: str) -> int:
+        return super().__missing__(key) if len(key) <= _MAX_NAME else self[key[:_MAX_NAME]]
+
+
 class ColumnBuilder:
     """Collects chunks of events; `trace` joins them.
+
+    Args:
+        held_bytes: columns that grow larger are written to disk, None keeps all of them in memory.
+        left_out: categories, in lower case, whose events are not kept.
 
     Attributes:
         seen: events that are not complete ones.
         not_finite: complete events dropped because their time is no number.
         without_phase: objects that do not say what they are.
+        skipped: events of the categories left out, by category.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held_bytes: int | None = None, left_out: frozenset[str] = frozenset()) -> None:
         self.seen = 0
         self.not_finite = 0
         self.without_phase = 0
+        self.skipped: dict[str, int] = {}
         self.memory_reserved: dict[int, int] = {}
-        self._names, self._cats, self._shapes = Interner(), Interner(), Interner()
-        self._chunks: dict[str, list[NDArray[Any]]] = {}
-        self._collectives: list[tuple[int, Args]] = []
+        self._left_out = left_out
+        self._held_bytes = held_bytes
+        self._names, self._cats, self._shapes = Names(), Interner(), Interner()
+        self._columns: dict[str, Growing] = {}
+        self._calls: dict[str, Growing] = {}
+        self._texts: dict[str, list[str]] = {field: [] for field in _CALL_TEXTS}
         self._rows = 0
 
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, events: Sequence[AnyEvent]) -> None:
-        """Appends a chunk of events of one type."""
-        complete: Sequence[AnyEvent] = [e for e in events if e.ph == "X"]
-        if len(complete) != len(events):
-            self._put_others([e for e in events if e.ph != "X"])
+    def add(self, chunk: Chunk) -> None:
+        """Appends a chunk of events."""
+        self.seen += chunk.others
+        self.without_phase += chunk.without_phase
+        self._put_memory([e.args for e in chunk.instants if e.name == "[memory]" and e.args is not None])
+        complete, us = chunk.complete, chunk.us
+        if self._left_out and complete:
+            complete, us = self._without_left_out(complete, us)
         if not complete:
             return
-        ts, dur_us = _times(complete), floats(_each(complete, "dur"))
+        ts = exact_nanoseconds(_each(complete, "ts")) if us is None else nanoseconds(us)
+        dur_us = floats(_each(complete, "dur"))
         sound = (np.abs(dur_us) < DOUBLE_IS_EXACT_BELOW_US) & (ts != NO_TIME)
         if not sound.all():
             self.not_finite += int((~sound).sum())
@@ -64,86 +94,95 @@ class ColumnBuilder:
         self._put("ts", ts)
         self._put("dur", nanoseconds(dur_us))
         self._put_scalars(complete)
-        self._put_args(complete)
+        self._put_args([_NO_ARGS if e.args is None else e.args for e in complete])
         self._rows += len(complete)
+        if self._held_bytes is not None:
+            self._spill(self._held_bytes)
 
-    def _put_scalars(self, complete: Sequence[AnyEvent]) -> None:
+    def _without_left_out(
+        self, complete: Sequence[Event | ExactEvent], us: NDArray[np.float64] | None
+    ) -> tuple[Sequence[Event | ExactEvent], NDArray[np.float64] | None]:
+        kept = [e.cat.lower() not in self._left_out for e in complete]
+        for event in compress(complete, map(not_, kept)):
+            self.skipped[event.cat.lower()] = self.skipped.get(event.cat.lower(), 0) + 1
+        return list(compress(complete, kept)), None if us is None else us[kept]
+
+    def _put_scalars(self, complete: Sequence[Event | ExactEvent]) -> None:
         n = len(complete)
-        self._put("name", np.fromiter([self._names[e.name[:_MAX_NAME]] for e in complete], np.int32, n))
+        self._put("name", np.fromiter(map(self._names.__getitem__, _each(complete, "name")), np.int32, n))
         self._put("cat", np.fromiter(map(self._cats.__getitem__, _each(complete, "cat")), np.int32, n))
-        self._put("pid", integers(_each(complete, "pid")))
-        self._put("tid", integers(_each(complete, "tid")))
+        for column in _INTEGERS:
+            self._put(column, integers(_each(complete, column)))
 
-    def _put_args(self, complete: Sequence[AnyEvent]) -> None:
-        n = len(complete)
-        args = [_NO_ARGS if e.args is None else e.args for e in complete]
-        for column in _ARGS_COLUMNS:
+    def _put_args(self, args: Sequence[Args]) -> None:
+        for column in _ARGS_INTEGERS:
             values = integers(_each(args, column))
-            if column == "external_id":
-                values = np.where(values == ABSENT, integers(_each(args, "external_id_before_2021")), values)
-            self._put(column, values)
+            self._put(column, _as_int32(values) if column in _INT32 else values)
+        external = integers(_each(args, "external_id"))
+        old = np.flatnonzero(external == ABSENT)
+        if len(old):
+            external[old] = integers([args[row].external_id_before_2021 for row in old.tolist()])
+        self._put("external_id", external)
         self._put("blocks_per_sm", floats(_each(args, "blocks_per_sm")))
-        shape = np.full(n, ABSENT, np.int32)
-        for row, a in enumerate(args):
-            if a.dims is not NO_JSON or a.dims_before_2021 is not NO_JSON:
-                dims = bytes(a.dims) or bytes(a.dims_before_2021)
-                shape[row] = self._shapes[dims, bytes(a.types), bytes(a.concrete)]
-        self._put("shape", shape)
-        self._collectives += [(self._rows + row, a) for row, a in enumerate(args) if a.collective is not None]
+        self._put_shapes(args)
+        calls = [row for row, a in enumerate(args) if a.collective is not None]
+        if calls:
+            self._put_calls(np.array(calls, np.int64), [args[row] for row in calls])
 
-    def _put_others(self, others: Sequence[AnyEvent]) -> None:
-        phases = _each(others, "ph")
-        without_phase = phases.count("")
-        self.without_phase += without_phase
-        self.seen += len(others) - without_phase
-        for event in compress(others, [phase == "i" for phase in phases]):
-            if event.name == "[memory]" and event.args is not None and as_int(event.args.device_type) == 1:
-                device = as_int(event.args.device_id)
-                reserved = as_int(event.args.reserved, 0)
+    def _put_shapes(self, args: Sequence[Args]) -> None:
+        shape = np.full(len(args), ABSENT, np.int32)
+        for row in [row for row, a in enumerate(args) if a.dims is not a.dims_before_2021]:  # both absent: NO_JSON
+            a = args[row]
+            dims = bytes(a.dims) or bytes(a.dims_before_2021)
+            shape[row] = self._shapes[dims, bytes(a.types), bytes(a.concrete)]
+        self._put("shape", shape)
+
+    def _put_calls(self, rows: NDArray[np.int64], args: Sequence[Args]) -> None:
+        self._calls.setdefault("row", Growing()).append(self._rows + rows)
+        for field in _CALL_INTEGERS:
+            self._calls.setdefault(field, Growing()).append(integers(_each(args, field)))
+        for field in _CALL_TEXTS:
+            values = _each(args, "collective" if field == "name" else field)
+            self._texts[field] += ["" if value is None else sys.intern(str(value)) for value in values]
+
+    def _put_memory(self, allocations: Sequence[Args]) -> None:
+        for args in allocations:
+            if as_int(args.device_type) == 1:
+                device = as_int(args.device_id)
+                reserved = as_int(args.reserved, 0)
                 self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), reserved)
 
     def _put(self, column: str, values: NDArray[Any]) -> None:
-        self._chunks.setdefault(column, []).append(values)
+        self._columns.setdefault(column, Growing(DTYPES[column])).append(values)
 
-    def _column(self, name: str) -> NDArray[Any]:
-        chunks = self._chunks.pop(name)
-        whole = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
-        return whole if name not in _SMALL_COLUMNS else _as_int32(whole)
+    def _spill(self, limit: int) -> None:
+        growing = [*self._columns.values(), *self._calls.values()]
+        if sum(column.held_bytes for column in growing) > limit:
+            for column in growing:
+                column.spill()
 
-    def trace(self, path: str, size: int, metadata: dict[str, Any], loss: Loss) -> Trace:
+    def trace(self, path: str, size: int, loss: Loss) -> Trace:
         """The finished columns."""
-        if self.not_finite:
-            loss.count("non-finite-number", events=self.not_finite)
-        if self.without_phase:
-            loss.count("event-without-phase", events=self.without_phase)
         return Trace(
             path=path,
             size=size,
-            **{name: self._column(name) for name in tuple(self._chunks)},
+            **{name: self._columns.pop(name, Growing(dtype)).finished() for name, dtype in DTYPES.items()},
             names=tuple(self._names),
             cats=tuple(self._cats),
             shapes=tuple(self._shapes),
             collectives=self._collective_table(),
             memory_reserved=self.memory_reserved,
-            metadata=metadata,
+            metadata={},
             loss=loss,
+            left_out=self.skipped,
         )
 
     def _collective_table(self) -> Collectives:
-        args = [a for _, a in self._collectives]
-        return Collectives(
-            row=np.array([row for row, _ in self._collectives], np.int64),
-            name=_texts(args, "collective"),
-            group=_texts(args, "group"),
-            dtype=_texts(args, "dtype"),
-            group_ranks=_texts(args, "group_ranks"),
-            elements_in=integers(_each(args, "elements_in")),
-            elements_out=integers(_each(args, "elements_out")),
-            group_size=integers(_each(args, "group_size")),
-            seq=integers(_each(args, "seq")),
-            receiver=integers(_each(args, "receiver")),
-            sender=integers(_each(args, "sender")),
-        )
+        columns: dict[str, Any] = {
+            field: self._calls.get(field, Growing()).finished() for field in ("row", *_CALL_INTEGERS)
+        }
+        texts: dict[str, Any] = {field: tuple(values) for field, values in self._texts.items()}
+        return Collectives(**columns, **texts)
 
 
 _NO_ARGS = Args()
@@ -151,17 +190,6 @@ _NO_ARGS = Args()
 
 def _each(items: Sequence[Any], field: str) -> list[Any]:
     return list(map(attrgetter(field), items))
-
-
-def _texts(args: Sequence[Args], field: str) -> tuple[str, ...]:
-    return tuple("" if value is None else str(value) for value in _each(args, field))
-
-
-def _times(complete: Sequence[AnyEvent]) -> NDArray[np.int64]:
-    stamps = _each(complete, "ts")
-    if isinstance(complete[0], Event):
-        return nanoseconds(np.fromiter(stamps, np.float64, len(stamps)))
-    return exact_nanoseconds(stamps)
 
 
 def _as_int32(values: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.trace.spill import like
+
 Column = NDArray[np.int64]
 Ids = NDArray[np.int32]
 Json = bytes
@@ -62,6 +64,7 @@ class Trace:
     Times are int64 nanoseconds on the file's own clock; absolute time is `base_ns + ts`. `name` and `cat` index
     `names` and `cats`. `pid`, `tid`, `stream`, `device`, `correlation`, `external_id` and `bytes` are ABSENT (-1)
     where the event has none. `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
+    `left_out` counts the events that were read and, as asked, not kept, by category.
     """
 
     path: str
@@ -86,6 +89,7 @@ class Trace:
     memory_reserved: Mapping[int, int]
     metadata: Mapping[str, Any]
     loss: Loss
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -99,18 +103,23 @@ class Trace:
     def rows_of(self, *categories: str) -> NDArray[np.bool_]:
         """Mask of the events whose category is one of `categories` (compared without case)."""
         wanted = {c.lower() for c in categories}
-        return np.array([c.lower() in wanted for c in self.cats], bool)[self.cat] if len(self) else np.zeros(0, bool)
+        return _marked(np.array([c.lower() in wanted for c in self.cats], bool), self.cat)
 
     def named(self, matches: "NDArray[np.bool_]") -> NDArray[np.bool_]:
         """Mask of the events whose name id is marked in `matches`, an array over `names`."""
-        return matches[self.name] if len(self) else np.zeros(0, bool)
+        return _marked(matches, self.name)
 
     def select(self, keep: NDArray[np.bool_]) -> "Trace":
         """The same trace with only the events marked in `keep`."""
-        columns = {
-            f.name: getattr(self, f.name)[keep] for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)
-        }
+        columns: dict[str, Any] = {}
+        for f in fields(self):
+            if isinstance(column := getattr(self, f.name), np.ndarray):
+                columns[f.name] = like(column, column[keep])
         return replace(self, **columns, collectives=_select_collectives(self.collectives, keep))
+
+
+def _marked(marks: NDArray[np.bool_], ids: Ids) -> NDArray[np.bool_]:
+    return marks[ids] if marks.any() else np.zeros(len(ids), bool)
 
 
 def _select_collectives(table: Collectives, keep: NDArray[np.bool_]) -> Collectives:

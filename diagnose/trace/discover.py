@@ -2,6 +2,8 @@
 
 import os
 import re
+import zlib
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,28 +13,37 @@ from diagnose.trace.source import Source
 ENDINGS = (".json", ".json.gz", ".json.zst")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 _RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,9})\b')
+_WORLD_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"world_size"\s*:\s*(\d{1,9})\b')
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
 _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20
+_START_BYTES = 1 << 16
 _OVERLAP_BYTES = 1 << 10
 
 
 @dataclass(frozen=True)
 class RankFile:
-    """One trace file; `rank` is None when neither its metadata nor its name tells."""
+    """One trace file; `rank` is None when neither its metadata nor its name tells, `world` when its start does not.
+
+    `start` stands for the beginning of its text: files of one capture that differ only in how they are packed, or in
+    where they are cut off, begin alike.
+    """
 
     path: Path
     rank: int | None
     family: str
     stamp: int
+    world: int | None = None
+    start: int = 0
 
 
 @dataclass(frozen=True)
 class Run:
-    """The trace files of one job, by rank."""
+    """The trace files of one job, by rank, and those left out as copies of others."""
 
     name: str
     files: tuple[RankFile, ...]
+    copies: tuple[Path, ...] = ()
 
 
 def find_run(path: Path, name: str | None = None) -> Run:
@@ -45,7 +56,8 @@ def find_run(path: Path, name: str | None = None) -> Run:
         raise UserError("no such file or folder", where=path, do="check the path")
     if not path.is_dir():
         return Run(path.name, (_identify(path, _peek(path)),))
-    runs = runs_of(trace_files(path))
+    files, copies = _without_copies(trace_files(path))
+    runs = [replace(run, copies=copies) for run in runs_of(files)]
     if not runs:
         raise UserError(
             "no traces in the folder", where=path, why="no .json, .json.gz or .zst file in it holds profiler events"
@@ -54,7 +66,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
         return _called(name, runs, path)
     if len(runs) > 1:
         listed = "".join(f"\n       --run {printable(r.name)}  ({len(r.files)} file(s))" for r in runs)
-        raise UserError(f"{len(runs)} runs in one folder", where=path, do=f"choose one:{listed}")
+        raise UserError(f"{len(runs)} runs in one folder", where=path, why=_why_apart(files), do=f"choose one:{listed}")
     return runs[0]
 
 
@@ -76,6 +88,27 @@ def trace_files(folder: Path) -> list[RankFile]:
     return []
 
 
+def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, ...]]:
+    """The files, and those that a larger one of the same folder, name and beginning makes needless."""
+    alike: dict[tuple[object, ...], list[RankFile]] = {}
+    for f in files:
+        alike.setdefault((f.path.parent, f.rank, f.family, f.stamp, f.start), []).append(f)
+    kept = [
+        max(group, key=lambda f: sum(map(len, Source(f.path).blocks()))) if len(group) > 1 else group[0]
+        for group in alike.values()
+    ]
+    return kept, tuple(f.path for f in files if f not in kept)
+
+
+def _why_apart(files: list[RankFile]) -> str:
+    counts = Counter(f.rank for f in files if f.rank is not None)
+    repeated = [str(rank) for rank, count in sorted(counts.items()) if count > 1]
+    if repeated:
+        return f"of rank {', '.join(repeated[:8])}{', ...' if len(repeated) > 8 else ''} there is more than one file"
+    worlds = sorted({f.world for f in files if f.world})
+    return f"they state jobs of {' and '.join(map(str, worlds))} ranks" if len(worlds) > 1 else ""
+
+
 def _may_be_trace(path: Path) -> bool:
     return path.name.endswith(ENDINGS) and not path.name.startswith(".")  # a leading dot: still being written
 
@@ -85,6 +118,10 @@ def runs_of(files: list[RankFile]) -> list[Run]:
     if len(files) < 2:
         return [Run(f.path.name, (f,)) for f in files]
     files = [f if f.rank is not None else replace(f, rank=_rank_anywhere(f.path)) for f in files]
+    worlds = sorted({f.world for f in files if f.world})
+    if len(worlds) > 1:
+        apart = [[f for f in files if f.world == world] for world in (*worlds, None)]
+        return [replace(run, name=f"{run.name}@{group[0].world}") for group in apart if group for run in runs_of(group)]
     ranks = [f.rank for f in files]
     if None not in ranks and len(set(ranks)) == len(ranks):
         return [Run(files[0].path.parent.name, _by_rank(files))]
@@ -146,7 +183,11 @@ def _identify(path: Path, start: bytes) -> RankFile:
         family = family.removesuffix(ending)
     stamps = _TIMESTAMP.findall(family)
     family = _TIMESTAMP.sub("", _PROCESS.sub("", family)).strip("._-")
-    return RankFile(path, rank, family or path.name, int(stamps[-1][:19]) if stamps else 0)
+    world = _WORLD_IN_METADATA.search(start)
+    stamp = int(stamps[-1][:19]) if stamps else 0
+    return RankFile(
+        path, rank, family or path.name, stamp, int(world[1]) if world else None, zlib.crc32(start[:_START_BYTES])
+    )
 
 
 def _peek(path: Path) -> bytes:
@@ -156,7 +197,7 @@ def _peek(path: Path) -> bytes:
         text += block
         if len(text) >= _PEEK_BYTES:
             break
-    return bytes(text)
+    return bytes(text[:_PEEK_BYTES])
 
 
 def _rank_in(text: bytes) -> int | None:

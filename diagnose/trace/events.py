@@ -2,10 +2,15 @@
 
 import json
 import math
-from typing import Any
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, Union
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.columns import ABSENT
 from diagnose.trace.numbers import as_number
 
@@ -44,10 +49,9 @@ class Args(msgspec.Struct, gc=False):
     dims_before_2021: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input dims")
 
 
-class Event(msgspec.Struct, gc=False):
-    """An event whose clock is relative: microseconds with three decimals fit a double exactly."""
+class Event(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """A complete event whose clock is relative: microseconds with three decimals fit a double exactly."""
 
-    ph: str = ""
     cat: str = ""
     name: str = ""
     pid: Number = None
@@ -57,8 +61,15 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """What happened at one time, such as an allocation."""
+
+    name: str = ""
+    args: Args | None = None
+
+
 class ExactEvent(msgspec.Struct, gc=False):
-    """The same event with `ts` kept as digits, for clocks that a double cannot hold to the nanosecond."""
+    """An event of any phase with `ts` kept as digits, for clocks that a double cannot hold to the nanosecond."""
 
     ph: str = ""
     cat: str = ""
@@ -70,11 +81,56 @@ class ExactEvent(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-AnyEvent = Event | ExactEvent
+_SKIPPED_PHASES = "BECbneOANDMPSTFpstfRcVv()"
+_SKIPPED = [msgspec.defstruct(f"Phase{p}", [], gc=False, tag_field="ph", tag=p) for p in _SKIPPED_PHASES]
 
-decode_events = msgspec.json.Decoder(list[Event]).decode
+decode_events = msgspec.json.Decoder(list[Union[Event, Instant, *_SKIPPED]]).decode  # type: ignore[valid-type]
 decode_exact_events = msgspec.json.Decoder(list[ExactEvent]).decode
 _decode_exact_event = msgspec.json.Decoder(ExactEvent).decode
+
+
+class Chunk(NamedTuple):
+    """Decoded events: the complete ones, how many others, those without a phase, and the instants of the others.
+
+    `us` holds the times of the complete ones as doubles, None when they are ExactEvents and hold their own digits.
+    """
+
+    complete: Sequence[Event | ExactEvent]
+    us: NDArray[np.float64] | None
+    others: int
+    without_phase: int
+    instants: Sequence[Instant | ExactEvent]
+
+
+def decode_chunk(array: bytes, *, exact: bool) -> tuple[Chunk, bool]:
+    """The events of a JSON array of them, and whether their clock needs its digits.
+
+    Args:
+        array: JSON text.
+        exact: whether the clock is known to need them.
+
+    Raises:
+        msgspec.DecodeError, ValueError, RecursionError: the text is not sound JSON of the expected types.
+    """
+    if not exact:
+        try:
+            events = decode_events(array)
+        except msgspec.ValidationError:  # times in strings, or phases unheard of
+            return exact_chunk(decode_exact_events(array)), False
+        complete = [e for e in events if type(e) is Event]
+        us = np.fromiter(map(attrgetter("ts"), complete), np.float64, len(complete))
+        if not (np.abs(us) >= DOUBLE_IS_EXACT_BELOW_US).any():
+            instants = [e for e in events if type(e) is Instant] if len(complete) < len(events) else []
+            return Chunk(complete, us, len(events) - len(complete), 0, instants), False
+    return exact_chunk(decode_exact_events(array)), True
+
+
+def exact_chunk(events: Sequence[ExactEvent]) -> Chunk:
+    """The events, whatever their phase."""
+    complete = [e for e in events if e.ph == "X"]
+    others = [e for e in events if e.ph != "X"] if len(complete) < len(events) else []
+    without_phase = sum(not e.ph for e in others)
+    return Chunk(complete, None, len(others) - without_phase, without_phase, [e for e in others if e.ph == "i"])
 
 
 def _refuse(constant: str) -> None:

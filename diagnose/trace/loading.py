@@ -8,22 +8,32 @@ from pathlib import Path
 from diagnose.trace.cache import Cache, default_folder
 from diagnose.trace.columns import Trace
 from diagnose.trace.reader import read
-from diagnose.trace.workers import parsed_by_workers, worthwhile
+from diagnose.trace.source import Watch
+from diagnose.trace.workers import parsed_by_workers, parsed_in_shares, worthwhile
+from diagnose.vocabulary import PYTHON
+
+_HELD = 16  # of the memory allowed, the part that columns grow to before they are written to disk
 
 
 @dataclass(frozen=True)
 class Loading:
-    """What the user may choose about loading. None of it changes what is loaded.
+    """What the user may choose about loading. Only the last two change what is loaded.
 
     Attributes:
         cache: whether loaded traces are kept on disk and taken from there.
-        jobs: how many traces are parsed at once, each in a process of its own; None lets their number and size decide.
+        jobs: how many processes parse: a trace each, or a share each of a single one; None lets size and idle cores
+            decide.
         watch: told which file is read, how many of its bytes have been, and how many it has.
+        memory_bytes: how much memory loading may take, None for as much as it needs. Columns are then kept on disk in
+            the folder for temporary files, and neither cache nor further processes are used.
+        python_functions: whether events of Python functions are kept when `memory_bytes` is given.
     """
 
     cache: bool = False
     jobs: int | None = 1
     watch: Callable[[Path, int, int], None] | None = None
+    memory_bytes: int | None = None
+    python_functions: bool = False
 
 
 def load(path: Path, how: Loading | None = None) -> Trace:
@@ -42,11 +52,14 @@ def load_all(paths: Sequence[Path], how: Loading | None = None) -> Iterator[Trac
         UserError: as `read` does.
     """
     chosen = how or Loading()
+    if chosen.memory_bytes is not None:
+        yield from (_parsed(path, chosen) for path in paths)
+        return
     cache = Cache(default_folder())
     keys = {path: cache.key(path) for path in paths} if chosen.cache else {}
     missing = [path for path in paths if not ((key := keys.get(path)) and cache.has(key))]
-    jobs = min(worthwhile(missing) if chosen.jobs is None else chosen.jobs, len(missing))
-    parsed = parsed_by_workers(missing, jobs) if jobs > 1 else (_parsed(path, chosen) for path in missing)
+    jobs = worthwhile(missing) if chosen.jobs is None else chosen.jobs
+    parsed = _parsed_all(missing, jobs, chosen)
     for path in paths:
         key = keys.get(path)
         trace = cache.get(key, path) if key is not None and path not in missing else None
@@ -54,10 +67,25 @@ def load_all(paths: Sequence[Path], how: Loading | None = None) -> Iterator[Trac
             trace = next(parsed) if path in missing else _parsed(path, chosen)
             if key is not None:
                 cache.put(key, path, trace)
-            if jobs > 1 and chosen.watch is not None:
+            if jobs > 1 and len(missing) > 1 and chosen.watch is not None:
                 chosen.watch(path, paths.index(path) + 1, len(paths))
         yield trace
 
 
+def _parsed_all(paths: Sequence[Path], jobs: int, how: Loading) -> Iterator[Trace]:
+    if jobs == 1 or not paths:
+        return (_parsed(path, how) for path in paths)
+    if len(paths) == 1:
+        return iter([parsed_in_shares(paths[0], jobs, _watch(paths[0], how))])
+    return parsed_by_workers(paths, min(jobs, len(paths)))
+
+
 def _parsed(path: Path, how: Loading) -> Trace:
-    return read(path, None if how.watch is None else partial(how.watch, path))
+    if how.memory_bytes is None:
+        return read(path, _watch(path, how))
+    left_out = frozenset[str]() if how.python_functions else frozenset(PYTHON)
+    return read(path, _watch(path, how), held_bytes=how.memory_bytes // _HELD, left_out=left_out)
+
+
+def _watch(path: Path, how: Loading) -> Watch | None:
+    return None if how.watch is None else partial(how.watch, path)

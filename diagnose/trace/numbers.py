@@ -12,6 +12,7 @@ from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseco
 from diagnose.trace.columns import ABSENT
 
 _LIMIT = 1 << 62
+_LONGEST_TEXT = 4000  # digits that Python makes an int of
 _LONGEST_WHOLE = 16  # digits of the microseconds since the epoch
 _THREE_DECIMALS = re.compile(rb'(?:"?\d{1,16}\.\d{3}"?,)+')
 _NO_DECIMALS = re.compile(rb'(?:"?\d{1,16}"?,)+')
@@ -35,31 +36,29 @@ def as_int(value: Any, absent: int = ABSENT) -> int:
     if isinstance(value, str):
         digits = value.rsplit(" ", 1)[-1]
         if digits.isdecimal():
-            return as_int(int(digits), absent) if len(digits) < 19 else absent
+            return as_int(int(digits), absent) if len(digits) < _LONGEST_TEXT else absent
     number = as_number(value)
     return absent if number is None or abs(number) >= _LIMIT else int(number)
 
 
 def integers(values: Sequence[Any]) -> NDArray[np.int64]:
     """`as_int` of each value."""
-    if {*map(type, values)} == {int}:
-        try:
-            found = np.fromiter(values, np.int64, len(values))
-            return np.where(np.abs(found) < _LIMIT, found, ABSENT)
-        except OverflowError:
-            pass
+    try:
+        found = np.fromiter(values, np.int64, len(values))
+        return np.where(np.abs(found) < _LIMIT, found, ABSENT)
+    except (TypeError, ValueError, OverflowError):
+        pass
     known = {value: as_int(value) for value in {*values}}
     return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
 
 
 def floats(values: Sequence[Any]) -> NDArray[np.float64]:
     """`as_number` of each value, NaN where there is none."""
-    if {*map(type, values)} <= {float, int}:
-        try:
-            found = np.fromiter(values, np.float64, len(values))
-            return np.where(np.isfinite(found), found, np.nan)
-        except OverflowError:
-            pass
+    try:
+        found = np.fromiter(values, np.float64, len(values))
+        return np.where(np.isfinite(found), found, np.nan)
+    except (TypeError, ValueError, OverflowError):
+        pass
     numbers = map(as_number, values)
     return np.fromiter((math.nan if n is None else n for n in numbers), np.float64, len(values))
 

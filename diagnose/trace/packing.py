@@ -71,7 +71,7 @@ def unpack(file: BinaryIO, path: str) -> Trace:
 
 
 def _unpacked(file: BinaryIO, footer: dict[str, Any], path: str) -> Trace:
-    columns = {name: _get(about, footer["rows"], file) for name, about in footer["columns"].items()}
+    columns: dict[str, Any] = {name: _get(about, footer["rows"], file) for name, about in footer["columns"].items()}
     table: dict[str, Any] = {name: _get(about, footer["calls"], file) for name, about in footer["collectives"].items()}
     table |= {name: tuple(texts) for name, texts in footer["texts"].items()}
     trace = Trace(

@@ -7,17 +7,13 @@ falls into blocks does not change the result.
 import gc
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import numpy as np
-
 from diagnose.errors import UserError
-from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.boundaries import (
     BOUNDARY,
     BOUNDARY_BYTES,
@@ -33,18 +29,20 @@ from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Loss, Trace
 from diagnose.trace.events import (
     UNREADABLE,
-    AnyEvent,
+    Chunk,
     ExactEvent,
+    decode_chunk,
     decode_event,
-    decode_events,
-    decode_exact_events,
     decode_loosely,
+    exact_chunk,
 )
 from diagnose.trace.foreign import explain_foreign
 from diagnose.trace.metadata import book_garbage, top_level_keys
 from diagnose.trace.repair import repaired
+from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
+NOTHING: frozenset[str] = frozenset()
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LIST = re.compile(rb"\s*\[\s*[{\]]")
 _HEAD_LIMIT = 64 << 20
@@ -54,49 +52,101 @@ _LARGEST_REPAIR = 1 << 20
 _MOST_LOST = 50_000
 
 
-def read(path: Path, watch: Watch | None = None) -> Trace:
+def read(
+    path: Path, watch: Watch | None = None, *, held_bytes: int | None = None, left_out: frozenset[str] = NOTHING
+) -> Trace:
     """Reads one `.json`, `.json.gz` or `.json.zst` trace.
 
     Args:
         path: the file; its content decides how it is unpacked, not its name.
         watch: told how far reading has come.
+        held_bytes: columns that grow larger are kept on disk, in files without a name; None keeps them in memory.
+        left_out: categories, in lower case, whose events are not kept; `Trace.left_out` counts them.
 
     Raises:
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
     """
+    return trace_of([read_part(path, watch=watch, builder=ColumnBuilder(held_bytes, left_out))])
+
+
+def read_part(
+    path: Path, share: Share | None = None, watch: Watch | None = None, builder: ColumnBuilder | None = None
+) -> Part:
+    """Reads one share of the file, all of it by default, into the columns of `builder`.
+
+    Raises:
+        UserError: as `read` does.
+        Unsplittable: the share cannot be read without the rest of the file.
+    """
     collecting = gc.isenabled()
     gc.disable()  # millions of short-lived structs make the collector scan for nothing
     try:
-        return _Reader(path).read(watch)
+        return _Reader(path, share or Share(), ColumnBuilder() if builder is None else builder).read(watch)
     finally:
         if collecting:
             gc.enable()
 
 
+def trace_of(parts: Sequence[Part]) -> Trace:
+    """The trace of the file that the parts make up.
+
+    Raises:
+        UserError: it holds no complete event.
+        Unsplittable: the parts do not add up to the file.
+    """
+    part = joined(parts)
+    trace, loss = part.trace, part.trace.loss
+    if part.tail is None or part.truncated:
+        loss.truncated = True
+        loss.count("truncated")
+    is_list = not part.head.strip()
+    metadata = top_level_keys(b"" if is_list else part.head, part.tail, loss)
+    _refuse_if_empty(part, metadata)
+    if part.not_finite:
+        loss.count("non-finite-number", events=part.not_finite)
+    if part.without_phase:
+        loss.count("event-without-phase", events=part.without_phase)
+    return without_impossible_events(replace(trace, metadata=metadata))
+
+
 @dataclass
 class _Reader:
     path: Path
+    share: Share
+    builder: ColumnBuilder
+    ended: bool = False
     loss: Loss = field(default_factory=Loss)
-    builder: ColumnBuilder = field(default_factory=ColumnBuilder)
     exact: bool = False
     tail: bytearray | None = None
-    is_list: bool = False
 
-    def read(self, watch: Watch | None = None) -> Trace:
-        source = Source(self.path, watch)
-        blocks = source.blocks()
-        head, text = self._head(source, blocks)
-        self.is_list = not head.strip()
-        rest = bytes(self._stream(text, blocks))
-        if self.tail is None:
+    def read(self, watch: Watch | None = None) -> Part:
+        source = Source(self.path, watch, self.share.begin)
+        text = self._share_of(source)
+        blocks = text.blocks()
+        head, start = self._head(source, blocks) if self.share.begin == 0 else (b"", bytearray())
+        rest = bytes(self._stream(start, blocks))
+        self.ended = text.end is None
+        if not self.ended:
+            self._decode(rest)
+        elif self.tail is None and text.begin is not None:
             self._finish(rest)
-        if self.tail is None or source.truncated:
-            self.loss.truncated = True
-            self.loss.count("truncated")
-        metadata = top_level_keys(b"" if self.is_list else head, self.tail, self.loss)
-        self._refuse_if_empty(metadata)
-        trace = self.builder.trace(str(self.path), source.bytes_read, metadata, self.loss)
-        return without_impossible_events(trace)
+        builder = self.builder
+        return Part(
+            trace=builder.trace(str(self.path), source.bytes_read, self.loss),
+            head=head,
+            tail=None if self.tail is None else bytes(self.tail),
+            begin=text.begin,
+            end=text.end,
+            truncated=source.truncated,
+            seen=builder.seen,
+            not_finite=builder.not_finite,
+            without_phase=builder.without_phase,
+        )
+
+    def _share_of(self, source: Source) -> ShareText:
+        blocks = source.blocks()
+        first = next(blocks, b"")
+        return ShareText(self.share, chain([first], blocks), source.bytes_read - len(first))
 
     def _head(self, source: Source, blocks: Iterator[bytes]) -> tuple[bytes, bytearray]:
         """The text before the list of events, and what of the list came with it."""
@@ -140,11 +190,11 @@ class _Reader:
         end = PROBABLE_END.search(text)
         if end is not None:
             try:
-                events = self._typed(text[: end.start(1)])
+                chunk = self._typed(text[: end.start(1)])
             except UNREADABLE:
                 pass
             else:
-                self.builder.add(events)
+                self.builder.add(chunk)
                 self.tail = bytearray(text[end.end() :])
                 return
         kept = self._decode(text[:cut]) if cut else b""
@@ -156,29 +206,23 @@ class _Reader:
     def _decode(self, text: bytes) -> bytes:
         """Decodes whole events; what of them can only be told with the text that follows."""
         try:
-            events = self._typed(text)
+            chunk = self._typed(text)
         except UNREADABLE:
             return self._salvage(text, last=False)
-        self.builder.add(events)
+        self.builder.add(chunk)
         return b""
 
-    def _typed(self, text: bytes) -> list[Any]:
+    def _typed(self, text: bytes) -> Chunk:
         array = b"".join((b"[", memoryview(text)[leading(text) :], b"]"))
-        if not self.exact:
-            try:
-                events = decode_events(array)
-            except msgspec.ValidationError:  # times in strings
-                return decode_exact_events(array)
-            us = np.fromiter(map(attrgetter("ts"), events), np.float64, len(events))
-            if not (np.abs(us) >= DOUBLE_IS_EXACT_BELOW_US).any():
-                return events
-            self.exact = True
-        return decode_exact_events(array)
+        chunk, self.exact = decode_chunk(array, exact=self.exact)
+        return chunk
 
     def _salvage(self, text: bytes, *, last: bool) -> bytes:
         """Decodes event by event and repairs; what of the text can only be told with what follows it."""
+        if self.share.end is not None and not self.ended:
+            raise Unsplittable
         ends = [*(m.start() + 1 for m in BOUNDARY.finditer(text)), len(text)]
-        events: list[AnyEvent] = []
+        events: list[ExactEvent] = []
         start, at = 0, 0
         while start < len(text):
             event, end = decode_event(text[start + leading(text[start : ends[at]]) : ends[at]]), ends[at]
@@ -192,7 +236,7 @@ class _Reader:
             start = end if NEXT_EVENT.match(text, end) else ends[bisect_left(ends, end)]
             book_garbage(text[end:start], self.loss)
             at = bisect_right(ends, start)
-        self.builder.add(events)
+        self.builder.add(exact_chunk(events))
         return text[start:]
 
     def _damaged(self, text: bytes, start: int, end: int, size: int) -> tuple[ExactEvent | None, int]:
@@ -248,18 +292,21 @@ class _Reader:
     def _hopeless(self, why: str) -> UserError:
         return UserError("cannot read the trace", where=self.path, why=why, do="capture again")
 
-    def _refuse_if_empty(self, metadata: dict[str, Any]) -> None:
-        if len(self.builder):
-            return
-        lost = self.loss.events + self.builder.not_finite
-        if self.is_list and not self.builder.seen and not lost:
-            raise explain_foreign(self.path, b"[")
-        if lost:
-            why = f"none of its {lost} events can be read"
-        elif self.builder.seen:
-            why = f"it holds {self.builder.seen} metadata records and no event with a duration"
-        else:
-            why = "its list of events is empty" + (" (the profiler wrote only metadata)" if metadata else "")
-        raise UserError(
-            "nothing to analyse in the trace", where=self.path, why=why, do="capture at least one complete step"
-        )
+
+def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:
+    if len(part.trace):
+        return
+    lost, left_out = part.trace.loss.events + part.not_finite, sum(part.trace.left_out.values())
+    if not part.head.strip() and not (part.seen or lost or left_out):
+        raise explain_foreign(Path(part.trace.path), b"[")
+    if lost:
+        why = f"none of its {lost} events can be read"
+    elif left_out:
+        why = f"its {left_out} events are of kinds that are left out"
+    elif part.seen:
+        why = f"it holds {part.seen} metadata records and no event with a duration"
+    else:
+        why = "its list of events is empty" + (" (the profiler wrote only metadata)" if metadata else "")
+    raise UserError(
+        "nothing to analyse in the trace", where=part.trace.path, why=why, do="capture at least one complete step"
+    )

@@ -38,15 +38,21 @@ _BOM = b"\xef\xbb\xbf"
 class Source:
     """One trace file as a stream of decompressed blocks.
 
+    Args:
+        path: the file.
+        watch: told how far reading has come.
+        begin: text before this offset is left out where the file need not be unpacked.
+
     Attributes:
-        bytes_read: decompressed bytes delivered so far.
+        bytes_read: decompressed bytes delivered, or left out, so far.
         truncated: whether the compressed stream ends before its own end mark; final once `blocks` is exhausted.
     """
 
-    def __init__(self, path: Path, watch: Watch | None = None) -> None:
+    def __init__(self, path: Path, watch: Watch | None = None, begin: int = 0) -> None:
         self.path = path
         self._watch = watch
         self.bytes_read = 0
+        self._begin = begin
         self.truncated = False
 
     def blocks(self) -> Iterator[bytes]:
@@ -58,6 +64,7 @@ class Source:
         start: bytes | None = b""
         try:
             for block in self._decompressed():
+                start = None if self.bytes_read == self._begin > 0 else start
                 self.bytes_read += len(block)
                 if start is None:
                     yield block
@@ -74,6 +81,9 @@ class Source:
             size, done = self.path.stat().st_size, 0
             block = file.read(max(BLOCK_BYTES, len(_ZSTD_MAGIC)))
             packed = self._unpacker(block)
+            if packed is None and self._begin:
+                done = self.bytes_read = file.seek(min(self._begin, size))
+                block = file.read(BLOCK_BYTES)
             while block:
                 done += len(block)
                 if packed is None:

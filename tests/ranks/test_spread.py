@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from analysed import GEMM
 from kineto import Trace, collective
+from msgspec.structs import replace
 
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
@@ -133,7 +134,9 @@ def test_one_rank_alone_is_told_with_what_it_waits_for(folder: Path, alone: Diag
     assert (one.rank, one.steps.count) == (3, 3)
     assert one.ledger == next(rank.ledger for rank in alone.ranks if rank.rank == 3)
     assert "late-rank-data" in {entry.cause for entry in one.ledger}
-    assert one.stragglers == alone.stragglers
+    assert [replace(s, first_diverging="") for s in one.stragglers] == [
+        replace(s, first_diverging="") for s in alone.stragglers
+    ], "what diverges first is told of ranks that were measured"
 
 
 def test_one_step_alone_is_a_part_of_all(folder: Path) -> None:

@@ -1,17 +1,14 @@
 """The kernel table: short names to read, full names to search."""
 
-import re
 from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, KernelRow
 from diagnose.facts import duration
 from diagnose.report.page import plain
-from diagnose.report.words import cause_name, counted
+from diagnose.report.words import cause_name, counted, short_name
 
 FIRST_SHOWN = 20
-LONGEST = 100
 _FAMILIES = {"comm": "collectives", "memcpy": "copies"}
-_NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|std)::|\(anonymous namespace\)::|^void ")
 
 
 @dataclass(frozen=True)
@@ -47,20 +44,3 @@ def _view(row: KernelRow) -> KernelView:
         count=f"{row.count:,.{digits}f}",
         above="" if row.above_roof_ns is None else duration(row.above_roof_ns),
     )
-
-
-def short_name(name: str) -> str:
-    """The name without namespaces and arguments, cut to what a column holds."""
-    bare = _NAMESPACES.sub("", plain(name))
-    bare = bare[: _arguments_at(bare)].strip() or plain(name)
-    return bare if len(bare) <= LONGEST else bare[: LONGEST - 1] + "…"
-
-
-def _arguments_at(name: str) -> int:
-    """Where the list of arguments begins: the first parenthesis outside of template brackets."""
-    depth = 0
-    for at, character in enumerate(name):
-        depth += (character == "<") - (character == ">")
-        if character == "(" and depth <= 0 and at:
-            return at
-    return len(name)

@@ -10,7 +10,7 @@ from diagnose.report.page import plain
 from diagnose.report.words import cause_name
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 744, 24, 352  # of the frame, in a drawing of 780 by 400
-SMALLEST, LARGEST = 8.0, 22.0  # radius of a point; its area is its time
+SMALLEST, LARGEST = 8.0, 22.0  # radius of a point, growing with the root of its time
 OPERATORS_DRAWN = 40
 
 
@@ -154,7 +154,8 @@ def _chart(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> Chart:
     every = [*drawn, *operators]
     highest = peaks[0].flops_per_s / 1e12
     scale = _Scale(
-        [*(e.intensity or 1.0 for e in every), highest / bandwidth * 2], [*(e.tflops or 1.0 for e in every), highest]
+        [*(e.intensity or 1.0 for e in every), highest / bandwidth / 10, highest / bandwidth * 2],
+        [*(e.tflops or 1.0 for e in every), highest],
     )
     most = max(entry.ns for entry in drawn)
     return Chart(
@@ -162,7 +163,7 @@ def _chart(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> Chart:
         xs=[Tick(scale.x(10.0**d), _power(d)) for d in range(scale.x0, scale.x1 + 1)],
         ys=[Tick(scale.y(10.0**d), _power(d)) for d in range(scale.y0, scale.y1 + 1)],
         roofs=[_slope(scale, bandwidth, highest), *_flats(scale, bandwidth, peaks)],
-        points=[_point(scale, e, str(i), family_name(e), most) for i, e in enumerate(drawn, 1)][::-1],
+        points=[_point(scale, e, str(i), family_name(e), most) for i, e in enumerate(drawn, 1)],
         operators=[_point(scale, e, "", f"{e.family} {e.precision}", 0) for e in operators],
     )
 
@@ -181,7 +182,9 @@ def _slope(scale: _Scale, bandwidth: float, highest: float) -> Roof:
     middle = math.sqrt(first * ridge)
     x, y = scale.x(middle), scale.y(middle * bandwidth)
     label = f"memory {bandwidth * 1e3:,.0f} GB/s"
-    return Roof(scale.x(first), scale.y(first * bandwidth), scale.x(ridge), scale.y(highest), x - 8, y - 8, label, True)
+    return Roof(
+        scale.x(first), scale.y(first * bandwidth), scale.x(ridge), scale.y(highest), x + 12, y + 18, label, True
+    )
 
 
 def _flats(scale: _Scale, bandwidth: float, peaks: Sequence[Peak]) -> list[Roof]:

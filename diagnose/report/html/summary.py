@@ -66,14 +66,14 @@ def provenance_view(diagnosis: Diagnosis, version: str, command: str) -> Provena
     """What was read, what was lost of it, and what read it."""
     trace, replay = diagnosis.trace, diagnosis.replay
     devices = ", ".join(dict.fromkeys(rank.device for rank in diagnosis.ranks))
-    error = "" if replay.strict_error is None else f"{spoken(replay.strict_error, 'share')} off the measured step"
-    invalid = "" if replay.valid else f"; no gain is predicted that needs it: {replay.because}"
+    error = spoken(replay.strict_error or 0.0, "share")
+    how_far = f"{error} off the measured step" if replay.valid else f"not used: {replay.because}"
     rows = [
         ("read", f"{counted(len(trace.files), 'file')}, {counted(trace.events, 'event')}, "
                  f"{spoken(trace.bytes, 'bytes')} of JSON"),
         ("lost", loss_line(trace) or "nothing"),
         ("devices", devices),
-        ("replay", f"{error}{invalid}".strip("; ")),
+        ("replay", how_far),
         *((name.replace("_", " "), value) for name, value in diagnosis.versions.items()),
         ("diagnose", f"{version}, schema version {diagnosis.schema_version}"),
         ("command", command),

@@ -1,0 +1,225 @@
+"""Which rank and cause are named in real two-process gloo jobs with an injected fault, and whom the control accuses.
+
+    python benchmarks/stragglers.py --repeats 20 --report benchmarks/reports
+
+Each repeat starts two processes of one thread each, which train a small DDP model on the CPU once for every fault under
+torch.profiler. The faulty rank is drawn from the seed, except the one that saves. Faults are large against the noise
+of a shared machine: they more than double the step. Needs torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CAUSES = {"none": "", "sleep": "host", "loader": "data", "more_work": "more_work", "gc": "gc", "save": "checkpoint"}
+NOBODY, ANOTHER = "nobody", "another rank"
+SEED, RANKS, STEPS, WARM_UP = 20261121, 2, 6, 2
+BASE_S, FAULT_S = 0.08, 0.25
+ROWS, MORE_ROWS = 64, 1600
+LIVE_OBJECTS, COLLECTIONS = 1_000_000, 1
+SAVED_FLOATS = 25_000_000
+TIMEOUT_S = 600
+
+
+@dataclass(frozen=True)
+class Case:
+    """One job and what was named."""
+
+    fault: str
+    late: int
+    named: tuple[tuple[int, str], ...]
+    says: str
+
+    @property
+    def outcome(self) -> str:
+        """The cause named for the faulty rank, nobody, or another rank."""
+        if not self.named:
+            return NOBODY
+        guilty = [cause for rank, cause in self.named if CAUSES[self.fault] and rank == self.late]
+        return guilty[0] if guilty and len(self.named) == 1 else ANOTHER
+
+    @property
+    def right(self) -> bool:
+        """Whether the faulty rank alone was named with its cause, or nobody where nobody is at fault."""
+        return self.outcome == (CAUSES[self.fault] or NOBODY)
+
+
+def cases(faults: Sequence[str], repeats: int, seed: int = SEED) -> Iterator[Case]:
+    """Every fault `repeats` times, analysed."""
+    draw = random.Random(seed)
+    for _ in range(repeats):
+        plan = [(fault, 0 if fault == "save" else draw.randrange(RANKS)) for fault in faults]
+        with tempfile.TemporaryDirectory() as folder:
+            _run(plan, Path(folder))
+            yield from (_judged(fault, late, Path(folder) / f"{at}") for at, (fault, late) in enumerate(plan))
+
+
+def _judged(fault: str, late: int, folder: Path) -> Case:
+    from diagnose.analysis import analyze
+
+    found = analyze(folder).stragglers
+    says = "; ".join(f"rank {s.rank}: {s.because} [{s.first_diverging}]" for s in found)
+    return Case(fault, late, tuple((s.rank, s.cause) for s in found), says)
+
+
+def _run(plan: Sequence[tuple[str, int]], folder: Path) -> None:
+    """Both processes from start to end; RuntimeError when one of them fails."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = ",".join(f"{fault}:{late}" for fault, late in plan)
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--worker", told, str(folder)], env={**os.environ, **shared, "RANK": str(rank)}
+        )
+        for rank in range(RANKS)
+    ]
+    codes = [process.wait(TIMEOUT_S) for process in started]
+    if any(codes):
+        raise RuntimeError(f"the workers ended with {codes}")
+
+
+# -- in the worker -------------------------------------------------------------------------------------------------
+
+
+def worker(plan: str, folder: Path) -> None:
+    """Trains once for each fault of the plan, and writes a trace for each."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    for at, (fault, late) in enumerate(entry.split(":") for entry in plan.split(",")):
+        own = fault if int(late) == dist.get_rank() else "none"
+        (folder / f"{at}").mkdir(exist_ok=True)
+        _train(own, folder / f"{at}" / f"rank{dist.get_rank()}.json")
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+def _train(fault: str, path: Path) -> None:
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    torch.manual_seed(0)
+    layers = (torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    ballast = [[] for _ in range(LIVE_OBJECTS)] if fault == "gc" else []
+    config = torch._C._profiler._ExperimentalConfig(record_python_gc_info=True)
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=WARM_UP, warmup=1, active=STEPS),
+        record_shapes=True,
+        with_stack=True,  # else torch records no garbage collection
+        experimental_config=config,
+        on_trace_ready=lambda done: done.export_chrome_trace(str(path)),
+    ) as profiler:
+        for batch in torch.utils.data.DataLoader(_Samples(fault), batch_size=None):
+            _step(fault, model, optimizer, batch)
+            profiler.step()
+    del ballast
+
+
+class _Samples:
+    """Batches of one length, on the faulty rank slow to read, or long."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+    def __len__(self) -> int:
+        return WARM_UP + 1 + STEPS
+
+    def __getitem__(self, number: int) -> Any:
+        import torch
+
+        if number >= len(self):
+            raise IndexError(number)
+        if self.fault == "loader":
+            time.sleep(FAULT_S)
+        return torch.ones(MORE_ROWS if self.fault == "more_work" else ROWS, 256)
+
+
+def _step(fault: str, model: Any, optimizer: Any, batch: Any) -> None:
+    import torch
+
+    time.sleep(BASE_S)
+    if fault == "sleep":
+        time.sleep(FAULT_S)
+    if fault == "gc":
+        for _ in range(COLLECTIONS):
+            gc.collect()
+    model(batch).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if fault == "save":
+        with torch.profiler.record_function("diagnose.save"):
+            torch.save(torch.ones(SAVED_FLOATS), io.BytesIO())
+
+
+# -- the report ----------------------------------------------------------------------------------------------------
+
+
+def report(found: Sequence[Case], command: str, seed: int) -> str:
+    """The confusion table, in Markdown."""
+    outcomes = [*(c for c in CAUSES.values() if c), NOBODY, ANOTHER]
+    outcomes += sorted({c.outcome for c in found} - set(outcomes))
+    lines = [f"| fault | true cause | {' | '.join(outcomes)} | right |", "|---" * (len(outcomes) + 3) + "|"]
+    for fault in dict.fromkeys(c.fault for c in found):
+        own = [c for c in found if c.fault == fault]
+        counts = Counter(c.outcome for c in own)
+        cells = " | ".join(str(counts[o] or "") for o in outcomes)
+        lines.append(f"| {fault} | {CAUSES[fault] or NOBODY} | {cells} | {sum(c.right for c in own)}/{len(own)} |")
+    wrong = [f"- {c.fault}, true rank {c.late}: {c.says or NOBODY}" for c in found if not c.right]
+    return f"""# Ranks and causes named in real gloo jobs, {time.strftime("%Y-%m-%d")}
+
+`{command}`, seed {seed}: jobs of {RANKS} processes, one thread each, {STEPS} profiled steps, on
+{os.cpu_count()} shared CPUs (load {os.getloadavg()[0]:.1f} at the end). Columns: the cause named for the faulty rank,
+nobody, or another rank accused; in the control nobody is right.
+
+{chr(10).join(lines)}
+
+{chr(10).join(wrong) if wrong else "Every job was answered rightly."}
+"""
+
+
+def main() -> None:
+    """Runs the jobs and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--faults", nargs="*", choices=list(CAUSES), default=list(CAUSES))
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--report", type=Path, help="folder for the dated report")
+    parser.add_argument("--worker", nargs=2, metavar=("PLAN", "FOLDER"), help=argparse.SUPPRESS)
+    stated = parser.parse_args()
+    if stated.worker:
+        worker(stated.worker[0], Path(stated.worker[1]))
+        return
+    found = []
+    for case in cases(stated.faults, stated.repeats, stated.seed):
+        found.append(case)
+        print(f"{case.fault}: {case.outcome}; {case.says}", file=sys.stderr, flush=True)
+    text = report(found, f"python benchmarks/stragglers.py {' '.join(sys.argv[1:])}", stated.seed)
+    sys.stdout.write(text)
+    if stated.report:
+        stated.report.mkdir(parents=True, exist_ok=True)
+        (stated.report / f"stragglers-{time.strftime('%Y-%m-%d')}.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The ranks of a run as loaded traces: all of them, or one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from diagnose.errors import UserError
+from diagnose.rank_analysis import stated_rank
+from diagnose.survey import numbered
+from diagnose.trace import Loading, Trace, find_run, load, load_all, on_this_machine, ranks_of
+
+
+@contextmanager
+def all_ranks(path: str | Path, run: str | None, loading: Loading) -> Iterator[dict[int, Trace]]:
+    """The traces at `path` by rank; their files are at hand while the block runs.
+
+    Raises:
+        UserError: a trace cannot be read.
+    """
+    with on_this_machine(path) as place:
+        files = numbered(find_run(place.path, run))
+        found: dict[int, Trace] = {}
+        for (_, rank), trace in zip(files, load_all([file for file, _ in files], loading), strict=True):
+            found |= _ranks(trace, rank)
+        yield found
+
+
+@contextmanager
+def one_rank(path: str | Path, run: str | None, loading: Loading, rank: int | None) -> Iterator[tuple[int, Trace]]:
+    """The number and trace of one rank at `path`, the first by default; its file is at hand while the block runs.
+
+    Raises:
+        UserError: there is no such rank, or its trace cannot be read.
+    """
+    with on_this_machine(path) as place:
+        files = numbered(find_run(place.path, run))
+        by_rank = {number: file for file, number in reversed(files)}
+        first = files[0][1]
+        found = _ranks(load(by_rank.get(first if rank is None else rank, files[0][0]), loading), first)
+        chosen = min(found) if rank is None else rank
+        if chosen not in found:
+            known = ", ".join(map(str, sorted(by_rank if len(files) > 1 else found)))
+            raise UserError(f"no rank {rank}", where=path, do=f"choose one of: {known}")
+        yield chosen, found[chosen]
+
+
+def _ranks(trace: Trace, rank: int) -> dict[int, Trace]:
+    return ranks_of(trace) or {stated_rank(trace, rank): trace}

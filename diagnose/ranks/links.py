@@ -1,0 +1,74 @@
+"""Groups whose links are slow: the same collective takes them longer than other groups of the same size."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.facts import duration
+from diagnose.ranks.behind import is_point_to_point
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.match import Match
+
+MIN_GROUPS = 2
+SLOW = 1.5
+Alike = tuple[str, int, int]  # kind, bytes, ranks
+Typical = tuple[int, float, int]  # place of the group in the match, nanoseconds of its transfer, number of transfers
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """A group whose transfers take longer than those of the other groups.
+
+    Attributes:
+        members: positions of its ranks in the job.
+        because: a sentence with the numbers.
+        extra_ns: what its collectives take longer in each step.
+    """
+
+    members: tuple[int, ...]
+    because: str
+    extra_ns: int
+
+
+def slow_links(ranks: Sequence[RankDigest], found: Match) -> list[SlowLink]:
+    """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
+
+    With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
+    """
+    alike: dict[Alike, list[Typical]] = defaultdict(list)
+    for number, group in enumerate(found):
+        calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
+        if is_point_to_point(ranks, group):
+            continue
+        keys = np.stack((calls.kind[rows], calls.bytes[rows]))
+        for kind, size in np.unique(keys, axis=1).T.tolist():
+            own = (keys[0] == kind) & (keys[1] == size)
+            entry = (number, float(np.median(group.transfer[own])), int(own.sum()))
+            alike[(calls.kinds[kind], size, len(group.members))].append(entry)
+    slow = [_slow(ranks, found, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
+    return [link for links in slow for link in links]
+
+
+def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
+    links = []
+    for number, ns, count in entries:
+        typical = float(np.median([other for at, other, _ in entries if at != number]))
+        if typical > 0 and ns >= SLOW * typical:
+            members = tuple(found[number].members.tolist())
+            told = (
+                f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
+            )
+            steps = max(ranks[members[0]].steps, 1)
+            links.append(SlowLink(members, told, int((ns - typical) * count) // steps))
+    return links
+
+
+def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
+    """By position, what the slow links of a rank cost it in each step; of several the worst."""
+    extra: dict[int, int] = {}
+    for link in links:
+        for member in link.members:
+            extra[member] = max(extra.get(member, 0), link.extra_ns)
+    return extra

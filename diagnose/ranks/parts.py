@@ -1,0 +1,168 @@
+"""One rank's share of the joint replay: its own work, and where in it the collectives are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.ranks.digest import RankDigest
+
+Column = NDArray[np.int64]
+Times = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+QUEUED_NS = 10_000  # a collective that begins so soon after its stream's previous one had been waiting for it
+SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the work that waited for it
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One rank's share of the replay; events are its collectives in the job's order, times are of its own work.
+
+    Attributes:
+        row: of the rank's `calls`, shape (events,).
+        step: number of the step of each event.
+        at: own work done when each collective began, nanoseconds since the first step began, shape (events,).
+        previous: event before it on the same stream, NONE for the first.
+        ready: own work after which each was ready, at the latest and at the earliest, shape (2, events).
+        lasted: nanoseconds of each collective on this rank.
+        queued: whether it began as that one ended.
+        gap: nanoseconds between the two where it was queued, else 0.
+        block_before: for each time that work stopped for a collective, the next event; `events` after the last.
+        block_on: the event whose end it waited for.
+        block_at: own work done until then.
+        blocked: nanoseconds it stopped.
+        start: when the first step began, on a clock that all ranks share as far as their collectives end together.
+        own_ns: own work in all the steps.
+        measured_ns: length of all the steps.
+        signature: what the rank calls, equal for ranks that do the same job.
+        alike: the events by kind, size and then order: those at one place of ranks of one signature do the same.
+    """
+
+    row: Column
+    step: Column
+    at: Times
+    ready: Times
+    lasted: Times
+    previous: Column
+    queued: Mask
+    gap: Times
+    block_before: Column
+    block_on: Column
+    block_at: Times
+    blocked: Times
+    start: float
+    own_ns: float
+    measured_ns: float
+    signature: int
+    alike: Column
+
+    def in_order_of(self, other: "Part") -> "Part":
+        """The same part with its events in the order of another rank's, which may interleave its streams otherwise."""
+        if np.array_equal(self.alike, other.alike):
+            return self
+        source, place = np.empty_like(self.alike), np.empty_like(self.alike)
+        source[other.alike], place[self.alike] = self.alike, other.alike
+        previous, on, at = self.previous[source], place[self.block_on], self.at[source]
+        before = np.searchsorted(np.maximum.accumulate(at), self.block_at, side="right")
+        return replace(
+            self,
+            row=self.row[source],
+            step=self.step[source],
+            at=at,
+            ready=self.ready[:, source],
+            lasted=self.lasted[source],
+            previous=np.where(previous >= 0, place[previous], NONE),
+            queued=self.queued[source],
+            gap=self.gap[source],
+            block_before=np.maximum(before, on + 1),
+            block_on=on,
+            alike=other.alike,
+        )
+
+    @cached_property
+    def chains(self) -> tuple[Column, ...]:
+        """The events of each group, which run one after the other."""
+        chain = np.arange(len(self.previous))
+        for event, before in enumerate(self.previous.tolist()):
+            chain[event] = chain[before] if before >= 0 else event
+        return tuple(np.flatnonzero(chain == first) for first in np.unique(chain))
+
+
+def part_of(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]) -> Part:
+    """The part of one rank.
+
+    Args:
+        rank: its digest.
+        rows: of its calls, in the job's order.
+        ahead: nanoseconds by which its clock is ahead of the job's.
+        numbers: of the steps.
+    """
+    windows = rank.windows[np.isin(rank.numbers, numbers)]
+    calls = rank.calls
+    start, end = calls.start[rows], calls.end[rows]
+    blocks, on = _blocks(rank, end, windows)
+    previous = _previous(calls.group[rows], calls.kind[rows], start, end)
+    since = np.where(previous >= 0, start - end[previous], QUEUED_NS)
+    queued = since < QUEUED_NS
+    called = [(calls.kinds[k], b) for k, b in zip(calls.kind[rows].tolist(), calls.bytes[rows].tolist(), strict=True)]
+    alike = sorted(range(len(called)), key=lambda e: (called[e], e))
+    at, total = _own(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
+    return Part(
+        row=rows,
+        step=calls.step[rows],
+        at=at,
+        ready=np.stack((at, at)),
+        lasted=(end - start).astype(np.float64),
+        previous=previous,
+        queued=queued,
+        gap=np.where(queued, np.maximum(since, 0), 0).astype(np.float64),
+        block_before=np.maximum(np.searchsorted(np.maximum.accumulate(start), blocks[:, 1], side="left"), on + 1),
+        block_on=on,
+        block_at=_own(blocks[:, 1], windows, blocks),
+        blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
+        start=float(windows[0, 0]) - ahead,
+        own_ns=float(total - iv.total(blocks)),
+        measured_ns=float(total),
+        signature=hash(tuple(called[e] for e in alike)),
+        alike=np.array(alike, np.int64),
+    )
+
+
+def _blocks(rank: RankDigest, end: Column, windows: Column) -> tuple[iv.Intervals, Column]:
+    """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself."""
+    exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
+    order = np.argsort(end, kind="stable")
+    if not len(exposed) or not len(order):
+        return iv.EMPTY, np.zeros(0, np.int64)
+    same = SAME_NS if rank.has_gpu else SAME_ON_HOST_NS
+    last = np.searchsorted(end[order], exposed[:, 1] + SAME_NS, side="right") - 1
+    on = order[np.maximum(last, 0)]
+    ended = (last >= 0) & (end[on] >= exposed[:, 1] - same) & (end[on] > exposed[:, 0])
+    return exposed[ended], on[ended].astype(np.int64)
+
+
+def _own(times: Column, windows: Column, blocks: iv.Intervals) -> Times:
+    """Own work done until each time: the steps so far without the waits in them."""
+    steps = iv.intervals(windows[:, 0], windows[:, 1])
+    return (iv.covered_before(steps, times) - iv.covered_before(blocks, times)).astype(np.float64)
+
+
+def _previous(group: Column, kind: Column, start: Column, end: Column) -> Column:
+    """For each call the one before it on its stream, NONE for the first.
+
+    A group has one stream, or one for each kind where its calls overlap; what still overlaps follows on none.
+    """
+    found = np.full(len(group), NONE, np.int64)
+    for number in np.unique(group):
+        own = np.flatnonzero(group == number)
+        if (start[own[1:]] < end[own[:-1]] - SAME_NS).any():
+            chains = [own[kind[own] == k] for k in np.unique(kind[own])]
+        else:
+            chains = [own]
+        for chain in chains:
+            found[chain[1:]] = np.where(start[chain[1:]] < end[chain[:-1]] - SAME_NS, NONE, chain[:-1])
+    return found

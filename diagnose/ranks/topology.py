@@ -1,0 +1,73 @@
+"""Which ranks share a machine, and over what a group of them communicates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnose.facts import Unknown
+from diagnose.formulas.size_curve import Links
+from diagnose.hardware.table import Gpu, named
+from diagnose.ranks.digest import RankDigest
+
+NO_NODES = Unknown("the traces do not say which ranks share a node", "capture with diagnose run")
+NO_LINKS = Unknown("the links between these GPUs are not in the table of boards", "compare with nccl-tests")
+NO_NETWORK = Unknown("the rate of the network between the nodes is not known", "pass --network-gbs")
+NO_GPU = Unknown("the ranks communicate through the host", "nothing: no size curve is known for it")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Machines of a job's ranks.
+
+    Attributes:
+        node: number of each rank's machine, empty when nothing says.
+        boards: rows of the table that the ranks' GPUs may be; several where a name stands for more than one.
+        node_gbs: of a node's network, one direction, GB/s; None when it is not known.
+    """
+
+    node: tuple[int, ...]
+    boards: tuple[Gpu, ...]
+    node_gbs: float | None = None
+
+    def links(self, members: Sequence[int]) -> Links | Unknown:
+        """What the ranks at these positions communicate over."""
+        if not self.boards:
+            return NO_LINKS
+        if not self.node:
+            return NO_NODES
+        one_way = {gpu.nvlink_one_way_gbs for gpu in self.boards}
+        nodes = len({self.node[p] for p in members})
+        if nodes > 1 and self.node_gbs is None:
+            return NO_NETWORK
+        if nodes == 1 and (None in one_way or len(one_way) != 1):
+            return NO_LINKS
+        return Links(self.boards[0].key, min(filter(None, one_way), default=None), len(members), nodes, self.node_gbs)
+
+    def inside(self, ranks: int) -> Links | Unknown:
+        """The same of so many ranks of one node."""
+        first = [p for p, node in enumerate(self.node) if node == self.node[0]]
+        return self.links(first[:ranks]) if self.node else NO_NODES
+
+
+def topology_of(ranks: Sequence[RankDigest], node_gbs: float | None = None) -> Topology:
+    """By the hosts' names where all are known, else by consecutive ranks over the GPUs that the traces list.
+
+    Args:
+        ranks: of the job.
+        node_gbs: stated rate of a node's network, one direction, GB/s.
+    """
+    devices = {rank.device for rank in ranks}
+    boards = named(devices.pop()) if len(devices) == 1 and ranks[0].has_gpu else ()
+    return Topology(_nodes(ranks), boards, node_gbs)
+
+
+def _nodes(ranks: Sequence[RankDigest]) -> tuple[int, ...]:
+    hosts = [rank.host for rank in ranks]
+    if all(hosts):
+        names = list(dict.fromkeys(hosts))
+        return tuple(names.index(host) for host in hosts)
+    listed = {rank.listed_gpus for rank in ranks}
+    size = max(max(rank.world_size or 0, rank.rank + 1) for rank in ranks)
+    gpus = listed.pop() if len(listed) == 1 else 0
+    if gpus > 1 or size == 1 or gpus >= size:
+        return tuple(rank.rank // max(gpus, 1) for rank in ranks)
+    return ()

@@ -1,0 +1,218 @@
+"""The Diagnosis as tables with typed columns: CSV and Parquet files, and the data frames of a notebook."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import cast
+
+from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep
+from diagnose.errors import printable
+from diagnose.report.words import flags_line, patch_lines
+
+Cell = str | int | float | bool | None
+Kind = type[str] | type[int] | type[float] | type[bool]
+Columns = dict[str, Kind]
+Fields = dict[str, tuple[str, Kind]]
+
+PARQUET_NEEDS = "pyarrow"
+_GAIN: Columns = {"speedup_low": float, "speedup_high": float}
+_SO_FAR: Columns = {"cumulative_speedup_low": float, "cumulative_speedup_high": float}
+_CHANGE: Columns = {"target": str, "change": str, "flags": str}
+_FACT: Columns = {"fact": str}
+_VALUE: Columns = {"value": float, "text": str, "unit": str, "of": str}
+_FINDING: Columns = {"rule": str, "class": str, "severity": str, "says": str, "do": str, "assumes": str}
+_PLAN: Columns = {"position": int, "rule": str, "effort": str, "changes_numerics": bool}
+_RANK: Columns = {"rank": int, "host": str, "device": str, "bound_by": str, "steps": int}
+_REASON: Columns = {"because": str, "capture_next": str}
+_LEDGER: Fields = {
+    "cause": ("cause", str),
+    "class": ("class_", str),
+    "time_ns": ("ns", int),
+    "share_of_step": ("share", float),
+}
+_WATERFALL: Fields = {
+    "part": ("part", str),
+    "class": ("class_", str),
+    "time_ns": ("ns", int),
+    "points_percent": ("points", float),
+}
+_ROOFLINE: Fields = {
+    "family": ("family", str),
+    "direction": ("direction", str),
+    "precision": ("precision", str),
+    "per_step_ns": ("ns", int),
+    "kernels_per_step": ("kernels", float),
+    "flop_per_step": ("flops", float),
+    "bytes_per_step": ("bytes", float),
+    "intensity_flop_per_byte": ("intensity", float),
+    "reached_tflop_per_s": ("tflops", float),
+    "reached_gb_per_s": ("gbs", float),
+    "bound": ("bound", str),
+    "above_roof_ns": ("above_roof_ns", int),
+    "note": ("note", str),
+}
+_KERNELS: Fields = {
+    "kernel": ("name", str),
+    "names": ("names", int),
+    "family": ("family", str),
+    "class": ("class_", str),
+    "bound": ("bound", str),
+    "operator": ("operator", str),
+    "count_per_step": ("count", float),
+    "per_step_ns": ("ns", int),
+    "share_of_step": ("share", float),
+    "mean_ns": ("mean_ns", int),
+    "above_roof_ns": ("above_roof_ns", int),
+}
+_MFU: Fields = {
+    "convention": ("name", str),
+    "model_flop_per_step": ("model_flops_per_step", float),
+    "mfu_share_of_peak": ("value", float),
+}
+_STRAGGLERS: Fields = {
+    "rank": ("rank", int),
+    "host": ("host", str),
+    "cause": ("cause", str),
+    "waiting_caused_ns": ("waiting_ns_caused", int),
+    "share_of_other_ranks_steps": ("share", float),
+    "steps_late": ("steps_late", int),
+    "persistence": ("persistence", str),
+    "explained_share_of_lateness": ("explained_share", float),
+    "first_diverging": ("first_diverging", str),
+    "because": ("because", str),
+}
+_TRAFFIC: Fields = {
+    "collective": ("kind", str),
+    "group": ("group", str),
+    "ranks": ("ranks", int),
+    "bytes": ("bytes", int),
+    "count_per_step": ("count_per_step", float),
+    "transfer_median_ns": ("transfer_ns", int),
+    "waiting_median_ns": ("waiting_ns", int),
+    "exposed_share_of_step": ("exposed_share", float),
+    "algbw_gb_per_s": ("algbw_gbs", float),
+    "busbw_gb_per_s": ("busbw_gbs", float),
+    "expected_busbw_gb_per_s": ("expected_busbw_gbs", float),
+    "note": ("note", str),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of equal length under named columns of one kind each; None is what is not known, and an empty text."""
+
+    columns: Columns
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def tables_of(diagnosis: Diagnosis) -> dict[str, Table]:
+    """Every table by the name of its file. Times and shares carry their unit and denominator in the column's name."""
+    return _of_step(diagnosis) | _of_judgement(diagnosis) | _of_job(diagnosis)
+
+
+def csv_of(table: Table) -> bytes:
+    """The table as RFC 4180 has it, in UTF-8; what is not known is an empty field, a flag true or false."""
+    to = io.StringIO(newline="")
+    writer = csv.writer(to)
+    writer.writerow(table.columns)
+    writer.writerows([str(cell).lower() if isinstance(cell, bool) else cell for cell in row] for row in table.rows)
+    return to.getvalue().encode()
+
+
+def parquet_of(table: Table) -> bytes:
+    """The table as a Parquet file.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.columns)
+    arrays = [pyarrow.array(own, kinds[kind]) for own, kind in zip(columns, table.columns.values(), strict=True)]
+    to = io.BytesIO()
+    parquet.write_table(pyarrow.table(arrays, names=list(table.columns)), to)
+    return to.getvalue()
+
+
+def has_parquet() -> bool:
+    """Whether `parquet_of` can be used."""
+    return find_spec(PARQUET_NEEDS) is not None
+
+
+def _table(columns: Columns, rows: Iterable[Sequence[object]]) -> Table:
+    kinds = list(columns.values())
+    return Table(columns, tuple(tuple(_cell(*own) for own in zip(row, kinds, strict=True)) for row in rows))
+
+
+def _records(fields: Fields, records: Iterable[object]) -> Table:
+    """A row for each record, its fields as the columns name them."""
+    columns = {column: kind for column, (_, kind) in fields.items()}
+    return _table(columns, ([getattr(own, field) for field, _ in fields.values()] for own in records))
+
+
+def _cell(value: object, kind: Kind) -> Cell:
+    if value is None or value == "":
+        return None
+    return printable(str(value)) if kind is str else cast(Cell, kind(cast(float, value)))
+
+
+def _of_step(d: Diagnosis) -> dict[str, Table]:
+    facts = ([f.name, *_split(f.value), f.unit, f.of, f.because, f.capture_next] for f in d.facts)
+    return {
+        "ledger": _records(_LEDGER, d.ledger),
+        "waterfall": _records(_WATERFALL, d.waterfall),
+        "roofline": _records(_ROOFLINE, d.roofline),
+        "operators": _records(_ROOFLINE, d.operators),
+        "kernels": _records(_KERNELS, d.kernels),
+        "mfu": _records(_MFU, d.mfu.conventions),
+        "facts": _table(_FACT | _VALUE | _REASON, facts),
+    }
+
+
+def _of_judgement(d: Diagnosis) -> dict[str, Table]:
+    evidence = ([f.rule, e.fact, *_split(e.value), e.unit, e.of] for f in d.findings for e in f.evidence)
+    reasons: Fields = {"rule": ("rule", str), "because": ("because", str), "capture_next": ("capture_next", str)}
+    return {
+        "findings": _table(_FINDING | _GAIN | _CHANGE, map(_finding, d.findings)),
+        "evidence": _table({"rule": str} | _FACT | _VALUE, evidence),
+        "plan": _table(_PLAN | _GAIN | _SO_FAR | _CHANGE, (_planned(*own) for own in enumerate(d.plan, 1))),
+        "not_advised": _records({"change": ("what", str), "because": ("because", str)}, d.not_advised),
+        "not_judged": _records(reasons, d.not_judged),
+    }
+
+
+def _of_job(d: Diagnosis) -> dict[str, Table]:
+    cells = ((r, e) for r in d.ranks for e in r.ledger)
+    ranks = ([r.rank, r.host, r.device, r.verdict.class_, r.steps, e.cause, e.class_, e.ns, e.share] for r, e in cells)
+    ledger: Columns = {column: kind for column, (_, kind) in _LEDGER.items()}
+    return {
+        "ranks": _table(_RANK | ledger, ranks),
+        "stragglers": _records(_STRAGGLERS, d.stragglers),
+        "traffic": _records(_TRAFFIC, d.postmortem.traffic if d.postmortem else ()),
+    }
+
+
+def _finding(f: Finding) -> list[object]:
+    return [f.rule, f.class_, f.severity, f.says, f.do, f.assumes, *_range(f.predicted_speedup), *_change(f.patch)]
+
+
+def _planned(position: int, p: PlanStep) -> list[object]:
+    gains = [*_range(p.predicted_speedup), *_range(p.cumulative_speedup)]
+    return [position, p.rule, p.effort, p.numerics, *gains, *_change(p.patch)]
+
+
+def _range(speedup: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    return speedup or (None, None)
+
+
+def _change(patch: Patch | None) -> tuple[str | None, ...]:
+    return (patch.target, "; ".join(patch_lines(patch)), flags_line(patch)) if patch else (None, None, None)
+
+
+def _split(value: float | bool | str | None) -> tuple[float | None, str | None]:
+    """A number, or a flag as 1 or 0, and a text, each in a column of its own."""
+    return (None, value) if isinstance(value, str) else (value, None)

@@ -1,0 +1,98 @@
+"""What collectives carry, how fast, and how fast they should be."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from analysed import GEMM, digest
+from kineto import Trace, collective
+
+from diagnose.facts import Unknown
+from diagnose.postmortem import Traffic
+from diagnose.ranks import RankDigest, match
+from diagnose.ranks.topology import topology_of
+from diagnose.ranks.traffic import HIERARCHICAL, LATENCY_BOUND, MODELLED, UPPER_BOUND, traffic_of
+
+MIB = 1 << 20
+
+
+def digests(messages: Sequence[tuple[int, float]], count: int = 8, late_us: float = 0) -> list[RankDigest]:
+    """Ranks that reduce messages of (bytes, us) in each of four steps; the last rank comes late to the first one."""
+    traces = [Trace(rank=r, world=count) for r in range(count)]
+    for _ in range(4):
+        steps = [trace.step() for trace in traces]
+        for step in steps:
+            step.__enter__()
+        for trace in traces:
+            trace.launch(GEMM, 300 + (late_us if trace.rank == count - 1 else 0))
+        for size, us in messages:
+            collective(traces, "allreduce", size, us, wait=True)
+        for trace in traces:
+            trace.sync(stream=None)
+        for step in steps:
+            step.__exit__(None, None, None)
+    return [digest(trace, trace.rank) for trace in traces]
+
+
+def rows(ranks: Sequence[RankDigest], node_gbs: float | None = None) -> list[Traffic]:
+    found = match(ranks)
+    return list(traffic_of(ranks, () if isinstance(found, Unknown) else found, topology_of(ranks, node_gbs)))
+
+
+def on_eight_gpus(ranks: Sequence[RankDigest], per_node: int = 8) -> list[RankDigest]:
+    return [replace(rank, host=f"node{rank.rank // per_node}") for rank in ranks]
+
+
+def test_messages_of_one_size_are_a_row_with_the_bandwidth_to_expect() -> None:
+    ranks = on_eight_gpus(digests([(64 * MIB, 400), (64 * MIB, 400), (MIB, 50)], late_us=1000))
+
+    large, small = sorted(rows(ranks), key=lambda row: -(row.bytes or 0))
+
+    assert (large.kind, large.ranks, large.bytes, large.count_per_step) == ("allreduce", 8, 64 * MIB, 2)
+    assert large.transfer_ns == 400_000, "the late rank does not wait, so its duration is the transfer"
+    assert large.busbw_gbs == pytest.approx(2 * 7 / 8 * 64 * MIB / 400e-6 / 1e9)
+    assert large.expected_busbw_gbs == pytest.approx(347)
+    assert large.note == ""
+    assert small.note == LATENCY_BOUND
+
+
+def test_waiting_is_no_transfer() -> None:
+    (row,) = rows(on_eight_gpus(digests([(64 * MIB, 400)], late_us=1000)))
+
+    assert row.waiting_ns == pytest.approx(1e6 * 7 / 8, rel=0.05), "seven of eight ranks wait 1 ms"
+    assert row.exposed_share > 0.5
+
+
+def test_the_rank_that_is_there_alone_gives_an_upper_bound() -> None:
+    (row,) = rows(digests([(64 * MIB, 400)], late_us=1000)[:1])
+
+    assert row.transfer_ns == pytest.approx(1.4e6, rel=0.01)
+    assert row.ranks == 8
+    assert UPPER_BOUND in row.note
+    assert row.expected_busbw_gbs is None
+
+
+def test_ranks_on_two_nodes_need_the_rate_of_the_network() -> None:
+    ranks = on_eight_gpus(digests([(64 * MIB, 400)]), per_node=4)
+
+    (unknown,), (known,) = rows(ranks), rows(ranks, node_gbs=100)
+
+    assert unknown.expected_busbw_gbs is None
+    assert "the rate of the network between the nodes is not known" in unknown.note
+    assert known.expected_busbw_gbs is not None
+    assert known.expected_busbw_gbs < 2 * 7 / 8 * 100
+    assert HIERARCHICAL in known.note
+
+
+def test_fewer_ranks_than_the_measured_ones_are_modelled() -> None:
+    (row,) = rows([replace(rank, host="node0") for rank in digests([(64 * MIB, 400)], count=4)])
+
+    assert row.expected_busbw_gbs is not None
+    assert MODELLED in row.note
+
+
+def test_without_hosts_the_listed_gpus_tell_the_nodes() -> None:
+    ranks = [replace(rank, host="", listed_gpus=4) for rank in digests([(64 * MIB, 400)])]
+
+    assert topology_of(ranks).node == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert topology_of([replace(rank, listed_gpus=1) for rank in ranks]).node == ()

@@ -1,0 +1,109 @@
+"""Little memory: columns on disk, Python functions left out and said so, and a budget that is never exceeded."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from kineto import Trace as Job
+from test_trace_reader import assert_same, saved, small_job
+
+from diagnose.analysis import Options, analyze
+from diagnose.cli import main
+from diagnose.errors import UserError
+from diagnose.trace import Loading, load, read
+
+LITTLE = Loading(memory_bytes=1 << 16)
+MEASURED = """
+import json, resource, sys
+from pathlib import Path
+from diagnose.trace import Loading, load
+path, budget, little = Path(sys.argv[1]), int(sys.argv[2]), bool(int(sys.argv[3]))
+status = Path("/proc/self/status").read_text().splitlines()
+imported = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (imported + budget, imported + budget))
+print(len(load(path, Loading(memory_bytes=budget if little else None))))
+"""
+
+
+def with_python(document: dict[str, Any], functions: int = 20) -> dict[str, Any]:
+    """The trace with calls of Python functions among its events, as with_stack=True records them."""
+    first = next(e for e in document["traceEvents"] if e.get("cat") == "cpu_op")
+    function = first | {"cat": "python_function", "args": {}}
+    calls = [function | {"name": f"train.py({line}): collate"} for line in range(functions)]
+    return document | {"traceEvents": [*document["traceEvents"], *calls]}
+
+
+def test_the_columns_are_the_same_and_on_disk(tmp_path: Path) -> None:
+    job = small_job().json()
+    path = saved(tmp_path / "t.json", job | {"traceEvents": 20 * job["traceEvents"]})
+    found = load(path, LITTLE)
+    assert_same(found, read(path))
+    assert isinstance(found.ts.base, np.memmap)
+
+
+def test_events_dropped_for_their_damage_leave_the_rest_on_disk(tmp_path: Path) -> None:
+    job = small_job().json()
+    impossible = next(e for e in job["traceEvents"] if e.get("ph") == "X") | {"dur": -5.0}
+    path = saved(tmp_path / "t.json", job | {"traceEvents": [*(20 * job["traceEvents"]), impossible]})
+    found = load(path, LITTLE)
+    assert_same(found, read(path))
+    assert found.loss.events == 1
+    assert isinstance(found.ts.base, np.memmap)
+
+
+def test_python_functions_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    plain, path = small_job().json(), saved(tmp_path / "t.json", with_python(small_job().json()))
+    found = load(path, LITTLE)
+    assert len(found) == len(read(saved(tmp_path / "plain.json", plain)))
+    assert found.left_out == {"python_function": 20}
+    assert_same(load(path, Loading(memory_bytes=1 << 16, python_functions=True)), read(path))
+
+
+def test_nothing_but_what_is_left_out_is_refused(tmp_path: Path) -> None:
+    calls = [e for e in with_python(small_job().json())["traceEvents"] if e.get("cat") == "python_function"]
+    with pytest.raises(UserError, match="20 events are of kinds that are left out"):
+        load(saved(tmp_path / "t.json", calls), LITTLE)
+
+
+def test_the_report_says_so_and_what_rests_on_them_is_unknown(tmp_path: Path) -> None:
+    job = Job()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", [[64, 64], [64, 64]], kernel="gemm", gpu_us=40)
+    path = saved(tmp_path / "t.json", with_python(job.json()))
+    done = CliRunner().invoke(main, ["analyze", str(path), "--low-memory", "2G", "--details"])
+    assert done.exit_code == 0
+    assert "20 events of Python functions, to save memory" in " ".join(done.stdout.split())
+    found = analyze(path, options=Options(loading=LITTLE))
+    assert found.trace.left_out == 20
+    unknown = {entry.rule: entry.capture_next for entry in found.not_judged}
+    assert "--python-functions" in unknown["text-work-in-the-loop"]
+    assert "--python-functions" in unknown["python-host"]
+    kept = CliRunner().invoke(main, ["analyze", str(path), "--low-memory", "2G", "--python-functions", "--json"])
+    assert json.loads(kept.stdout)["trace"]["left_out"] == 0
+
+
+def test_a_budget_that_the_columns_alone_would_break(tmp_path: Path) -> None:
+    """300,000 events are 25 MB of columns; the budget is what may come on top of the imported modules."""
+    event = json.dumps(next(e for e in small_job().json()["traceEvents"] if e.get("cat") == "cpu_op")).encode()
+    path = saved(tmp_path / "t.json", b'{"traceEvents": [' + b",".join(300_000 * [event]) + b"]}")
+
+    def run(little: bool) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", MEASURED, str(path), str(22 << 20), str(int(little))]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    assert run(little=True).stdout == "300000\n"
+    assert "MemoryError" in run(little=False).stderr
+
+
+def test_a_budget_that_is_too_small_ends_with_a_message(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", small_job().json())
+    command = [sys.executable, "-m", "diagnose", "analyze", str(path), "--low-memory", "1M"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "out of memory" in done.stderr

@@ -1,0 +1,110 @@
+"""One file divided among processes: the trace is that of one process, bit for bit, wherever the cuts fall."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from test_trace_reader import assert_same, saved, small_job
+
+from diagnose.errors import UserError
+from diagnose.trace import Loading, Trace, load, read, workers
+from diagnose.trace.reader import read_part, trace_of
+from diagnose.trace.shares import Share, Unsplittable, shares_of, text_bytes
+
+MORE = {"displayTimeUnit": "ms", "deviceProperties": [{"id": 0, "name": "a"}, {"id": 1, "name": "b"}], "traceName": "t"}
+
+
+def in_shares(path: Path, *cuts: int) -> list[Share]:
+    return [Share(begin, end) for begin, end in zip([0, *cuts], [*cuts, None], strict=True)]
+
+
+def divided(path: Path, *cuts: int) -> Trace | None:
+    """The trace read in shares, None where a cut makes it unsplittable: then it is read in one piece."""
+    try:
+        return trace_of([read_part(path, share) for share in in_shares(path, *cuts)])
+    except (Unsplittable, UserError):
+        return None
+
+
+@pytest.mark.parametrize("indent", [None, 1], ids=["one line", "indented"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+def test_two_shares_with_the_cut_anywhere(indent: int | None, mark: bytes, tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", mark + json.dumps(small_job().json() | MORE, indent=indent).encode())
+    whole = read(path)
+    cuts = range(1, path.stat().st_size + 100, 97)
+    found = [trace for cut in cuts if (trace := divided(path, cut)) is not None]
+    assert len(found) > len(cuts) / 2
+    for trace in found:
+        assert_same(trace, whole)
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+@pytest.mark.parametrize("number", [2, 3, 8])
+def test_shares_of_about_equal_size(name: str, number: int, tmp_path: Path) -> None:
+    text = json.dumps(small_job().json(), indent=2).encode()
+    path = saved(tmp_path / name, gzip.compress(text) if name.endswith("gz") else text)
+    assert text_bytes(path) == len(text)
+    parts = [read_part(path, share) for share in shares_of(path, number)]
+    assert_same(trace_of(parts), read(path))
+    assert max(len(part.trace) for part in parts) <= 2 * len(read(path)) / number + 1
+
+
+def test_a_wrong_guess_of_the_size_costs_only_balance(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", small_job().json())
+    size = path.stat().st_size
+    for cuts in [(10 * size,), (size // 2, 10 * size, 11 * size), (3000, 3001, 3002)]:
+        trace = divided(path, *cuts)
+        assert trace is not None
+        assert_same(trace, read(path))
+
+
+def test_a_share_that_is_missing_or_comes_twice_is_told(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", small_job().json())
+    first, second, third = (read_part(path, share) for share in in_shares(path, 3000, 6000))
+    for parts in ([first, third], [first, second], [first, second, second, third], [second, third]):
+        with pytest.raises(Unsplittable):
+            trace_of(parts)
+
+
+@pytest.mark.parametrize("damage", [b'"dur": inf', b'"dur": "x', b"}}}"], ids=["inf", "open string", "braces"])
+@pytest.mark.parametrize("at", [0.2, 0.9])
+def test_damage_is_read_as_in_one_piece(damage: bytes, at: float, tmp_path: Path) -> None:
+    text = json.dumps(small_job().json()).encode()
+    where = text.index(b'"dur"', int(at * len(text)))
+    path = saved(tmp_path / "t.json", text[:where] + damage + text[where + 5 :])
+    assert_same(load(path, Loading(jobs=2)), read(path))
+    assert read(path).loss
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_a_file_that_is_cut_off_is_read_in_shares(name: str, tmp_path: Path) -> None:
+    text = json.dumps(small_job().json()).encode()
+    path = saved(tmp_path / name, gzip.compress(text)[:-200] if name.endswith("gz") else text[: len(text) * 3 // 4])
+    parts = [read_part(path, share) for share in in_shares(path, len(text) // 4)]
+    assert_same(trace_of(parts), read(path))
+    assert read(path).loss.truncated
+
+
+@pytest.mark.parametrize("code", [workers._START, "import os; os.abort()", "raise MemoryError"])
+def test_processes_and_their_deaths(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_START", code)
+    path = saved(tmp_path / "t.json", small_job().json())
+    assert_same(load(path, Loading(jobs=3)), read(path))
+
+
+def test_a_foreign_file_is_refused_in_the_same_words(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", {"nodes": 3000 * [1]})
+    messages = []
+    for jobs in (1, 2):
+        with pytest.raises(UserError) as error:
+            load(path, Loading(jobs=jobs))
+        messages.append(error.value.message)
+    assert messages[0] == messages[1]
+
+
+def test_progress_reaches_the_end(tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", small_job().json())
+    seen: list[tuple[int, int]] = []
+    load(path, Loading(jobs=2, watch=lambda _, done, size: seen.append((done, size))))
+    assert seen[-1] == (path.stat().st_size, path.stat().st_size)

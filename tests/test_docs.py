@@ -123,3 +123,11 @@ def test_every_figure_in_the_text_is_in_an_output_or_follows_from_two(page: str)
         assert {quotient["above"], quotient["below"]} <= printed
         printed.add(quotient["is"])
     assert set(FIGURE.findall(prose(path))) <= printed | {"3.11"}  # the version of Python
+
+
+def test_the_composed_report_is_the_golden_one() -> None:
+    page = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- (tests/goldens/\S+) -->\n```\n(.*?)```", page, re.DOTALL)
+
+    assert shown is not None
+    assert shown[2] == (ROOT / shown[1]).read_text(encoding="utf-8")

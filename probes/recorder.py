@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .gc_ranges import watch_collections
 from .guard import silent
 
 COMPRESSION = 3  # the training thread waits for it: a little larger is much sooner
@@ -29,6 +30,7 @@ class Recorder:
         self._length = (warmup, active)
         self._profiler: Any = None
         self._released: Callable[[], None] = lambda: None
+        self._unwatched: Callable[[], None] = lambda: None
 
     def start(self, give_way: Callable[[], object]) -> None:
         """Begin the warm-up; `give_way` is called when the job itself starts a profiler meanwhile."""
@@ -41,6 +43,7 @@ class Recorder:
         with silent():
             profiler.start()
         self._released = _watch_for_others(profiler, give_way)
+        self._unwatched = watch_collections()
 
     def step(self) -> None:
         """A profiled step has ended; the last one writes the trace."""
@@ -50,6 +53,7 @@ class Recorder:
     def stop(self) -> None:
         """Stop the profiler; writes the steps recorded so far if they are not yet written."""
         profiler, self._profiler = self._profiler, None
+        self._unwatched()
         self._released()
         if profiler is not None:
             with silent():
@@ -58,6 +62,7 @@ class Recorder:
     def abort(self) -> None:
         """Leave no profiler running behind a failure."""
         profiler, self._profiler = self._profiler, None
+        self._unwatched()
         self._released()
         if profiler is not None:
             profiler.on_trace_ready = None
@@ -77,6 +82,7 @@ class Recorder:
             "record_shapes": True,
             "with_stack": False,
             "profile_memory": False,
+            "record_python_gc_info": True,
             **extra,
         }
         with silent():
@@ -139,7 +145,6 @@ def _experimental() -> tuple[Any, dict[str, object]]:
         return None, {}
     wanted: dict[str, Any] = {
         "enable_cuda_sync_events": True,
-        "record_python_gc_info": True,
         "trace_only": True,
     }
     known = {name: value for name, value in wanted.items() if name in (_ExperimentalConfig.__init__.__doc__ or "")}

@@ -18,6 +18,7 @@ from diagnose.cli.group import LazyGroup
         "hardware": ("diagnose.cli.hardware", "List the known GPUs with their peaks, bandwidth and sources."),
         "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
         "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
+        "completion": ("diagnose.cli.completion", "Print what makes a shell complete commands and options."),
     },
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example:  diagnose analyze runs/llama/",

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from diagnose.cli.ending import exit_code
+from diagnose.cli.settings import defaults_for
 
 
 class LazyGroup(click.Group):
@@ -36,13 +37,16 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest name when there is no such command."""
+        """As click does, with the nearest name when there is no such command, and the defaults of the settings file."""
         name = args[0]
         if name not in self.commands_at and not name.startswith("-"):
             near = get_close_matches(name, self.commands_at, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else f" Commands: {', '.join(self.commands_at)}."
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if found[1] is not None and not {"-h", "--help"} & set(args):
+            ctx.default_map = {name: defaults_for(found[1])}
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -57,7 +61,8 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run a command and exit, whatever the mode."""
+        """Run a command, or complete one for a shell that asks for it, and exit, whatever the mode."""
+        self._main_shell_completion(extra, prog_name or "diagnose", complete_var)
         sys.exit(exit_code(lambda: self._run(sys.argv[1:] if args is None else list(args), prog_name or "diagnose")))
 
     def _run(self, args: list[str], prog_name: str) -> None:

@@ -1,0 +1,17 @@
+"""`diagnose completion`: the script that a shell sources."""
+
+import click
+from click.shell_completion import get_completion_class
+
+_SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = "_DIAGNOSE_COMPLETE"
+
+
+@click.command(epilog='Example:  eval "$(diagnose completion bash)"  in ~/.bashrc')
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete the commands and options of diagnose."""
+    context = click.get_current_context().find_root()
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(context.command, {}, "diagnose", _VARIABLE).source())

@@ -1,21 +1,30 @@
-"""Writes docs/rules.md, docs/metrics.md and the output blocks of README.md; --check fails when they are stale.
+"""Writes docs/rules.md, docs/metrics.md and the output blocks of the other pages; --check fails when they are stale.
 
-An output block of the README is the fenced block after `<!-- output of: COMMAND -->`, run in the repository.
+An output block of README.md or docs/*.md is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
+`<!-- output of: COMMAND; parts: verdict, next -->` keeps the parts that begin with these words at the left edge.
 """
 
-import os
+import contextlib
 import re
 import shlex
-import subprocess
 import sys
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from diagnose.cli import main as diagnose
 from diagnose.metrics import REGISTRY
 from diagnose.rule import PLACEHOLDER, Rule, load_rules
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
-OUTPUT = re.compile(r"(<!-- output of: (?P<command>.*?) -->\n```\n)(?:.*?\n)??(```)", re.DOTALL)
+OUTPUT = re.compile(
+    r"(?P<head><!-- output of: (?P<command>[^;\n]*?)(?:; parts: (?P<parts>[^\n]*?))? -->\n```\n)"
+    r"(?P<text>.*?\n)??(?P<end>```)",
+    re.DOTALL,
+)
 HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics instead. -->"
 
 
@@ -26,13 +35,14 @@ def rules_page() -> str:
     table = [f"| [{rule.id}](#{rule.id}) | {rule.class_} | {rule.maturity} | {cell(rule.title)} |" for rule in rules]
     parts = [HEADER, "# Rules", "| rule | class | maturity | title |\n|---|---|---|---|\n" + "\n".join(table)]
     for class_ in classes:
+        parts.append(f"## Class {class_}")
         parts.extend(rule_section(rule) for rule in rules if rule.class_ == class_)
     return "\n\n".join(parts) + "\n"
 
 
 def rule_section(rule: Rule) -> str:
     """One rule."""
-    lines = [f"## {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", ""]
+    lines = [f"### {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", ""]
     lines += [f"- {severity}: `{condition.text}`" for severity, condition in rule.conditions]
     lines += ["", named(rule.says), "", f"**Do:** {named(rule.do)}", "", f"**Unless:** {named(rule.unless)}"]
     for precondition in rule.not_when:
@@ -48,7 +58,7 @@ def rule_section(rule: Rule) -> str:
 def metrics_page() -> str:
     """Every metric with its unit, denominator and meaning."""
     rows = [
-        f"| `{name}` | {metric.unit} | {cell(metric.of)} | {cell(metric.doc)} |"
+        f'| <a id="{name}"></a>`{name}` | {metric.unit} | {cell(metric.of)} | {cell(metric.doc)} |'
         for name, metric in sorted(REGISTRY.items())
     ]
     table = "| metric | unit | of | what it is |\n|---|---|---|---|\n" + "\n".join(rows)
@@ -56,25 +66,41 @@ def metrics_page() -> str:
     return "\n\n".join([HEADER, "# Metrics", note, table]) + "\n"
 
 
-def readme() -> str:
-    """README.md with each output block as its command prints it now, 88 columns wide."""
-    text = README.read_text(encoding="utf-8")
-    return OUTPUT.sub(lambda found: found[1] + output_of(found["command"]) + "\n" + found[3], text)
+def with_outputs(page: Path) -> str:
+    """A page with each output block as its command prints it now."""
+
+    def printed(block: re.Match[str]) -> str:
+        return f"{block['head']}{parts_of(output_of(block['command']), block['parts'])}\n{block['end']}"
+
+    return OUTPUT.sub(printed, page.read_text(encoding="utf-8"))
 
 
+@cache
 def output_of(command: str) -> str:
-    """What `diagnose ...` prints on a pipe."""
+    """What `diagnose ...` prints on a pipe, 88 columns wide; paths are those from the repository's root."""
     program, *arguments = shlex.split(command)
     assert program == "diagnose", command
-    environment = os.environ | {"COLUMNS": "88", "NO_COLOR": "1"}
-    run = [sys.executable, "-m", "diagnose", *arguments]
-    done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=HERE.parent, env=environment)
+    with contextlib.chdir(HERE.parent):
+        done = CliRunner(env={"COLUMNS": "88", "NO_COLOR": "1"}).invoke(diagnose, arguments)
+    assert done.exit_code == 0, f"{command}: {done.output}"
     return "\n".join(line.rstrip() for line in done.stdout.strip("\n").split("\n"))
 
 
+def parts_of(output: str, wanted: str | None) -> str:
+    """The parts of an output that begin with one of the words; a part begins at each line that is not indented."""
+    if wanted is None:
+        return output
+    words = tuple(wanted.split(", "))
+    parts = re.split(r"^(?=\S)", output, flags=re.MULTILINE)
+    missing = [word for word in words if not any(part.startswith(word) for part in parts)]
+    assert not missing, f"no part begins with {missing}"
+    kept = ["".join(run) for keep, run in groupby(parts, lambda part: part.startswith(words)) if keep]
+    return "\n\n".join(run.rstrip("\n") for run in kept)
+
+
 def named(template: str) -> str:
-    """A sentence with each `{fact}` as code."""
-    return PLACEHOLDER.sub(r"`\1`", " ".join(template.split()))
+    """A sentence with each `{fact}` as a link to what it is."""
+    return PLACEHOLDER.sub(r"[`\1`](metrics.md#\1)", " ".join(template.split()))
 
 
 def cell(text: str) -> str:
@@ -84,7 +110,8 @@ def cell(text: str) -> str:
 
 def main() -> int:
     """Write the pages, or compare them with what would be written."""
-    pages = {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page(), README: readme()}
+    pages = {page: with_outputs(page) for page in (README, *sorted(HERE.glob("*.md")))}
+    pages |= {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")

@@ -35,6 +35,7 @@ from diagnose.verdict import Grounds, verdict_of
 from diagnose.waterfall import waterfall_of
 from diagnose.whatif import Outlook
 
+STRAGGLER = "straggler"
 DEVICE_STEP, HOST_STEP = "the device step", "the host step"
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
@@ -77,7 +78,7 @@ def diagnose(case: Case) -> Diagnosis:
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, _grounds(ranks, case.facts))
     work = matrix_time_of(case.measured)
-    outlook = _outlook(case, [rule for rule, judgement in judged if _fired(judgement)])
+    outlook = _outlook(case, [rule for rule, judgement in judged if _fired(judgement) and not _is_own(rule, case)])
     findings = _findings(judged, case.facts, outlook)
     found = Diagnosis(
         verdict=verdict,
@@ -229,6 +230,11 @@ def _plan(facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...]:
         )
         for step in plan_of(outlook, outlook.fired)
     )
+
+
+def _is_own(rule: Rule, case: Case) -> bool:
+    """Whether the rule is about the very rank that the diagnosis is of: what makes it late has rules of its own."""
+    return rule.id == STRAGGLER and case.only in {blame.rank for blame in case.job.stragglers}
 
 
 def _outlook(case: Case, fired: Sequence[Rule]) -> Outlook:

@@ -1,4 +1,4 @@
-"""Writes docs/rules.md, docs/metrics.md and the output blocks of the other pages; --check fails when they are stale.
+"""Writes rules.md, metrics.md, the example of json.md and the output blocks of all pages; --check fails if stale.
 
 An output block of README.md or docs/*.md is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
 `<!-- output of: COMMAND; parts: verdict, next -->` keeps the parts that begin with these words at the left edge.
@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from click.testing import CliRunner
+from json_example import example
 
 from diagnose.cli import main as diagnose
 from diagnose.metrics import REGISTRY
@@ -25,6 +26,7 @@ OUTPUT = re.compile(
     r"(?P<text>.*?\n)??(?P<end>```)",
     re.DOTALL,
 )
+EXAMPLE = re.compile(r"(<!-- example -->\n```json\n).*?^(```)", re.DOTALL | re.MULTILINE)
 HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics instead. -->"
 
 
@@ -86,6 +88,13 @@ def output_of(command: str) -> str:
     return "\n".join(line.rstrip() for line in done.stdout.strip("\n").split("\n"))
 
 
+def with_example(text: str) -> str:
+    """The page of the JSON with its example as the program prints it now."""
+    with contextlib.chdir(HERE.parent):
+        fresh = example()
+    return EXAMPLE.sub(lambda block: block[1] + fresh + block[2], text)
+
+
 def parts_of(output: str, wanted: str | None) -> str:
     """The parts of an output that begin with one of the words; a part begins at each line that is not indented."""
     if wanted is None:
@@ -112,6 +121,7 @@ def main() -> int:
     """Write the pages, or compare them with what would be written."""
     pages = {page: with_outputs(page) for page in (README, *sorted(HERE.glob("*.md")))}
     pages |= {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
+    pages[HERE / "json.md"] = with_example(pages[HERE / "json.md"])
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")

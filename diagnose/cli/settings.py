@@ -17,7 +17,9 @@ import click
 from diagnose.errors import UserError, printable
 
 OWN, SHARED = "diagnose.toml", "pyproject.toml"
-ONLY_TYPED = frozenset({"html", "markdown", "tables", "annotate", "scheduler", "out", "json_file", "apply", "patch_file", "as_json"})
+ONLY_TYPED = frozenset(
+    {"html", "markdown", "tables", "annotate", "scheduler", "out", "json_file", "apply", "patch_file", "as_json"}
+)
 _LARGEST_BYTES = 1 << 20
 
 

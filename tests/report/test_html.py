@@ -17,9 +17,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import diagnose
+from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
+from diagnose.report import html
 from diagnose.report.html import About, page
 from diagnose.report.html.changes import changes_view
 from diagnose.report.html.heat import heat_view
@@ -28,7 +29,7 @@ from diagnose.report.job import waited_share
 from diagnose.report.ledger import basis, rows
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
-STATIC = Path(diagnose.__file__).parent / "report" / "html" / "static"
+STATIC = Path(html.__file__).parent / "static"
 CASES = [diagnoses.diagnosis, drawn.drawn, drawn.hostile, diagnoses.undecided]
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 LOADS = ("src", "href", "xlink:href", "action", "srcset", "data", "poster", "background", "formaction")
@@ -76,7 +77,7 @@ def written(diagnosis: Diagnosis) -> str:
 
 @cache
 def sample(name: str) -> Diagnosis:
-    return diagnose.analyze(SAMPLES / name)
+    return analyze(SAMPLES / name)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -124,7 +124,9 @@ class Outlook:
             return 1.0
         if not (rule.remedy and rule.remedy.replayed):
             return own.gain
-        now, then = before[1], self._time(combined(before[0], own))
+        together = self._all((*after, rule), case)
+        assert together is not None
+        now, then = before[1], together[1]
         return now / then if then > 0 else np.inf
 
     def _time(self, changed: Changed) -> float:

@@ -13,11 +13,13 @@ from itertools import groupby
 from pathlib import Path
 
 from click.testing import CliRunner
-from json_example import example
 
 from diagnose.cli import main as diagnose
 from diagnose.metrics import REGISTRY
 from diagnose.rule import PLACEHOLDER, Rule, load_rules
+
+sys.path.insert(0, str(Path(__file__).parent))
+from json_example import example
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"

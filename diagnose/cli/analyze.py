@@ -8,7 +8,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.ending import writing
-from diagnose.cli.numbers import POSITIVE, stated_options
+from diagnose.cli.numbers import MEMORY, stated_options
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
@@ -36,8 +36,8 @@ _SEVERITIES = ("info", "warning", "critical")
     "--low-memory",
     "memory",
     metavar="BYTES",
-    type=POSITIVE,
-    help="Take at most so much memory, such as 4G: columns go to disk, Python functions are left out.",
+    type=MEMORY,
+    help="Take at most so much memory, such as 4G, 256M at least: columns go to disk, Python functions are left out.",
 )
 @click.option("--python-functions", is_flag=True, help="With --low-memory, keep the events of Python functions.")
 @stated_options

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from diagnose.cli.numbers import POSITIVE
+from diagnose.cli.numbers import MEMORY
 from diagnose.cli.terminal import Bar
 from diagnose.trace import Loading
 
@@ -29,8 +29,8 @@ _OPTIONS = (
     click.option(
         "--low-memory",
         metavar="BYTES",
-        type=POSITIVE,
-        help="Take at most so much memory, such as 4G: columns go to disk, Python functions are left out.",
+        type=MEMORY,
+        help="Take at most so much memory, such as 4G, 256M at least: columns go to disk, Python functions are left out.",
     ),
     click.option("--python-functions", is_flag=True, help="With --low-memory, keep the events of Python functions."),
 )

@@ -1,8 +1,10 @@
 """Little memory: columns on disk, Python functions left out and said so, and a budget that is never exceeded."""
 
 import json
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,13 @@ imported = next(int(line.split()[1]) << 10 for line in status if line.startswith
 resource.setrlimit(resource.RLIMIT_DATA, (imported + budget, imported + budget))
 print(len(load(path, Loading(memory_bytes=budget if little else None))))
 """
+
+
+@pytest.fixture(autouse=True)
+def _the_limit_of_a_command_ends_with_it() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def with_python(document: dict[str, Any], functions: int = 20) -> dict[str, Any]:
@@ -101,9 +110,20 @@ def test_a_budget_that_the_columns_alone_would_break(tmp_path: Path) -> None:
     assert "MemoryError" in run(little=False).stderr
 
 
-def test_a_budget_that_is_too_small_ends_with_a_message(tmp_path: Path) -> None:
+def test_a_budget_that_the_modules_alone_would_break_is_refused(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.json", small_job().json())
-    command = [sys.executable, "-m", "diagnose", "analyze", str(path), "--low-memory", "1M"]
+    done = CliRunner().invoke(main, ["analyze", str(path), "--low-memory", "1M"])
+    assert done.exit_code == 2
+    assert "256000000" in done.stderr
+
+
+def test_what_does_not_fit_ends_with_a_message(tmp_path: Path) -> None:
+    """One event's name of 60 MB, read in a budget that leaves room for few copies of it."""
+    event = json.dumps(next(e for e in small_job().json()["traceEvents"] if e.get("ph") == "X") | {"name": "x"})
+    path = saved(
+        tmp_path / "t.json", f'{{"traceEvents": [{event.replace(chr(34) + "x", chr(34) + 60_000_000 * "x")}]}}'
+    )
+    command = [sys.executable, "-m", "diagnose", "analyze", str(path), "--low-memory", "256M"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "")
     assert "out of memory" in done.stderr

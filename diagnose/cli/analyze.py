@@ -10,7 +10,7 @@ from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
 from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.ending import writing
-from diagnose.cli.loading import loading_of, loading_options
+from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import STATED, stated_options
 from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
 from diagnose.cli.rules import rules_option
@@ -61,7 +61,8 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     _check(given)
     with announced(Path(displayed(path)), wanted=not given["quiet"]) as watch:
         loading = loading_of(given, watch)
-        diagnosis = _diagnosed(path, given, loading)
+        with limited(loading.memory_bytes):
+            diagnosis = _diagnosed(path, given, loading)
     with writing():
         _show(diagnosis, path, given)
     if given["critical_path"]:

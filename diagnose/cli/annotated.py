@@ -1,15 +1,13 @@
 """`--annotate FILE`: the trace written back with what was found, for a viewer such as ui.perfetto.dev."""
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
 from diagnose.analysis import Examined, Options, examined
+from diagnose.cli.whole_file import whole_file
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 
@@ -49,24 +47,8 @@ def _write(found: Examined, to: Path) -> None:
     if any(Path(m.timeline.trace.path).resolve() == to.resolve() for m in found.measured):
         raise UserError("cannot write the annotated trace", where=to, why="it is the trace", do="name another file")
     try:
-        with _whole(to) as file:
+        with whole_file(to) as file:
             write_annotated(found.diagnosis, found.measured, file, compressed=to.name.endswith(".gz"))
     except OSError as error:
         why = error.strerror or str(error)
         raise UserError("cannot write the annotated trace", where=to, why=why, do="name another file") from error
-
-
-@contextmanager
-def _whole(to: Path) -> Iterator[BinaryIO]:
-    """The file is there whole or not at all."""
-    handle, name = tempfile.mkstemp(prefix=f".{to.name[:100]}.", dir=to.absolute().parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, to)
-    except BaseException:
-        os.unlink(name)
-        raise

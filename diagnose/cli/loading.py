@@ -2,12 +2,12 @@
 
 import contextlib
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
 
-from diagnose.cli.numbers import POSITIVE
+from diagnose.cli.numbers import MEMORY
 from diagnose.cli.terminal import Bar
 from diagnose.trace import Loading
 
@@ -29,8 +29,9 @@ _OPTIONS = (
     click.option(
         "--low-memory",
         metavar="BYTES",
-        type=POSITIVE,
-        help="Take at most so much memory, such as 4G: columns go to disk, Python functions are left out.",
+        type=MEMORY,
+        help="Take at most so much memory, such as 4G, 256M at least: columns go to disk, Python functions are "
+        "left out.",
     ),
     click.option("--python-functions", is_flag=True, help="With --low-memory, keep the events of Python functions."),
 )
@@ -44,21 +45,27 @@ def loading_options(command: Command) -> Command:
 
 
 def loading_of(given: Mapping[str, Any], watch: Bar | None) -> Loading:
-    """How to load what the options ask for; sets the limit of memory that they name."""
+    """How to load what the options ask for."""
+    memory = given["low_memory"]
     return Loading(
         cache=not given["no_cache"],
         jobs=given["jobs"],
         watch=watch,
-        memory_bytes=_limited(given["low_memory"]),
+        memory_bytes=None if memory is None else int(memory),
         python_functions=given["python_functions"],
     )
 
 
-def _limited(memory: float | None) -> int | None:
-    """The bytes that the process may take for itself, from now on: what would take more ends with an error."""
-    if memory is None:
-        return None
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+@contextlib.contextmanager
+def limited(memory_bytes: int | None) -> Iterator[None]:
+    """The process may take that much for itself meanwhile: what would take more ends with an error."""
+    if memory_bytes is None:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_DATA)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (int(memory), hard))
-    return int(memory)
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)

@@ -22,6 +22,7 @@ class _Positive(click.FloatRange):
 
 
 POSITIVE = _Positive(min=0, min_open=True)
+MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
 
 _STATED = (
     ("--flops-per-step", "Model FLOPs of one step on one GPU, for MFU."),

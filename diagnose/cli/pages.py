@@ -1,9 +1,7 @@
 """`--html`, `--markdown` and `--tables`: the report as files, beside what is printed."""
 
 import contextlib
-import os
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from diagnose import __version__
+from diagnose.cli.whole_file import whole_file
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 
@@ -145,26 +144,8 @@ def _told(to: Path, what: str) -> Iterator[None]:
 
 
 def _write_whole(to: Path, content: bytes) -> None:
-    """The file is there whole or not at all; one that is there already keeps its permissions."""
-    if to.exists() and not to.is_file():
-        to.write_bytes(content)  # a device or a pipe
-        return
-    target = to.resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+    with whole_file(to) as file:
+        file.write(content)
 
 
 def _command(context: click.Context, shown: str) -> str:

@@ -17,6 +17,7 @@ from diagnose.steps import host_steps
 from diagnose.timeline import Timeline
 
 STEPS = 3
+MOST_ITEMS = 60_000  # of several steps; a replay walks all of them, tens of times
 STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
 SLOWEST_PROFILER = 0.3  # host speed below which a control step is not believed
@@ -48,11 +49,11 @@ class Replay:
 
     @classmethod
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
-        """Prepares the replay of at most STEPS steps. Without a GPU a step is its ledger of host time."""
+        """Prepares at most STEPS steps, fewer where they are large. Without a GPU a step is its ledger of host time."""
         lengths = attribution.windows[:, 1] - attribution.windows[:, 0]
         far = np.abs(lengths - np.median(lengths))
         steps = tuple(sorted(np.argsort(far, kind="stable")[:STEPS].tolist()))
-        return _on_device(timeline, steps) if timeline.has_gpu else _on_host(timeline, attribution, steps)
+        return _on_device(timeline, steps, far) if timeline.has_gpu else _on_host(timeline, attribution, steps)
 
     def step_ns(self, change: Change | None = None) -> float:
         """Nanoseconds of a step, as it is or with a change, when such steps follow each other for ever."""
@@ -100,9 +101,10 @@ def host_speed_for(replay: Replay, unprofiled_step_ns: float) -> float:
     return low
 
 
-def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
-    windows = _host_windows(timeline, steps)
-    items = items_of(timeline, windows)
+def _on_device(timeline: Timeline, steps: tuple[int, ...], far: NDArray[np.float64]) -> Replay:
+    items = items_of(timeline, _host_windows(timeline, steps))
+    if len(items) > MOST_ITEMS and len(steps) > 1:
+        return _on_device(timeline, tuple(sorted(sorted(steps, key=lambda step: far[step])[:-1])), far)
     activity = items.activity[items.activity >= 0]
     waiting = items.call[(items.wait != -1) & (items.call >= 0)]
     return Replay(

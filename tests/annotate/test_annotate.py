@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -119,3 +121,16 @@ def test_the_trace_itself_is_never_overwritten(tmp_path: Path) -> None:
     assert done.exit_code == 3
     assert "it is the trace" in done.output
     assert path.read_bytes() == before
+
+
+def test_a_device_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    path = slow_loader().write(tmp_path / "trace.json")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    done = CliRunner().invoke(main, ["analyze", str(path), "-q", "--annotate", str(pipe)])
+    out, _ = reader.communicate(timeout=30)
+
+    assert done.exit_code == 0
+    assert pipe.is_fifo()
+    assert any(event.get("cat") == "diagnose" for event in json.loads(out)["traceEvents"])

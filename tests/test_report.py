@@ -298,9 +298,7 @@ def test_hosts_are_rolled_up_and_the_one_that_waits_least_comes_first() -> None:
 def test_a_late_rank_states_its_cost_and_with_details_what_it_spent_beyond_the_others() -> None:
     brief, full = (" ".join(printed(drawn.joined(), 200, details=details).split()) for details in (False, True))
 
-    cost = (
-        "(6.9 % of the step); it costs the other ranks 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more"
-    )
+    cost = "(6.9 % of the step); it costs the job 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more"
     beyond = "rank 1: data wait 15.0 ms, matrix products 1.0 ms beyond the other ranks per step; 94.7 % of its lateness"
     assert cost in brief
     assert beyond not in brief

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from diagnose.facts import spoken
 from diagnose.postmortem import Excess, Straggler
 from diagnose.ranks.blame import MIN_SHARE
+from diagnose.ranks.changes import NO_STRAGGLER
 from diagnose.ranks.divergence import first_diverging
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
@@ -29,7 +30,7 @@ def stragglers_of(
 
 def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: float | None) -> Straggler:
     own = next(rank for rank in job.ranks if rank.rank == blame.rank)
-    hours = blame.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY if own.has_gpu else None
+    hours = _gpu_hours_per_day(blame, job) if own.has_gpu else None
     late = {b.rank for b in job.blames if b.stands_out or b.steps}
     return Straggler(
         rank=blame.rank,
@@ -46,6 +47,17 @@ def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: flo
         gpu_hours_per_day=hours,
         cost_per_day=hours * price if hours is not None and price is not None else None,
     )
+
+
+def _gpu_hours_per_day(blame: Blame, job: Job) -> float:
+    """Its part, by the waiting it caused, of what the job loses by all late ranks at least; that is replayed where it
+    can be, since the waiting for one rank is not all saved when the next is nearly as late.
+    """
+    if job.changes.because:
+        return blame.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
+    cured = next((change for change in job.changes.changes if change.change == NO_STRAGGLER), None)
+    every = sum(b.caused_ns for b in job.stragglers)
+    return (cured.gpu_hours_per_day or 0.0) * blame.caused_ns / every if cured is not None and every else 0.0
 
 
 def _because(blame: Blame, job: Job) -> str:

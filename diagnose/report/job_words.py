@@ -49,7 +49,7 @@ def cost(straggler: Straggler) -> str:
     if straggler.gpu_hours_per_day is None:
         return ""
     price = "" if straggler.cost_per_day is None else f", {money(straggler.cost_per_day)} at the stated price"
-    return f"it costs the other ranks {hours(straggler.gpu_hours_per_day)} GPU-hours per day{price}"
+    return f"it costs the job {hours(straggler.gpu_hours_per_day)} GPU-hours per day{price}"
 
 
 def hours(value: float | None) -> str:

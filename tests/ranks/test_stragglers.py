@@ -150,11 +150,12 @@ def test_the_excess_accounts_for_the_lateness() -> None:
     assert straggler.explained_share == pytest.approx(1, abs=0.02)
 
 
-def test_the_cost_is_what_the_other_gpus_lose_in_a_day() -> None:
+def test_the_cost_is_what_the_job_s_gpus_lose_in_a_day_without_the_cure() -> None:
     found = job(ranks(4, late([1], lambda trace: trace.loader(us=2400))))
     (straggler,) = stragglers_of(found, gpu_hour_price=2.5)
 
-    assert straggler.gpu_hours_per_day == pytest.approx(straggler.share * 3 * 24, rel=0.05)
+    (cured,) = (change for change in found.changes.changes if change.change == "no straggler")
+    assert straggler.gpu_hours_per_day == pytest.approx(4 * 24 * (1 - 1 / cured.speedup[0]))
     assert straggler.cost_per_day == pytest.approx(2.5 * (straggler.gpu_hours_per_day or 0))
 
 

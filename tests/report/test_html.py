@@ -175,7 +175,7 @@ def test_the_post_mortem_is_read_without_scripts() -> None:
     for part in (
         "History: since step 8,123: 14 % slower on node0",
         "Straggler: rank 1 on node0 is late because of its data; each other rank waits 12.0 ms per step for it",
-        "it costs the other ranks 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
+        "it costs the job 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
         "Missing: no trace of rank 6, 7 of 8; who is late may be among them",
         "Mismatch: rank 1 on node0 has 3 fewer",
         "Passing: rank 4 on node2 held up 2 steps because of garbage collection",

@@ -188,7 +188,7 @@ def test_the_post_mortem_of_a_job_is_told() -> None:
 
     for part in (
         "- History: since step 8,123: 14 % slower on node0",
-        "it costs the other ranks 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
+        "it costs the job 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
         "Missing: no trace of rank 6, 7 of 8; who is late may be among them",
         "- Mismatch: rank 1 on node0 has 3 fewer",
         "- Passing: rank 4 on node2 held up 2 steps because of garbage collection",

@@ -9,6 +9,7 @@ from diagnose.errors import UserError
 from diagnose.metrics.capture import lost_share
 from diagnose.metrics.registry import Settings, device_of
 from diagnose.ranks import RankDigest, digest_of
+from diagnose.ranks.naming import MOST_RANKS
 from diagnose.record import CaptureRecord, record_beside
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline, timeline_of
@@ -49,10 +50,10 @@ def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loa
 
 
 def stated_rank(trace: Trace, otherwise: int) -> int:
-    """The rank in the metadata of the trace, `otherwise` where there is none."""
+    """The rank in the metadata of the trace, `otherwise` where there is none that can be."""
     info = trace.metadata.get("distributedInfo")
     stated = info.get("rank") if isinstance(info, dict) else None
-    return stated if isinstance(stated, int) else otherwise
+    return stated if type(stated) is int and 0 <= stated < MOST_RANKS else otherwise
 
 
 def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:

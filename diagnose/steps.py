@@ -56,7 +56,9 @@ def host_steps(trace: Trace) -> StepMarks:
     for prefix in _STEP_MARKS:
         rows = _marked(trace, prefix, trace.rows_of(*ANNOTATIONS))
         if len(rows):
-            windows = np.stack((trace.ts[rows], trace.ts[rows] + trace.dur[rows]), axis=1)
+            begin, end = trace.ts[rows], trace.ts[rows] + trace.dur[rows]
+            end[:-1] = np.minimum(end[:-1], begin[1:])  # times that were rounded overlap
+            windows = np.stack((begin, end), axis=1)
             return StepMarks(prefix, windows, tuple(_number(trace.names[trace.name[r]], i) for i, r in enumerate(rows)))
     for source, ends in (
         ("Optimizer.step", _optimizer_ends(trace)),

@@ -6,8 +6,10 @@ ranks, so that the memory for a job does not grow with its traces.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
+from diagnose.errors import UserError, printable
 from diagnose.metrics import Measured
 from diagnose.metrics.registry import Settings
 from diagnose.rank_analysis import RankAnalysis, analyses
@@ -60,13 +62,13 @@ def survey(run: Run, settings: Settings, loading: Loading, scheduler: str | None
         scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
 
     Raises:
-        UserError: a trace cannot be read, or the scheduler not be used.
+        UserError: a trace cannot be read, two are of one rank, or the scheduler cannot be used.
     """
     files = numbered(run)
     if len(files) > MOST_MEASURED or scheduler is not None:
         each = replace(loading, jobs=1, watch=None)
         found = digests([Task(path, rank, settings, each) for path, rank in files], loading, scheduler)
-        return Survey(run, settings, loading, tuple(found), ())
+        return Survey(run, settings, loading, _each_once(found), ())
     found, kept, text = [], [], 0
     for own in analyses(files, settings, loading):
         found.append(own.digest)
@@ -74,12 +76,34 @@ def survey(run: Run, settings: Settings, loading: Loading, scheduler: str | None
         text += own.timeline.trace.size
         if len(kept) > 1 and text > MOST_KEPT_BYTES:
             kept.clear()
-    return Survey(run, settings, loading, tuple(found), tuple(kept) if len(kept) == len(found) else ())
+    whole = sorted(kept, key=lambda own: own.timeline.rank) if len(kept) == len(found) else ()
+    return Survey(run, settings, loading, _each_once(found), tuple(whole))
 
 
 def numbered(run: Run) -> list[tuple[Path, int]]:
-    """The files of the run, each with its rank: as its metadata or name tells, else its place."""
-    return [(f.path, f.rank if f.rank is not None else at) for at, f in enumerate(run.files)]
+    """The files of the run, each with its rank: as its metadata or name tells, else the first that no other has."""
+    known = {f.rank for f in run.files}
+    free = (rank for rank in count() if rank not in known)
+    return [(f.path, f.rank if f.rank is not None else next(free)) for f in run.files]
+
+
+def _each_once(found: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
+    """The digests in order of rank, of which each has one.
+
+    Raises:
+        UserError: two files, or parts of them, say that they are of the same rank.
+    """
+    of_rank: dict[int, RankDigest] = {}
+    for digest in found:
+        other = of_rank.setdefault(digest.rank, digest)
+        if other is not digest:
+            raise UserError(
+                f"two traces say that they are of rank {digest.rank}",
+                where=digest.source.path,
+                why=f"the other is {printable(other.source.path)}",
+                do="keep one run in the folder, or pass one of the files",
+            )
+    return tuple(of_rank[rank] for rank in sorted(of_rank))
 
 
 def comparable(digests: Sequence[RankDigest]) -> tuple[tuple[RankDigest, ...], tuple[int, ...]]:

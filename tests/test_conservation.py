@@ -118,3 +118,17 @@ def test_the_ledger_adds_up_when_one_rank_has_no_gpu_activity(tmp_path: Path) ->
     found = analyze(tmp_path)
 
     assert sum(e.ns for e in found.ledger) == (found.steps.device_time_ns or found.steps.time_ns)
+
+
+def test_steps_whose_rounded_times_overlap_share_no_time() -> None:
+    job = Trace(world=2)
+    for _ in range(4):
+        with job.step():
+            job.cpu_op("aten::mm", 500)
+    trace = content(job)
+    for event in trace["traceEvents"]:
+        event["dur"] = event["dur"] + 1 if str(event.get("name")).startswith("ProfilerStep") else event.get("dur", 0)
+
+    found = attribution(trace)
+
+    assert sum(found.ns().values()) == found.total_ns

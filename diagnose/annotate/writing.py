@@ -11,12 +11,11 @@ import msgspec
 from diagnose.annotate.merging import PER_RANK, events_of, shift_of
 from diagnose.annotate.tracks import PROCESS, Event, Place, tracks
 from diagnose.diagnosis import Diagnosis
-from diagnose.errors import UserError
 from diagnose.metrics import Measured
 from diagnose.trace.source import Source
 
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
-_SEARCHED = 64 << 20
+_SEARCHED, _OVERLAP = 64 << 20, 1 << 10
 _AT_ONCE = 10_000
 _LEVEL = 5
 
@@ -48,21 +47,21 @@ def write_annotated(diagnosis: Diagnosis, measured: Sequence[Measured], to: Bina
 
 
 def _with_text(diagnosis: Diagnosis, measured: Measured) -> Iterator[bytes]:
-    path = Path(measured.timeline.trace.path)
-    blocks, start = Source(path).blocks(), b""
+    """The text with the events in front of its own; written anew where its list of events is not to be found."""
+    blocks, start, searched = Source(Path(measured.timeline.trace.path)).blocks(), b"", 0
     for block in blocks:
         start += block
-        found = _LIST.search(start)
+        found = _LIST.search(start, max(searched - _OVERLAP, 0))
         if found and (rest := start[found.end() :].lstrip()):
             yield start[: found.end()]
             yield from _joined(tracks(diagnosis, measured, Place()))
             yield rest if rest.startswith(b"]") else b",\n" + rest
+            yield from blocks
+            return
+        searched = found.start() if found else len(start)
+        if searched > _SEARCHED:
             break
-        if len(start) > _SEARCHED:
-            break
-    else:
-        raise UserError("the trace has changed since it was read", where=path, do="run the command again")
-    yield from blocks
+    yield from _anew(diagnosis, [measured])
 
 
 def _anew(diagnosis: Diagnosis, measured: Sequence[Measured]) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ class Excess:
     together; without one, from the beginning of the first counted step.
 
     Attributes:
-        step: number of each collective's step.
+        step: number of each collective's step, in order: one that another stream delays into the next counts there.
         causes: of any member's attribution, with `classes` alike.
         ns: shape (instances, members, causes); negative where a member spent less.
     """
@@ -92,7 +92,7 @@ class Behind:
 def excess_of(ranks: Sequence[RankDigest], found: GroupMatch) -> Excess:
     """What each member of a group spent until each collective above the median of the others."""
     causes, classes = _causes([ranks[p] for p in found.members.tolist()])
-    step = ranks[int(found.members[0])].calls.step[found.call[:, 0]]
+    step = np.maximum.accumulate(ranks[int(found.members[0])].calls.step[found.call[:, 0]])
     before = np.searchsorted(step, step, side="left") - 1
     spent = np.zeros((*found.call.shape, len(causes)), np.int64)
     for m, p in enumerate(found.members.tolist()):

@@ -19,6 +19,7 @@ from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTI
 
 STEP_MARKS = r"ProfilerStep|diagnose\.step"
 Column = NDArray[np.int64]
+Names = tuple[tuple[str, bool], ...]
 TELLING = 0.1  # of the lateness
 LONGEST = 4_000  # operations of a step that are aligned
 TYPICAL_RANKS = 3
@@ -30,7 +31,7 @@ ON_DEVICE = ("slower_kernels", "more_work")
 class Walk:
     """One step in order: for each segment its name, whether it is the gap before, its duration and time in the step."""
 
-    names: tuple[tuple[str, bool], ...]
+    names: Names
     ns: Column
     at: Column
 
@@ -69,28 +70,36 @@ def _told(found: Found, rank: int) -> str:
 
 
 def _first(own: Walk, usual: Sequence[Walk], enough: float) -> Found | None:
-    """The first segment that exceeds the longest of the typical walks, each aligned with it."""
-    known = np.full(len(own.ns), -1, np.int64)
+    """The first segment that exceeds the longest of the typical walks, each aligned with it.
+
+    Most walks are alike but for their times and are aligned once.
+    """
+    known, longest = np.full(len(own.ns), -1, np.int64), dict[Names, Column]()
     for walk in usual:
-        at, theirs = _aligned(own, walk)
-        known[at] = np.maximum(known[at], walk.ns[theirs])
+        longest[walk.names] = np.maximum(longest.get(walk.names, walk.ns), walk.ns)
+    for names, ns in longest.items():
+        at, theirs = _aligned(own.names, names)
+        known[at] = np.maximum(known[at], ns[theirs])
     excess = own.ns - np.maximum(known, 0)
     hits = np.flatnonzero(excess > max(enough, 1.0))
     if not len(hits):
         return None
     hit = int(hits[0])
     name, is_gap = own.names[hit]
-    longest = int(known[hit])
-    return Found(name, is_gap, int(own.ns[hit]), longest if longest >= 0 else None, int(own.at[hit]))
+    usually = int(known[hit])
+    return Found(name, is_gap, int(own.ns[hit]), usually if usually >= 0 else None, int(own.at[hit]))
 
 
-def _aligned(own: Walk, other: Walk) -> tuple[Column, Column]:
-    """Positions of the segments that are the same in both, by the sequence of names; the beginning goes first."""
-    shorter = min(len(own.names), len(other.names))
-    same = next((i for i in range(shorter) if own.names[i] != other.names[i]), shorter)
-    rest = SequenceMatcher(None, own.names[same:], other.names[same:], autojunk=False).get_matching_blocks()
+def _aligned(own: Names, other: Names) -> tuple[Column, Column]:
+    """Positions of the segments that are the same in both, by the sequence of names; beginning and end go first."""
+    shorter = min(len(own), len(other))
+    same = next((i for i in range(shorter) if own[i] != other[i]), shorter)
+    ends = next((i for i in range(shorter - same) if own[-1 - i] != other[-1 - i]), shorter - same)
+    middle = own[same : len(own) - ends], other[same : len(other) - ends]
+    blocks = SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks() if all(middle) else []
     pairs = [(i, i) for i in range(same)]
-    pairs += [(same + a + i, same + b + i) for a, b, size in rest for i in range(size)]
+    pairs += [(same + a + i, same + b + i) for a, b, size in blocks for i in range(size)]
+    pairs += [(len(own) - i, len(other) - i) for i in range(ends, 0, -1)]
     columns = np.array(pairs, np.int64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1]
 

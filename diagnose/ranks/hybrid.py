@@ -1,5 +1,6 @@
 """FSDP over nodes against HSDP in the joint replay: shards inside a node, one reduction of them between nodes."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,7 +48,8 @@ class Hybrid:
 
 def hybrid_of(ranks: Sequence[RankDigest], found: Match, joint: Joint, topology: Topology) -> Hybrid | None:
     """What HSDP would change; None where nothing is sharded over equal nodes, or the links inside are not known."""
-    nodes, sizes = len(set(topology.node)), set(np.bincount(topology.node).tolist()) if topology.node else set()
+    on_node = Counter(topology.node)
+    nodes, sizes = len(on_node), set(on_node.values())
     if nodes < 2 or len(sizes) != 1 or sizes == {1}:
         return None
     links = topology.inside(sizes.pop())
@@ -68,4 +70,4 @@ def _sharded(ranks: Sequence[RankDigest], group: GroupMatch, joint: Joint) -> li
     own = np.isin(joint.parts[first].row, group.call[:, 0])
     large = np.flatnonzero(own & np.isin(kinds, ("allgather", "reducescatter")) & (sizes >= BUCKET_BYTES))
     of = joint.collective[first]
-    return [(int(of[e]), str(kinds[e]), int(sizes[e])) for e in large.tolist()]
+    return [(int(of[e]), str(kinds[e]), int(sizes[e])) for e in large.tolist() if joint.transfer[of[e]] > 0]

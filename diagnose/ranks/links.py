@@ -9,6 +9,7 @@ import numpy as np
 from diagnose.facts import duration
 from diagnose.ranks.behind import is_point_to_point
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.kinds import plain_kind
 from diagnose.ranks.match import Match
 
 MIN_GROUPS = 2
@@ -44,6 +45,8 @@ def slow_links(ranks: Sequence[RankDigest], found: Match) -> list[SlowLink]:
             continue
         keys = np.stack((calls.kind[rows], calls.bytes[rows]))
         for kind, size in np.unique(keys, axis=1).T.tolist():
+            if size < 0 and plain_kind(calls.kinds[kind]) == calls.kinds[kind]:
+                continue  # of unknown sizes nobody can say that they are alike
             own = (keys[0] == kind) & (keys[1] == size)
             entry = (number, float(np.median(group.transfer[own])), int(own.sum()))
             alike[(calls.kinds[kind], size, len(group.members))].append(entry)

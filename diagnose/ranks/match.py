@@ -113,7 +113,8 @@ def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
         for number, group in enumerate(calls.groups):
             rows = np.flatnonzero(own & (calls.group == number))
             if len(rows):
-                found.setdefault(_resolved(group, rank.rank, listed), {})[position] = rows
+                of_rank = found.setdefault(_resolved(group, rank.rank, listed), {})
+                of_rank[position] = np.union1d(of_rank[position], rows) if position in of_rank else rows
     return (gathered(g, rows, ranks) for g, rows in found.items() if len(rows) > 1 and not g.ambiguous)
 
 

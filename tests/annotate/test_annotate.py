@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from kineto import Trace, collective
 
 from diagnose.analysis import analyze
+from diagnose.annotate import writing
 from diagnose.cli import main
 from diagnose.trace import read
 
@@ -67,6 +68,18 @@ def test_what_was_there_stays_to_the_letter(tmp_path: Path) -> None:
     at = before.index("[", before.index('"traceEvents"')) + 1
     assert after.startswith(before[:at])
     assert after.endswith(before[at:].lstrip())
+
+
+def test_a_trace_whose_events_begin_too_far_behind_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_SEARCHED", -1)
+    trace = {"note": "x" * (5 << 20), **slow_loader().json()}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+
+    assert of(annotated(path, tmp_path / "out.json"), "steps")
+    assert analyze(tmp_path / "out.json").verdict == analyze(path).verdict
 
 
 def test_the_annotated_trace_is_diagnosed_like_the_trace(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The named ranks as the Diagnosis holds them, and what is said of those that cannot be named."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from diagnose.facts import spoken
 from diagnose.postmortem import Excess, Straggler
@@ -97,6 +98,11 @@ def missing_suspect(job: Job) -> str:
         f"a rank whose trace is missing ({listed}) may be the late one: {spoken(unexplained, 'share')} of the others' "
         "step is in collectives, for which no present rank accounts"
     )
+
+
+def suspecting(job: Job) -> Job:
+    """The job, whose ranks know whether a missing one may be late."""
+    return replace(job, view=replace(job.view, late_rank_missing=bool(missing_suspect(job))))
 
 
 def _waited(job: Job) -> float:

@@ -1,6 +1,8 @@
 """What a report says of a job's ranks: who is late, what that costs, what is missing, the collectives, the clocks."""
 
-from diagnose.diagnosis import Diagnosis
+from collections.abc import Sequence
+
+from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.facts import duration, spoken
 from diagnose.postmortem import JobChange, Postmortem, Straggler, Traffic
 from diagnose.report.ledger import Basis
@@ -25,7 +27,7 @@ TRAFFIC_HEADS = (
 def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     """Why a rank is late, what each other rank waits for it, what that costs, and what it rests on."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
-    each = straggler.waiting_ns_caused / max(sum(rank.steps for rank in others), 1)
+    each = waited_share(straggler, diagnosis) * _step_ns(others)
     share = spoken(waited_share(straggler, diagnosis), "share")
     late = f"{named(straggler)} is late {LATENESS[straggler.cause]}"
     waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
@@ -33,8 +35,14 @@ def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     return "; ".join([late, waits, *filter(None, why)])
 
 
+def _step_ns(ranks: Sequence[RankReport]) -> float:
+    return sum(entry.ns for rank in ranks for entry in rank.ledger) / max(sum(rank.steps for rank in ranks), 1)
+
+
 def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
-    """Share of the other ranks' steps that they wait for this one."""
+    """Share of the other ranks' steps that they wait for this one; of the steps that were judged."""
+    if straggler.share:
+        return straggler.share
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     return straggler.waiting_ns_caused / max(sum(entry.ns for rank in others for entry in rank.ledger), 1)
 

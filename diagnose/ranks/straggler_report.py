@@ -29,7 +29,8 @@ def stragglers_of(
 
 def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: float | None) -> Straggler:
     own = next(rank for rank in job.ranks if rank.rank == blame.rank)
-    hours = blame.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY if own.has_gpu else None
+    lost_share = blame.lost_share * _part_that_costs(job)
+    hours = lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY if own.has_gpu else None
     late = {b.rank for b in job.blames if b.stands_out or b.steps}
     return Straggler(
         rank=blame.rank,
@@ -46,6 +47,15 @@ def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: flo
         gpu_hours_per_day=hours,
         cost_per_day=hours * price if hours is not None and price is not None else None,
     )
+
+
+def _part_that_costs(job: Job) -> float:
+    """Of what the others lose by late ranks, the part that prolongs the job's step as replayed, at most.
+
+    The rest hides in what they wait for anyway, such as the bubbles of a pipeline.
+    """
+    lost, most = job.view.straggler_share, job.view.straggler_cure_share[1]
+    return min(most / lost, 1.0) if lost else 1.0
 
 
 def _because(blame: Blame, job: Job) -> str:

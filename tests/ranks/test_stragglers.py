@@ -201,3 +201,14 @@ def test_nobody_is_named_where_chance_decides_who_is_last(count: int) -> None:
 
     assert found.view.matched
     assert named(found) == []
+
+
+def test_late_ranks_cost_what_the_job_would_gain_without_them() -> None:
+    found = job(ranks(4, late([2], lambda trace: trace.loader(us=2000))))
+    view = found.view
+    hidden = replace(found, view=replace(view, straggler_cure_share=(0.0, view.straggler_share / 4)))
+
+    (cost,), (less,) = (stragglers_of(own, gpu_hour_price=2) for own in (found, hidden))
+
+    assert cost.gpu_hours_per_day == pytest.approx(found.stragglers[0].lost_share * 3 * 24, rel=0.02)
+    assert less.gpu_hours_per_day == pytest.approx(cost.gpu_hours_per_day / 4, rel=0.02)

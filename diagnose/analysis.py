@@ -13,6 +13,7 @@ from diagnose.judge import Case, diagnose
 from diagnose.metrics import REGISTRY, Measured, measure, merged
 from diagnose.metrics.registry import Settings
 from diagnose.ranks import Job, join
+from diagnose.ranks.straggler_report import suspecting
 from diagnose.rule import load_rules
 from diagnose.series import changes, series_beside
 from diagnose.survey import comparable, representatives, survey, weights
@@ -84,7 +85,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
     run = find_run(path, chosen.run)
     read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)
-    job = join(ranks, chosen.network_gbs)
+    job = suspecting(join(ranks, chosen.network_gbs))
     measured = read.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
     found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))

@@ -155,6 +155,7 @@ def _grounds(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
         lost_share=sum(rank.lost_share for rank in ranks) / len(ranks),
         sized_share=sum(rank.sized_share for rank in ranks) / len(ranks),
         alone_of_many=len(ranks) == 1 and not isinstance(size, Unknown) and float(size) > 1,
+        late_rank_missing=facts["late_rank_may_be_missing"].value is True,
     )
 
 
@@ -201,7 +202,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -
         class_=rule.class_,
         severity=judgement.answer,  # type: ignore[arg-type]
         says=rule.sentence(rule.says, facts),
-        do=rule.sentence(rule.do, facts),
+        do=rule.advised(facts),
         evidence=evidence,
         predicted_speedup=outlook.predict(rule),
         patch=_patch(rule, facts, outlook),

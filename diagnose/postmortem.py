@@ -30,7 +30,7 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
         excess: what it spent beyond the others, largest first.
         explained_share: part of its lateness that the excess accounts for, null when that is unknown.
         first_diverging: the first operation of the step that ran unlike the other ranks', "" when none was found.
-        gpu_hours_per_day: what the other ranks' GPUs lose by it in a day of training; null without GPUs.
+        gpu_hours_per_day: what the job's GPUs lose by it in a day of training at least; null without GPUs.
         cost_per_day: the same in the currency of the stated price of a GPU-hour; null without a price.
     """
 

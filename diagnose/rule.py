@@ -58,7 +58,7 @@ class PatchTemplate:
 
 @dataclass(frozen=True)
 class Unless:
-    """A condition and the sentence that goes with it: a precondition, or the text of negative advice."""
+    """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice."""
 
     holds: Condition | None
     because: str
@@ -76,6 +76,7 @@ class Rule:
     conditions: tuple[tuple[Severity, Condition], ...]
     says: str
     do: str
+    advice: tuple[Unless, ...]
     unless: str
     see: tuple[str, ...]
     numerics: bool
@@ -134,6 +135,13 @@ class Rule:
         if not holds or not all(name in facts and facts[name].known for name in needed):
             return None
         return NotAdvised(what=self.negative.what, because=self.sentence(self.negative.because, facts))
+
+    def advised(self, facts: Facts) -> str:
+        """What to do: the first advice whose condition holds, else the rule's own."""
+        for advice in self.advice:
+            if advice.holds is not None and advice.holds.evaluate(facts):
+                return self.sentence(advice.because, facts)
+        return self.sentence(self.do, facts)
 
     def sentence(self, template: str, facts: Facts) -> str:
         """The template with each `{fact}` replaced by the fact as people say it."""
@@ -195,6 +203,13 @@ class _Builder:
             conditions=self.conditions(),
             says=self.template(file.says, "says"),
             do=self.template(file.do, "do"),
+            advice=tuple(
+                Unless(
+                    self.parse(table.if_, f"advice[{number}].if", "flag"),
+                    self.template(table.do, f"advice[{number}].do"),
+                )
+                for number, table in enumerate(file.advice)
+            ),
             unless=self.template(file.unless, "unless"),
             see=file.see,
             numerics=file.numerics,

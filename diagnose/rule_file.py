@@ -53,6 +53,13 @@ class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     if_: Text | None = msgspec.field(default=None, name="if")
 
 
+class AdviceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to do in the place of the rule's `do` while a condition holds; the first that holds counts."""
+
+    do: Text
+    if_: Text = msgspec.field(name="if")
+
+
 class NotWhenTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A precondition that turns the advice into its opposite."""
 
@@ -94,6 +101,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     excludes: tuple[Text, ...] = ()
     whatif: WhatIfTable | None = None
     patch: PatchTable | None = None
+    advice: tuple[AdviceTable, ...] = ()
     not_when: tuple[NotWhenTable, ...] = ()
     negative: NegativeTable | None = None
     example: tuple[ExampleTable, ...]
@@ -103,6 +111,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "": RuleFile,
     "whatif": WhatIfTable,
     "patch": PatchTable,
+    "advice": AdviceTable,
     "not_when": NotWhenTable,
     "negative": NegativeTable,
     "example": ExampleTable,

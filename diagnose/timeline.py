@@ -87,8 +87,9 @@ class Timeline:
 
     @property
     def capture_failed(self) -> bool:
-        """Kernels were launched and not one GPU activity was recorded."""
-        return not self.has_gpu and self.launches > 0
+        """The job ran on a GPU and not one of its activities is there: not recorded, or behind the cut of the file."""
+        cut = self.trace.loss.truncated and bool(self.device_properties)
+        return not self.has_gpu and (self.launches > 0 or cut)
 
     @property
     def device_name(self) -> str:

@@ -44,6 +44,7 @@ class Grounds:
     lost_share: float = 0.0
     sized_share: float = 0.0
     alone_of_many: bool = False
+    late_rank_missing: bool = False
 
 
 def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
@@ -72,7 +73,7 @@ def class_shares(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
 
 def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     if grounds.capture_failed:
-        return "kernels were launched but no GPU activity was recorded, so nothing is known of the device"
+        return "the job ran on a GPU but no GPU activity was recorded, so nothing is known of the device"
     if grounds.lost_share > TOO_MANY_LOST:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
     if not any(e.ns for e in ledger):
@@ -99,7 +100,8 @@ def _leader(shares: Mapping[str, float]) -> tuple[str, str]:
 
 
 def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Confidence:
-    if not grounds.has_gpu or (leader == "communication" and grounds.alone_of_many):
+    unmatched = grounds.alone_of_many or grounds.late_rank_missing
+    if not grounds.has_gpu or (leader == "communication" and unmatched):
         return "low"
     if near or grounds.steps < 2 or grounds.lost_share > 0.02:
         return "medium" if not near or share > NAMES_THE_CLASS + NEAR else "low"
@@ -114,6 +116,8 @@ def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: 
         text += "; without GPU activity operators are classed by kind"
     elif leader == "communication" and grounds.alone_of_many:
         text += "; one rank of several cannot tell transfer from waiting for a late rank"
+    elif leader == "communication" and grounds.late_rank_missing:
+        text += "; a rank whose trace is missing may be what they wait for"
     elif leader in ("compute", "memory"):
         some = f", {100 * grounds.sized_share:.0f} % of their time by the roofline" if grounds.sized_share else ""
         how = "the roofline" if grounds.sized_share >= MOSTLY_SIZED else f"kind{some}"

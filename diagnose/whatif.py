@@ -78,6 +78,13 @@ class Outlook:
         fact = self.facts.get("waiting_share")
         return fact is not None and not fact.known
 
+    @cached_property
+    def _without_transfer(self) -> float:
+        """The speed of a step that waits for ranks and transfers nothing: no change of the transfers buys more."""
+        fact = self.facts.get("transfer_share")
+        known = fact is not None and not isinstance(fact.value, Unknown)
+        return 1 / max(1 - float(fact.value), 1e-3) if known and fact is not None else np.inf  # type: ignore[arg-type]
+
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Range | None:
         """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
 
@@ -91,6 +98,9 @@ class Outlook:
         if len(known) < len(found) or min(known) == np.inf:
             return None
         low, high = max(min(known), 1.0), max(*known, 1.0)
+        if rule.class_ == "communication":
+            most = self._without_transfer
+            low, high = min(low, most), min(high, most)
         return low, min(high, low * WIDEST) if self.assumes(rule) else high
 
     def cured(self, rule: Rule) -> tuple[Rule, ...]:

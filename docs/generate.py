@@ -48,7 +48,15 @@ def rule_section(rule: Rule) -> str:
     """One rule."""
     lines = [f"### {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", ""]
     lines += [f"- {severity}: `{condition.text}`" for severity, condition in rule.conditions]
-    lines += ["", named(rule.says), "", f"**Do:** {named(rule.do)}", "", f"**Unless:** {named(rule.unless)}"]
+    lines += [
+        "",
+        named(rule.says),
+        "",
+        f"**Do:** {named(rule.do)}",
+        *advice_lines(rule),
+        "",
+        f"**Unless:** {named(rule.unless)}",
+    ]
     for precondition in rule.not_when:
         condition = f"`{precondition.holds.text}`" if precondition.holds else "always"
         lines += ["", f"**Not when** {condition}: {named(precondition.because)}"]
@@ -57,6 +65,12 @@ def rule_section(rule: Rule) -> str:
     if rule.see:
         lines += ["", "See: " + ", ".join(f"<{link}>" for link in rule.see)]
     return "\n".join(lines)
+
+
+def advice_lines(rule: Rule) -> list[str]:
+    """What to do in its place while a condition holds."""
+    told = [f"- `{own.holds.text}`: {named(own.because)}" for own in rule.advice if own.holds is not None]
+    return ["", *told] if told else []
 
 
 def metrics_page() -> str:

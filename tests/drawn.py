@@ -7,6 +7,7 @@ from diagnose.diagnosis import (
     Diagnosis,
     Evidence,
     Finding,
+    HistoryChange,
     KernelRow,
     Lane,
     Patch,
@@ -16,6 +17,7 @@ from diagnose.diagnosis import (
     SliceLabel,
     StepTimeline,
 )
+from diagnose.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
 
 US, MS = 1_000, 1_000_000
 HOSTILE = "</script></style><img src=x onerror=alert(1)>\"'`{{7*7}}\u202e\u0000[red]&amp;\u2028"
@@ -75,6 +77,51 @@ def drawn() -> Diagnosis:
     )
 
 
+def joined(name: str = "node") -> Diagnosis:
+    """Six ranks on three hosts whose names begin with `name`, two more without a trace, and all a post-mortem says."""
+    of = drawn()
+    waits = diagnoses.ledger(174, 8, late_rank_data=("data", 12.0), gemm=("compute", 162.0))
+    works = diagnoses.ledger(174, 8, data_wait=("data", 15.0), gemm=("compute", 159.0))
+    late = Straggler(
+        rank=1, host=f"{name}0", cause="data", because="15.0 ms more", waiting_ns_caused=480 * MS, steps_late=8,
+        excess=(Excess(cause="data-wait", ns=15 * MS), Excess(cause="gemm", ns=MS), Excess(cause="norm", ns=70)),
+        explained_share=0.9472, gpu_hours_per_day=8.28, cost_per_day=20.7,
+    )  # fmt: skip
+    return replace(
+        of,
+        ranks=tuple(
+            replace(of.ranks[0], rank=rank, host=f"{name}{rank // 2}", ledger=works if rank == 1 else waits)
+            for rank in range(6)
+        ),
+        stragglers=(late,),
+        trace=replace(of.trace, missing_ranks=(6, 7)),
+        history=(
+            HistoryChange(
+                since_step=8123, until_step=9000, change_share=0.14, ranks=(1,), hosts=(f"{name}0",),
+                says=f"since step 8,123: 14 % slower on {name}0",
+            ),
+        ),
+        postmortem=Postmortem(
+            mismatches=(Mismatch(kind="count", group=name, ranks=(1,), says=f"rank 1 on {name}0 has 3 fewer"),),
+            passing=(Straggler(rank=4, host=f"{name}2", cause="gc", waiting_ns_caused=MS, steps_late=2),),
+            traffic=(traffic(name), traffic(f"{name}b", bytes=None, busbw_gbs=None, expected_busbw_gbs=None)),
+            changes=(
+                JobChange(change="no straggler", says="no rank is late", speedup=(1.07, 1.09), gpu_hours_per_day=9.7),
+            ),
+            changes_error=0.0123,
+            clocks=tuple(Clock(rank=r, offset_ns=1000 * r, drift_ppm=0.25 * r, residual_ns=300 + r) for r in range(6)),
+            clocks_agree=True,
+        ),
+    )  # fmt: skip
+
+
+def traffic(group: str, **changes: object) -> Traffic:
+    known = {"kind": "allreduce", "ranks": 6, "bytes": 26_214_400, "count_per_step": 12.0, "note": "by a model"}
+    times = {"transfer_ns": 200_000, "waiting_ns": 50_000, "exposed_share": 0.031}
+    rates = {"busbw_gbs": 131.07, "expected_busbw_gbs": 255.0}
+    return Traffic(**{"group": group} | known | times | rates | changes)  # type: ignore[arg-type]
+
+
 def hostile() -> Diagnosis:
     """Every name that a trace or a rule can choose is HOSTILE."""
     finding = Finding(
@@ -88,8 +135,16 @@ def hostile() -> Diagnosis:
         patch=Patch(target="environment", set={HOSTILE: HOSTILE}),
         assumes=HOSTILE,
     )
+    job = joined(HOSTILE)
+    assert job.postmortem is not None
+    kind = replace(job.postmortem.traffic[0], kind=HOSTILE, note=HOSTILE)
+    change = JobChange(change=HOSTILE, says=HOSTILE, speedup=(1.1, 1.2))
     return replace(
         diagnoses.hostile(),
+        ranks=job.ranks,
+        stragglers=(replace(job.stragglers[0], because=HOSTILE, first_diverging=HOSTILE),),
+        history=job.history,
+        postmortem=replace(job.postmortem, traffic=(kind, *job.postmortem.traffic), changes=(change,)),
         findings=(finding,),
         timeline=timeline(HOSTILE),
         kernels=(kernel(HOSTILE, MS, operator=HOSTILE, family=HOSTILE), kernel("a" + HOSTILE, MS)),

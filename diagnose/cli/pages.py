@@ -74,6 +74,9 @@ def write_pages(diagnosis: Diagnosis, given: Mapping[str, Any], shown: str) -> N
     Raises:
         UserError: a file cannot be written.
     """
+    for to in (given["html"], given["markdown"]):
+        if to is not None and any(Path(file).resolve() == to.resolve() for file in diagnosis.trace.files):
+            raise UserError("cannot write the report", where=to, why="it is a trace", do="name another file")
     if given["html"] is not None:
         write_html(diagnosis, given["html"], shown)
     if given["markdown"] is not None and given["markdown"] != STDOUT:

@@ -158,6 +158,18 @@ def least_straggler_cure_share(m: Measured) -> Value:
     return m.job.straggler_cure_share[0] if m.job.matched else m.job.why_unmatched
 
 
+@metric("flag", needs_gpu=False)
+def late_rank_may_be_missing(m: Measured) -> Value:
+    """Whether the ranks wait in collectives for a time that no analysed rank accounts for, and ranks are missing."""
+    return m.job.late_rank_missing
+
+
+@metric("flag")
+def sends_and_receives(m: Measured) -> Value:
+    """Whether ranks send to single others, as the stages of a pipeline do."""
+    return bool((m.messages.kind == "sendrecv").any())
+
+
 def _single_process(m: Measured) -> bool:
     size = world_size(m)
     return m.job.ranks == 1 and (isinstance(size, Unknown) or int(size) == 1)

@@ -26,7 +26,8 @@ LATE = "late-rank-"
 class JobView:
     """What a rank's metrics know of the other ranks.
 
-    `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others.
+    `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
+    `late_rank_missing` says that a rank without a trace may be the late one.
     """
 
     ranks: int = 1
@@ -36,6 +37,7 @@ class JobView:
     straggler_cause: str = "none"
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
+    late_rank_missing: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """The named ranks as the Diagnosis holds them, and what is said of those that cannot be named."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from diagnose.facts import spoken
 from diagnose.postmortem import Excess, Straggler
 from diagnose.ranks.blame import MIN_SHARE
+from diagnose.ranks.changes import NO_STRAGGLER
 from diagnose.ranks.divergence import first_diverging
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
@@ -29,8 +31,7 @@ def stragglers_of(
 
 def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: float | None) -> Straggler:
     own = next(rank for rank in job.ranks if rank.rank == blame.rank)
-    lost_share = blame.lost_share * _part_that_costs(job)
-    hours = lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY if own.has_gpu else None
+    hours = _gpu_hours_per_day(blame, job) if own.has_gpu else None
     late = {b.rank for b in job.blames if b.stands_out or b.steps}
     return Straggler(
         rank=blame.rank,
@@ -49,13 +50,15 @@ def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: flo
     )
 
 
-def _part_that_costs(job: Job) -> float:
-    """Of what the others lose by late ranks, the part that prolongs the job's step as replayed, at most.
-
-    The rest hides in what they wait for anyway, such as the bubbles of a pipeline.
+def _gpu_hours_per_day(blame: Blame, job: Job) -> float:
+    """Its part, by the waiting it caused, of what the job loses by all late ranks at least; that is replayed where it
+    can be, since the waiting for one rank is not all saved when the next is nearly as late.
     """
-    lost, most = job.view.straggler_share, job.view.straggler_cure_share[1]
-    return min(most / lost, 1.0) if lost else 1.0
+    if job.changes.because:
+        return blame.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
+    cured = next((change for change in job.changes.changes if change.change == NO_STRAGGLER), None)
+    every = sum(b.caused_ns for b in job.stragglers)
+    return (cured.gpu_hours_per_day or 0.0) * blame.caused_ns / every if cured is not None and every else 0.0
 
 
 def _because(blame: Blame, job: Job) -> str:
@@ -95,6 +98,11 @@ def missing_suspect(job: Job) -> str:
         f"a rank whose trace is missing ({listed}) may be the late one: {spoken(unexplained, 'share')} of the others' "
         "step is in collectives, for which no present rank accounts"
     )
+
+
+def suspecting(job: Job) -> Job:
+    """The job, whose ranks know whether a missing one may be late."""
+    return replace(job, view=replace(job.view, late_rank_missing=bool(missing_suspect(job))))
 
 
 def _waited(job: Job) -> float:

@@ -83,8 +83,7 @@ def blame_of(trial: Trial) -> list[Blame]:
 
 def _blame(trial: Trial, rank: int, caused_ns: int, late: NDArray[np.bool_], named: Sequence[int]) -> Blame:
     ranks, found = trial.ranks, trial.evidence
-    total = sum(r.total_ns for r in ranks) - ranks[rank].total_ns
-    share = caused_ns / max(total, 1)
+    share = caused_ns / max(sum(_judged_ns(r, trial.behind) for p, r in enumerate(ranks) if p != rank), 1)
     plain = Blame(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
     if not late.any():
         return plain
@@ -100,6 +99,12 @@ def _blame(trial: Trial, rank: int, caused_ns: int, late: NDArray[np.bool_], nam
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
     )
+
+
+def _judged_ns(rank: RankDigest, behind: Behind) -> int:
+    """Length of the rank's steps that are told of: without a GPU not of the first."""
+    judged = behind.judges(np.array(rank.numbers, np.int64))
+    return int((rank.windows[:, 1] - rank.windows[:, 0])[judged].sum())
 
 
 def _reason(trial: Trial, rank: int, late: NDArray[np.bool_], waited_ns: int) -> Reason:

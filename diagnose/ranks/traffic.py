@@ -135,7 +135,7 @@ def _size(ranks: Sequence[RankDigest], sample: Sample) -> int:
 def _expected(sample: Sample, topology: Topology, has_gpu: bool) -> tuple[float | None, float | None, str]:
     """Bus bandwidth to expect, GB/s; the size that reaches half of the best; and why they are unknown."""
     links = topology.links(sample.members) if has_gpu else NO_GPU
-    if not sample.matched or sample.bytes <= 0:
+    if not sample.matched or sample.absent or sample.bytes <= 0:
         return None, None, ""
     if isinstance(links, Unknown):
         return None, None, links.because

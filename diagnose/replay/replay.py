@@ -17,7 +17,7 @@ from diagnose.steps import host_steps
 from diagnose.timeline import Timeline
 
 STEPS = 3
-MOST_ITEMS = 60_000  # of several steps; a replay walks all of them, tens of times
+MOST_ACTIVITIES = 30_000  # of several steps: a replay walks all of them, tens of times
 STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
 SLOWEST_PROFILER = 0.3  # host speed below which a control step is not believed
@@ -51,9 +51,8 @@ class Replay:
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
         """Prepares at most STEPS steps, fewer where they are large. Without a GPU a step is its ledger of host time."""
         lengths = attribution.windows[:, 1] - attribution.windows[:, 0]
-        far = np.abs(lengths - np.median(lengths))
-        steps = tuple(sorted(np.argsort(far, kind="stable")[:STEPS].tolist()))
-        return _on_device(timeline, steps, far) if timeline.has_gpu else _on_host(timeline, attribution, steps)
+        steps = _typical(timeline, lengths)
+        return _on_device(timeline, steps) if timeline.has_gpu else _on_host(timeline, attribution, steps)
 
     def step_ns(self, change: Change | None = None) -> float:
         """Nanoseconds of a step, as it is or with a change, when such steps follow each other for ever."""
@@ -101,10 +100,8 @@ def host_speed_for(replay: Replay, unprofiled_step_ns: float) -> float:
     return low
 
 
-def _on_device(timeline: Timeline, steps: tuple[int, ...], far: NDArray[np.float64]) -> Replay:
+def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
     items = items_of(timeline, _host_windows(timeline, steps))
-    if len(items) > MOST_ITEMS and len(steps) > 1:
-        return _on_device(timeline, tuple(sorted(sorted(steps, key=lambda step: far[step])[:-1])), far)
     activity = items.activity[items.activity >= 0]
     waiting = items.call[(items.wait != -1) & (items.call >= 0)]
     return Replay(
@@ -115,6 +112,14 @@ def _on_device(timeline: Timeline, steps: tuple[int, ...], far: NDArray[np.float
         bool(timeline.gpu.is_communication[activity].any()),
         "" if len(activity) else NOT_LINKED,
     )
+
+
+def _typical(timeline: Timeline, lengths: NDArray[np.int64]) -> tuple[int, ...]:
+    """The steps whose length is closest to the median, in order: at most STEPS, and as few as hold little enough."""
+    nearest = np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")[:STEPS]
+    each = len(timeline.gpu) / max(len(lengths), 1)
+    most = STEPS if each * STEPS <= MOST_ACTIVITIES else max(int(MOST_ACTIVITIES / each), 1)
+    return tuple(sorted(nearest[:most].tolist()))
 
 
 def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change) -> float:

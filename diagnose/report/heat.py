@@ -8,6 +8,7 @@ from diagnose.report.words import cause_name
 
 SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
 OTHERS = "others"
+HOST_CLASSES: tuple[CauseClass, ...] = ("data", "host", "communication", "memory", "compute", "unexplained")
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,32 @@ def _lost_percent(rank: RankReport) -> int:
     return round(100 * sum(e.share for e in rank.ledger if e.class_ not in ("compute", "memory")))
 
 
-def by_host(ranks: Sequence[RankReport]) -> dict[str, list[RankReport]]:
-    """The ranks of each host that is named, in order of the first."""
+@dataclass(frozen=True)
+class HostRow:
+    """A host: means over its ranks, as shares of their steps; `shares` in the order of `HOST_CLASSES`.
+
+    `waiting` for late ranks is in the shares too, in the class of what made those late.
+    """
+
+    name: str
+    ranks: int
+    shares: tuple[float, ...]
+    waiting: float
+
+
+def by_host(ranks: Sequence[RankReport]) -> list[HostRow]:
+    """The hosts that are named, the one that waits least first: the late host waits for nobody."""
     found: dict[str, list[RankReport]] = {}
     for rank in sorted(ranks, key=lambda r: r.rank):
         if rank.host:
             found.setdefault(rank.host, []).append(rank)
-    return found
+    return sorted((_host(name, own) for name, own in found.items()), key=lambda host: host.waiting)
+
+
+def _host(name: str, ranks: Sequence[RankReport]) -> HostRow:
+    shares: dict[str, float] = dict.fromkeys(HOST_CLASSES, 0.0)
+    waiting = 0.0
+    for entry in (entry for rank in ranks for entry in rank.ledger):
+        shares[entry.class_] += entry.share / len(ranks)
+        waiting += entry.share / len(ranks) if entry.cause.startswith("late-rank-") else 0.0
+    return HostRow(name, len(ranks), tuple(shares.values()), waiting)

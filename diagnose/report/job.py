@@ -1,58 +1,58 @@
 """The ranks of a job: who is waited for and what that costs, a heat map of the causes, the collectives, the hosts."""
 
-from collections.abc import Sequence
-
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, RankReport
-from diagnose.facts import duration, scaled, spoken
-from diagnose.postmortem import Postmortem, Straggler, Traffic
-from diagnose.report.heat import Heat, HeatRow, by_host, heat_of, worst_first
-from diagnose.report.ledger import STYLE, Basis, basis
+from diagnose.diagnosis import Diagnosis
+from diagnose.facts import duration, spoken
+from diagnose.postmortem import Postmortem, Traffic
+from diagnose.report.heat import HOST_CLASSES, Heat, HeatRow, by_host, heat_of, worst_first
+from diagnose.report.job_words import (
+    beyond,
+    change_line,
+    clocks_line,
+    missing_line,
+    passing_line,
+    rate,
+    replay_line,
+    told,
+)
+from diagnose.report.ledger import STYLE, basis
 from diagnose.report.page import Page, plain, widest
-from diagnose.report.words import LATENESS, counted, spans, speedup
+from diagnose.report.words import counted, speedup
 
 RANKS_SHOWN = 12
 CAUSES_SHOWN = 8
 TRAFFIC_SHOWN = 3
 HOSTS_SHOWN = 8
+PASSING_SHOWN = 2
 _CELL = 5
-_CLASSES = ("data", "host", "communication", "memory", "compute", "unexplained")
 _SHORT = {"communication": "comm", "memory": "mem", "compute": "comp", "unexplained": "rest", "undecided": "?"}
 _HOT, _WARM = 0.20, 0.05
 
 
-def print_job_verdict(page: Page, diagnosis: Diagnosis) -> None:
+def print_job_verdict(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
     """The job in lines: the ranks that are late, why, what that costs, and what of the job is missing."""
     of = basis(diagnosis)
     for i, straggler in enumerate(diagnosis.stragglers):
         page.paragraph(told(straggler, diagnosis, of), label="" if i else "straggler:")
-    found, missing = diagnosis.postmortem, diagnosis.trace.missing_ranks
+        if details and beyond(straggler):
+            page.paragraph(Text(beyond(straggler), "dim"))
+    found = diagnosis.postmortem
     if found is None:
         return
-    if missing:
-        of_all = len(missing) + len(diagnosis.ranks)
-        text = f"no trace of rank {spans(missing)} of {of_all:,}; who is late may be among them"
-        page.paragraph(Text(text, "yellow"), label="missing:", most=2)
+    _passing(page, found, details)
+    if missing_line(diagnosis):
+        page.paragraph(Text(missing_line(diagnosis), "yellow"), label="missing:", most=2)
     for i, mismatch in enumerate(found.mismatches):
         page.paragraph(Text(plain(mismatch.says), "yellow"), label="" if i else "mismatch:", most=2)
 
 
-def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
-    """Why a rank is late, what each other rank waits for it, and what that rests on."""
-    others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
-    each = straggler.waiting_ns_caused / max(sum(rank.steps for rank in others), 1)
-    share = spoken(waited_share(straggler, diagnosis), "share")
-    where = f" on {plain(straggler.host)}" if straggler.host else ""
-    late = f"rank {straggler.rank}{where} is late {LATENESS[straggler.cause]}"
-    waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
-    return "; ".join([late, waits, *(plain(more) for more in (straggler.because, straggler.first_diverging) if more)])
-
-
-def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
-    """Share of the other ranks' steps that they wait for this one."""
-    others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
-    return straggler.waiting_ns_caused / max(sum(entry.ns for rank in others for entry in rank.ledger), 1)
+def _passing(page: Page, found: Postmortem, details: bool) -> None:
+    """Ranks that are late at times only."""
+    shown = found.passing if details else found.passing[:PASSING_SHOWN]
+    if shown:
+        texts = [Text(passing_line(straggler)) for straggler in shown]
+        page.entries("passing:", texts, len(found.passing) - len(shown), most=2)
 
 
 def print_job(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
@@ -63,9 +63,9 @@ def print_job(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
     _hosts(page, diagnosis, details)
     if diagnosis.postmortem is not None:
         _traffic(page, diagnosis.postmortem, details)
-        _changes(page, diagnosis.postmortem)
-        if details:
-            _clocks(page, diagnosis.postmortem)
+        _changes(page, diagnosis.postmortem, details)
+        if details and clocks_line(diagnosis.postmortem):
+            page.paragraph(Text(clocks_line(diagnosis.postmortem), "dim"), label="clocks:")
     page.gap()
 
 
@@ -101,30 +101,19 @@ def _cell(row: HeatRow, share: float) -> Text:
 
 
 def _hosts(page: Page, diagnosis: Diagnosis, details: bool) -> None:
-    """Each host's ranks together, those that wait least for others first: the late host waits for nobody."""
+    """Each host's ranks together."""
     hosts = by_host(diagnosis.ranks)
     if len(hosts) < 2:
         return
     page.paragraph("mean over its ranks, in % of their step; the host that waits least first", label="hosts:")
-    ordered = sorted(hosts.items(), key=lambda item: _waiting(item[1]))
-    name_width = widest([plain(name) for name in hosts], 24)
-    heads = "".join(f"{_SHORT.get(name, name):>{_CELL}}" for name in (*_CLASSES, "wait"))
+    name_width = widest([plain(host.name) for host in hosts], 24)
+    heads = "".join(f"{_SHORT.get(name, name):>{_CELL}}" for name in (*HOST_CLASSES, "wait"))
     page.line(Text(f"  {page.fitted('host', name_width)} {'ranks':>5} {heads}", "dim"))
-    for name, ranks in ordered if details else ordered[:HOSTS_SHOWN]:
-        shares = [_mean(ranks, class_) for class_ in _CLASSES] + [_waiting(ranks)]
-        cells = "".join(f"{100 * share:{_CELL}.0f}" for share in shares)
-        page.line(Text(f"  {page.fitted(plain(name), name_width)} {len(ranks):>5} {cells}"))
-    if len(ordered) > HOSTS_SHOWN and not details:
-        page.line(Text(f"  +{counted(len(ordered) - HOSTS_SHOWN, 'host')}: --details", "dim"))
-
-
-def _mean(ranks: Sequence[RankReport], class_: str) -> float:
-    return sum(entry.share for rank in ranks for entry in rank.ledger if entry.class_ == class_) / len(ranks)
-
-
-def _waiting(ranks: Sequence[RankReport]) -> float:
-    late = [entry.share for rank in ranks for entry in rank.ledger if entry.cause.startswith("late-rank-")]
-    return sum(late) / len(ranks)
+    for host in hosts if details else hosts[:HOSTS_SHOWN]:
+        cells = "".join(f"{100 * share:{_CELL}.0f}" for share in (*host.shares, host.waiting))
+        page.line(Text(f"  {page.fitted(plain(host.name), name_width)} {host.ranks:>5} {cells}"))
+    if len(hosts) > HOSTS_SHOWN and not details:
+        page.line(Text(f"  +{counted(len(hosts) - HOSTS_SHOWN, 'host')}: --details", "dim"))
 
 
 def _traffic(page: Page, found: Postmortem, details: bool) -> None:
@@ -139,27 +128,16 @@ def _message(own: Traffic) -> str:
     text = f"{own.count_per_step:,.3g} {plain(own.kind)}{size} per step over {counted(own.ranks, 'rank')}: "
     text += f"transfer {duration(own.transfer_ns)}, waiting {duration(own.waiting_ns)} (median)"
     if own.busbw_gbs is not None:
-        text += f", busbw {scaled(1e9 * own.busbw_gbs, 1000, ('B/s', 'kB/s', 'MB/s', 'GB/s'))}"
+        text += f", busbw {rate(own.busbw_gbs)}"
     if own.busbw_gbs is not None and own.expected_busbw_gbs is not None:
         text += f" of {own.expected_busbw_gbs:,.0f} GB/s expected at this size"
     text += f"; {spoken(own.exposed_share, 'share')} of the step exposed"
     return f"{text}; {plain(own.note)}" if own.note else text
 
 
-def _changes(page: Page, found: Postmortem) -> None:
-    texts = [Text(f"{speedup(change.speedup)}   {plain(change.says)}") for change in found.changes]
+def _changes(page: Page, found: Postmortem, details: bool) -> None:
+    texts = [Text(f"{speedup(change.speedup)}   {change_line(change)}") for change in found.changes]
+    if replay_line(found) and (details or found.no_changes_because):
+        texts.append(Text(replay_line(found), "dim"))
     for i, text in enumerate(texts):
-        page.paragraph(text, label="" if i else "whole job:", most=2)
-
-
-def _clocks(page: Page, found: Postmortem) -> None:
-    known = [clock for clock in found.clocks if clock.offset_ns is not None and clock.residual_ns is not None]
-    if not known:
-        return
-    apart = max(abs(clock.offset_ns or 0) for clock in known)
-    residual = max(clock.residual_ns or 0 for clock in known)
-    alike = "alike" if found.clocks_agree else "otherwise"
-    agree = "" if found.clocks_agree is None else f", and by start times {alike}"
-    text = f"{counted(len(known), 'rank')} aligned: up to {duration(apart)} apart, residual {duration(residual)}"
-    text += f"; waiting is told by durations, which needs no clock{agree}"
-    page.paragraph(Text(text, "dim"), label="clocks:")
+        page.paragraph(text, label="" if i else "whole job:", most=0 if details else 3)

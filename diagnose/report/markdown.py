@@ -7,10 +7,20 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.postmortem import Postmortem, Traffic
 from diagnose.report.github import Inline, Writer, bold, spaced, tokens
-from diagnose.report.heat import heat_of, worst_first
+from diagnose.report.heat import HOST_CLASSES, by_host, heat_of, worst_first
 from diagnose.report.html import About
 from diagnose.report.html.changes import Change, Changes, changes_view
 from diagnose.report.html.summary import Provenance, Summary, provenance_view, summary_view
+from diagnose.report.job_words import (
+    TRAFFIC_HEADS,
+    beyond,
+    change_line,
+    clocks_line,
+    missing_line,
+    passing_line,
+    replay_line,
+    traffic_cells,
+)
 from diagnose.report.ledger import basis, rows
 from diagnose.report.words import GUARDS, counted, of_step, speedup
 
@@ -19,17 +29,6 @@ RANKS_SHOWN = 8
 _WRITERS = tuple(
     Writer(rows=rows, prose=prose, name=name)
     for rows, prose, name in ((14, 400, 90), (10, 260, 70), (7, 180, 60), (5, 120, 48), (3, 90, 36), (2, 60, 24))
-)
-_TRAFFIC_HEADS = (
-    "collective",
-    "size",
-    "ranks",
-    "per step",
-    "transfer",
-    "waiting",
-    "exposed, of the step",
-    "busbw",
-    "expected busbw",
 )
 _SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
 _SMALLEST = Writer(rows=1, prose=40, name=16)
@@ -87,8 +86,9 @@ def _verdict(seen: Summary, to: Writer) -> str:
     notes = [spaced((bold(to.code(note.rule)), note.severity, to.text(note.says))) for note in seen.notes]
     late = [f"Straggler: {told}" for told in seen.stragglers]
     mfu = [seen.warning, *(seen.mfu_details or [seen.mfu_line])]
-    grounds = [seen.because, seen.between, *late, *notes, f"Steps: {seen.steps}", *mfu]
-    return _joined([f"## diagnose: {line}", to.items(grounds)])
+    history = [f"History: {says}" for says in seen.history]
+    grounds = [seen.because, seen.between], late, history, [*notes, f"Steps: {seen.steps}", *mfu]
+    return _joined([f"## diagnose: {line}", *map(to.items, grounds)])
 
 
 def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
@@ -168,13 +168,53 @@ def _findings(seen: _Seen, to: Writer) -> str:
 
 
 def _job(diagnosis: Diagnosis, to: Writer) -> str:
-    found = diagnosis.postmortem or Postmortem()
     if len(diagnosis.ranks) < 2:
         return ""
-    missing = f"no trace of {counted(len(found.missing_ranks), 'rank')}" if found.missing_ranks else ""
-    disagree = [mismatch.says for mismatch in found.mismatches]
-    changes = [f"Whole job, {speedup(change.speedup)}: {change.says}" for change in found.changes]
-    return _joined([to.items([missing, *disagree, *changes]), _heat(diagnosis, to), _traffic(found.traffic, to)])
+    found = diagnosis.postmortem
+    if found is None:
+        return _heat(diagnosis, to)
+    disagree = [f"Mismatch: {mismatch.says}" for mismatch in found.mismatches]
+    passing = [f"Passing: {passing_line(straggler)}" for straggler in found.passing]
+    late = [f"Late {told}" for straggler in diagnosis.stragglers if (told := beyond(straggler))]
+    replay, clocks = replay_line(found), clocks_line(found)
+    grounds = [f"Whole job: {replay}" if replay else "", f"Clocks: {clocks}" if clocks else ""]
+    lists = [_changes(found, to), *(to.items(told) for told in (disagree, passing, late, grounds))]
+    missing = missing_line(diagnosis)
+    return _joined(
+        [
+            to.text(f"Missing: {missing}") if missing else "",
+            _heat(diagnosis, to),
+            _hosts(diagnosis, to),
+            to.table(TRAFFIC_HEADS, [_message(own, to) for own in found.traffic]),
+            *lists,
+        ]
+    )
+
+
+def _message(own: Traffic, to: Writer) -> tuple[str, ...]:
+    kind, *figures = traffic_cells(own)
+    return to.code(kind), *figures
+
+
+def _changes(found: Postmortem, to: Writer) -> str:
+    return to.items([f"Whole job, {speedup(change.speedup)}: {change_line(change)}" for change in found.changes])
+
+
+def _hosts(diagnosis: Diagnosis, to: Writer) -> str:
+    """The hosts side by side, the one that waits least first."""
+    hosts = by_host(diagnosis.ranks)
+    if len(hosts) < 2:
+        return ""
+    heads = ("% of its ranks' step", "ranks", *HOST_CLASSES, "of it, waiting for late ranks")
+    rows = [
+        (
+            to.code(host.name),
+            f"{host.ranks:,}",
+            *(Inline(f"{100 * share:.0f}") for share in (*host.shares, host.waiting)),
+        )
+        for host in hosts
+    ]
+    return to.table(heads, rows)
 
 
 def _heat(diagnosis: Diagnosis, to: Writer) -> str:
@@ -189,39 +229,6 @@ def _heat(diagnosis: Diagnosis, to: Writer) -> str:
     )
     hidden = len(ordered) - len(shown)
     return _joined([table, f"+{counted(hidden, 'rank')} that lose less" if hidden else ""])
-
-
-def _traffic(found: Sequence[Traffic], to: Writer) -> str:
-    heads = (
-        "collective",
-        "size",
-        "ranks",
-        "per step",
-        "transfer",
-        "waiting",
-        "exposed, of the step",
-        "busbw",
-        "expected",
-    )
-    return to.table(heads, [_message(own, to) for own in found])
-
-
-def _message(own: Traffic, to: Writer) -> tuple[str, ...]:
-    size = "unknown" if own.bytes is None else spoken(own.bytes, "bytes")
-    busbw, expected = (
-        "unknown" if gbs is None else f"{gbs:,.1f} GB/s" for gbs in (own.busbw_gbs, own.expected_busbw_gbs)
-    )
-    return (
-        to.code(own.kind),
-        size,
-        f"{own.ranks:,}",
-        f"{own.count_per_step:,.3g}",
-        duration(own.transfer_ns),
-        duration(own.waiting_ns),
-        spoken(own.exposed_share, "share"),
-        busbw,
-        expected,
-    )
 
 
 def _not_advised(seen: _Seen, to: Writer) -> str:

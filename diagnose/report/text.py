@@ -27,7 +27,7 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False, ker
     _notes(page, diagnosis)
     for i, change in enumerate(diagnosis.history):
         page.paragraph(Text(plain(change.says), "yellow"), label="" if i else "history:", most=2)
-    print_job_verdict(page, diagnosis)
+    print_job_verdict(page, diagnosis, details)
     page.gap()
     print_ledger(page, diagnosis, details)
     if details:

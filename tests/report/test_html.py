@@ -25,12 +25,12 @@ from diagnose.report.html import About, page
 from diagnose.report.html.changes import changes_view
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.kernels import short_name
-from diagnose.report.job import waited_share
+from diagnose.report.job_words import waited_share
 from diagnose.report.ledger import basis, rows
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 STATIC = Path(html.__file__).parent / "static"
-CASES = [diagnoses.diagnosis, drawn.drawn, drawn.hostile, diagnoses.undecided]
+CASES = [diagnoses.diagnosis, drawn.drawn, drawn.joined, drawn.hostile, diagnoses.undecided]
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 LOADS = ("src", "href", "xlink:href", "action", "srcset", "data", "poster", "background", "formaction")
 
@@ -169,6 +169,47 @@ def test_the_answer_is_read_without_scripts() -> None:
         assert part in shown, part
 
 
+def test_the_post_mortem_is_read_without_scripts() -> None:
+    shown = Read(written(drawn.joined())).shown
+
+    for part in (
+        "History: since step 8,123: 14 % slower on node0",
+        "Straggler: rank 1 on node0 is late because of its data; each other rank waits 12.0 ms per step for it",
+        "it costs the job 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
+        "Missing: no trace of rank 6, 7 of 8; who is late may be among them",
+        "Mismatch: rank 1 on node0 has 3 fewer",
+        "Passing: rank 4 on node2 held up 2 steps because of garbage collection",
+        "rank 1 on node0 persistent data wait 15.0 ms, matrix products 1.0 ms 8 6.9 % 94.7 % 8.3 20.70",
+        "node0 2 7.8 0.0 0.0 0.0 92.2 0.0 3.4 node1 2 6.9 0.0 0.0 0.0 93.1 0.0 6.9",
+        "allreduce 1 group node 25.0 MiB 6 12 200.0 us 50.0 us 3.1 % 131.1 GB/s 255.0 GB/s",
+        "allreduce 1 group nodeb unknown 6 12 200.0 us 50.0 us 3.1 % unknown unknown",
+        "1 by a model",
+        "no straggler no rank is late; saves at least 9.7 GPU-hours per day 1.07-1.09x",
+        "by a replay of all ranks together, which unchanged is at most 1.2 % off the measured step of a rank",
+        "Clocks: 6 ranks aligned: up to 5.0 us apart, residual 305 ns",
+        "rank 5 5.0 us 1.25 ppm 305 ns",
+    ):
+        assert part in shown, part
+
+
+def test_without_a_post_mortem_nothing_is_said_of_it() -> None:
+    shown = Read(written(replace(drawn.joined(), postmortem=None))).shown
+
+    assert "matrix products" in shown
+    for part in ("Late ranks, and", "Missing:", "Hosts:", "Collectives,", "Clocks:", "whole job"):
+        assert part not in shown, part
+
+
+def test_why_nothing_is_predicted_of_the_whole_job_is_said() -> None:
+    job = drawn.joined()
+    assert job.postmortem is not None
+    found = replace(job.postmortem, changes=(), changes_error=0.3, no_changes_because="the replay is 30 % off")
+
+    shown = Read(written(replace(job, postmortem=found))).shown
+    assert "Whole job: nothing is predicted: the replay is 30 % off." in shown
+    assert "What the whole job would gain" not in shown
+
+
 @pytest.mark.parametrize("name", ["synthetic-memory-bound.json.gz", "synthetic-straggler", "cpu-slow-loader.json.gz"])
 def test_every_number_comes_from_the_diagnosis(name: str) -> None:
     diagnosis = sample(name)
@@ -201,6 +242,7 @@ def spellings(diagnosis: Diagnosis) -> Iterator[str]:
         yield from (duration(value), duration(value / max(of.count, 1)), f"{value * 1e-12:,.0f} TFLOP/s")
         yield from (f"{value / 1e9:,.0f} GB/s", f"{value:,.0f} TFLOP/s", spoken(value, "flops"))
         yield f"{value * 1e-12:,.1f} TFLOP/s"
+        yield spoken(1e9 * value, "bytes_per_s")
     for text in texts(msgspec.to_builtins(diagnosis)):
         yield from NUMBER.findall(text)
     yield from (str(number) for number in range(1, 11))  # of the points, and of small counts
@@ -244,6 +286,8 @@ def sums(diagnosis: Diagnosis) -> Iterator[float]:
     for straggler in diagnosis.stragglers:
         share = waited_share(straggler, diagnosis)
         yield from (share, share * of.step_ns)
+    found = diagnosis.postmortem
+    yield from (len(found.clocks), *(abs(clock.offset_ns or 0) for clock in found.clocks)) if found else ()
 
 
 @pytest.mark.parametrize("name", ["synthetic-straggler", "synthetic-healthy-8"])
@@ -255,8 +299,19 @@ def test_a_page_of_the_largest_diagnosis_stays_below_three_megabytes() -> None:
     many = tuple(drawn.kernel(f"{i}" + "<&>" * 650, 1000) for i in range(201))
     slices = [(i / 20, 0.02, 1, 1) for i in range(3000)]
     full = replace(drawn.timeline(), lanes=(drawn.lane("stream 7", "stream", *slices),))
+    job = drawn.joined("<&>" * 20)
+    assert job.postmortem is not None
+    ranks = tuple(replace(job.ranks[0], rank=rank, host=f"{rank}" + "<&>" * 20) for rank in range(1024))
+    found = replace(
+        job.postmortem,
+        mismatches=job.postmortem.mismatches * 1024,
+        passing=job.postmortem.passing * 1024,
+        traffic=job.postmortem.traffic * 1024,
+        clocks=job.postmortem.clocks * 1024,
+    )
+    largest = replace(job, kernels=many, timeline=full, ranks=ranks, stragglers=job.stragglers * 64, postmortem=found)
 
-    assert len(written(replace(drawn.drawn(), kernels=many, timeline=full)).encode()) < 3_000_000
+    assert len(written(largest).encode()) < 3_000_000
 
 
 def test_the_same_diagnosis_makes_the_same_page() -> None:

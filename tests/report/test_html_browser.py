@@ -1,6 +1,6 @@
 """The HTML report in headless Chromium: it complains of nothing, zooms, searches, and runs no name."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import drawn
@@ -36,10 +36,13 @@ def details(tab: Browser) -> str:
     return tab.run("document.querySelector('#timeline .details').textContent")
 
 
+@pytest.mark.parametrize("case", [drawn.drawn, drawn.joined])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_complains_of_nothing_and_fits(tab: Browser, tmp_path: Path, width: int, scheme: str) -> None:
-    opened(tab, tmp_path, drawn.drawn(), width, scheme)
+def test_the_page_complains_of_nothing_and_fits(
+    tab: Browser, tmp_path: Path, width: int, scheme: str, case: Callable[[], Diagnosis]
+) -> None:
+    opened(tab, tmp_path, case(), width, scheme)
 
     assert tab.complaints == []
     assert [url for url in tab.requests if not url.startswith("file:")] == []

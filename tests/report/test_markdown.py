@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import diagnoses
+import drawn
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, Evidence, NotAdvised, NotJudged, Patch, PlanStep, RankReport
-from diagnose.postmortem import JobChange, Mismatch, Postmortem, Straggler, Traffic
+from diagnose.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
 from diagnose.report.github import Writer, tokens
 from diagnose.report.html import About
 from diagnose.report.markdown import MOST_TOKENS, markdown
@@ -58,6 +59,11 @@ def talkative(names: str = "") -> Diagnosis:
         kind=f"all_gather{names}", group=names, ranks=1024, bytes=1 << 28, count_per_step=3, transfer_ns=10**6,
         waiting_ns=10**5, exposed_share=0.1, busbw_gbs=100.0, expected_busbw_gbs=300.0, note=names,
     )  # fmt: skip
+    late = Straggler(
+        rank=0, cause="data", waiting_ns_caused=10**9, host=names, because=f"{names} b" * 20, steps_late=3,
+        excess=tuple(Excess(cause=f"{names}{i}", ns=10**6) for i in range(9)), explained_share=0.9,
+        gpu_hours_per_day=12.3, cost_per_day=45.6,
+    )  # fmt: skip
     return replace(
         of,
         verdict=diagnoses.verdict("data-bound", because=f"{names} because " * 30),
@@ -73,20 +79,27 @@ def talkative(names: str = "") -> Diagnosis:
             NotJudged(rule=f"{names}r{i}", because=f"{names} b{i}", capture_next=f"c{i % 9}{names}") for i in range(90)
         ),
         ranks=tuple(
-            RankReport(rank=i, device=f"{names}GPU{i % 7}", steps=8, verdict=of.verdict, ledger=tuple(ledger))
+            RankReport(
+                rank=i, device=f"{names}GPU{i % 7}", host=f"{names}{i // 8}", steps=8, verdict=of.verdict,
+                ledger=tuple(ledger),
+            )
             for i in range(1024)
         ),
-        stragglers=tuple(
-            Straggler(rank=i, cause="data", waiting_ns_caused=10**9, host=names, because=f"{names} b" * 20)
-            for i in range(9)
-        ),
+        stragglers=tuple(replace(late, rank=i) for i in range(9)),
+        history=(drawn.joined(names).history[0],) * 20,
         postmortem=Postmortem(
-            missing_ranks=tuple(range(1024, 2048)),
+            missing_ranks=tuple(range(1024, 4096, 3)),
+            passing=tuple(replace(late, rank=i) for i in range(40)),
+            changes_error=0.0123,
+            clocks=tuple(Clock(rank=i, offset_ns=i, drift_ppm=0.1, residual_ns=9) for i in range(1024)),
             mismatches=(Mismatch(kind="size", group=names, ranks=(1, 2), says=f"{names} differ"),) * 50,
             traffic=(message,) * 60,
             changes=(JobChange(change=names, says=f"{names} gone", speedup=(1.1, 1.3)),) * 20,
         ),
-        trace=replace(of.trace, files=tuple(f"run/{names}rank{i}.json.gz" for i in range(1024))),
+        trace=replace(
+            of.trace, missing_ranks=tuple(range(1024, 4096, 3)),
+            files=tuple(f"run/{names}rank{i}.json.gz" for i in range(1024)),
+        ),
         versions={f"{names}{i}": names for i in range(30)},
     )  # fmt: skip
 
@@ -168,6 +181,29 @@ def test_the_change_is_there_to_copy_with_what_it_rests_on() -> None:
     assert "| **data** | 73.0 ms | 42.0 % |\n| data wait | 69.0 ms | 39.7 % |" in text
     assert "- Straggler: rank 1 is late because of its data" in text
     assert "| lost | 1,234 events; 4.8 MiB of 381.5 MiB" in text
+
+
+def test_the_post_mortem_of_a_job_is_told() -> None:
+    text = document(drawn.joined())
+
+    for part in (
+        "- History: since step 8,123: 14 % slower on node0",
+        "it costs the job 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
+        "Missing: no trace of rank 6, 7 of 8; who is late may be among them",
+        "- Mismatch: rank 1 on node0 has 3 fewer",
+        "- Passing: rank 4 on node2 held up 2 steps because of garbage collection",
+        "- Late rank 1: data wait 15.0 ms, matrix products 1.0 ms beyond the other ranks per step; 94.7 % of its",
+        "| `node0` | 2 | 8 | 0 | 0 | 0 | 92 | 0 | 3 |\n| `node1` | 2 | 7 | 0 | 0 | 0 | 93 | 0 | 7 |",
+        "| `allreduce` | 25.0 MiB | 6 | 12 | 200.0 us | 50.0 us | 3.1 % | 131.1 GB/s | 255.0 GB/s |",
+        "- Whole job, 1.07-1.09x: no rank is late; saves at least 9.7 GPU-hours per day",
+        "- Whole job: by a replay of all ranks together, which unchanged is at most 1.2 % off",
+        "- Clocks: 6 ranks aligned: up to 5.0 us apart, residual 305 ns",
+    ):
+        assert part in text, part
+    without = document(replace(drawn.joined(), postmortem=None))
+    assert "### Ranks" in without
+    assert "Missing" not in without
+    assert "`node0`" not in without
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.report.html.changes import changes_view
 from diagnose.report.html.heat import heat_view
+from diagnose.report.html.job import job_view
 from diagnose.report.html.kernels import kernels_view
 from diagnose.report.html.ledger import ledger_view
 from diagnose.report.html.roofline import roofline_view
@@ -58,6 +59,7 @@ def page(diagnosis: Diagnosis, about: About) -> str:
             roofline=roofline_view(diagnosis),
             kernels=kernels_view(diagnosis),
             heat=heat_view(diagnosis),
+            job=job_view(diagnosis),
             provenance=provenance_view(diagnosis, about.version, about.command),
         )
     )

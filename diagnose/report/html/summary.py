@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.facts import duration, spoken
-from diagnose.report.job import told
+from diagnose.report.job_words import told
 from diagnose.report.ledger import CLASS_NAMES, basis
 from diagnose.report.text import loss_line, steps_line, why_between
 from diagnose.report.words import counted, mfu_details, mfu_line, unused_option
@@ -26,6 +26,7 @@ class Summary:
     mfu_details: list[str]
     warning: str
     steps: str
+    history: list[str]
     stragglers: list[str]
     notes: list[Finding]
 
@@ -49,6 +50,7 @@ def summary_view(diagnosis: Diagnosis) -> Summary:
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
         warning=unused_option(mfu),
         steps=steps_line(diagnosis),
+        history=[change.says for change in diagnosis.history],
         stragglers=[told(straggler, diagnosis, of) for straggler in diagnosis.stragglers],
         notes=[finding for finding in diagnosis.findings if finding.class_ == "validity"],
     )

@@ -1,0 +1,190 @@
+"""The post-mortem of a job under the heat map: who is late and what it costs, hosts, collectives, changes, clocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from diagnose.diagnosis import Diagnosis
+from diagnose.facts import duration, spoken
+from diagnose.postmortem import Clock, Postmortem, Straggler
+from diagnose.report.heat import HOST_CLASSES, by_host
+from diagnose.report.job_words import (
+    TRAFFIC_HEADS,
+    change_line,
+    clocks_line,
+    excess,
+    hours,
+    missing_line,
+    money,
+    passing_line,
+    replay_line,
+    traffic_cells,
+    waited_share,
+)
+from diagnose.report.ledger import CLASS_NAMES, basis
+from diagnose.report.words import counted, speedup
+
+ROWS_SHOWN = 64
+LINES_SHOWN = 16
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of cells, the first of which names it; `detail` stands below that name, `mark` refers to a note."""
+
+    cells: tuple[str, ...]
+    detail: str = ""
+    mark: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table shows; the columns in `texts` are no numbers, and `more` says what is not shown."""
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: list[Row]
+    texts: tuple[int, ...] = (0,)
+    more: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Sentences, and what of them is not shown."""
+
+    shown: list[str]
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The joined ranks; what is not known is empty."""
+
+    missing: str
+    mismatches: Lines
+    stragglers: Table | None
+    passing: Lines
+    hosts: Table | None
+    traffic: Table | None
+    changes: Table | None
+    replay: str
+    clocks: str
+    clock_table: Table | None
+
+
+def job_view(diagnosis: Diagnosis) -> Job | None:
+    """The post-mortem; None where the ranks were not joined."""
+    found = diagnosis.postmortem
+    if found is None:
+        return None
+    return Job(
+        missing=missing_line(diagnosis),
+        mismatches=_lines([mismatch.says for mismatch in found.mismatches], "mismatch", "mismatches"),
+        stragglers=_stragglers(diagnosis),
+        passing=_lines([passing_line(own) for own in found.passing], "passing rank", "passing ranks"),
+        hosts=_hosts(diagnosis),
+        traffic=_traffic(found),
+        changes=_changes(found),
+        replay=replay_line(found),
+        clocks=clocks_line(found),
+        clock_table=_clocks(found.clocks) if clocks_line(found) else None,
+    )
+
+
+def _lines(says: Sequence[str], one: str, many: str) -> Lines:
+    hidden = len(says) - LINES_SHOWN
+    return Lines(list(says[:LINES_SHOWN]), f"+{hidden:,} {one if hidden == 1 else many}" if hidden > 0 else "")
+
+
+def _table(
+    caption: str, heads: Sequence[str], rows: Sequence[Row], noun: str, texts: tuple[int, ...] = (0,)
+) -> Table | None:
+    """The first rows as a table; None without rows."""
+    hidden = len(rows) - ROWS_SHOWN
+    more = f"+{counted(hidden, noun)}" if hidden > 0 else ""
+    return Table(caption, tuple(heads), list(rows[:ROWS_SHOWN]), texts, more) if rows else None
+
+
+def _stragglers(diagnosis: Diagnosis) -> Table | None:
+    """What late ranks cost; a column of which nothing is known is left out."""
+    late, step = diagnosis.stragglers, basis(diagnosis).name
+    columns = [
+        ("rank", [f"rank {own.rank}" for own in late]),
+        ("when", [own.persistence for own in late]),
+        ("beyond the other ranks, per step", _known([_beyond(own) for own in late])),
+        ("late in steps", [f"{own.steps_late:,}" for own in late]),
+        (f"others wait, of their {step}", [spoken(waited_share(own, diagnosis), "share") for own in late]),
+        ("explained, of its lateness", _known([spoken(own.explained_share, "share") for own in late])),
+        ("GPU-hours lost per day", _known([hours(own.gpu_hours_per_day) for own in late])),
+        ("cost per day", _known([money(own.cost_per_day) for own in late])),
+    ]
+    told = {head: cells for head, cells in columns if cells}
+    rows = [
+        Row(cells, f"on {own.host}" if own.host else "")
+        for own, cells in zip(late, zip(*told.values(), strict=True), strict=True)
+    ]
+    texts = (0, 1, 2) if "beyond the other ranks, per step" in told else (0, 1)
+    return _table("Late ranks, and what they cost the others", tuple(told), rows, "rank", texts)
+
+
+def _beyond(own: Straggler) -> str:
+    return ", ".join(f"{cause} {time}" for cause, time in excess(own)) or "unknown"
+
+
+def _known(cells: list[str]) -> list[str]:
+    return cells if any(cell != "unknown" for cell in cells) else []
+
+
+def _hosts(diagnosis: Diagnosis) -> Table | None:
+    hosts = by_host(diagnosis.ranks)
+    if len(hosts) < 2:
+        return None
+    heads = ("host", "ranks", *(CLASS_NAMES[name] for name in HOST_CLASSES), "of it, waiting for late ranks")
+    rows = [
+        Row((host.name, f"{host.ranks:,}", *(_percent(share) for share in (*host.shares, host.waiting))))
+        for host in hosts
+    ]
+    caption = "Hosts: mean over the ranks of each, in percent of their step; the host that waits least first"
+    return _table(caption, heads, rows, "host")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _traffic(found: Postmortem) -> Table | None:
+    """The collectives; what is noted of several stands once below."""
+    notes = tuple(dict.fromkeys(own.note for own in found.traffic[:ROWS_SHOWN] if own.note))
+    several = len({own.group for own in found.traffic}) > 1
+    rows = [
+        Row(
+            traffic_cells(own),
+            f"group {own.group}" if several and own.group else "",
+            notes.index(own.note) + 1 if own.note in notes else 0,
+        )
+        for own in found.traffic
+    ]
+    caption = "Collectives, those with most exposed time first; transfer and waiting are medians per collective"
+    table = _table(caption, TRAFFIC_HEADS, rows, "row")
+    return replace(table, notes=notes) if table else None
+
+
+def _changes(found: Postmortem) -> Table | None:
+    rows = [Row((change.change, speedup(change.speedup)), change_line(change)) for change in found.changes]
+    return _table("What the whole job would gain", ("change", "speed of the job"), rows, "change")
+
+
+def _clocks(clocks: Sequence[Clock]) -> Table | None:
+    """Each rank's clock against the first."""
+    rows = [
+        Row((f"rank {own.rank}", _time(own.offset_ns), _drift(own.drift_ppm), _time(own.residual_ns))) for own in clocks
+    ]
+    return _table("Clocks against that of the first rank", ("rank", "to add", "drift", "residual"), rows, "rank")
+
+
+def _time(ns: int | None) -> str:
+    return "unknown" if ns is None else duration(ns)
+
+
+def _drift(ppm: float | None) -> str:
+    return "unknown" if ppm is None else f"{ppm:,.2f} ppm"

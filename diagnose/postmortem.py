@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
-Persistence = Literal["persistent", "transient", "rotating"]
+Persistence = Literal["persistent", "transient"]
 
 
 class Excess(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ class Excess:
 class Behind:
     """How far each rank is behind the others in each step, by its own doing or by that of others.
 
-    Of the groups of a rank the one in which it is furthest behind counts.
+    Of the groups of a rank the one in which it is furthest behind by its own doing counts.
 
     Attributes:
         numbers: of the job's steps; without a GPU the first of three or more is left out, since host steps do not begin
@@ -74,11 +74,6 @@ class Behind:
     def own(self) -> Column:
         """Nanoseconds by its own doing, shape (ranks, steps)."""
         return self.ns[..., [c != COMMUNICATION for c in self.classes]].sum(axis=-1)
-
-    @property
-    def passed_on(self) -> Column:
-        """Nanoseconds by its communication."""
-        return self.ns[..., [c == COMMUNICATION for c in self.classes]].sum(axis=-1)
 
     def at(self, steps: Column) -> Column:
         """Positions of steps by their numbers."""
@@ -148,11 +143,16 @@ def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess
 
 
 def _further(behind: Behind, number: int, group: GroupMatch, own: Excess) -> None:
-    """Takes over what a group says of the ranks and steps in which they are further behind in it than elsewhere."""
+    """Takes over what a group says of the ranks and steps in which they are further behind in it than elsewhere.
+
+    By their own doing: of two ranks the punctual one would seem as far ahead as the other is behind.
+    """
     last = np.flatnonzero(np.append(own.step[1:] != own.step[:-1], True) & behind.judges(own.step))
     place = np.ix_(group.members, behind.at(own.step[last]))
     ns = np.zeros((len(group.members), len(last), len(behind.causes)), np.int64)
     ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[last].transpose(1, 0, 2)
-    further = (behind.group[place] == NOBODY) | (ns.sum(axis=-1) > behind.ns[place].sum(axis=-1))
+    by_itself = np.array([c != COMMUNICATION for c in behind.classes], bool)
+    more = ns[..., by_itself].sum(axis=-1) > behind.own[place]
+    further = (behind.group[place] == NOBODY) | more
     behind.ns[place] = np.where(further[..., None], ns, behind.ns[place])
     behind.group[place] = np.where(further, number, behind.group[place])

@@ -37,7 +37,6 @@ class Evidence:
         step_ns: length of the step, mean over ranks, shape (steps,).
         enough: share of the step below which lateness is noise.
         votes: collectives in which each rank alone comes later than chance allows, shape (ranks,).
-        collectives: of all groups.
     """
 
     caused: Column
@@ -45,7 +44,6 @@ class Evidence:
     step_ns: Column
     enough: float
     votes: Column
-    collectives: int
 
     @property
     def late(self) -> NDArray[np.bool_]:
@@ -69,8 +67,7 @@ def evidence_of(
     for rank, extra in (by_link or {}).items():
         own[rank] += extra
     enough = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
-    votes = votes_of(found, len(ranks))
-    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes, sum(len(g.call) for g in found))
+    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes_of(found, len(ranks)))
 
 
 def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:

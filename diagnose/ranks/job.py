@@ -92,13 +92,14 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found), tuple(ranks))
     excess = [excess_of(ranks, group) for group in found]
     behind = behind_of(ranks, found, excess)
-    links = slow_links(ranks, found)
+    topology = topology_of(ranks, network_gbs)
+    links = slow_links(ranks, found, topology.node)
     slow = extra_of(links)
     waits = waits_of(ranks, found, lateness_of(ranks, found, excess, behind, slow))
     evidence = evidence_of(ranks, found, behind, waiting_caused(waits, behind), slow)
     blames = blame_of(Trial(ranks, found, behind, evidence, links))
     late = {p for p, rank in enumerate(ranks) if any(b.rank == rank.rank for b in blames if b.stands_out)}
-    changes = changes_of(ranks, found, sorted(late), topology_of(ranks, network_gbs))
+    changes = changes_of(ranks, found, sorted(late), topology)
     lost = max(waiting_share(ranks, waits, late), blames[0].lost_share) if late else 0.0
     view = JobView(
         ranks=len(ranks),

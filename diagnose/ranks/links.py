@@ -14,7 +14,7 @@ from diagnose.ranks.match import Match
 
 MIN_GROUPS = 2
 SLOW = 1.5
-Alike = tuple[str, int, int]  # kind, bytes, ranks
+Alike = tuple[str, int, int, int]  # kind, bytes, ranks, nodes that these are on
 Typical = tuple[int, float, int]  # place of the group in the match, nanoseconds of its transfer, number of transfers
 
 
@@ -33,23 +33,29 @@ class SlowLink:
     extra_ns: int
 
 
-def slow_links(ranks: Sequence[RankDigest], found: Match) -> list[SlowLink]:
+def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = ()) -> list[SlowLink]:
     """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
 
     With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
+
+    Args:
+        ranks: of the job.
+        found: their collectives by group.
+        node: number of each rank's machine, empty when nothing says.
     """
     alike: dict[Alike, list[Typical]] = defaultdict(list)
     for number, group in enumerate(found):
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
         if is_point_to_point(ranks, group):
             continue
+        nodes = len({node[p] for p in group.members.tolist()}) if node else 0
         keys = np.stack((calls.kind[rows], calls.bytes[rows]))
         for kind, size in np.unique(keys, axis=1).T.tolist():
             if size < 0 and plain_kind(calls.kinds[kind]) == calls.kinds[kind]:
                 continue  # of unknown sizes nobody can say that they are alike
             own = (keys[0] == kind) & (keys[1] == size)
             entry = (number, float(np.median(group.transfer[own])), int(own.sum()))
-            alike[(calls.kinds[kind], size, len(group.members))].append(entry)
+            alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)
     slow = [_slow(ranks, found, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
     return [link for links in slow for link in links]
 

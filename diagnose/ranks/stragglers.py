@@ -33,7 +33,6 @@ class Blame:
         of_steps: number of the steps that were judged.
         persistence: "transient" for a rank that held up the job and is not named.
         own_ns: how far it is behind by its own doing, mean over those steps.
-        votes: collectives in which it alone came later than chance allows.
     """
 
     rank: int
@@ -46,7 +45,6 @@ class Blame:
     of_steps: int = 0
     persistence: Persistence = "persistent"
     own_ns: int = 0
-    votes: int = 0
     excess: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,7 +84,7 @@ def blame_of(trial: Trial) -> list[Blame]:
 def _blame(trial: Trial, rank: int, caused_ns: int, late: NDArray[np.bool_], named: Sequence[int]) -> Blame:
     ranks, found = trial.ranks, trial.evidence
     share = caused_ns / max(sum(_judged_ns(r, trial.behind) for p, r in enumerate(ranks) if p != rank), 1)
-    plain = Blame(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named, votes=int(found.votes[rank]))
+    plain = Blame(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
     if not late.any():
         return plain
     own_ns = int(found.own[rank][late].mean())

@@ -17,6 +17,7 @@ from diagnose.ranks.topology import NO_GPU, Topology
 Column = NDArray[np.int64]
 MOST_ROWS = 40
 UPPER_BOUND = "of ranks that did not match: an upper bound of the transfer, waiting included"
+SOME_ABSENT = "not all ranks of the group have a trace: an upper bound of the transfer"
 LATENCY_BOUND = "latency-bound: below the size at which half the bandwidth is reached"
 MODELLED = "expected by a model: 45 us and 80 % of the links' rate, or what such nodes reach at best"
 HIERARCHICAL = "expected by a model: what has to cross each node's boundary, over its network's rate"
@@ -35,6 +36,7 @@ class Sample:
     transfer: Column
     waiting: Column
     exposed_ns: int
+    absent: int = 0  # ranks of the group without a trace
 
 
 def traffic_of(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> tuple[Traffic, ...]:
@@ -63,6 +65,7 @@ def _matched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
                 transfer=group.transfer[own],
                 waiting=np.rint(group.waiting[own].mean(axis=1)).astype(np.int64),
                 exposed_ns=int(exposed[own].sum()),
+                absent=group.absent,
             )
 
 
@@ -97,7 +100,7 @@ def _alike(*keys: Column) -> Iterator[Column]:
 def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Traffic:
     own = [ranks[p] for p in sample.members]
     transfer, kind = max(int(np.median(sample.transfer)), 1), sample.kind.split(" ")[0]
-    size = _size(own, sample) if not sample.matched else len(sample.members)
+    size = _size(own, sample) if not sample.matched else len(sample.members) + sample.absent
     steps = max(own[0].steps, 1) * (1 if sample.matched else len(own))
     expected, half, why = _expected(sample, topology, own[0].has_gpu)
     rated = sample.bytes >= RATED_BYTES and size > 1
@@ -114,7 +117,7 @@ def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Tra
         busbw_gbs=bus_bytes_per_s(kind, sample.bytes, transfer / 1e9, size) / 1e9 if rated else None,
         expected_busbw_gbs=expected,
         note="; ".join(filter(None, (
-            "" if sample.matched else UPPER_BOUND,
+            SOME_ABSENT if sample.absent else "" if sample.matched else UPPER_BOUND,
             LATENCY_BOUND if half and 0 < sample.bytes < half else "",
             why,
         ))),
@@ -132,7 +135,7 @@ def _size(ranks: Sequence[RankDigest], sample: Sample) -> int:
 def _expected(sample: Sample, topology: Topology, has_gpu: bool) -> tuple[float | None, float | None, str]:
     """Bus bandwidth to expect, GB/s; the size that reaches half of the best; and why they are unknown."""
     links = topology.links(sample.members) if has_gpu else NO_GPU
-    if not sample.matched or sample.bytes <= 0:
+    if not sample.matched or sample.absent or sample.bytes <= 0:
         return None, None, ""
     if isinstance(links, Unknown):
         return None, None, links.because

@@ -1,6 +1,7 @@
 """Tasks done by the workers of a Dask cluster, which see the files under the same paths."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def by_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Result]:
         scheduler: address of a Dask scheduler (`tcp://host:8786`), or the file that it wrote for its workers.
 
     Raises:
-        UserError: Dask is not installed, or nobody answers at the address.
+        UserError: Dask is not installed, or nobody answers at the address or any more.
     """
     client = _connected(scheduler)
     try:
@@ -52,4 +53,6 @@ def _result(task: Task, future: Any) -> Result:
         result: Result = future.result()
     except (KilledWorker, ModuleNotFoundError):
         return done(task)
+    except (CancelledError, OSError, TimeoutError):
+        return UserError("the Dask scheduler is gone", where=task.path, do="start it and its workers again")
     return result

@@ -104,3 +104,11 @@ def test_calls_with_and_without_the_ranks_of_their_group_are_of_one_group() -> N
     (found,) = match([replace(ranks[0], calls=named), ranks[1]])  # type: ignore[misc]
 
     assert len(found.call) == 3
+
+
+def test_a_group_over_two_nodes_is_not_held_against_those_inside_one() -> None:
+    ranks = [replace(rank, calls=replace(rank.calls, bytes=np.full(3, 1 << 20))) for rank in groups([2, 2, 9])]
+    found = match(ranks)
+
+    assert slow_links(ranks, found, (0, 0, 0, 0, 0, 1)) == []  # type: ignore[arg-type]
+    assert [link.members for link in slow_links(ranks, found, (0, 0, 0, 0, 1, 1))] == [(4, 5)]  # type: ignore[arg-type]

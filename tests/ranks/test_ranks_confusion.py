@@ -3,7 +3,9 @@
 import argparse
 from typing import Any
 
+import pytest
 from ranks_confusion import Case, job_of, judged, report
+from simulator import Fault, Job
 
 
 def stated(**values: Any) -> argparse.Namespace:
@@ -44,3 +46,11 @@ def test_the_late_rank_moves_with_the_seed() -> None:
     late = {job_of("gc", seed, stated(ranks=8)).faults[0].ranks for seed in range(8)}
 
     assert len(late) == 8
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_the_late_one_of_four_is_named_where_each_group_is_a_pair(late: int) -> None:
+    faults = (Fault("data", (late,)),)
+    job = Job(ranks=4, seed=7, parallelism="tp_dp", model_parallel=2, layers=2, faults=faults)
+
+    assert judged("data", job, 7).outcome == "data"

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,9 @@ from msgspec.structs import replace
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError
-from diagnose.spread import processes
+from diagnose.metrics.registry import Settings
+from diagnose.spread import Task, processes
+from diagnose.spread import cluster as cluster_results
 from diagnose.survey import MOST_MEASURED
 from diagnose.trace import Loading
 
@@ -118,6 +121,19 @@ def test_a_cluster_says_the_same_though_a_worker_is_killed(folder: Path, alone: 
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
 
     assert diagnosed(folder, scheduler=cluster.scheduler_address, watch=kills_one) == alone
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_goes_is_an_error_for_the_user(folder: Path, cluster: Any) -> None:
+    from distributed import Client
+
+    with Client(cluster.scheduler_address, set_as_default=False) as client:
+        lost = client.submit(time.sleep, 60)
+        lost.cancel()
+        said = cluster_results._result(Task(folder / "rank0.json", 0, Settings(), Loading()), lost)
+
+    assert isinstance(said, UserError)
+    assert "the Dask scheduler is gone" in str(said)
 
 
 def test_no_scheduler_is_an_error_for_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from diagnose.facts import Unknown
 from diagnose.postmortem import Traffic
 from diagnose.ranks import RankDigest, match
 from diagnose.ranks.topology import topology_of
-from diagnose.ranks.traffic import HIERARCHICAL, LATENCY_BOUND, MODELLED, UPPER_BOUND, traffic_of
+from diagnose.ranks.traffic import HIERARCHICAL, LATENCY_BOUND, MODELLED, SOME_ABSENT, UPPER_BOUND, traffic_of
 
 MIB = 1 << 20
 
@@ -61,6 +61,15 @@ def test_waiting_is_no_transfer() -> None:
 
     assert row.waiting_ns == pytest.approx(1e6 * 7 / 8, rel=0.05), "seven of eight ranks wait 1 ms"
     assert row.exposed_share > 0.5
+
+
+def test_a_group_has_all_its_ranks_though_one_has_no_trace() -> None:
+    (row,) = rows(on_eight_gpus(digests([(64 * MIB, 400)], late_us=1000))[:7])
+
+    assert row.ranks == 8
+    assert row.transfer_ns == pytest.approx(1.4e6, rel=0.01), "all that are there wait for the one that is not"
+    assert row.busbw_gbs == pytest.approx(2 * 7 / 8 * 64 * MIB / row.transfer_ns)
+    assert row.note == SOME_ABSENT
 
 
 def test_the_rank_that_is_there_alone_gives_an_upper_bound() -> None:

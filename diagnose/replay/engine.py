@@ -1,11 +1,14 @@
 """The loop over the items, pass after pass, until each takes as long as the one before."""
 
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.replay.costs import Costs
+from diagnose.replay.runs import runs_of
 from diagnose.replay.waits import ALL_STREAMS, ONE_STREAM
 
 _PASSES = 40
@@ -15,12 +18,26 @@ _CONVERGED = 1e-6
 def period_ns(costs: Costs) -> float:
     """How long one pass over the items takes when passes follow each other for ever.
 
+    Runs of items bound it from above with their shorter queue and from below with an endless one. Only where these
+    differ the items are looped over one by one.
+    """
+    if (runs := runs_of(costs)) is None:
+        return by_items_ns(costs)
+    most = by_items_ns(runs)
+    if most <= _least_ns(costs) or most <= by_items_ns(replace(runs, queue=sys.maxsize)) * (1 + _CONVERGED):
+        return most
+    return by_items_ns(costs)
+
+
+def by_items_ns(costs: Costs) -> float:
+    """The same from a loop over all items.
+
     Host, streams and queues form a max-plus linear system: every time is a maximum of sums of durations. The greatest
     advance of any of its clocks over a pass does not grow from pass to pass, and ends at the period, which no shorter
     duration can lengthen (Baccelli, Cohen, Olsder, Quadrat: Synchronization and Linearity, 1992, chapter 3). No clock
     can do with less than its own work.
     """
-    least, clocks = _own_work_ns(costs) * (1 + _CONVERGED), _passes(costs)
+    least, clocks = _least_ns(costs), _passes(costs)
     last, advance = next(clocks), np.zeros(1)
     for _ in range(_PASSES):
         now = next(clocks)
@@ -30,10 +47,11 @@ def period_ns(costs: Costs) -> float:
     return float(advance.max())
 
 
-def _own_work_ns(costs: Costs) -> float:
+def _least_ns(costs: Costs) -> float:
+    """The work of the busiest clock, and what the last digits may add."""
     on_device = costs.stream >= 0
     work = np.bincount(costs.stream[on_device], (costs.gap + costs.duration)[on_device], minlength=1)
-    return max(float((costs.before + costs.own).sum()), float(work.max()))
+    return max(float((costs.before + costs.own).sum()), float(work.max())) * (1 + _CONVERGED)
 
 
 def _passes(costs: Costs) -> Iterator[NDArray[np.float64]]:

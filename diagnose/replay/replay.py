@@ -17,7 +17,7 @@ from diagnose.steps import host_steps
 from diagnose.timeline import Timeline
 
 STEPS = 3
-MOST_ACTIVITIES = 30_000  # of several steps: a replay walks all of them, tens of times
+MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens of times
 STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
 SLOWEST_PROFILER = 0.3  # host speed below which a control step is not believed

@@ -80,7 +80,9 @@ class Attribution:
 
     def pieces(self, *causes: str) -> Intervals:
         """The instants attributed to any of `causes`."""
-        wanted = np.isin(self.cause, [i for i, c in enumerate(self.causes) if c in causes])
+        if not len(self.cause):
+            return iv.EMPTY
+        wanted = np.flatnonzero(np.array([c in causes for c in self.causes], bool)[self.cause])
         return iv.intervals(self.start[wanted], self.end[wanted])
 
 
@@ -197,7 +199,7 @@ def _host_layers(timeline: Timeline) -> Parts:
         ("operator-memory", "memory", operator == 2),
         (EXPOSED, "communication", timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
     )
-    return [(cause, class_, iv.intervals(trace.ts[m], (trace.ts + trace.dur)[m])) for cause, class_, m in masks]
+    return [(cause, class_, iv.intervals(trace.ts[m], trace.ends(m))) for cause, class_, m in masks]
 
 
 _OPERATOR_CLASSES = ("", "compute", "memory")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +84,9 @@ class Host:
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.trace = timeline.trace
-        self.end = self.trace.ts + self.trace.dur
-        self.runtime = self.trace.rows_of(*RUNTIME) & self._launching()
+        self.runtime = self.trace.rows_of(*RUNTIME) & self._launching
 
+    @cached_property
     def _launching(self) -> NDArray[np.bool_]:
         """Mask of the events on threads that launch; main and autograd threads hand over to each other."""
         threads = self.timeline.launching_threads
@@ -98,11 +99,12 @@ class Host:
         return self.trace.named(np.array([pattern.match(n) is not None for n in self.trace.names], bool))
 
     def _set(self, mask: NDArray[np.bool_]) -> Intervals:
-        return iv.intervals(self.trace.ts[mask], self.end[mask])
+        rows = np.flatnonzero(mask)
+        return iv.intervals(self.trace.ts[rows], self.trace.ends(rows))
 
     def layers(self, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
         """Causes in order of precedence with the instants at which each holds."""
-        launching, trace = self._launching(), self.trace
+        launching, trace = self._launching, self.trace
         data_wait = self.timeline.matching(DATA_WAIT, *ANNOTATIONS)
         yield "data-wait", self._set(data_wait & launching)
         yield "allocation", self._set(self.runtime & self._named(re.compile(DEVICE_ALLOCATION)))

@@ -14,7 +14,8 @@ EMPTY: Intervals = np.empty((0, 2), np.int64)
 def intervals(starts: Times, ends: Times) -> Intervals:
     """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish."""
     keep = ends > starts
-    starts, ends = starts[keep], ends[keep]
+    if not keep.all():
+        starts, ends = starts[keep], ends[keep]
     if not len(starts):
         return EMPTY
     if (starts[1:] < starts[:-1]).any():
@@ -39,11 +40,15 @@ def union(*sets: Intervals) -> Intervals:
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """Every instant that is in both sets."""
+    if not len(a) or not len(b):
+        return EMPTY
     return _sweep(a, b, lambda in_a, in_b: in_a & in_b)
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """Every instant of `a` that is not in `b`."""
+    if not len(a) or not len(b):
+        return a
     return _sweep(a, b, lambda in_a, in_b: in_a & ~in_b)
 
 

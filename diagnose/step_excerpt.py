@@ -1,5 +1,6 @@
 """One step as it can be drawn: streams, the threads that launch, and why the device waits; short slices merged."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,6 +12,7 @@ from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
 from diagnose.diagnosis import Lane, LaneKind, SliceClass, SliceLabel, StepTimeline
 from diagnose.kernels import Kind, bound_by
 from diagnose.metrics import Measured
+from diagnose.timeline import thread_turns
 from diagnose.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, RUNTIME, SYNCHRONISATION
 
 BUDGET: dict[LaneKind, int] = {"cause": 800, "stream": 1200, "thread": 1000}  # slices of each kind of lane
@@ -102,31 +104,38 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     trace, timeline = measured.timeline.trace, measured.timeline
     inside = (trace.ts < end) & (trace.ts + trace.dur > begin)
     step_marks = trace.named(np.array([n.startswith(("ProfilerStep", "diagnose.step")) for n in trace.names], bool))
-    calls = trace.rows_of(*ANNOTATIONS, *OPS, *RUNTIME) & inside & ~step_marks
-    found: dict[tuple[int, int], int] = {}
-    pairs, number = np.unique(np.stack((trace.pid[calls], trace.tid[calls])), axis=1, return_inverse=True)
-    time = np.bincount(number.ravel(), weights=np.minimum(trace.dur[calls], end - begin), minlength=pairs.shape[1])
-    for (pid, tid), ns in zip(pairs.T.tolist(), time.tolist(), strict=True):
-        found[pid, tid] = int(ns)
+    calls = np.flatnonzero(trace.rows_of(*ANNOTATIONS, *OPS, *RUNTIME) & inside & ~step_marks)
+    on_pid, on_tid = trace.pid[calls], trace.tid[calls]
+    found = _time_by_thread(on_pid, on_tid, np.minimum(trace.dur[calls], end - begin))
     chosen = timeline.launching_threads & found.keys() or found.keys()
     ordered = sorted(chosen, key=lambda thread: -found[thread])
     rows: list[_Row] = []
     for pid, tid in ordered[:THREADS]:
-        rows += _calls(measured, calls & (trace.pid == pid) & (trace.tid == tid), f"thread {tid}")
+        rows += _calls(measured, calls[(on_pid == pid) & (on_tid == tid)], f"thread {tid}")
     return rows, len(ordered[THREADS:])
 
 
-def _calls(measured: Measured, own: Mask, name: str) -> Iterator[_Row]:
+def _time_by_thread(pid: Times, tid: Times, ns: Times) -> Counter[tuple[int, int]]:
+    """The sum of `ns` for each thread; added up first where calls of one thread follow each other."""
+    found: Counter[tuple[int, int]] = Counter()
+    turns = thread_turns(pid, tid)
+    if len(turns):
+        for thread, time in zip(zip(pid[turns], tid[turns], strict=True), np.add.reduceat(ns, turns), strict=True):
+            found[int(thread[0]), int(thread[1])] += int(time)
+    return found
+
+
+def _calls(measured: Measured, own: Times, name: str) -> Iterator[_Row]:
     """The outermost calls, those inside them, and the calls into the runtime."""
     trace = measured.timeline.trace
-    runtime = trace.rows_of(*RUNTIME)
-    left = _sorted(measured, np.flatnonzero(own & ~runtime))
+    runtime = trace.rows_of(*RUNTIME)[own]
+    left = _sorted(measured, own[~runtime])
     for depth in range(DEPTH):
-        top = _outermost(trace.ts[left], (trace.ts + trace.dur)[left])
+        top = _outermost(trace.ts[left], trace.ends(left))
         yield _host_row(measured, f"{name}{', inside' * depth}", left[top])
         left = left[~top]
-    calls = _sorted(measured, np.flatnonzero(own & runtime))
-    calls = calls[_outermost(trace.ts[calls], (trace.ts + trace.dur)[calls])]
+    calls = _sorted(measured, own[runtime])
+    calls = calls[_outermost(trace.ts[calls], trace.ends(calls))]
     yield _host_row(measured, f"{name}, runtime", calls)
 
 
@@ -149,7 +158,7 @@ def _host_row(measured: Measured, name: str, rows: Times) -> _Row:
     for pattern, class_ in ((DATA_WAIT, "data"), (SYNCHRONISATION, "host"), (COMMUNICATION_RANGES, "communication")):
         classes[timeline.matching(pattern, *ANNOTATIONS, *RUNTIME)[rows]] = class_
     label, keys = _labelled(trace.name[rows], classes, trace.names)
-    return _Row(name, "thread", trace.ts[rows], (trace.ts + trace.dur)[rows], label, keys)
+    return _Row(name, "thread", trace.ts[rows], trace.ends(rows), label, keys)
 
 
 def _labelled(name: NDArray[Any], classes: NDArray[np.object_], names: Sequence[str]) -> tuple[Times, list[Key]]:

@@ -146,7 +146,7 @@ def _optimizer_ends(trace: Trace) -> Times:
         if name.startswith("Optimizer.step#"):
             rows = annotations & (trace.name == number)
             if rows.any():
-                found.append(np.sort((trace.ts + trace.dur)[rows]))
+                found.append(np.sort(trace.ends(rows)))
     return min(found, key=len) if found else np.zeros(0, np.int64)
 
 
@@ -159,7 +159,7 @@ def _optimizer_kernel_bursts(trace: Trace) -> Times:
     if not optimizer.any():
         return np.zeros(0, np.int64)
     last = np.flatnonzero(optimizer & ~np.concatenate((optimizer[1:], [False])))
-    ends = (trace.ts + trace.dur)[order[last]]
+    ends = trace.ends(order[last])
     if len(ends) < 2:
         return np.zeros(0, np.int64)
     far = np.diff(ends) > 0.5 * np.median(np.diff(ends))
@@ -170,4 +170,4 @@ def _whole_window(trace: Trace) -> NDArray[np.int64]:
     used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
     if not used.any():
         used = np.ones(len(trace), bool)
-    return np.array([[trace.ts[used].min(), (trace.ts + trace.dur)[used].max()]], np.int64)
+    return np.array([[trace.ts[used].min(), trace.ends(used).max()]], np.int64)

@@ -114,8 +114,8 @@ class Timeline:
 
     def launched_under(self, pattern: str) -> Mask:
         """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
-        mask = self.matching(pattern, *ANNOTATIONS)
-        ranges = iv.intervals(self.trace.ts[mask], (self.trace.ts + self.trace.dur)[mask])
+        rows = np.flatnonzero(self.matching(pattern, *ANNOTATIONS))
+        ranges = iv.intervals(self.trace.ts[rows], self.trace.ends(rows))
         return iv.coverage(ranges, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
 
 
@@ -126,8 +126,14 @@ def timeline_of(trace: Trace, rank: int) -> Timeline:
     has_gpu = len(gpu) > 0
     steps = device_steps(trace, marks, gpu.start, gpu.end, gpu.launch_start) if has_gpu else host_only(marks)
     linked = gpu.launch[gpu.launch >= 0]
+    linked = linked[thread_turns(trace.pid[linked], trace.tid[linked])]
     threads = frozenset(zip(trace.pid[linked].tolist(), trace.tid[linked].tolist(), strict=True))
     return Timeline(trace, rank, gpu, lost, launches, threads, steps, has_gpu)
+
+
+def thread_turns(pid: Times, tid: Times) -> Times:
+    """Positions in a list of events at which another thread than that of the event before has its turn."""
+    return np.flatnonzero((np.diff(pid, prepend=-2) != 0) | (np.diff(tid, prepend=-2) != 0))
 
 
 def _activities(trace: Trace) -> tuple[Activities, int, int]:
@@ -194,9 +200,12 @@ _LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuL
 def _lost(trace: Trace, launch_rows: Times) -> tuple[int, int]:
     """How many kernel launches were recorded, and how many of them have no GPU activity."""
     launches = np.array([_LAUNCHES.match(n) is not None for n in trace.names], bool)
-    made = launch_rows[trace.named(launches)[launch_rows]]
-    seen = trace.correlation[trace.rows_of(*GPU_CATEGORIES)]
-    return len(made), int((~np.isin(trace.correlation[made], seen)).sum())
+    made = trace.correlation[launch_rows[launches[trace.name[launch_rows]]]]
+    seen = np.sort(trace.correlation[np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))], kind="stable")
+    if not len(seen):
+        return len(made), len(made)
+    at = np.searchsorted(seen, made)
+    return len(made), int((seen[np.minimum(at, len(seen) - 1)] != made).sum())
 
 
 def _kinds(trace: Trace, rows: Times) -> tuple[NDArray[np.int32], tuple[Kind, ...]]:

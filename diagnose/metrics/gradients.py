@@ -27,7 +27,7 @@ def _ns_share(m: Measured, pieces: iv.Intervals) -> float:
 def ranges(m: Measured, pattern: str) -> iv.Intervals:
     """The instants on the host at which a range whose name matches is open; nested ones are one."""
     trace, mask = m.timeline.trace, m.timeline.matching(pattern, *ANNOTATIONS)
-    return iv.intervals(trace.ts[mask], (trace.ts + trace.dur)[mask])
+    return iv.intervals(trace.ts[mask], trace.ends(mask))
 
 
 @metric("bytes")

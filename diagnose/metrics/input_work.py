@@ -30,7 +30,7 @@ def text_work_share(m: Measured) -> Value:
             return Unknown("the trace names no Python functions", "capture with with_stack=True in a run of its own")
     hits = np.array([bool(TEXT_WORK.search(n)) and not n.startswith(_MODULES) for n in trace.names], bool)
     rows = trace.named(hits) & trace.rows_of(*ANNOTATIONS, *PYTHON)
-    work = iv.intervals(trace.ts[rows], (trace.ts + trace.dur)[rows])
+    work = iv.intervals(trace.ts[rows], trace.ends(rows))
     idle = iv.intersect(work, m.attribution.pieces(*HOST_CAUSES))
     return int((idle[:, 1] - idle[:, 0]).sum()) / max(m.attribution.total_ns, 1)
 

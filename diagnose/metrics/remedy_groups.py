@@ -132,7 +132,7 @@ def recomputed(m: Measured) -> Group:
     line = m.timeline
     stacks = line.matching(RECOMPUTE, *PYTHON)
     if stacks.any():
-        spans = np.stack([line.trace.ts[stacks], (line.trace.ts + line.trace.dur)[stacks]], 1)
+        spans = np.stack([line.trace.ts[stacks], line.trace.ends(stacks)], 1)
     else:
         backward = np.flatnonzero(line.matching(BACKWARD, *ANNOTATIONS))
         if not len(backward):
@@ -146,7 +146,7 @@ def _forward_spans(m: Measured, backward: NDArray[np.int64]) -> NDArray[np.int64
     forward = np.flatnonzero(m.timeline.matching(FORWARD_ONLY, *ANNOTATIONS))
     around = owners.around(trace, backward, forward)
     forward, around = forward[around >= 0], around[around >= 0]
-    begin, end = trace.ts[forward], (trace.ts + trace.dur)[forward]
+    begin, end = trace.ts[forward], trace.ends(forward)
     spans = [(begin[around == row].min(), end[around == row].max()) for row in np.unique(around)]
     return np.array(spans, np.int64).reshape(-1, 2)
 

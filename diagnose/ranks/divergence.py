@@ -139,7 +139,7 @@ def _walk(timeline: Timeline, rows: Column, begin: int, end: int) -> Walk:
     trace = timeline.trace
     rows = rows[(trace.ts[rows] >= begin) & (trace.ts[rows] < end)]
     rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))][:LONGEST]
-    starts, ends = trace.ts[rows].tolist(), (trace.ts + trace.dur)[rows].tolist()
+    starts, ends = trace.ts[rows].tolist(), trace.ends(rows).tolist()
     steps = _Segments(begin)
     for row, start, stop in zip(rows.tolist(), starts, ends, strict=True):
         steps.close(start)

@@ -100,7 +100,7 @@ def _covered(timeline: Timeline, rows: NDArray[np.int64]) -> float:
     matrix = gpu.is_compute_bound & (gpu.launch >= 0)
     if not matrix.any():
         return 1.0
-    operators = iv.intervals(trace.ts[rows], (trace.ts + trace.dur)[rows])
+    operators = iv.intervals(trace.ts[rows], trace.ends(rows))
     launch = gpu.launch_start[matrix]
     under = iv.coverage(operators, launch, launch + 1) > 0
     time = (gpu.end - gpu.start)[matrix]

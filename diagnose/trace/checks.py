@@ -33,7 +33,7 @@ def _far_from_host(trace: Trace, gpu: NDArray[np.bool_]) -> NDArray[np.bool_]:
     host = ~gpu & (trace.pid >= 0)
     if not host.any() or not gpu.any():
         return np.zeros(len(trace), bool)
-    first, last = int(trace.ts[host].min()), int((trace.ts + trace.dur)[host].max())
+    first, last = int(trace.ts[host].min()), int(trace.ends(host).max())
     zero = (trace.ts == 0) & (trace.dur == 0) & (first > 1_000_000)
     return gpu & (zero | (trace.ts < first - _FAR_NS) | (trace.ts > last + _FAR_NS))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ Ids = NDArray[np.int32]
 Json = bytes
 
 ABSENT = -1
+_FEW = 6
 
 
 @dataclass
@@ -100,10 +102,22 @@ class Trace:
         base = self.metadata.get("baseTimeNanoseconds", 0)
         return int(base) if isinstance(base, int | float) else 0
 
+    def ends(self, rows: NDArray[Any]) -> Column:
+        """When the events that `rows` selects end."""
+        return self.ts[rows] + self.dur[rows]
+
     def rows_of(self, *categories: str) -> NDArray[np.bool_]:
-        """Mask of the events whose category is one of `categories` (compared without case)."""
-        wanted = {c.lower() for c in categories}
-        return _marked(np.array([c.lower() in wanted for c in self.cats], bool), self.cat)
+        """Mask, read-only, of the events whose category is one of `categories` (compared without case)."""
+        wanted = frozenset(c.lower() for c in categories)
+        if wanted not in self._masks:
+            self._masks[wanted] = _marked(np.array([c.lower() in wanted for c in self.cats], bool), self.cat)
+            self._masks[wanted].flags.writeable = False
+        return self._masks[wanted]
+
+    @cached_property
+    def _masks(self) -> dict[frozenset[str], NDArray[np.bool_]]:
+        """Those of `rows_of`, which is asked for the same few again and again."""
+        return {}
 
     def named(self, matches: "NDArray[np.bool_]") -> NDArray[np.bool_]:
         """Mask of the events whose name id is marked in `matches`, an array over `names`."""
@@ -119,7 +133,14 @@ class Trace:
 
 
 def _marked(marks: NDArray[np.bool_], ids: Ids) -> NDArray[np.bool_]:
-    return marks[ids] if marks.any() else np.zeros(len(ids), bool)
+    """Mask of the ids that are marked; to compare them with a few is quicker than to look each up."""
+    marked = np.flatnonzero(marks)
+    if len(marked) > _FEW:
+        return marks[ids]
+    mask = np.zeros(len(ids), bool)
+    for each in marked.tolist():
+        mask |= ids == each
+    return mask
 
 
 def _select_collectives(table: Collectives, keep: NDArray[np.bool_]) -> Collectives:

@@ -126,5 +126,7 @@ class _Grouped:
 
 def _coded(labels: NDArray[np.object_], names: tuple[str, ...]) -> Times:
     """The position of each label in `names`, 0 where it has none."""
-    code = {name: i for i, name in enumerate(names)}
-    return np.array([code.get(label, 0) for label in labels.tolist()], np.int64)
+    code = np.zeros(len(labels), np.int64)
+    for number, name in enumerate(names):
+        code[labels == name] = number
+    return code

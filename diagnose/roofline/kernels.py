@@ -127,17 +127,22 @@ def _lower_bounds(costs: Costs, device: Device) -> tuple[Floats, Floats]:
 
 def _classes(costs: Costs, compute_s: Floats, memory_s: Floats) -> Labels:
     known = ~np.isnan(compute_s) & ~np.isnan(memory_s) & ~costs.auxiliary
-    return np.where(known, np.where(compute_s >= memory_s, "compute", "memory"), "").astype(object)
+    return np.where(known, np.where(compute_s >= memory_s, *_labels("compute", "memory")), *_labels(""))
 
 
 def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: NDArray[np.bool_]) -> Labels:
     gpu = timeline.gpu
     short = gpu.end[costs.at] - gpu.start[costs.at] < SHORT_NS
     few = timeline.trace.blocks_per_sm[gpu.row[costs.at]] < 1
-    otherwise = np.where(short, "latency", np.where(few, "under-filled", "unknown"))
-    near = np.where(computes, "compute", "memory")
-    found = np.where(reached >= NEAR_ROOF, near, otherwise)
-    return np.where(np.isnan(reached), "unknown", found).astype(object)
+    compute, memory, latency, filled, unknown = _labels("compute", "memory", "latency", "under-filled", "unknown")
+    otherwise = np.where(short, latency, np.where(few, filled, unknown))
+    found = np.where(reached >= NEAR_ROOF, np.where(computes, compute, memory), otherwise)
+    return np.where(np.isnan(reached), unknown, found)
+
+
+def _labels(*texts: str) -> list[Labels]:
+    """Each text as an array that all elements chosen from it share."""
+    return [np.array(text, object) for text in texts]
 
 
 def _spread(timeline: Timeline, at: Times, values: Any, absent: Any) -> Any:

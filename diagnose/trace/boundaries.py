@@ -16,7 +16,7 @@ _COMMA = re.compile(rb"\s*,?\s*")
 _LOOKAHEADS = (64, 4096)  # boundaries that may lie inside one event, in its strings and nested arguments
 
 
-def leading(text: bytes) -> int:
+def leading(text: bytes | memoryview) -> int:
     """Length of the comma and the space before an event."""
     match = _COMMA.match(text)
     return match.end() if match else 0

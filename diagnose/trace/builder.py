@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from operator import attrgetter, not_
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
-from diagnose.trace.events import Args, Chunk, Event, ExactEvent
+from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers
 from diagnose.trace.spill import Growing
 
-_INTEGERS = ("pid", "tid")
-_ARGS_INTEGERS = ("stream", "device", "correlation", "bytes")
-_INT32 = ("stream", "device")
 _CALL_INTEGERS = ("elements_in", "elements_out", "group_size", "seq", "receiver", "sender")
 _CALL_TEXTS = ("name", "group", "dtype", "group_ranks")
 DTYPES: Mapping[str, Any] = {
@@ -84,8 +81,8 @@ class ColumnBuilder:
             complete, us = self._without_left_out(complete, us)
         if not complete:
             return
-        ts = exact_nanoseconds(_each(complete, "ts")) if us is None else nanoseconds(us)
-        dur_us = floats(_each(complete, "dur"))
+        ts = exact_nanoseconds([e.ts for e in complete]) if us is None else nanoseconds(us)
+        dur_us = floats([e.dur for e in complete])
         sound = (np.abs(dur_us) < DOUBLE_IS_EXACT_BELOW_US) & (ts != NO_TIME)
         if not sound.all():
             self.not_finite += int((~sound).sum())
@@ -108,26 +105,40 @@ class ColumnBuilder:
         return list(compress(complete, kept)), None if us is None else us[kept]
 
     def _put_scalars(self, complete: Sequence[Event | ExactEvent]) -> None:
-        n = len(complete)
-        self._put("name", np.fromiter(map(self._names.__getitem__, _each(complete, "name")), np.int32, n))
-        self._put("cat", np.fromiter(map(self._cats.__getitem__, _each(complete, "cat")), np.int32, n))
-        for column in _INTEGERS:
-            self._put(column, integers(_each(complete, column)))
+        n, names, cats = len(complete), self._names, self._cats
+        self._put("name", np.fromiter([names[e.name] for e in complete], np.int32, n))
+        self._put("cat", np.fromiter([cats[e.cat] for e in complete], np.int32, n))
+        self._put("pid", integers([e.pid for e in complete]))
+        self._put("tid", integers([e.tid for e in complete]))
 
     def _put_args(self, args: Sequence[Args]) -> None:
-        for column in _ARGS_INTEGERS:
-            values = integers(_each(args, column))
-            self._put(column, _as_int32(values) if column in _INT32 else values)
-        external = integers(_each(args, "external_id"))
+        self._put("correlation", integers([a.correlation for a in args]))
+        external = integers([a.external_id for a in args])
         old = np.flatnonzero(external == ABSENT)
         if len(old):
             external[old] = integers([args[row].external_id_before_2021 for row in old.tolist()])
         self._put("external_id", external)
-        self._put("blocks_per_sm", floats(_each(args, "blocks_per_sm")))
+        self._put_device(args)
         self._put_shapes(args)
         calls = [row for row, a in enumerate(args) if a.collective is not None]
         if calls:
             self._put_calls(np.array(calls, np.int64), [args[row] for row in calls])
+
+    def _put_device(self, args: Sequence[Args]) -> None:
+        """What activities of the device have, and few other events."""
+        rows = [
+            row
+            for row, a in enumerate(args)
+            if a.stream is not ABSENT
+            or a.device is not ABSENT
+            or a.bytes is not ABSENT
+            or a.blocks_per_sm is not NO_NUMBER
+        ]
+        held = [args[row] for row in rows]
+        self._put_few("stream", rows, _as_int32(integers([a.stream for a in held])), len(args))
+        self._put_few("device", rows, _as_int32(integers([a.device for a in held])), len(args))
+        self._put_few("bytes", rows, integers([a.bytes for a in held]), len(args))
+        self._put_few("blocks_per_sm", rows, floats([a.blocks_per_sm for a in held]), len(args), NO_NUMBER)
 
     def _put_shapes(self, args: Sequence[Args]) -> None:
         shape = np.full(len(args), ABSENT, np.int32)
@@ -140,9 +151,9 @@ class ColumnBuilder:
     def _put_calls(self, rows: NDArray[np.int64], args: Sequence[Args]) -> None:
         self._calls.setdefault("row", Growing()).append(self._rows + rows)
         for field in _CALL_INTEGERS:
-            self._calls.setdefault(field, Growing()).append(integers(_each(args, field)))
+            self._calls.setdefault(field, Growing()).append(integers([getattr(a, field) for a in args]))
         for field in _CALL_TEXTS:
-            values = _each(args, "collective" if field == "name" else field)
+            values = [getattr(a, "collective" if field == "name" else field) for a in args]
             self._texts[field] += ["" if value is None else sys.intern(str(value)) for value in values]
 
     def _put_memory(self, allocations: Sequence[Args]) -> None:
@@ -151,6 +162,13 @@ class ColumnBuilder:
                 device = as_int(args.device_id)
                 reserved = as_int(args.reserved, 0)
                 self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), reserved)
+
+    def _put_few(
+        self, column: str, rows: Sequence[int], values: NDArray[Any], n: int, otherwise: float = ABSENT
+    ) -> None:
+        whole = np.full(n, otherwise, DTYPES[column])
+        whole[rows] = values
+        self._put(column, whole)
 
     def _put(self, column: str, values: NDArray[Any]) -> None:
         self._columns.setdefault(column, Growing(DTYPES[column])).append(values)
@@ -186,10 +204,6 @@ class ColumnBuilder:
 
 
 _NO_ARGS = Args()
-
-
-def _each(items: Sequence[Any], field: str) -> list[Any]:
-    return list(map(attrgetter(field), items))
 
 
 def _as_int32(values: NDArray[np.int64]) -> NDArray[np.int32]:

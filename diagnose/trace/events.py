@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple, Union
 
 import msgspec
@@ -17,6 +16,7 @@ from diagnose.trace.numbers import as_number
 Number = int | float | str | None
 
 NO_JSON = msgspec.Raw()
+NO_NUMBER = math.nan
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
@@ -28,7 +28,7 @@ class Args(msgspec.Struct, gc=False):
     stream: Number = ABSENT
     device: Number = ABSENT
     bytes: Number = msgspec.field(default=ABSENT, name="bytes")
-    blocks_per_sm: Number = msgspec.field(default=math.nan, name="blocks per SM")
+    blocks_per_sm: Number = msgspec.field(default=NO_NUMBER, name="blocks per SM")
     dims: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input type")
     concrete: msgspec.Raw = msgspec.field(default=NO_JSON, name="Concrete Inputs")
@@ -118,7 +118,7 @@ def decode_chunk(array: bytes, *, exact: bool) -> tuple[Chunk, bool]:
         except msgspec.ValidationError:  # times in strings, or phases unheard of
             return exact_chunk(decode_exact_events(array)), False
         complete = [e for e in events if type(e) is Event]
-        us = np.fromiter(map(attrgetter("ts"), complete), np.float64, len(complete))
+        us = np.fromiter([e.ts for e in complete], np.float64, len(complete))
         if not (np.abs(us) >= DOUBLE_IS_EXACT_BELOW_US).any():
             instants = [e for e in events if type(e) is Instant] if len(complete) < len(events) else []
             return Chunk(complete, us, len(events) - len(complete), 0, instants), False

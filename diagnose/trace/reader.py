@@ -43,6 +43,7 @@ from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
 NOTHING: frozenset[str] = frozenset()
+NO_MORE = memoryview(b"")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LIST = re.compile(rb"\s*\[\s*[{\]]")
 _HEAD_LIMIT = 64 << 20
@@ -123,8 +124,8 @@ class _Reader:
         source = Source(self.path, watch, self.share.begin)
         text = self._share_of(source)
         blocks = text.blocks()
-        head, start = self._head(source, blocks) if self.share.begin == 0 else (b"", bytearray())
-        rest = bytes(self._stream(start, blocks))
+        head, start = self._head(source, blocks) if self.share.begin == 0 else (b"", b"")
+        rest = self._stream(start, blocks)
         self.ended = text.end is None
         if not self.ended:
             self._decode(rest)
@@ -148,41 +149,43 @@ class _Reader:
         first = next(blocks, b"")
         return ShareText(self.share, chain([first], blocks), source.bytes_read - len(first))
 
-    def _head(self, source: Source, blocks: Iterator[bytes]) -> tuple[bytes, bytearray]:
+    def _head(self, source: Source, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
         """The text before the list of events, and what of the list came with it."""
         text = bytearray()
         for block in blocks:
             searched = max(0, len(text) - BOUNDARY_BYTES)
             text += block
             if _LIST.match(text):
-                return b"", text[text.index(b"[") + 1 :]
+                return b"", bytes(text[text.index(b"[") + 1 :])
             if match := _EVENTS_KEY.search(text, searched):
-                return bytes(text[: match.start()]), text[match.end() :]
+                return bytes(text[: match.start()]), bytes(text[match.end() :])
             if len(text) > _HEAD_LIMIT:
                 break
         raise explain_foreign(self.path, bytes(text), cut_off=source.truncated)
 
-    def _stream(self, text: bytearray, blocks: Iterator[bytes]) -> bytearray:
+    def _stream(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
         """Decodes all that a boundary follows; the text after the last boundary."""
-        searched = 0
         for block in blocks:
-            text += block
             if self.tail is None:
-                cut = last_boundary(text, searched)
-                if cut:
-                    kept = self._decode(bytes(memoryview(text)[:cut]))
-                    text[:cut] = kept
-                    searched = len(kept)
-                else:
-                    searched = max(searched, len(text) - BOUNDARY_BYTES)
+                text = self._decoded(text, block)
                 if len(text) > _LARGEST_EVENT:
                     raise self._hopeless(
                         "an event of more than 64 MiB: this is no profiler trace, or it is badly damaged"
                     )
+            else:
+                text = block
             if self.tail is not None:
                 self.tail += text[: max(_LARGEST_TAIL - len(self.tail), 0)]
-                text.clear()
+                text = b""
         return text
+
+    def _decoded(self, text: bytes, block: bytes) -> bytes:
+        """Decodes the whole events of `text` and the block that follows it; what is left of them."""
+        if cut := last_boundary(block, 0):
+            return self._decode(text, memoryview(block)[:cut]) + block[cut:]
+        text += block
+        cut = last_boundary(text, max(len(text) - len(block) - BOUNDARY_BYTES, 0))
+        return self._decode(text[:cut]) + text[cut:] if cut else text
 
     def _finish(self, text: bytes) -> None:
         """Decodes the rest, in one typed pass if what looks like the end of the list is it."""
@@ -203,17 +206,20 @@ class _Reader:
         else:
             self.tail += text[cut:]
 
-    def _decode(self, text: bytes) -> bytes:
-        """Decodes whole events; what of them can only be told with the text that follows."""
+    def _decode(self, text: bytes, more: memoryview = NO_MORE) -> bytes:
+        """Decodes whole events, `text` and `more`; what of them can only be told with the text that follows."""
         try:
-            chunk = self._typed(text)
+            chunk = self._typed(text, more)
         except UNREADABLE:
-            return self._salvage(text, last=False)
+            return self._salvage(text + more, last=False)
         self.builder.add(chunk)
         return b""
 
-    def _typed(self, text: bytes) -> Chunk:
-        array = b"".join((b"[", memoryview(text)[leading(text) :], b"]"))
+    def _typed(self, text: bytes, more: memoryview = NO_MORE) -> Chunk:
+        start = leading(text)
+        if start == len(text):
+            more = more[leading(more) :]
+        array = b"".join((b"[", memoryview(text)[start:], more, b"]"))
         chunk, self.exact = decode_chunk(array, exact=self.exact)
         return chunk
 

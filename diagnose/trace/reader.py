@@ -6,21 +6,16 @@ falls into blocks does not change the result.
 
 import gc
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from diagnose.errors import UserError
 from diagnose.trace.boundaries import (
-    BOUNDARY,
     BOUNDARY_BYTES,
-    LIST_END,
-    NEXT_EVENT,
     PROBABLE_END,
-    event_size,
     last_boundary,
     leading,
 )
@@ -30,15 +25,11 @@ from diagnose.trace.columns import Loss, Trace
 from diagnose.trace.events import (
     UNREADABLE,
     Chunk,
-    ExactEvent,
     decode_chunk,
-    decode_event,
-    decode_loosely,
-    exact_chunk,
 )
 from diagnose.trace.foreign import explain_foreign
-from diagnose.trace.metadata import book_garbage, top_level_keys
-from diagnose.trace.repair import repaired
+from diagnose.trace.metadata import top_level_keys
+from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
@@ -116,9 +107,10 @@ class _Reader:
     share: Share
     builder: ColumnBuilder
     ended: bool = False
-    loss: Loss = field(default_factory=Loss)
     exact: bool = False
-    tail: bytearray | None = None
+
+    def __post_init__(self) -> None:
+        self.salvage = Salvage(self.path, self.builder, Loss())
 
     def read(self, watch: Watch | None = None) -> Part:
         source = Source(self.path, watch, self.share.begin)
@@ -129,13 +121,13 @@ class _Reader:
         self.ended = text.end is None
         if not self.ended:
             self._decode(rest)
-        elif self.tail is None and text.begin is not None:
+        elif self.salvage.tail is None and text.begin is not None:
             self._finish(rest)
         builder = self.builder
         return Part(
-            trace=builder.trace(str(self.path), source.bytes_read, self.loss),
+            trace=builder.trace(str(self.path), source.bytes_read, self.salvage.loss),
             head=head,
-            tail=None if self.tail is None else bytes(self.tail),
+            tail=None if self.salvage.tail is None else bytes(self.salvage.tail),
             begin=text.begin,
             end=text.end,
             truncated=source.truncated,
@@ -166,16 +158,16 @@ class _Reader:
     def _stream(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
         """Decodes all that a boundary follows; the text after the last boundary."""
         for block in blocks:
-            if self.tail is None:
+            if self.salvage.tail is None:
                 text = self._decoded(text, block)
                 if len(text) > _LARGEST_EVENT:
-                    raise self._hopeless(
-                        "an event of more than 64 MiB: this is no profiler trace, or it is badly damaged"
+                    raise hopeless(
+                        self.path, "an event of more than 64 MiB: this is no profiler trace, or it is badly damaged"
                     )
             else:
                 text = block
-            if self.tail is not None:
-                self.tail += text[: max(_LARGEST_TAIL - len(self.tail), 0)]
+            if self.salvage.tail is not None:
+                self.salvage.tail += text[: max(_LARGEST_TAIL - len(self.salvage.tail), 0)]
                 text = b""
         return text
 
@@ -198,22 +190,27 @@ class _Reader:
                 pass
             else:
                 self.builder.add(chunk)
-                self.tail = bytearray(text[end.end() :])
+                self.salvage.tail = bytearray(text[end.end() :])
                 return
         kept = self._decode(text[:cut]) if cut else b""
-        if self.tail is None:
-            self._salvage(kept + text[cut:], last=True)
+        if self.salvage.tail is None:
+            self.salvage.events(kept + text[cut:], last=True)
         else:
-            self.tail += text[cut:]
+            self.salvage.tail += text[cut:]
 
     def _decode(self, text: bytes, more: memoryview = NO_MORE) -> bytes:
         """Decodes whole events, `text` and `more`; what of them can only be told with the text that follows."""
         try:
             chunk = self._typed(text, more)
         except UNREADABLE:
-            return self._salvage(text + more, last=False)
+            return self._salvaged(text + more)
         self.builder.add(chunk)
         return b""
+
+    def _salvaged(self, text: bytes) -> bytes:
+        if self.share.end is not None and not self.ended:
+            raise Unsplittable
+        return self.salvage.events(text, last=False)
 
     def _typed(self, text: bytes, more: memoryview = NO_MORE) -> Chunk:
         start = leading(text)
@@ -222,81 +219,6 @@ class _Reader:
         array = b"".join((b"[", memoryview(text)[start:], more, b"]"))
         chunk, self.exact = decode_chunk(array, exact=self.exact)
         return chunk
-
-    def _salvage(self, text: bytes, *, last: bool) -> bytes:
-        """Decodes event by event and repairs; what of the text can only be told with what follows it."""
-        if self.share.end is not None and not self.ended:
-            raise Unsplittable
-        ends = [*(m.start() + 1 for m in BOUNDARY.finditer(text)), len(text)]
-        events: list[ExactEvent] = []
-        start, at = 0, 0
-        while start < len(text):
-            event, end = decode_event(text[start + leading(text[start : ends[at]]) : ends[at]]), ends[at]
-            if event is None:
-                size = event_size(text, start, ends, at, last=last)
-                if size is None:
-                    break
-                event, end = self._damaged(text, start, end, size)
-            if event is not None:
-                events.append(event)
-            start = end if NEXT_EVENT.match(text, end) else ends[bisect_left(ends, end)]
-            book_garbage(text[end:start], self.loss)
-            at = bisect_right(ends, start)
-        self.builder.add(exact_chunk(events))
-        return text[start:]
-
-    def _damaged(self, text: bytes, start: int, end: int, size: int) -> tuple[ExactEvent | None, int]:
-        """The event at `start`, None when it is lost, and where it ends; sets `tail` where the list ends.
-
-        `end` is the next boundary; it lies inside the event if the event's `size`, 0 if that is unknown, says so.
-        """
-        begin = start + leading(text[start:end])
-        event = self._repaired(text[begin : begin + size])[0] if size else None
-        if self._ends_list(text, begin + size):
-            return event, len(text)
-        if size or begin == len(text):
-            return event, begin + size
-        event, rest = self._repaired(text[begin:end])
-        if event is not None:
-            if not rest.strip():
-                return event, end
-            if self._ends_list(rest.encode("utf-8", "replace") + text[end:], 0):
-                return event, len(text)
-        return None, self._lost(text, start, end)
-
-    def _repaired(self, piece: bytes) -> tuple[ExactEvent | None, str]:
-        """The event that `piece` begins with, and the repaired text after it."""
-        if (event := decode_event(piece)) is not None:
-            return event, ""
-        if len(piece) > _LARGEST_REPAIR:
-            return None, ""
-        text, lossy = repaired(piece)
-        event, rest = decode_loosely(text)
-        for kind in lossy if event is not None else ():
-            self.loss.count(kind, size=1)
-        return event, rest
-
-    def _ends_list(self, text: bytes, at: int) -> bool:
-        match = LIST_END.match(text, at)
-        if match is not None:
-            self.tail = bytearray(text[match.end() :])
-        return match is not None
-
-    def _lost(self, text: bytes, start: int, end: int) -> int:
-        """Books the piece as lost; where to go on."""
-        final = end == len(text)
-        match = PROBABLE_END.search(text, start) if final else None
-        if match is not None:
-            self._ends_list(text, match.start(1))
-            end = match.start(1)
-        cut_off = final and match is None and not text.rstrip().endswith(b"}")
-        self.loss.count("truncated" if cut_off else "unreadable-event", events=1, size=end - start)
-        if self.loss.events > max(_MOST_LOST, len(self.builder)):
-            raise self._hopeless(f"{self.loss.events} events are unreadable, more than can be read")
-        return len(text) if final else end
-
-    def _hopeless(self, why: str) -> UserError:
-        return UserError("cannot read the trace", where=self.path, why=why, do="capture again")
 
 
 def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:

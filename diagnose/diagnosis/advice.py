@@ -1,0 +1,98 @@
+"""What to change, what that buys, and what the answer rests on."""
+
+from typing import Any
+
+import msgspec
+
+from diagnose.diagnosis.terms import FindingClass, Severity
+
+
+class FactReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement: its `value`, or null with the reason in `because` and what to capture in `capture_next`.
+
+    Units: share, ns, bytes, count, flag, text, factor, flops, flops_per_s, bytes_per_s, flops_per_byte. `of` names
+    the denominator of a share.
+    """
+
+    name: str
+    value: float | bool | str | None
+    unit: str
+    of: str = ""
+    because: str = ""
+    capture_next: str = ""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that a finding rests on. `of` names the denominator of a share."""
+
+    fact: str
+    value: float | bool | str
+    unit: str
+    of: str = ""
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
+    """A concrete change: `set` holds the values for `target` (training_arguments, model_kwargs, environment, ...)."""
+
+    target: str
+    set: dict[str, Any]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
+
+    It is null when nothing is predicted; `assumes` says what the range rests on. [1, high] without an assumption is a
+    bound: what the step gains if the fault goes at no cost.
+    """
+
+    rule: str
+    class_: FindingClass = msgspec.field(name="class")
+    severity: Severity
+    says: str
+    do: str
+    evidence: tuple[Evidence, ...]
+    predicted_speedup: tuple[float, float] | None
+    patch: Patch | None
+    assumes: str = ""
+
+
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of the ordered plan, each chosen with those before it in place.
+
+    `predicted_speedup` is its own gain then, `cumulative_speedup` that of the plan so far. `effort` is "setting",
+    "code" or "cluster"; `numerics` marks a change that can change the training's results.
+    """
+
+    rule: str
+    patch: Patch | None
+    predicted_speedup: tuple[float, float] | None
+    cumulative_speedup: tuple[float, float] | None = None
+    effort: str = "setting"
+    numerics: bool = False
+
+
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the replay of the unchanged step is from the measured one; predictions are withheld unless `valid`.
+
+    `strict_error` is null when there was no step to replay.
+    """
+
+    measured_ns: float
+    strict_error: float | None
+    valid: bool
+    because: str
+
+
+class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that would not help here, and the number that says so."""
+
+    what: str
+    because: str
+
+
+class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that could not be judged, and what to capture to judge it."""
+
+    rule: str
+    because: str
+    capture_next: str

@@ -1,0 +1,64 @@
+"""The whole record, its JSON and its schema."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from diagnose.diagnosis.advice import FactReport, Finding, NotAdvised, NotJudged, PlanStep, ReplayReport
+from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
+from diagnose.diagnosis.kernels import KernelRow, RooflineEntry, Roofs
+from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
+from diagnose.diagnosis.timeline import StepTimeline
+from diagnose.postmortem import Postmortem, Straggler
+
+SCHEMA_VERSION = 3
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything any report shows. Serialise with `to_json`.
+
+    With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    verdict: Verdict
+    steps: Steps
+    ledger: tuple[LedgerEntry, ...]
+    waterfall: tuple[WaterfallPart, ...]
+    mfu: Mfu
+    roofline: tuple[RooflineEntry, ...]
+    operators: tuple[RooflineEntry, ...]
+    findings: tuple[Finding, ...]
+    plan: tuple[PlanStep, ...]
+    replay: ReplayReport
+    not_advised: tuple[NotAdvised, ...]
+    not_judged: tuple[NotJudged, ...]
+    ranks: tuple[RankReport, ...]
+    stragglers: tuple[Straggler, ...]
+    trace: TraceSummary
+    postmortem: Postmortem | None = None
+    rank: int | None = None
+    history: tuple[HistoryChange, ...] = ()
+    timeline: StepTimeline | None = None
+    kernels: tuple[KernelRow, ...] = ()
+    roofs: Roofs | None = None
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    facts: tuple[FactReport, ...] = ()
+
+
+_NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")  # no text holds a bare end of line
+
+
+def to_json(diagnosis: Diagnosis) -> str:
+    """The diagnosis as one indented JSON object, each list of numbers on one line."""
+    indented = msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
+    return _NUMBERS.sub(lambda numbers: "".join(numbers[0].split()).replace(",", ", "), indented)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    described = msgspec.json.schema(Diagnosis)
+    for definition in described["$defs"].values():
+        definition["required"] = sorted(definition["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Diagnosis"} | described

@@ -1,0 +1,79 @@
+"""Where the time of a step goes: verdict, causes, and the way from the peak to MFU."""
+
+import msgspec
+
+from diagnose.diagnosis.terms import CauseClass, Confidence, Nanoseconds, Share, VerdictClass
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What bounds the step. `between` holds two classes when they are within five points of each other."""
+
+    class_: VerdictClass = msgspec.field(name="class")
+    between: tuple[VerdictClass, ...] = ()
+    confidence: Confidence
+    because: str
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity."""
+
+    source: str
+    count: int
+    time_ns: Nanoseconds
+    device_time_ns: Nanoseconds | None
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause's part of the steps. All `ns` add up to `device_time_ns`, else to `time_ns`; `share` is of that."""
+
+    cause: str
+    class_: CauseClass = msgspec.field(name="class")
+    ns: Nanoseconds
+    share: Share
+
+
+class WaterfallPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One part on the way from 100 % of the peak to MFU. All `ns` add up to the ledger's total, `points` to 100.
+
+    "model-flops" is the time that the model's FLOPs take at the declared peak: with "padding", its points are MFU.
+    Every other part is a loss. Without MFU the matrix kernels appear whole, under the ledger's names.
+    """
+
+    part: str
+    class_: CauseClass = msgspec.field(name="class")
+    ns: Nanoseconds
+    points: float
+
+
+class Convention(msgspec.Struct, frozen=True, kw_only=True):
+    """MFU as one convention counts it: "given", "palm", "causal", "6n", "hf" or "operators"."""
+
+    name: str
+    model_flops_per_step: float
+    value: float | None
+
+
+class Mfu(msgspec.Struct, frozen=True, kw_only=True):
+    """Model FLOPs per step over peak FLOP/s times the step; `value` is null with a `reason` when it is unknown.
+
+    `conventions` holds the declared numerator first. `executed_value` (HFU) counts the FLOPs of the operators that
+    ran, recomputation included. `goodput_value` is of the tokens that are not padding. `own_value` is against
+    `own_peak_flops`, the peak of `own_precision`, in which most matrix work ran. `check` says how far the numerator
+    and the operators that ran are apart, and why.
+    """
+
+    value: float | None
+    reason: str
+    numerator: str
+    model_flops_per_step: float | None
+    peak_flops: float | None
+    peak_source: str
+    conventions: tuple[Convention, ...] = ()
+    executed_value: float | None = None
+    goodput_value: float | None = None
+    own_precision: str | None = None
+    own_peak_flops: float | None = None
+    own_value: float | None = None
+    tokens_per_step: float | None = None
+    tokens_per_s: float | None = None
+    check: str = ""

@@ -1,0 +1,19 @@
+"""Words and units that the parts of a diagnosis share."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+VerdictClass = Literal["data-bound", "host-bound", "memory-bound", "compute-bound", "communication-bound", "undecided"]
+CauseClass = Literal["data", "host", "memory", "compute", "communication", "unexplained"]
+FindingClass = Literal[
+    "data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity", "unexplained"
+]
+Severity = Literal["critical", "warning", "info"]
+Confidence = Literal["high", "medium", "low"]
+Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
+LaneKind = Literal["stream", "thread", "cause"]
+SliceClass = Literal[CauseClass, ""]
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]

@@ -1,0 +1,42 @@
+"""What one diagnosis rests on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnose.facts import Facts
+from diagnose.metrics import Measured
+from diagnose.ranks import Job, RankDigest
+from diagnose.rule import Judgement, Rule
+
+Judged = Sequence[tuple[Rule, Judgement]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything a diagnosis rests on.
+
+    Attributes:
+        job: all ranks, joined.
+        measured: the ranks that were measured in full, in order of rank.
+        facts: theirs, merged.
+        rules: to judge by.
+        left_out: ranks whose time is not accounted as that of the others.
+        only: the one rank that the diagnosis is of; None for the whole job.
+    """
+
+    job: Job
+    measured: Sequence[Measured]
+    facts: Facts
+    rules: Sequence[Rule]
+    left_out: tuple[int, ...] = ()
+    only: int | None = None
+
+    @property
+    def positions(self) -> list[int]:
+        """Positions in the job of the ranks that the diagnosis is of."""
+        return [at for at, rank in enumerate(self.job.ranks) if self.only in (None, rank.rank)]
+
+    @property
+    def ranks(self) -> list[RankDigest]:
+        """The ranks that the diagnosis is of."""
+        return [self.job.ranks[at] for at in self.positions]

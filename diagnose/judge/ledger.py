@@ -1,0 +1,68 @@
+"""The ledgers of ranks added up, and what the verdict over them rests on."""
+
+from collections.abc import Sequence
+
+from diagnose.diagnosis import LedgerEntry, RankReport, Steps, Verdict
+from diagnose.facts import Facts, Unknown
+from diagnose.judge.case import Case
+from diagnose.ranks import Job, RankDigest
+from diagnose.verdict import Grounds, verdict_of
+
+DEVICE_STEP, HOST_STEP = "the device step", "the host step"
+
+
+def ledger_of(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
+    """Causes of the ranks at the positions added up, largest first; an absent cause has no entry."""
+    if any(job.ranks[p].capture_failed for p in positions):
+        total = sum(job.ranks[p].host_ns for p in positions)
+        return (LedgerEntry(cause="gpu-activity-missing", class_="unexplained", ns=total, share=1.0),)
+    sums: dict[tuple[str, str], int] = {}
+    for position in positions:
+        for key, ns in job.ledger(position).items():
+            sums[key] = sums.get(key, 0) + ns
+    total = max(sum(sums.values()), 1)
+    ordered = sorted(((ns, *key) for key, ns in sums.items() if ns), key=lambda e: (-e[0], e[1]))
+    return tuple(
+        LedgerEntry(cause=cause, class_=class_, ns=ns, share=ns / total)  # type: ignore[arg-type]
+        for ns, cause, class_ in ordered
+    )
+
+
+def steps_of(ranks: Sequence[RankDigest]) -> Steps:
+    """The counted steps of the ranks, totals in nanoseconds."""
+    return Steps(
+        source=ranks[0].step_source,
+        count=sum(rank.steps for rank in ranks),
+        time_ns=sum(rank.host_ns for rank in ranks),
+        device_time_ns=sum(rank.device_ns for rank in ranks) if all(rank.has_gpu for rank in ranks) else None,
+    )
+
+
+def grounds_of(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
+    """What the verdict over the ranks' ledger rests on."""
+    size = facts["world_size"].value
+    has_gpu = all(rank.has_gpu for rank in ranks)
+    return Grounds(
+        of=DEVICE_STEP if has_gpu else HOST_STEP,
+        steps=min(rank.steps for rank in ranks),
+        has_gpu=has_gpu,
+        capture_failed=any(rank.capture_failed for rank in ranks),
+        lost_share=sum(rank.lost_share for rank in ranks) / len(ranks),
+        sized_share=sum(rank.sized_share for rank in ranks) / len(ranks),
+        alone_of_many=len(ranks) == 1 and not isinstance(size, Unknown) and float(size) > 1,
+        late_rank_missing=facts["late_rank_may_be_missing"].value is True,
+    )
+
+
+def rank_report(case: Case, position: int) -> RankReport:
+    """Verdict and ledger of the rank at the position."""
+    rank, ledger = case.job.ranks[position], ledger_of(case.job, [position])
+    verdict: Verdict = verdict_of(ledger, grounds_of([rank], case.facts))
+    return RankReport(
+        rank=rank.rank,
+        host=rank.host,
+        device=rank.device or "unknown device",
+        steps=rank.steps,
+        verdict=verdict,
+        ledger=ledger,
+    )

@@ -1,0 +1,120 @@
+"""The text of a rule file made into a rule: conditions parsed, names of facts and units checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnose.attribution import HOST_CAUSES
+from diagnose.condition import Condition, RuleError, did_you_mean
+from diagnose.diagnosis import Severity
+from diagnose.facts import Scalar
+from diagnose.metrics import groups
+from diagnose.remedy import Remedy, remedy_of
+from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless
+from diagnose.rule_file import PatchTable, RuleFile, WhatIfTable
+
+HOST_TIME = frozenset(HOST_CAUSES) | {"operator-compute", "operator-memory"}  # the latter without a GPU
+
+
+def rule_of(path: Path, file: RuleFile, known: Mapping[str, str]) -> Rule:
+    """The rule that the text of one file describes; `known` holds the unit of every fact."""
+    return _Builder(path, file, known).rule()
+
+
+@dataclass(frozen=True)
+class _Builder:
+    path: Path
+    file: RuleFile
+    known: Mapping[str, str]
+
+    def rule(self) -> Rule:
+        file = self.file
+        return Rule(
+            id=self.path.stem,
+            title=file.title,
+            class_=file.class_,
+            maturity=file.maturity,
+            conditions=self.conditions(),
+            says=self.template(file.says, "says"),
+            do=self.template(file.do, "do"),
+            advice=tuple(
+                Unless(
+                    self.parse(table.if_, f"advice[{number}].if", "flag"),
+                    self.template(table.do, f"advice[{number}].do"),
+                )
+                for number, table in enumerate(file.advice)
+            ),
+            unless=self.template(file.unless, "unless"),
+            see=file.see,
+            numerics=file.numerics,
+            effort=file.effort,
+            excludes=file.excludes,
+            remedy=self.remedy(file.whatif) if file.whatif else None,
+            patch=self.patch(file.patch) if file.patch else None,
+            not_when=tuple(
+                Unless(
+                    self.parse(table.if_, f"not_when[{number}].if", "flag"),
+                    self.template(table.because, f"not_when[{number}].because"),
+                )
+                for number, table in enumerate(file.not_when)
+            ),
+            negative=self.negative(),
+            examples=file.example,
+            path=self.path,
+        )
+
+    def conditions(self) -> tuple[tuple[Severity, Condition], ...]:
+        texts = {severity: getattr(self.file, severity) for severity in SEVERITIES}
+        found = tuple((name, self.parse(text, name, "flag")) for name, text in texts.items() if text is not None)
+        if not found:
+            raise RuleError("no severity", where=f"{self.path}: critical", do="add critical, warning or info")
+        for severity, condition in found:
+            if not condition.names:
+                raise RuleError(
+                    "the condition reads no fact", where=f"{self.path}: {severity}", why=f"in {condition.text}"
+                )
+        return found
+
+    def negative(self) -> Unless | None:
+        table = self.file.negative
+        if table is None:
+            return None
+        holds = self.parse(table.if_, "negative.if", "flag") if table.if_ else None
+        return Unless(holds, self.template(table.because, "negative.because"), table.what)
+
+    def remedy(self, table: WhatIfTable) -> Remedy:
+        def parse(text: str, key: str) -> Condition:
+            return self.parse(text, key, "share" if key.startswith("whatif.removes") else "")
+
+        return remedy_of(table, str(self.path), parse, frozenset(groups.NAMES), HOST_TIME)
+
+    def patch(self, table: PatchTable) -> PatchTemplate:
+        if not table.set:
+            raise RuleError("the patch sets nothing", where=f"{self.path}: patch.set")
+        values = {key: self.patch_value(key, value) for key, value in table.set.items()}
+        return PatchTemplate(table.target, values, self.parse(table.if_, "patch.if", "flag") if table.if_ else None)
+
+    def patch_value(self, key: str, value: object) -> Scalar | Condition:
+        if isinstance(value, str) and value.startswith("="):
+            return self.parse(value[1:], f"patch.set.{key}")
+        if not isinstance(value, str | bool | int | float):
+            raise RuleError("expected text, a number, true or false", where=f"{self.path}: patch.set.{key}")
+        return value
+
+    def parse(self, text: str, key: str, wanted: str = "") -> Condition:
+        condition = Condition.parse(text, self.known, f"{self.path}: {key}")
+        if (wanted == "flag" and condition.kind != "flag") or (
+            wanted == "share" and condition.kind not in ("share", "number")
+        ):
+            what = "a condition" if wanted == "flag" else "a share of the step"
+            raise RuleError(f"expected {what}, got {condition.kind}", where=f"{self.path}: {key}", why=f"in {text}")
+        return condition
+
+    def template(self, text: str, key: str) -> str:
+        where = f"{self.path}: {key}"
+        for name in PLACEHOLDER.findall(text):
+            if name not in self.known:
+                raise RuleError(f"no fact is named '{name}'", where=where, do=did_you_mean(name, self.known))
+        if set("{}") & set(PLACEHOLDER.sub("", text)):
+            raise RuleError("a lone brace", where=where, do="write {fact} for a fact, and no other braces")
+        return " ".join(text.split())

@@ -1,0 +1,71 @@
+"""Rule files found, read, and held to their own examples."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from diagnose.condition import RuleError, did_you_mean
+from diagnose.facts import Fact, Unknown
+from diagnose.rule.builder import rule_of
+from diagnose.rule.rule import SEVERITIES, Rule
+from diagnose.rule_file import ExampleTable, read
+
+
+def builtin_rules() -> Path:
+    """The folder of the rules that come with the package: inside it in a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    return next((path for path in (package / "rules", package.parent / "rules") if path.is_dir()), package / "rules")
+
+
+def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
+    """The builtin rules and those in `dirs`, by name; a file replaces one of the same stem in an earlier folder.
+
+    Args:
+        dirs: the user's folders of rule files.
+        known: the unit of every fact.
+    """
+    files: dict[str, Path] = {}
+    for folder in (builtin_rules(), *dirs):
+        found = sorted(folder.glob("*.toml"))
+        if not found:
+            raise RuleError("no rule files (*.toml) in this folder", where=folder)
+        files |= {path.stem: path for path in found}
+    return tuple(load_rule(files[stem], known) for stem in sorted(files))
+
+
+def load_rule(path: Path, known: Mapping[str, str]) -> Rule:
+    """Read and check one rule file, examples included; `known` holds the unit of every fact."""
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
+        raise RuleError("a rule file is named after its fault, such as data-wait.toml", where=path)
+    rule = rule_of(path, read(path), known)
+    for number, example in enumerate(rule.examples):
+        _try_example(rule, example, known, f"{path}: example[{number}]")
+    expected = {example.expect for example in rule.examples}
+    for what, answers in (("fires", set(SEVERITIES)), ("stays quiet", {"quiet"})):
+        if not expected & answers:
+            hint = f"add one whose expect is {' or '.join(sorted(answers))}"
+            raise RuleError(f"no example in which the rule {what}", where=f"{path}: example", do=hint)
+    return rule
+
+
+def _try_example(rule: Rule, example: ExampleTable, known: Mapping[str, str], where: str) -> None:
+    facts = {name: _example_fact(name, value, known, f"{where}.facts.{name}") for name, value in example.facts.items()}
+    judgement = rule.judge(facts)
+    if judgement.answer != example.expect:
+        raise RuleError(
+            f"the example '{example.name}' expects {example.expect} and gets {judgement.answer}",
+            where=f"{where}.expect",
+            why=judgement.because or ", ".join(f"{name} = {facts[name].value}" for name in judgement.evidence),
+        )
+
+
+def _example_fact(name: str, value: object, known: Mapping[str, str], where: str) -> Fact:
+    if name not in known:
+        raise RuleError(f"no fact is named '{name}'", where=where, do=did_you_mean(name, known))
+    if value == "unknown":
+        return Fact(name, Unknown("the example says so", ""), known[name])
+    kind = known[name] if known[name] in ("flag", "text") else "number"
+    found = "flag" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+    if found != kind or not isinstance(value, bool | str | int | float):
+        raise RuleError(f"{name} is a {kind}, not {value!r}", where=where)
+    return Fact(name, value, known[name])

@@ -1,0 +1,159 @@
+"""A rule: when it fires, what it says, and what is done about the fault."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from diagnose.condition import Condition
+from diagnose.diagnosis import NotAdvised, Patch, Severity
+from diagnose.facts import Facts, Scalar, Unknown, spoken
+from diagnose.remedy import Remedy
+from diagnose.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a rule answers.
+
+    Attributes:
+        answer: a severity when the rule fires, else "quiet", "unknown" or "not_advised".
+        because: for "unknown" why the facts it needs are unknown, for "not_advised" the sentence that says why not.
+        capture_next: for "unknown" what to capture so that it can be judged.
+        evidence: the facts in the comparisons that held.
+    """
+
+    answer: Answer
+    because: str = ""
+    capture_next: str = ""
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def fired(self) -> bool:
+        """Whether the answer is a severity."""
+        return self.answer in SEVERITIES
+
+
+@dataclass(frozen=True)
+class PatchTemplate:
+    """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true."""
+
+    target: Target
+    values: Mapping[str, Scalar | Condition]
+    holds: Condition | None
+
+
+@dataclass(frozen=True)
+class Unless:
+    """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice."""
+
+    holds: Condition | None
+    because: str
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity."""
+
+    id: str
+    title: str
+    class_: RuleClass
+    maturity: Maturity
+    conditions: tuple[tuple[Severity, Condition], ...]
+    says: str
+    do: str
+    advice: tuple[Unless, ...]
+    unless: str
+    see: tuple[str, ...]
+    numerics: bool
+    effort: Effort
+    excludes: tuple[str, ...]
+    remedy: Remedy | None
+    patch: PatchTemplate | None
+    not_when: tuple[Unless, ...]
+    negative: Unless | None
+    examples: tuple[ExampleTable, ...]
+    path: Path
+
+    @property
+    def facts(self) -> frozenset[str]:
+        """The facts that its severities read."""
+        return frozenset().union(*(condition.names for _, condition in self.conditions))
+
+    def judge(self, facts: Facts) -> Judgement:
+        """The highest severity that holds; unknown only if none holds and one is undecided."""
+        undecided = []
+        for severity, condition in self.conditions:
+            holds = condition.evaluate(facts)
+            if holds:
+                evidence = condition.evidence(facts)
+                return self._blocked(facts, evidence) or Judgement(severity, evidence=evidence)
+            if holds is None:
+                undecided.append(condition)
+        if not undecided:
+            return Judgement("quiet")
+        return _unknown(dict.fromkeys(name for condition in undecided for name in condition.missing(facts)), facts)
+
+    def _blocked(self, facts: Facts, evidence: tuple[str, ...]) -> Judgement | None:
+        for precondition in self.not_when:
+            if precondition.holds is not None and precondition.holds.evaluate(facts):
+                more = tuple(name for name in precondition.holds.evidence(facts) if name not in evidence)
+                return Judgement("not_advised", self.sentence(precondition.because, facts), evidence=evidence + more)
+        return None
+
+    def patch_for(self, facts: Facts) -> Patch | None:
+        """The change with its values computed; values that are unknown are left out."""
+        if self.patch is None or (self.patch.holds is not None and not self.patch.holds.evaluate(facts)):
+            return None
+        values = {key: _computed(value, facts) for key, value in self.patch.values.items()}
+        known = {key: value for key, value in values.items() if value is not None}
+        return Patch(target=self.patch.target, set=known) if known else None
+
+    def not_advised(self, facts: Facts, judgement: Judgement) -> NotAdvised | None:
+        """The remedy that would not help: of a blocked rule, or of a quiet one whose facts are all known."""
+        if judgement.answer == "not_advised":
+            keys = ", ".join(self.patch.values) if self.patch else self.id
+            return NotAdvised(what=self.negative.what if self.negative else keys, because=judgement.because)
+        if judgement.answer != "quiet" or self.negative is None:
+            return None
+        holds = self.negative.holds is None or self.negative.holds.evaluate(facts)
+        needed = self.facts | set(PLACEHOLDER.findall(self.negative.because))
+        if not holds or not all(name in facts and facts[name].known for name in needed):
+            return None
+        return NotAdvised(what=self.negative.what, because=self.sentence(self.negative.because, facts))
+
+    def advised(self, facts: Facts) -> str:
+        """What to do: the first advice whose condition holds, else the rule's own."""
+        for advice in self.advice:
+            if advice.holds is not None and advice.holds.evaluate(facts):
+                return self.sentence(advice.because, facts)
+        return self.sentence(self.do, facts)
+
+    def sentence(self, template: str, facts: Facts) -> str:
+        """The template with each `{fact}` replaced by the fact as people say it."""
+        return PLACEHOLDER.sub(lambda found: _spoken(found[1], facts), template)
+
+
+def _unknown(names: Iterable[str], facts: Facts) -> Judgement:
+    values = [facts[name].value if name in facts else Unknown(f"{name} was not measured", "") for name in names]
+    reasons = [value for value in values if isinstance(value, Unknown)]
+    because = "; ".join(dict.fromkeys(reason.because for reason in reasons))
+    capture_next = "; ".join(dict.fromkeys(reason.capture_next for reason in reasons if reason.capture_next))
+    return Judgement("unknown", because or "a quotient in its condition has no value", capture_next)
+
+
+def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:
+    if not isinstance(value, Condition):
+        return value
+    number = value.value(facts)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _spoken(name: str, facts: Facts) -> str:
+    fact = facts.get(name)
+    return spoken(None, "") if fact is None or isinstance(fact.value, Unknown) else spoken(fact.value, fact.unit)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from diagnose.trace import find_run, read, source
 from diagnose.trace.discover import runs_of, trace_files
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+TIMES = count(1)
 
 
 def trace_of(rank: int | None = None, *, behind: bool = False) -> dict[str, Any]:
-    """A trace that states its rank before or behind the events, or not at all."""
+    """A trace, of another time than all others, that states its rank before or behind the events, or not at all."""
+    event = EVENT | {"ts": next(TIMES)}
     stated = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
-    return {"traceEvents": [EVENT], **stated} if behind else {**stated, "traceEvents": [EVENT]}
+    return {"traceEvents": [event], **stated} if behind else {**stated, "traceEvents": [event]}
 
 
 def folder_of(folder: Path, files: dict[str, Any]) -> Path:

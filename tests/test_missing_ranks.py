@@ -59,6 +59,13 @@ def test_the_same_capture_packed_and_unpacked_is_read_once(tmp_path: Path) -> No
     assert "a copy of another file" in CliRunner().invoke(main, ["analyze", str(folder)]).stdout
 
 
+def test_a_copy_under_another_name_is_a_copy(tmp_path: Path) -> None:
+    folder = ranks(tmp_path, 0, 1, world=2)
+    (folder / "backup of rank0.json").write_bytes((folder / "rank0.json").read_bytes())
+    assert [file.rank for file in find_run(folder).files] == [0, 1]
+    assert len(find_run(folder).copies) == 1
+
+
 def test_of_a_file_and_its_beginning_the_file_is_read(tmp_path: Path) -> None:
     whole = write(tmp_path / "rank0.json", 0, 1, steps=100)
     (tmp_path / "rank0.json.gz").write_bytes(gzip.compress(whole.read_bytes())[:-500])

@@ -89,10 +89,13 @@ def trace_files(folder: Path) -> list[RankFile]:
 
 
 def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, ...]]:
-    """The files, and those that a larger one of the same folder, name and beginning makes needless."""
+    """The files, and those that a larger one of the same folder, rank and beginning makes needless, whatever its name.
+
+    The beginning holds times to the nanosecond, which no two captures share.
+    """
     alike: dict[tuple[object, ...], list[RankFile]] = {}
     for f in files:
-        alike.setdefault((f.path.parent, f.rank, f.family, f.stamp, f.start), []).append(f)
+        alike.setdefault((f.path.parent, f.rank, f.start), []).append(f)
     kept = [
         max(group, key=lambda f: sum(map(len, Source(f.path).blocks()))) if len(group) > 1 else group[0]
         for group in alike.values()

@@ -135,7 +135,9 @@ def compared(found: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[
     runs: dict[str, list[Timed]] = {name: [] for name in found}
     with tempfile.TemporaryDirectory() as cache:
         root = str(Path(__file__).parent.parent)
-        env = os.environ | {"DIAGNOSE_CACHE_DIR": cache, "PYTHONPATH": root}
+        compiled = {"PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}  # as an installation holds it
+        env = os.environ | {"DIAGNOSE_CACHE_DIR": cache, "PYTHONPATH": root} | compiled
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         timed(found["diagnose, cached"], env)
         for _ in range(rounds):
             for name, command in found.items():

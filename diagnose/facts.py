@@ -23,7 +23,7 @@ class Unknown:
 class Fact:
     """One measured value with its unit.
 
-    Units: share, ns, bytes, count, flag, text, factor, flops, flops_per_s, bytes_per_s, flops_per_byte.
+    Units: share, ns, bytes, count, flag, text, factor, version, flops, flops_per_s, bytes_per_s, flops_per_byte.
     """
 
     name: str
@@ -62,6 +62,8 @@ def spoken(value: Scalar | None, unit: str) -> str:
         return scaled(value, 1000, ("B/s", "kB/s", "MB/s", "GB/s"))
     if unit == "flops_per_byte":
         return f"{value:,.1f} FLOP/B"
+    if unit == "version":
+        return f"{value:.1f}"
     if unit == "factor":
         return f"{value:.2f}x"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"

@@ -21,7 +21,7 @@ from diagnose.metrics import REGISTRY
 from diagnose.metrics.registry import merged
 
 UNITS = {"share", "ns", "bytes", "count", "flag", "text", "factor", "flops"}
-UNITS |= {"flops_per_s", "bytes_per_s", "flops_per_byte"}
+UNITS |= {"version", "flops_per_s", "bytes_per_s", "flops_per_byte"}
 PEAK = 989.4e12
 FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)"
 CONV = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64"
@@ -60,7 +60,7 @@ def test_a_metric_says_what_it_is(metric: Any) -> None:
     assert metric.unit in UNITS
     assert len(metric.doc) > 15
     assert metric.doc.endswith(".")
-    assert metric.name.endswith(f"_{metric.unit}") or metric.unit in ("flag", "text", "count")
+    assert metric.name.endswith(f"_{metric.unit}") or metric.unit in ("flag", "text", "count", "version")
     assert (metric.unit == "share") == bool(metric.of), "a share names its denominator"
 
 

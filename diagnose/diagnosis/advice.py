@@ -10,8 +10,8 @@ from diagnose.diagnosis.terms import FindingClass, Severity
 class FactReport(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement: its `value`, or null with the reason in `because` and what to capture in `capture_next`.
 
-    Units: share, ns, bytes, count, flag, text, factor, flops, flops_per_s, bytes_per_s, flops_per_byte. `of` names
-    the denominator of a share.
+    Units: share, ns, bytes, count, flag, text, factor, version, flops, flops_per_s, bytes_per_s, flops_per_byte. `of`
+    names the denominator of a share.
     """
 
     name: str

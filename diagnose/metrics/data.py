@@ -18,7 +18,8 @@ def loader_workers(m: Measured) -> Value:
     if "_SingleProcess" in names:
         return "none"
     return Unknown(
-        "no DataLoader range in the trace", "feed batches through torch.utils.data.DataLoader, or mark the fetch"
+        "no DataLoader range in the trace",
+        "feed batches through torch.utils.data.DataLoader, or name the fetch with diagnose.probes.range",
     )
 
 

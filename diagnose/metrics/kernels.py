@@ -132,7 +132,7 @@ def gpu_name(m: Measured) -> Value:
     return name or Unknown("the trace names no device", "capture with a torch that writes deviceProperties")
 
 
-@metric("count")
+@metric("version")
 def compute_capability(m: Measured) -> Value:
     """CUDA compute capability, such as 8.0 for A100 and 9.0 for H100."""
     properties = m.timeline.device_properties

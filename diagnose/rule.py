@@ -17,6 +17,7 @@ from diagnose.rule_file import (
     Effort,
     ExampleTable,
     Maturity,
+    NotWhenTable,
     PatchTable,
     RuleClass,
     RuleFile,
@@ -48,21 +49,31 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class PatchTemplate:
-    """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true."""
-
-    target: Target
-    values: Mapping[str, Scalar | Condition]
-    holds: Condition | None
-
-
-@dataclass(frozen=True)
 class Unless:
     """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice."""
 
     holds: Condition | None
     because: str
     what: str = ""
+
+
+@dataclass(frozen=True)
+class PatchTemplate:
+    """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true.
+
+    Where one of `not_when` holds instead, its sentence says why the change would not help.
+    """
+
+    target: Target
+    values: Mapping[str, Scalar | Condition]
+    holds: Condition | None
+    not_when: tuple[Unless, ...] = ()
+
+    def withheld(self, facts: Facts) -> str:
+        """The template of the sentence that says why the change would not help; "" where it may."""
+        if self.holds is not None and not self.holds.evaluate(facts):
+            return ""
+        return next((each.because for each in self.not_when if each.holds and each.holds.evaluate(facts)), "")
 
 
 @dataclass(frozen=True)
@@ -119,15 +130,23 @@ class Rule:
         """The change with its values computed; values that are unknown are left out."""
         if self.patch is None or (self.patch.holds is not None and not self.patch.holds.evaluate(facts)):
             return None
+        if self.patch.withheld(facts):
+            return None
         values = {key: _computed(value, facts) for key, value in self.patch.values.items()}
         known = {key: value for key, value in values.items() if value is not None}
         return Patch(target=self.patch.target, set=known) if known else None
 
     def not_advised(self, facts: Facts, judgement: Judgement) -> NotAdvised | None:
-        """The remedy that would not help: of a blocked rule, or of a quiet one whose facts are all known."""
+        """The remedy that would not help: of a blocked rule, or of a quiet one whose facts are all known.
+
+        And that of a rule that fires while its patch is withheld.
+        """
+        keys = ", ".join(self.patch.values) if self.patch else self.id
+        what = self.negative.what if self.negative else keys
         if judgement.answer == "not_advised":
-            keys = ", ".join(self.patch.values) if self.patch else self.id
-            return NotAdvised(what=self.negative.what if self.negative else keys, because=judgement.because)
+            return NotAdvised(what=what, because=judgement.because)
+        if judgement.answer in SEVERITIES and self.patch and self.patch.withheld(facts):
+            return NotAdvised(what=what, because=self.sentence(self.patch.withheld(facts), facts))
         if judgement.answer != "quiet" or self.negative is None:
             return None
         holds = self.negative.holds is None or self.negative.holds.evaluate(facts)
@@ -217,13 +236,7 @@ class _Builder:
             excludes=file.excludes,
             remedy=self.remedy(file.whatif) if file.whatif else None,
             patch=self.patch(file.patch) if file.patch else None,
-            not_when=tuple(
-                Unless(
-                    self.parse(table.if_, f"not_when[{number}].if", "flag"),
-                    self.template(table.because, f"not_when[{number}].because"),
-                )
-                for number, table in enumerate(file.not_when)
-            ),
+            not_when=self.not_when(file.not_when, "not_when"),
             negative=self.negative(),
             examples=file.example,
             path=self.path,
@@ -240,6 +253,15 @@ class _Builder:
                     "the condition reads no fact", where=f"{self.path}: {severity}", why=f"in {condition.text}"
                 )
         return found
+
+    def not_when(self, tables: Iterable[NotWhenTable], key: str) -> tuple[Unless, ...]:
+        return tuple(
+            Unless(
+                self.parse(table.if_, f"{key}[{number}].if", "flag"),
+                self.template(table.because, f"{key}[{number}].because"),
+            )
+            for number, table in enumerate(tables)
+        )
 
     def negative(self) -> Unless | None:
         table = self.file.negative
@@ -258,7 +280,8 @@ class _Builder:
         if not table.set:
             raise RuleError("the patch sets nothing", where=f"{self.path}: patch.set")
         values = {key: self.patch_value(key, value) for key, value in table.set.items()}
-        return PatchTemplate(table.target, values, self.parse(table.if_, "patch.if", "flag") if table.if_ else None)
+        holds = self.parse(table.if_, "patch.if", "flag") if table.if_ else None
+        return PatchTemplate(table.target, values, holds, self.not_when(table.not_when, "patch.not_when"))
 
     def patch_value(self, key: str, value: object) -> Scalar | Condition:
         if isinstance(value, str) and value.startswith("="):

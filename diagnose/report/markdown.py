@@ -22,7 +22,7 @@ from diagnose.report.job_words import (
     traffic_cells,
 )
 from diagnose.report.ledger import basis, rows
-from diagnose.report.words import GUARDS, counted, of_step, speedup
+from diagnose.report.words import GUARDS, causes_named, counted, of_step, speedup
 
 MOST_TOKENS = 4_000
 RANKS_SHOWN = 8
@@ -100,7 +100,7 @@ def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
             Inline(of.per_step(row.ns)),
             Inline(f"{100 * row.share:.1f} %"),
         )
-        for row in rows(diagnosis.waterfall)
+        for row in rows(diagnosis.waterfall, named=causes_named(diagnosis))
     ]
     mean = f"{duration(of.step_ns)}, mean of {of.count:,}" if of.count > 1 else duration(of.step_ns)
     heads = ("part", "per step", f"of the {of.name} ({mean})")
@@ -221,7 +221,7 @@ def _heat(diagnosis: Diagnosis, to: Writer) -> str:
     """The worst ranks side by side."""
     ordered = worst_first(diagnosis)
     shown = ordered[: min(RANKS_SHOWN, to.rows)]
-    heat = heat_of(shown, min(to.rows, 8))
+    heat = heat_of(shown, min(to.rows, 8), causes_named(diagnosis))
     cells = [(to.text(row.name), *(Inline(f"{100 * share:.0f}") for share in row.shares)) for row in heat.rows]
     bound = ("bound by", *(rank.verdict.class_.removesuffix("-bound") for rank in shown))
     table = Writer(len(cells) + 1, to.prose, to.name).table(

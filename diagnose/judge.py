@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from diagnose.applied import applied_of
 from diagnose.diagnosis import (
     Diagnosis,
     Evidence,
@@ -92,6 +93,7 @@ def diagnose(case: Case) -> Diagnosis:
         plan=_plan(case.facts, outlook),
         replay=_replay(outlook),
         not_advised=_not_advised(judged, case.facts, findings),
+        applied=applied_of(case.measured[0].record, case.facts),
         not_judged=_not_judged(judged, case),
         ranks=tuple(_rank(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,

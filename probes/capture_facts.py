@@ -151,7 +151,7 @@ def _patch() -> Mapping[str, object]:
     from . import apply
 
     found = quietly(apply.facts)
-    return found if isinstance(found, dict) else {"applied": None, "refused": []}
+    return found if isinstance(found, dict) else {"applied": None, "refused": [], "expected": None}
 
 
 def _window(session: Session) -> dict[str, object]:

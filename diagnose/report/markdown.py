@@ -85,9 +85,10 @@ def _verdict(seen: Summary, to: Writer) -> str:
     )
     notes = [spaced((bold(to.code(note.rule)), note.severity, to.text(note.says))) for note in seen.notes]
     late = [f"Straggler: {told}" for told in seen.stragglers]
+    applied = [f"Applied: {seen.applied}"] if seen.applied else []
     mfu = [seen.warning, *(seen.mfu_details or [seen.mfu_line])]
     history = [f"History: {says}" for says in seen.history]
-    grounds = [seen.because, seen.between], late, history, [*notes, f"Steps: {seen.steps}", *mfu]
+    grounds = [seen.because, seen.between], applied, late, history, [*notes, f"Steps: {seen.steps}", *mfu]
     return _joined([f"## diagnose: {line}", *map(to.items, grounds)])
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from diagnose import patches
-from diagnose.attribution import EXPOSED
 from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.report.page import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
+EXPOSED = "exposed-communication"  # the cause of the ledger
 TRANSFER = "transfer_share"  # the fact that is known where transfer and waiting could be told apart
 Named = Callable[[str], str]
 CAUSES = {

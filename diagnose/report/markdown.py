@@ -16,7 +16,6 @@ from diagnose.report.job_words import (
     beyond,
     change_line,
     clocks_line,
-    missing_line,
     passing_line,
     replay_line,
     traffic_cells,
@@ -86,9 +85,10 @@ def _verdict(seen: Summary, to: Writer) -> str:
     notes = [spaced((bold(to.code(note.rule)), note.severity, to.text(note.says))) for note in seen.notes]
     late = [f"Straggler: {told}" for told in seen.stragglers]
     applied = [f"Applied: {seen.applied}"] if seen.applied else []
+    missing = [f"Missing: {seen.missing}"] if seen.missing else []
     mfu = [seen.warning, *(seen.mfu_details or [seen.mfu_line])]
     history = [f"History: {says}" for says in seen.history]
-    grounds = [seen.because, seen.between], applied, late, history, [*notes, f"Steps: {seen.steps}", *mfu]
+    grounds = [seen.because, seen.between], applied, late, missing, history, [*notes, f"Steps: {seen.steps}", *mfu]
     return _joined([f"## diagnose: {line}", *map(to.items, grounds)])
 
 
@@ -180,10 +180,8 @@ def _job(diagnosis: Diagnosis, to: Writer) -> str:
     replay, clocks = replay_line(found), clocks_line(found)
     grounds = [f"Whole job: {replay}" if replay else "", f"Clocks: {clocks}" if clocks else ""]
     lists = [_changes(found, to), *(to.items(told) for told in (disagree, passing, late, grounds))]
-    missing = missing_line(diagnosis)
     return _joined(
         [
-            to.text(f"Missing: {missing}") if missing else "",
             _heat(diagnosis, to),
             _hosts(diagnosis, to),
             to.table(TRAFFIC_HEADS, [_message(own, to) for own in found.traffic]),

@@ -121,7 +121,7 @@ def cause_name(cause: str, divided: bool = False) -> str:
     for suffix, form in _SUFFIXES.items():
         if cause.endswith(suffix):
             return form.format(cause_name(cause.removesuffix(suffix)))
-    return CAUSES.get(cause) or plain(cause).replace("_", " ").replace("-", " ")
+    return CAUSES.get(cause) or _cut(plain(cause).replace("_", " ").replace("-", " "))
 
 
 def first_sentence(text: str) -> str:
@@ -258,7 +258,11 @@ def short_name(name: str) -> str:
     """The name without namespaces and arguments, cut to what a column holds."""
     bare = _NAMESPACES.sub("", plain(name))
     bare = bare[: _arguments_at(bare)].strip() or plain(name)
-    return bare if len(bare) <= LONGEST_NAME else bare[: LONGEST_NAME - 1] + "…"
+    return _cut(bare)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _arguments_at(name: str) -> int:

@@ -31,6 +31,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "ceil": math.ceil}
+FIRST_KNOWN = "first_known"  # the only function that may be given an unknown fact
 
 
 class RuleError(UserError):
@@ -128,7 +129,7 @@ class _Checker:
                 return self.arithmetic(node, op, parts)
             case ast.Compare(ops=ops) if all(type(op) in COMPARISONS for op in ops):
                 return self.comparison(node, ops, parts)
-            case ast.Call(func=ast.Name(id=name), keywords=[]) if name in FUNCTIONS:
+            case ast.Call(func=ast.Name(id=name), keywords=[]) if name in (*FUNCTIONS, FIRST_KNOWN):
                 wants_one = name in ("abs", "ceil")
                 if (len(parts) == 1) != wants_one or not parts:
                     self.refuse(node, f"{name} takes {'one number' if wants_one else 'two numbers or more'}")
@@ -170,7 +171,7 @@ class _Checker:
         raise RuleError(what, where=f"{self.where}, column {column}", why=f"in {self.text}", do=do)
 
 
-_LANGUAGE = "use facts, numbers, text, comparisons, and/or/not, + - * /, min, max, abs, ceil"
+_LANGUAGE = "use facts, numbers, text, comparisons, and/or/not, + - * /, min, max, abs, ceil, first_known"
 
 
 def _unreadable(text: str, error: Exception, where: str) -> RuleError:
@@ -225,6 +226,8 @@ def _value(node: ast.expr, facts: Facts) -> Any:
             return _applied(operator.neg, parts)
         case ast.BinOp(op=operation):
             return _applied(ARITHMETIC[type(operation)], parts)
+        case ast.Call(func=ast.Name(id=name)) if name == FIRST_KNOWN:
+            return next((part for part in parts if part is not None), None)
         case ast.Call(func=ast.Name(id=name)):
             return _applied(FUNCTIONS[name], parts)
     raise TypeError(ast.dump(node))  # the checker lets no other node through

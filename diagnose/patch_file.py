@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from diagnose.applied import expected_of
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
 from diagnose.patches import python_lines
@@ -24,14 +25,16 @@ class Request:
     Attributes:
         wanted: the allowed values, by target and key.
         refused: target, key and reason of the others.
+        expected: what the diagnosis that proposes the patch predicts, and the step time that it rests on.
     """
 
     wanted: Mapping[str, Mapping[str, Any]]
     refused: tuple[Mapping[str, str], ...] = ()
+    expected: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
         """What the training process reads."""
-        return json.dumps({"set": self.wanted, "refused": self.refused})
+        return json.dumps({"set": self.wanted, "refused": self.refused, "expected": self.expected})
 
     def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment variables to set; settings of the allocator that are there and not patched are kept."""
@@ -60,10 +63,11 @@ def read(argument: str) -> Request:
         UserError: there is no such file or patch, it has another form, or nothing in it can be applied.
     """
     path, rule = _split(argument)
-    given = _loaded(path)
+    given, expected = _loaded(path), None
     if rule or (isinstance(given, dict) and "plan" in given):
-        given = _of_diagnosis(given, path, rule)
-    request = _checked(_patches(given, path), path)
+        change = _of_diagnosis(given, path, rule)
+        given, expected = change["patch"], expected_of(given, str(change.get("rule")))
+    request = replace(_checked(_patches(given, path), path), expected=expected)
     if not request.wanted:
         why = "; ".join(f"{entry['key']}: {entry['because']}" for entry in request.refused) or "it sets nothing"
         raise UserError("nothing in the patch can be applied", where=path, why=why)
@@ -87,14 +91,14 @@ def _loaded(path: Path) -> Any:
 
 
 def _of_diagnosis(given: Any, path: Path, rule: str) -> Any:
-    """The patch of `rule`, else of the first planned change that has one."""
+    """The change of `rule`, else the first planned one, with its patch."""
     changes = [
         change
         for part in ("plan", "findings")
         for change in (given.get(part) if isinstance(given, dict) else None) or ()
         if isinstance(change, dict) and change.get("patch") is not None and (rule or part == "plan")
     ]
-    found = next((change["patch"] for change in changes if rule in ("", change.get("rule"))), None)
+    found = next((change for change in changes if rule in ("", change.get("rule"))), None)
     if found is None:
         listed = ", ".join(dict.fromkeys(str(change.get("rule")) for change in changes))
         what = f"no change of rule {rule!r} with a patch" if rule else "no planned change has a patch"

@@ -74,7 +74,9 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     """Collectives of one kind, group and message size over the counted steps.
 
     `bytes`, `algbw_gbs`, `busbw_gbs` (GB/s) and `expected_busbw_gbs` (of the size curve for this topology) are null
-    where sizes or the topology are unknown; times are per collective, medians.
+    where sizes or the topology are unknown; times are per collective, medians. `exposed_share` is exposed
+    communication, of the steps of the ranks: exposed transfer and exposed waiting. The latter is
+    `exposed_waiting_share`, null where the ranks could not be matched.
     """
 
     kind: str
@@ -85,6 +87,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     transfer_ns: int
     waiting_ns: int
     exposed_share: float
+    exposed_waiting_share: float | None = None
     algbw_gbs: float | None = None
     busbw_gbs: float | None = None
     expected_busbw_gbs: float | None = None

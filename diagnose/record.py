@@ -41,6 +41,18 @@ class CaptureRecord:
         return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
+def unprofiled_ns(record: CaptureRecord) -> list[float]:
+    """Times of the steps that the capture took without the profiler, in the order of the run; nanoseconds."""
+    times = record.get("steps")
+    return [
+        ns
+        for key in ("control_before_ns", "control_after_ns")
+        if isinstance(times, Mapping) and isinstance(found := times.get(key), list)
+        for ns in found
+        if isinstance(ns, int | float) and not isinstance(ns, bool)
+    ]
+
+
 def record_beside(trace: Path, rank: int) -> CaptureRecord:
     """The record of the rank in the trace's folder. One that cannot be read is as good as none: the trace decides."""
     path = trace.parent / f"capture-rank{rank}.json"

@@ -45,14 +45,6 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     source: Text | None = None
 
 
-class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The change as configuration; a text in `set` that starts with "=" is an expression over facts."""
-
-    target: Target
-    set: dict[str, Any]
-    if_: Text | None = msgspec.field(default=None, name="if")
-
-
 class AdviceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to do in the place of the rule's `do` while a condition holds; the first that holds counts."""
 
@@ -65,6 +57,18 @@ class NotWhenTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     because: Text
     if_: Text = msgspec.field(name="if")
+
+
+class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The change as configuration; a text in `set` that starts with "=" is an expression over facts.
+
+    Where the `if` of one of `not_when` holds, the patch is withheld and becomes negative advice; the finding stays.
+    """
+
+    target: Target
+    set: dict[str, Any]
+    if_: Text | None = msgspec.field(default=None, name="if")
+    not_when: tuple[NotWhenTable, ...] = ()
 
 
 class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ _SAYS = {
 
 @dataclass(frozen=True)
 class Grounds:
-    """What limits the confidence of a verdict."""
+    """What limits the confidence of a verdict; `waiting_apart`: exposed communication holds the transfer alone."""
 
     of: str
     steps: int
@@ -45,6 +45,7 @@ class Grounds:
     sized_share: float = 0.0
     alone_of_many: bool = False
     late_rank_missing: bool = False
+    waiting_apart: bool = False
 
 
 def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
@@ -109,9 +110,10 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
 
 
 def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: Grounds) -> str:
-    text = f"{100 * shares[leader]:.1f} % of {grounds.of} {_SAYS[leader]}"
+    says = _SAYS | ({"communication": "is exposed transfer"} if grounds.waiting_apart else {})
+    text = f"{100 * shares[leader]:.1f} % of {grounds.of} {says[leader]}"
     if runner_up:
-        text += f", {100 * shares[runner_up]:.1f} % {_SAYS[runner_up]}"
+        text += f", {100 * shares[runner_up]:.1f} % {says[runner_up]}"
     if not grounds.has_gpu:
         text += "; without GPU activity operators are classed by kind"
     elif leader == "communication" and grounds.alone_of_many:

@@ -11,6 +11,7 @@ from diagnose.facts import Facts, Unknown
 from diagnose.idle import Host
 from diagnose.metrics import Measured
 from diagnose.metrics.groups import NAMES, Group, optimizer_apart
+from diagnose.record import unprofiled_ns
 from diagnose.remedy import Case, Factors, Remedy
 from diagnose.replay import Change, Replay, host_speed_for
 from diagnose.rule import Rule
@@ -63,14 +64,7 @@ class Outlook:
     @cached_property
     def _unprofiled_ns(self) -> list[float]:
         """Times of the steps that the capture took without the profiler."""
-        times = self.measured.record.get("steps")
-        return [
-            ns
-            for key in ("control_before_ns", "control_after_ns")
-            if isinstance(times, Mapping) and isinstance(found := times.get(key), list)
-            for ns in found
-            if isinstance(ns, int | float)
-        ]
+        return unprofiled_ns(self.measured.record)
 
     @cached_property
     def _may_be_waiting(self) -> bool:

@@ -60,6 +60,9 @@ def rule_section(rule: Rule) -> str:
     for precondition in rule.not_when:
         condition = f"`{precondition.holds.text}`" if precondition.holds else "always"
         lines += ["", f"**Not when** {condition}: {named(precondition.because)}"]
+    for withheld in rule.patch.not_when if rule.patch else ():
+        if withheld.holds:
+            lines += ["", f"**No patch when** `{withheld.holds.text}`: {named(withheld.because)}"]
     if rule.numerics:
         lines += ["", "The change alters the numbers training computes: compare the loss."]
     if rule.see:

@@ -35,13 +35,20 @@ class Asked:
     Args:
         wanted: the values by target and key, allowed ones only.
         refused: what `diagnose run` refused and said before the start.
+        expected: what was predicted of the patch, and from which step time.
     """
 
-    def __init__(self, wanted: Mapping[str, Mapping[str, Any]], refused: Iterable[Mapping[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        wanted: Mapping[str, Mapping[str, Any]],
+        refused: Iterable[Mapping[str, str]] = (),
+        expected: Mapping[str, Any] | None = None,
+    ) -> None:
         self._wanted = {target: dict(values) for target, values in wanted.items()}
         self._applied: dict[str, dict[str, Any]] = {}
         self._refused = {(entry["target"], entry["key"]): entry["because"] for entry in refused}
         self._said = set(self._refused)
+        self._expected = expected
 
     def of(self, target: str) -> dict[str, Any]:
         """The values for `target`; none in a process that is not to be captured, such as a forked worker."""
@@ -67,7 +74,7 @@ class Asked:
         self.refuse(target, key, because)
 
     def facts(self) -> dict[str, object]:
-        """`applied` and `refused` for capture-rank{R}.json; a key that nothing asked for is refused."""
+        """`applied`, `refused`, `expected` for capture-rank{R}.json; a key that nothing asked for is refused."""
         refused = dict(self._refused)
         for target, values in self._wanted.items():
             for key in values:
@@ -79,6 +86,7 @@ class Asked:
         return {
             "applied": {target: dict(values) for target, values in self._applied.items() if values},
             "refused": [{"target": t, "key": k, "because": because} for (t, k), because in refused.items()],
+            "expected": None if self._expected is None else dict(self._expected),
         }
 
     def _look_for(self, key: str) -> None:
@@ -104,7 +112,7 @@ def asked() -> Asked | None:
 def facts() -> dict[str, object]:
     """What was applied and refused; null and nothing in a run without a patch."""
     found = asked()
-    return {"applied": None, "refused": []} if found is None else found.facts()
+    return {"applied": None, "refused": [], "expected": None} if found is None else found.facts()
 
 
 def patched_init(kind: Any, target: str, choose: Choose) -> None:
@@ -191,7 +199,7 @@ def _read() -> None:
     text = os.environ.get(VARIABLE)
     if text:
         given = json.loads(text)
-        _asked = Asked(given["set"], given.get("refused", ()))
+        _asked = Asked(given["set"], given.get("refused", ()), given.get("expected"))
 
 
 _asked: Asked | None = None

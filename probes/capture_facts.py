@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .capture_cores import cores
 from .capture_machine import device, environment, memory, versions
 from .capture_model import model_facts, optimizer_facts, wrapped_facts
 from .config import rank_and_world
@@ -95,6 +96,7 @@ def facts(session: Session) -> dict[str, object]:
         "world_size": world_size,
         "host": quietly(platform.node),
         "slurm": {name: os.environ[name] for name in SLURM if _NUMBERS.match(os.environ.get(name, ""))},
+        "cores": quietly(lambda: cores(os.environ, world_size)),
         "versions": quietly(versions),
         "device": quietly(device),
         "model": quietly(lambda: model_facts(model)),
@@ -149,7 +151,7 @@ def _patch() -> Mapping[str, object]:
     from . import apply
 
     found = quietly(apply.facts)
-    return found if isinstance(found, dict) else {"applied": None, "refused": []}
+    return found if isinstance(found, dict) else {"applied": None, "refused": [], "expected": None}
 
 
 def _window(session: Session) -> dict[str, object]:

@@ -237,3 +237,21 @@ def test_what_is_refused_and_how(text: str, column: int, message: str) -> None:
     assert "some.toml: warning" in str(caught.value)
     if "500" not in message:
         assert f"column {column}\n" in str(caught.value) + "\n" or "cannot be read" in message
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [({}, 16), ({"steps": 3}, 3), ({"steps": 0}, 0)],
+    ids=["unknown", "known", "zero is known"],
+)
+def test_first_known_is_the_fact_or_what_stands_for_it(known: dict[str, Scalar], expected: int) -> None:
+    assert parse("first_known(steps, 16) < 99").evaluate(facts(**known)) is True
+    assert parse("min(20, first_known(steps, 16))").value(facts(**known)) == expected
+    assert parse("first_known(steps, 16) < 99").missing(facts(**known)) == ()
+
+
+def test_first_known_needs_two_of_one_unit() -> None:
+    with pytest.raises(RuleError, match="first_known takes two"):
+        parse("first_known(steps) < 1")
+    with pytest.raises(RuleError, match="mixes units"):
+        parse("first_known(steps, peak_bytes) < 1")

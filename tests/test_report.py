@@ -77,6 +77,18 @@ def test_the_whole_report(update_goldens: bool) -> None:
     assert report == GOLDEN.read_text(encoding="utf-8")
 
 
+def test_the_reasons_of_the_whole_plan_are_told_to_their_end() -> None:
+    says = "The " + "long " * 40 + "reason has an end."
+    finding = replace(diagnoses.DATA_WAIT, rule="late-rule", says=says, patch=None)
+    of = diagnoses.data_bound()
+    step = replace(of.plan[0], rule="late-rule", patch=None)
+    report = printed(replace(of, findings=(*of.findings, finding), plan=(*of.plan, step)), 60)
+
+    [then] = re.findall(r"^then:.*?(?=^\S|^\n)", report, re.MULTILINE | re.DOTALL)
+    assert "reason has an end." in " ".join(then.split())
+    assert "…" not in then
+
+
 def test_a_bound_reads_at_most_and_a_range_reads_as_a_range() -> None:
     assert speedup((1.0, 1.656)) == "at most 1.66x"
     assert speedup((1.55, 1.8)) == "1.55-1.80x"
@@ -327,7 +339,7 @@ def test_a_collective_states_its_bandwidth_and_what_is_expected_of_it() -> None:
 
     told = " ".join(report.split())
     assert "12 allreduce of 25.0 MiB per step over 8 ranks: transfer 200.0 us, waiting 50.0 us (median)" in told
-    assert "busbw 131.1 GB/s of 255 GB/s expected at this size; 3.1 % of the step exposed" in told
+    assert "busbw 131.1 GB/s of 255 GB/s expected at this size; exposed communication 3.1 % of the step" in told
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,29 @@ def test_negative_advice_may_have_a_condition_of_its_own(rule: Any) -> None:
     assert judged.not_advised(facts(wait_share=0.01), Judgement("quiet")) is None
 
 
+WITHHELD = """
+[patch]
+target = "training_arguments"
+set = { dataloader_num_workers = 4 }
+[[patch.not_when]]
+if = "has_workers"
+because = "workers exist and wait is {wait_share}"
+"""
+
+
+def test_a_withheld_patch_is_negative_advice_and_the_finding_stays(rule: Any) -> None:
+    judged = rule(WITHHELD + EXAMPLES)
+    with_workers, without = facts(wait_share=0.3, has_workers=True), facts(wait_share=0.3, has_workers=False)
+
+    assert judged.judge(with_workers).answer == "warning"
+    assert judged.patch_for(with_workers) is None
+    expected = NotAdvised(what="dataloader_num_workers", because="workers exist and wait is 30.0 %")
+    assert judged.not_advised(with_workers, judged.judge(with_workers)) == expected
+    assert judged.patch_for(without) is not None
+    assert judged.patch_for(facts(wait_share=0.3)) is not None, "an unknown condition withholds nothing"
+    assert judged.not_advised(without, judged.judge(without)) is None
+
+
 @pytest.mark.parametrize(("share", "removed"), [(0.0, 0.0), (0.2, 0.2), (0.99, 0.95), (1.7, 0.95), (-0.3, 0.0)])
 def test_a_bound_removes_the_share_at_best_and_nothing_at_worst(rule: Any, share: float, removed: float) -> None:
     remedy = rule('[whatif]\nremoves = "wait_share"\n' + EXAMPLES).remedy

@@ -65,7 +65,7 @@ def _causes(measured: Measured, place: Place) -> Iterator[Event]:
     found = measured.attribution
     waits = {*HOST_CAUSES, *COPY_CAUSES, EXPOSED}
     shown = [cause in waits or cause.startswith("late-rank-") for cause in found.causes]
-    names = [cause_name(cause) for cause in found.causes]
+    names = [cause_name(cause, divided=measured.job.matched) for cause in found.causes]
     for begin, end, cause in zip(found.start.tolist(), found.end.tolist(), found.cause.tolist(), strict=True):
         if shown[cause] and end > begin:
             args = {"cause": found.causes[cause], "class": found.classes[cause]}

@@ -43,6 +43,9 @@ def _explain(page: Page, rule: Rule) -> None:
     for precondition in rule.not_when:
         condition_text = precondition.holds.text if precondition.holds else "always"
         page.paragraph(f"{plain(condition_text)}: {_named(precondition.because)}", label="not when:")
+    for withheld in rule.patch.not_when if rule.patch else ():
+        if withheld.holds is not None:
+            page.paragraph(f"{plain(withheld.holds.text)}: {_named(withheld.because)}", label="no patch:")
     if rule.numerics:
         page.paragraph("the change alters the numbers training computes: compare the loss", label="numerics:")
     _facts(page, rule)

@@ -1,10 +1,12 @@
 """The answer: a frozen, versioned record that every report is a pure function of."""
 
 from diagnose.diagnosis.advice import (
+    Applied,
     Evidence,
     FactReport,
     Finding,
     NotAdvised,
+    NotApplied,
     NotJudged,
     Patch,
     PlanStep,
@@ -28,6 +30,7 @@ from diagnose.diagnosis.timeline import Lane, SliceLabel, StepTimeline
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Applied",
     "Bound",
     "CauseClass",
     "Confidence",
@@ -45,6 +48,7 @@ __all__ = [
     "Loss",
     "Mfu",
     "NotAdvised",
+    "NotApplied",
     "NotJudged",
     "Patch",
     "Peak",

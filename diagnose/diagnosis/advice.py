@@ -96,3 +96,30 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     because: str
     capture_next: str
+
+
+class NotApplied(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of a patch that is not in use in the run."""
+
+    key: str
+    because: str
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of `diagnose run --apply`: what of the patch is in use, what was predicted, what was measured.
+
+    Speeds are of the whole step, per sample where the patch changes how many a step has. `before_ns` and `after_ns` are
+    median times of a step, `step` says of which: "step without the profiler", "device step" or "host step". What is not
+    known is null, for the reason in `because`. `noise_share` is how far steps of this run lie apart, of the median one.
+    """
+
+    patches: tuple[Patch, ...]
+    refused: tuple[NotApplied, ...] = ()
+    rule: str = ""
+    predicted_speedup: tuple[float, float] | None = None
+    measured_speedup: float | None = None
+    before_ns: float | None = None
+    after_ns: float | None = None
+    step: str = ""
+    noise_share: float | None = None
+    because: str = ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from diagnose.diagnosis.advice import FactReport, Finding, NotAdvised, NotJudged, PlanStep, ReplayReport
+from diagnose.diagnosis.advice import Applied, FactReport, Finding, NotAdvised, NotJudged, PlanStep, ReplayReport
 from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
@@ -40,6 +40,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     postmortem: Postmortem | None = None
     rank: int | None = None
     history: tuple[HistoryChange, ...] = ()
+    applied: Applied | None = None
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     roofs: Roofs | None = None

@@ -24,7 +24,11 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause's part of the steps. All `ns` add up to `device_time_ns`, else to `time_ns`; `share` is of that."""
+    """One cause's part of the steps. All `ns` add up to `device_time_ns`, else to `time_ns`; `share` is of that.
+
+    Exposed communication is exposed transfer and exposed waiting. Where the fact `transfer_share` is known, the cause
+    "exposed-communication" is the transfer alone, and the waiting is in "late-rank-..."; else it is both.
+    """
 
     cause: str
     class_: CauseClass = msgspec.field(name="class")

@@ -1,5 +1,6 @@
 """Ledgers, facts and rules to a Diagnosis."""
 
+from diagnose.applied import applied_of
 from diagnose.diagnosis import Diagnosis
 from diagnose.excerpt import with_excerpt
 from diagnose.judge.case import Case
@@ -37,6 +38,7 @@ def diagnose(case: Case) -> Diagnosis:
         plan=plan_steps(case.facts, outlook),
         replay=replay_report(outlook),
         not_advised=not_advised(judged, case.facts, findings),
+        applied=applied_of(case.measured[0].record, case.facts),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,

@@ -51,6 +51,7 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
         sized_share=sum(rank.sized_share for rank in ranks) / len(ranks),
         alone_of_many=len(ranks) == 1 and not isinstance(size, Unknown) and float(size) > 1,
         late_rank_missing=facts["late_rank_may_be_missing"].value is True,
+        waiting_apart=facts["transfer_share"].known,
     )
 
 

@@ -9,6 +9,7 @@ from diagnose.metrics import (
     causes,
     communication,
     compute,
+    cores,
     data,
     gradients,
     hardware,
@@ -34,4 +35,4 @@ __all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
 _REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory)
 _ALSO_REGISTERED = (model_work, compute, hardware, roofline, setup)
 _DISTRIBUTED = (gradients, buckets, sharding, network, cadence)
-_REMEDIES_REST_ON = (precisions, attention, products, batch, input_work, recorded, remedy_groups)
+_REMEDIES_REST_ON = (precisions, attention, products, batch, input_work, recorded, remedy_groups, cores)

@@ -5,6 +5,12 @@ from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.timeline import Timeline
 
 
+@metric("text", needs_gpu=False)
+def captured_with(m: Measured) -> Value:
+    """What took the trace: "diagnose run", which leaves a record beside it, or "another profiler"."""
+    return "diagnose run" if m.record else "another profiler"
+
+
 @metric("share", "kernel launches", needs_gpu=False)
 def gpu_events_lost_share(m: Measured) -> Value:
     """Kernel launches whose GPU activity is missing: Kineto drops it when its buffer fills or the clock is off."""

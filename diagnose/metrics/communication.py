@@ -18,7 +18,7 @@ def _waiting_causes(m: Measured) -> tuple[str, ...]:
 
 @metric("share", STEP, needs_gpu=False)
 def exposed_communication_share(m: Measured) -> Value:
-    """Collectives that no kernel hides, transfer and waiting for late ranks together."""
+    """Exposed communication: collectives that no kernel hides, exposed transfer and exposed waiting together."""
     if m.timeline.capture_failed:
         return CAPTURE_FAILED
     return m.share(EXPOSED, *_waiting_causes(m))
@@ -26,13 +26,13 @@ def exposed_communication_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def transfer_share(m: Measured) -> Value:
-    """Exposed communication less the waiting for late ranks: what the network costs."""
+    """Exposed transfer: exposed communication less the exposed waiting, what the network costs."""
     return m.share(EXPOSED) if m.job.matched else m.job.why_unmatched
 
 
 @metric("share", STEP, needs_gpu=False)
 def waiting_share(m: Measured) -> Value:
-    """Exposed time inside collectives in which this rank waits for a later one."""
+    """Exposed waiting: time inside exposed collectives in which this rank waits for a later one."""
     return m.share(*_waiting_causes(m)) if m.job.matched else m.job.why_unmatched
 
 

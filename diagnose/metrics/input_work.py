@@ -14,6 +14,8 @@ from diagnose.vocabulary import ANNOTATIONS, PYTHON
 TEXT_WORK = re.compile(r"tokeni[sz](e|ation)|batch_encode|encode_(plus|batch)|collat", re.IGNORECASE)
 _MODULES = ("nn.Module", "torch/nn/", "<built-in method run_backward")
 _LEAST_STEPS = 3
+STACKS = "capture with with_stack=True in a run of its own"
+STACKS_BY_HAND = "capture with torch.profiler and with_stack=True in a run of its own: diagnose run records no stacks"
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -27,7 +29,7 @@ def text_work_share(m: Measured) -> Value:
     if not trace.rows_of(*PYTHON).any():
         marked = [n for n in trace.names if TEXT_WORK.search(n)]
         if not marked:
-            return Unknown("the trace names no Python functions", "capture with with_stack=True in a run of its own")
+            return Unknown("the trace names no Python functions", STACKS_BY_HAND if m.record else STACKS)
     hits = np.array([bool(TEXT_WORK.search(n)) and not n.startswith(_MODULES) for n in trace.names], bool)
     rows = trace.named(hits) & trace.rows_of(*ANNOTATIONS, *PYTHON)
     work = iv.intervals(trace.ts[rows], trace.ends(rows))

@@ -12,6 +12,8 @@ from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
 
 _ENOUGH, _LONG_NS, _COVERED = 3, 20_000, 0.9
 _COMPARABLE = 0.05
+MORE_SHAPES = "capture five steps or more with record_shapes=True"
+SIX_STEPS = "capture with diagnose run --steps 6"
 
 
 @metric("count", needs_gpu=False)
@@ -72,7 +74,7 @@ def _slowed(m: Measured) -> tuple[float, float] | Unknown:
             without += number * float(np.median(lasts[own & alone]))
     if beside < _COMPARABLE * lasts.sum():
         why = "too few kernels ran both beside collectives and alone, with the same shapes"
-        return Unknown(why, "capture five steps or more with record_shapes=True")
+        return Unknown(why, SIX_STEPS if m.record else MORE_SHAPES)
     return beside, without
 
 

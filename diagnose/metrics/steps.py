@@ -4,6 +4,7 @@ import numpy as np
 
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import Measured, Value, metric
+from diagnose.record import unprofiled_ns
 
 MORE_STEPS = "capture at least four steps after two warm-up steps"
 
@@ -28,6 +29,25 @@ def steps_source(m: Measured) -> Value:
 def step_time_ns(m: Measured) -> Value:
     """Median duration of a counted step: on the device where there is one, else on the host."""
     return float(np.median(_durations(m)))
+
+
+@metric("ns", needs_gpu=False)
+def unprofiled_step_time_ns(m: Measured) -> Value:
+    """Median duration on the host of the steps that the capture took without the profiler, before and after its own."""
+    times = unprofiled_ns(m.record)
+    if not times:
+        return Unknown("no step was timed without the profiler", "capture with diagnose run")
+    return float(np.median(times))
+
+
+@metric("share", "the median step", needs_gpu=False)
+def step_noise_share(m: Measured) -> Value:
+    """How far counted steps lie from the median one: 1.48 times the median distance, a robust standard deviation."""
+    lasted = _durations(m)
+    if len(lasted) < 2:
+        return Unknown("one step is counted", MORE_STEPS)
+    middle = float(np.median(lasted))
+    return min(1.4826 * float(np.median(np.abs(lasted - middle))) / max(middle, 1), 1.0)
 
 
 @metric("factor", needs_gpu=False)

@@ -36,6 +36,7 @@ class Sample:
     transfer: Column
     waiting: Column
     exposed_ns: int
+    exposed_waiting_ns: int | None
     absent: int = 0  # ranks of the group without a trace
 
 
@@ -52,9 +53,11 @@ def traffic_of(ranks: Sequence[RankDigest], found: Match, topology: Topology) ->
 def _matched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
     for group in found:
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
-        exposed = np.zeros(len(rows), np.int64)
+        exposed, waited = np.zeros((2, len(rows)), np.int64)
         for m, p in enumerate(group.members.tolist()):
-            exposed += iv.coverage(ranks[p].exposed, group.start[:, m], group.end[:, m])
+            start = group.start[:, m]
+            exposed += iv.coverage(ranks[p].exposed, start, group.end[:, m])
+            waited += iv.coverage(ranks[p].exposed, start, start + group.waiting[:, m])
         for own in _alike(calls.kind[rows], calls.bytes[rows]):
             yield Sample(
                 kind=calls.kinds[int(calls.kind[rows[own[0]]])],
@@ -65,6 +68,7 @@ def _matched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
                 transfer=group.transfer[own],
                 waiting=np.rint(group.waiting[own].mean(axis=1)).astype(np.int64),
                 exposed_ns=int(exposed[own].sum()),
+                exposed_waiting_ns=int(waited[own].sum()),
                 absent=group.absent,
             )
 
@@ -86,7 +90,7 @@ def _unmatched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
         lasted = np.concatenate([ranks[p].calls.end[rows] - ranks[p].calls.start[rows] for p, rows in parts])
         exposed = [iv.coverage(ranks[p].exposed, ranks[p].calls.start[r], ranks[p].calls.end[r]) for p, r in parts]
         members = tuple(p for p, _ in parts)
-        yield Sample(kind, name, members, size, False, lasted, 0 * lasted, int(np.concatenate(exposed).sum()))
+        yield Sample(kind, name, members, size, False, lasted, 0 * lasted, int(np.concatenate(exposed).sum()), None)
 
 
 def _alike(*keys: Column) -> Iterator[Column]:
@@ -103,6 +107,7 @@ def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Tra
     size = _size(own, sample) if not sample.matched else len(sample.members) + sample.absent
     steps = max(own[0].steps, 1) * (1 if sample.matched else len(own))
     expected, half, why = _expected(sample, topology, own[0].has_gpu)
+    total = max(sum(rank.total_ns for rank in own), 1)
     rated = sample.bytes >= RATED_BYTES and size > 1
     return Traffic(
         kind=kind,
@@ -112,7 +117,8 @@ def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Tra
         count_per_step=len(sample.transfer) / steps,
         transfer_ns=transfer,
         waiting_ns=int(np.median(sample.waiting)),
-        exposed_share=sample.exposed_ns / max(sum(rank.total_ns for rank in own), 1),
+        exposed_share=sample.exposed_ns / total,
+        exposed_waiting_share=None if sample.exposed_waiting_ns is None else sample.exposed_waiting_ns / total,
         algbw_gbs=algorithm_bytes_per_s(sample.bytes, transfer / 1e9) / 1e9 if rated else None,
         busbw_gbs=bus_bytes_per_s(kind, sample.bytes, transfer / 1e9, size) / 1e9 if rated else None,
         expected_busbw_gbs=expected,

@@ -26,7 +26,7 @@ NOT_SHOWN = 4
 CAPTURES_SHOWN = 4
 WORTH_DOING = 1.02
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
-MOST_LINES = 2  # of one entry below the first change
+MOST_LINES = 2  # of one entry below the plan
 SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
 
 
@@ -41,7 +41,7 @@ def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> No
         page.paragraph(headline(first), label="next:")
         _full(page, first, step, details)
     later = [planned for planned in diagnosis.plan if first is None or planned.rule != first.rule]
-    page.entries("then:", [_planned(planned, diagnosis, step) for planned in later], most=MOST_LINES)
+    page.entries("then:", [_planned(planned, diagnosis, step) for planned in later])
     _together(page, diagnosis)
     rest = [finding for finding in diagnosis.findings if finding is not first]
     _all_others(page, rest, step) if details else _unplanned(page, rest, later, step)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
-from diagnose.report.words import cause_name
+from diagnose.report.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
 OTHERS = "others"
@@ -28,13 +28,13 @@ class Heat:
     rows: tuple[HeatRow, ...]
 
 
-def heat_of(ranks: Sequence[RankReport], most_rows: int = 0) -> Heat:
+def heat_of(ranks: Sequence[RankReport], most_rows: int = 0, named: Named = cause_name) -> Heat:
     """The heat map of the ranks; causes beyond `most_rows` (0: none) or too small for a row are added up."""
     shares: dict[tuple[str, CauseClass], list[float]] = {}
     for column, rank in enumerate(ranks):
         for entry in rank.ledger:
             shares.setdefault((entry.cause, entry.class_), [0.0] * len(ranks))[column] += entry.share
-    rows = [HeatRow(cause_name(cause), class_, tuple(own)) for (cause, class_), own in shares.items()]
+    rows = [HeatRow(named(cause), class_, tuple(own)) for (cause, class_), own in shares.items()]
     rows.sort(key=lambda row: -sum(row.shares))
     large = [row for row in rows if max(row.shares) >= SHOWN_FROM]
     shown = large[:most_rows] if most_rows else large

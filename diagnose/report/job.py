@@ -10,6 +10,7 @@ from diagnose.report.job_words import (
     beyond,
     change_line,
     clocks_line,
+    exposed_parts,
     missing_line,
     passing_line,
     rate,
@@ -18,7 +19,7 @@ from diagnose.report.job_words import (
 )
 from diagnose.report.ledger import STYLE, basis
 from diagnose.report.page import Page, plain, widest
-from diagnose.report.words import counted, speedup
+from diagnose.report.words import causes_named, counted, speedup
 
 RANKS_SHOWN = 12
 CAUSES_SHOWN = 8
@@ -75,10 +76,10 @@ def _heat(page: Page, diagnosis: Diagnosis, details: bool) -> None:
     fit = max((page.width - 3 - name_width) // _CELL, 1)
     devices = {plain(rank.device) for rank in ordered}
     same = f"; all on {min(devices)}" if len(devices) == 1 else ""
-    shown = ordered if details else ordered[: min(RANKS_SHOWN, fit)]
+    shown, named = ordered if details else ordered[: min(RANKS_SHOWN, fit)], causes_named(diagnosis)
     page.paragraph(f"each cause in % of the rank's own step{same}", label="ranks:", most=2)
     for at in range(0, len(shown), fit):
-        _heat_block(page, heat_of(shown[at : at + fit], 0 if details else CAUSES_SHOWN), name_width)
+        _heat_block(page, heat_of(shown[at : at + fit], 0 if details else CAUSES_SHOWN, named), name_width)
     if len(shown) < len(ordered):
         page.line(Text(f"  +{counted(len(ordered) - len(shown), 'rank')} that lose less: --details, --rank N", "dim"))
 
@@ -131,7 +132,7 @@ def _message(own: Traffic) -> str:
         text += f", busbw {rate(own.busbw_gbs)}"
     if own.busbw_gbs is not None and own.expected_busbw_gbs is not None:
         text += f" of {own.expected_busbw_gbs:,.0f} GB/s expected at this size"
-    text += f"; {spoken(own.exposed_share, 'share')} of the step exposed"
+    text += f"; exposed communication {exposed_parts(own, ' of the step')}"
     return f"{text}; {plain(own.note)}" if own.note else text
 
 

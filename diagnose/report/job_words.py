@@ -18,7 +18,7 @@ TRAFFIC_HEADS = (
     "per step",
     "transfer",
     "waiting",
-    "exposed, of the step",
+    "exposed communication, of the step",
     "busbw",
     "expected",
 )
@@ -130,10 +130,18 @@ def traffic_cells(own: Traffic) -> tuple[str, ...]:
         f"{own.count_per_step:,.3g}",
         duration(own.transfer_ns),
         duration(own.waiting_ns),
-        spoken(own.exposed_share, "share"),
+        exposed_parts(own),
         rate(own.busbw_gbs),
         rate(own.expected_busbw_gbs),
     )
+
+
+def exposed_parts(own: Traffic, of: str = "") -> str:
+    """The share of exposed communication, and what of it is transfer and waiting where that is known."""
+    whole, waiting = spoken(own.exposed_share, "share") + of, own.exposed_waiting_share
+    if waiting is None:
+        return whole
+    return f"{whole} (transfer {spoken(own.exposed_share - waiting, 'share')}, waiting {spoken(waiting, 'share')})"
 
 
 def rate(gbs: float | None) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis, WaterfallPart
 from diagnose.facts import duration
 from diagnose.report.page import Page, widest
-from diagnose.report.words import cause_name
+from diagnose.report.words import Named, cause_name, causes_named
 
 SHOWN_FROM = 0.01  # a cause, or the small ones of a class together, below one percent of the step gets no row
 CAUSES_SHOWN = 4  # of one class; the rest share a row
@@ -73,7 +73,7 @@ class Row:
     style: str = ""
 
 
-def rows(parts: Sequence[WaterfallPart], details: bool = False) -> list[Row]:
+def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = cause_name) -> list[Row]:
     """The model's FLOPs at the peak where MFU is known, then the classes by size, each with its parts by size.
 
     Every class and part that took time has a row with `details`. Without it the small parts of a class share one,
@@ -82,22 +82,22 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False) -> list[Row]:
     by_class: dict[str, list[WaterfallPart]] = defaultdict(list)
     for part in parts:
         by_class[part.class_ if part.part != _MODEL_FLOPS else _MODEL_FLOPS].append(part)
-    top = [Row(cause_name(p.part), p.ns, p.points / 100, STYLE["compute"]) for p in by_class.pop(_MODEL_FLOPS, [])]
+    top = [Row(named(p.part), p.ns, p.points / 100, STYLE["compute"]) for p in by_class.pop(_MODEL_FLOPS, [])]
     names = CLASS_NAMES | ({"compute": _BEYOND_MFU} if top else {})
-    groups = [_class_rows(names[key], key, by_class[key], details) for key in names]
+    groups = [_class_rows(Row(names[key], 0, 0.0, STYLE[key]), by_class[key], details, named) for key in names]
     shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].style == STYLE["unexplained"]]
     return top + [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]
 
 
-def _class_rows(name: str, key: str, parts: Sequence[WaterfallPart], details: bool) -> list[Row]:
-    """The class, then its parts; a single part shares the class's line."""
+def _class_rows(of: Row, parts: Sequence[WaterfallPart], details: bool, named: Named) -> list[Row]:
+    """The class `of`, then its parts; a single part shares the class's line."""
     ns, share = sum(p.ns for p in parts), sum(p.points for p in parts) / 100
     ordered = sorted((p for p in parts if p.ns), key=lambda part: -part.ns)
     if len(ordered) == 1:
-        return [Row(f"{name}: {cause_name(ordered[0].part)}", ns, share, STYLE[key])]
-    head = Row(name, ns, share, STYLE[key])
+        return [Row(f"{of.name}: {named(ordered[0].part)}", ns, share, of.style)]
+    head = Row(of.name, ns, share, of.style)
     large = ordered if details else [p for p in ordered if p.points >= 100 * SHOWN_FROM][:CAUSES_SHOWN]
-    shown = [Row("  " + cause_name(p.part), p.ns, p.points / 100) for p in large]
+    shown = [Row("  " + named(p.part), p.ns, p.points / 100) for p in large]
     small = ordered[len(large) :]
     if shown and sum(p.points for p in small) >= 100 * SHOWN_FROM:
         shown.append(Row(f"  {len(small)} smaller", sum(p.ns for p in small), sum(p.points for p in small) / 100))
@@ -113,7 +113,7 @@ def print_ledger(page: Page, diagnosis: Diagnosis, details: bool = False) -> Non
     heading = f"of the {of.name}, {duration(of.step_ns)}{mean}, each part takes:"
     for part in Text(heading, "bold").wrap(page.console, page.width):
         page.line(part)
-    listed = rows(diagnosis.waterfall, details)
+    listed = rows(diagnosis.waterfall, details, causes_named(diagnosis))
     name_width = widest([row.name for row in listed], min(max(page.width - 34, 16), 50))
     bar_width = min(max(page.width - name_width - 27, 4), 40)
     for row in listed:

@@ -16,13 +16,12 @@ from diagnose.report.job_words import (
     beyond,
     change_line,
     clocks_line,
-    missing_line,
     passing_line,
     replay_line,
     traffic_cells,
 )
 from diagnose.report.ledger import basis, rows
-from diagnose.report.words import GUARDS, counted, of_step, speedup
+from diagnose.report.words import GUARDS, causes_named, counted, of_step, speedup
 
 MOST_TOKENS = 4_000
 RANKS_SHOWN = 8
@@ -85,9 +84,11 @@ def _verdict(seen: Summary, to: Writer) -> str:
     )
     notes = [spaced((bold(to.code(note.rule)), note.severity, to.text(note.says))) for note in seen.notes]
     late = [f"Straggler: {told}" for told in seen.stragglers]
+    applied = [f"Applied: {seen.applied}"] if seen.applied else []
+    missing = [f"Missing: {seen.missing}"] if seen.missing else []
     mfu = [seen.warning, *(seen.mfu_details or [seen.mfu_line])]
     history = [f"History: {says}" for says in seen.history]
-    grounds = [seen.because, seen.between], late, history, [*notes, f"Steps: {seen.steps}", *mfu]
+    grounds = [seen.because, seen.between], applied, late, missing, history, [*notes, f"Steps: {seen.steps}", *mfu]
     return _joined([f"## diagnose: {line}", *map(to.items, grounds)])
 
 
@@ -100,7 +101,7 @@ def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
             Inline(of.per_step(row.ns)),
             Inline(f"{100 * row.share:.1f} %"),
         )
-        for row in rows(diagnosis.waterfall)
+        for row in rows(diagnosis.waterfall, named=causes_named(diagnosis))
     ]
     mean = f"{duration(of.step_ns)}, mean of {of.count:,}" if of.count > 1 else duration(of.step_ns)
     heads = ("part", "per step", f"of the {of.name} ({mean})")
@@ -179,10 +180,8 @@ def _job(diagnosis: Diagnosis, to: Writer) -> str:
     replay, clocks = replay_line(found), clocks_line(found)
     grounds = [f"Whole job: {replay}" if replay else "", f"Clocks: {clocks}" if clocks else ""]
     lists = [_changes(found, to), *(to.items(told) for told in (disagree, passing, late, grounds))]
-    missing = missing_line(diagnosis)
     return _joined(
         [
-            to.text(f"Missing: {missing}") if missing else "",
             _heat(diagnosis, to),
             _hosts(diagnosis, to),
             to.table(TRAFFIC_HEADS, [_message(own, to) for own in found.traffic]),
@@ -221,7 +220,7 @@ def _heat(diagnosis: Diagnosis, to: Writer) -> str:
     """The worst ranks side by side."""
     ordered = worst_first(diagnosis)
     shown = ordered[: min(RANKS_SHOWN, to.rows)]
-    heat = heat_of(shown, min(to.rows, 8))
+    heat = heat_of(shown, min(to.rows, 8), causes_named(diagnosis))
     cells = [(to.text(row.name), *(Inline(f"{100 * share:.0f}") for share in row.shares)) for row in heat.rows]
     bound = ("bound by", *(rank.verdict.class_.removesuffix("-bound") for rank in shown))
     table = Writer(len(cells) + 1, to.prose, to.name).table(

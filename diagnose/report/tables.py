@@ -92,6 +92,7 @@ _TRAFFIC: Fields = {
     "transfer_median_ns": ("transfer_ns", int),
     "waiting_median_ns": ("waiting_ns", int),
     "exposed_share_of_step": ("exposed_share", float),
+    "exposed_waiting_share_of_step": ("exposed_waiting_share", float),
     "algbw_gb_per_s": ("algbw_gbs", float),
     "busbw_gb_per_s": ("busbw_gbs", float),
     "expected_busbw_gb_per_s": ("expected_busbw_gbs", float),

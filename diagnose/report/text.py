@@ -5,6 +5,7 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
+from diagnose.report.applied import applied_line, got_slower
 from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, nothing_pays, nothing_text, print_changes
 from diagnose.report.job import print_job, print_job_verdict
 from diagnose.report.kernels import print_kernels
@@ -24,6 +25,7 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False, ker
     page = Page(console)
     _verdict(page, diagnosis, details)
     page.paragraph(steps_line(diagnosis), label="steps:")
+    _applied(page, diagnosis)
     _notes(page, diagnosis)
     for i, change in enumerate(diagnosis.history):
         page.paragraph(Text(plain(change.says), "yellow"), label="" if i else "history:", most=2)
@@ -46,6 +48,7 @@ def render_brief(diagnosis: Diagnosis, console: Console) -> None:
     """Print the verdict and the next change only."""
     page = Page(console)
     page.paragraph(_verdict_line(diagnosis), label="verdict:")
+    _applied(page, diagnosis)
     first = first_change(diagnosis)
     if first is None or nothing_pays(diagnosis):
         page.paragraph(nothing_text(diagnosis), label="next:")
@@ -100,6 +103,13 @@ def steps_line(diagnosis: Diagnosis) -> str:
     elif steps.count and abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns:
         host = f"; on the host a step takes {duration(steps.time_ns / steps.count)}"
     return f"{steps.count:,} counted{over}, {source}{host}"
+
+
+def _applied(page: Page, diagnosis: Diagnosis) -> None:
+    """What the patch bought that the run was started with."""
+    line = applied_line(diagnosis.applied)
+    if line:
+        page.paragraph(Text(line, "bold yellow" if got_slower(diagnosis.applied) else "bold"), label="applied:")
 
 
 def _notes(page: Page, diagnosis: Diagnosis) -> None:

@@ -1,15 +1,19 @@
 """Parts of a Diagnosis in the words people use: causes, predictions, patches, evidence, MFU."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from diagnose import patches
-from diagnose.diagnosis import Evidence, Mfu, NotJudged, Patch
+from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.report.page import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
+EXPOSED = "exposed-communication"  # the cause of the ledger
+TRANSFER = "transfer_share"  # the fact that is known where transfer and waiting could be told apart
+Named = Callable[[str], str]
 CAUSES = {
     "allocation": "allocation of device memory",
     "host-allocation": "allocation of pinned host memory",
@@ -99,12 +103,25 @@ _NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|st
 _PEAK_SOURCE = re.compile(r"(?P<device>.+): dense (?P<dtype>\w+) peak, confidence (?P<confidence>.+)")
 
 
-def cause_name(cause: str) -> str:
-    """The cause or part spelled for people; one that is not in the table keeps its words."""
+def causes_named(diagnosis: Diagnosis) -> Named:
+    """How the causes of this diagnosis are spelled."""
+    divided = any(fact.name == TRANSFER and fact.value is not None for fact in diagnosis.facts)
+    return partial(cause_name, divided=divided)
+
+
+def cause_name(cause: str, divided: bool = False) -> str:
+    """The cause or part spelled for people; one that is not in the table keeps its words.
+
+    Args:
+        cause: as in the ledger.
+        divided: whether the waiting is told from the transfer, so that exposed communication holds the transfer alone.
+    """
+    if divided and cause == EXPOSED:
+        return "exposed transfer"
     for suffix, form in _SUFFIXES.items():
         if cause.endswith(suffix):
             return form.format(cause_name(cause.removesuffix(suffix)))
-    return CAUSES.get(cause) or plain(cause).replace("_", " ").replace("-", " ")
+    return CAUSES.get(cause) or _cut(plain(cause).replace("_", " ").replace("-", " "))
 
 
 def first_sentence(text: str) -> str:
@@ -241,7 +258,11 @@ def short_name(name: str) -> str:
     """The name without namespaces and arguments, cut to what a column holds."""
     bare = _NAMESPACES.sub("", plain(name))
     bare = bare[: _arguments_at(bare)].strip() or plain(name)
-    return bare if len(bare) <= LONGEST_NAME else bare[: LONGEST_NAME - 1] + "…"
+    return _cut(bare)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _arguments_at(name: str) -> int:

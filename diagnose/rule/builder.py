@@ -1,6 +1,6 @@
 """The text of a rule file made into a rule: conditions parsed, names of facts and units checked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from diagnose.facts import Scalar
 from diagnose.metrics import groups
 from diagnose.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless
-from diagnose.rule_file import PatchTable, RuleFile, WhatIfTable
+from diagnose.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
 HOST_TIME = frozenset(HOST_CAUSES) | {"operator-compute", "operator-memory"}  # the latter without a GPU
 
@@ -51,13 +51,7 @@ class _Builder:
             excludes=file.excludes,
             remedy=self.remedy(file.whatif) if file.whatif else None,
             patch=self.patch(file.patch) if file.patch else None,
-            not_when=tuple(
-                Unless(
-                    self.parse(table.if_, f"not_when[{number}].if", "flag"),
-                    self.template(table.because, f"not_when[{number}].because"),
-                )
-                for number, table in enumerate(file.not_when)
-            ),
+            not_when=self.not_when(file.not_when, "not_when"),
             negative=self.negative(),
             examples=file.example,
             path=self.path,
@@ -74,6 +68,15 @@ class _Builder:
                     "the condition reads no fact", where=f"{self.path}: {severity}", why=f"in {condition.text}"
                 )
         return found
+
+    def not_when(self, tables: Iterable[NotWhenTable], key: str) -> tuple[Unless, ...]:
+        return tuple(
+            Unless(
+                self.parse(table.if_, f"{key}[{number}].if", "flag"),
+                self.template(table.because, f"{key}[{number}].because"),
+            )
+            for number, table in enumerate(tables)
+        )
 
     def negative(self) -> Unless | None:
         table = self.file.negative
@@ -92,7 +95,8 @@ class _Builder:
         if not table.set:
             raise RuleError("the patch sets nothing", where=f"{self.path}: patch.set")
         values = {key: self.patch_value(key, value) for key, value in table.set.items()}
-        return PatchTemplate(table.target, values, self.parse(table.if_, "patch.if", "flag") if table.if_ else None)
+        holds = self.parse(table.if_, "patch.if", "flag") if table.if_ else None
+        return PatchTemplate(table.target, values, holds, self.not_when(table.not_when, "patch.not_when"))
 
     def patch_value(self, key: str, value: object) -> Scalar | Condition:
         if isinstance(value, str) and value.startswith("="):

@@ -39,21 +39,31 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class PatchTemplate:
-    """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true."""
-
-    target: Target
-    values: Mapping[str, Scalar | Condition]
-    holds: Condition | None
-
-
-@dataclass(frozen=True)
 class Unless:
     """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice."""
 
     holds: Condition | None
     because: str
     what: str = ""
+
+
+@dataclass(frozen=True)
+class PatchTemplate:
+    """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true.
+
+    Where one of `not_when` holds instead, its sentence says why the change would not help.
+    """
+
+    target: Target
+    values: Mapping[str, Scalar | Condition]
+    holds: Condition | None
+    not_when: tuple[Unless, ...] = ()
+
+    def withheld(self, facts: Facts) -> str:
+        """The template of the sentence that says why the change would not help; "" where it may."""
+        if self.holds is not None and not self.holds.evaluate(facts):
+            return ""
+        return next((each.because for each in self.not_when if each.holds and each.holds.evaluate(facts)), "")
 
 
 @dataclass(frozen=True)
@@ -110,15 +120,23 @@ class Rule:
         """The change with its values computed; values that are unknown are left out."""
         if self.patch is None or (self.patch.holds is not None and not self.patch.holds.evaluate(facts)):
             return None
+        if self.patch.withheld(facts):
+            return None
         values = {key: _computed(value, facts) for key, value in self.patch.values.items()}
         known = {key: value for key, value in values.items() if value is not None}
         return Patch(target=self.patch.target, set=known) if known else None
 
     def not_advised(self, facts: Facts, judgement: Judgement) -> NotAdvised | None:
-        """The remedy that would not help: of a blocked rule, or of a quiet one whose facts are all known."""
+        """The remedy that would not help: of a blocked rule, or of a quiet one whose facts are all known.
+
+        And that of a rule that fires while its patch is withheld.
+        """
+        keys = ", ".join(self.patch.values) if self.patch else self.id
+        what = self.negative.what if self.negative else keys
         if judgement.answer == "not_advised":
-            keys = ", ".join(self.patch.values) if self.patch else self.id
-            return NotAdvised(what=self.negative.what if self.negative else keys, because=judgement.because)
+            return NotAdvised(what=what, because=judgement.because)
+        if judgement.answer in SEVERITIES and self.patch and self.patch.withheld(facts):
+            return NotAdvised(what=what, because=self.sentence(self.patch.withheld(facts), facts))
         if judgement.answer != "quiet" or self.negative is None:
             return None
         holds = self.negative.holds is None or self.negative.holds.evaluate(facts)

@@ -368,6 +368,7 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
     assert asked.facts() == {
         "applied": {},
         "refused": [{"target": "dataloader", "key": "size", "because": "ValueError: too"}],
+        "expected": None,
     }
     assert capsys.readouterr().err == "diagnose: not applied: size (ValueError: too)\n"
 

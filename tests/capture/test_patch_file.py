@@ -103,7 +103,7 @@ def test_variables_reach_the_job_and_the_allocators_settings_are_kept() -> None:
     merged = "max_split_size_mb:128,expandable_segments:True"
     assert (env["PYTORCH_ALLOC_CONF"], env["PYTORCH_CUDA_ALLOC_CONF"]) == (merged, merged)
     assert (env["TOKENIZERS_PARALLELISM"], env["A"]) == ("0", "1")
-    assert json.loads(env[APPLY]) == {"set": wanted, "refused": []}
+    assert json.loads(env[APPLY]) == {"set": wanted, "refused": [], "expected": None}
 
 
 def test_every_patch_of_a_rule_can_be_applied() -> None:

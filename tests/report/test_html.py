@@ -192,6 +192,12 @@ def test_the_post_mortem_is_read_without_scripts() -> None:
         assert part in shown, part
 
 
+def test_ranks_without_a_trace_stand_with_the_verdict() -> None:
+    shown = Read(written(drawn.joined())).shown
+
+    assert shown.index("Missing: no trace of rank 6, 7 of 8") < shown.index("Where the step goes")
+
+
 def test_without_a_post_mortem_nothing_is_said_of_it() -> None:
     shown = Read(written(replace(drawn.joined(), postmortem=None))).shown
 

@@ -164,7 +164,7 @@ def _traffic(found: Postmortem) -> Table | None:
         )
         for own in found.traffic
     ]
-    caption = "Collectives, those with most exposed time first; transfer and waiting are medians per collective"
+    caption = "Collectives, those most exposed first; the times of transfer and waiting are medians per collective"
     table = _table(caption, TRAFFIC_HEADS, rows, "row")
     return replace(table, notes=notes) if table else None
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration
 from diagnose.report.ledger import CLASS_NAMES, STYLE, Row, basis, rows
+from diagnose.report.words import causes_named
 
 ORDER = ("compute", "memory", "communication", "data", "host", "unexplained")
 _KEY_OF_STYLE = {style: key for key, style in STYLE.items()}
@@ -51,8 +52,8 @@ def ledger_view(diagnosis: Diagnosis) -> LedgerView:
     return LedgerView(
         heading=f"of the {of.name}, {duration(of.step_ns)}{mean}",
         segments=_segments(diagnosis),
-        bars=_bars(diagnosis, rows(diagnosis.waterfall)),
-        every=_bars(diagnosis, rows(diagnosis.waterfall, details=True)),
+        bars=_bars(diagnosis, rows(diagnosis.waterfall, named=causes_named(diagnosis))),
+        every=_bars(diagnosis, rows(diagnosis.waterfall, True, causes_named(diagnosis))),
     )
 
 

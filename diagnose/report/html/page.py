@@ -23,7 +23,7 @@ from diagnose.report.html.summary import provenance_view, summary_view
 from diagnose.report.html.timeline import timeline_view
 from diagnose.report.ledger import CLASS_NAMES, basis
 from diagnose.report.page import plain
-from diagnose.report.words import cause_name, evidence_line, of_step, speedup
+from diagnose.report.words import Named, causes_named, evidence_line, of_step, speedup
 
 _HERE = Path(__file__).parent
 _STYLES = ("report.css", "figures.css")
@@ -44,7 +44,7 @@ def page(diagnosis: Diagnosis, about: About) -> str:
     timeline = timeline_view(diagnosis)
     step = basis(diagnosis).name
     return (
-        _environment(step)
+        _environment(step, causes_named(diagnosis))
         .get_template("page.html")
         .render(
             policy=_policy(styles, scripts),
@@ -65,7 +65,7 @@ def page(diagnosis: Diagnosis, about: About) -> str:
     )
 
 
-def _environment(step: str) -> Environment:
+def _environment(step: str, named: Named) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -75,7 +75,7 @@ def _environment(step: str) -> Environment:
         lstrip_blocks=True,
     )
     filters: Mapping[str, Callable[..., str]] = {
-        "cause": cause_name,
+        "cause": named,
         "class_name": lambda key: CLASS_NAMES.get(key, ""),
         "duration": duration,
         "share": lambda value: spoken(float(value), "share"),

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.facts import duration, spoken
-from diagnose.report.job_words import told
+from diagnose.report.applied import applied_line, got_slower
+from diagnose.report.job_words import missing_line, told
 from diagnose.report.ledger import CLASS_NAMES, basis
 from diagnose.report.text import loss_line, steps_line, why_between
 from diagnose.report.words import counted, mfu_details, mfu_line, unused_option
@@ -26,6 +27,9 @@ class Summary:
     mfu_details: list[str]
     warning: str
     steps: str
+    applied: str
+    slower: bool
+    missing: str
     history: list[str]
     stragglers: list[str]
     notes: list[Finding]
@@ -50,6 +54,9 @@ def summary_view(diagnosis: Diagnosis) -> Summary:
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
         warning=unused_option(mfu),
         steps=steps_line(diagnosis),
+        applied=applied_line(diagnosis.applied),
+        slower=got_slower(diagnosis.applied),
+        missing=missing_line(diagnosis) if diagnosis.postmortem else "",
         history=[change.says for change in diagnosis.history],
         stragglers=[told(straggler, diagnosis, of) for straggler in diagnosis.stragglers],
         notes=[finding for finding in diagnosis.findings if finding.class_ == "validity"],

@@ -8,7 +8,7 @@ from diagnose.diagnosis import Diagnosis, Lane, StepTimeline
 from diagnose.facts import duration
 from diagnose.report.ledger import CLASS_NAMES
 from diagnose.report.page import plain
-from diagnose.report.words import cause_name, short_name
+from diagnose.report.words import Named, causes_named, short_name
 
 UNITS = 1_000_000  # of the step's length in every drawing; as fine as a renderer's single precision
 WAITS_SHOWN = 12
@@ -76,10 +76,10 @@ def timeline_view(diagnosis: Diagnosis) -> TimelineView | None:
         ticks=[duration(step.length_ns * quarter / 4) for quarter in range(5)],
         lanes=[_lane(step, lane) for lane in step.lanes],
         keys=[key for key in CLASS_NAMES if key in keys],
-        waits=_waits(step),
+        waits=_waits(step, causes_named(diagnosis)),
         merged_below=duration(step.merged_below_ns) if step.merged_below_ns else "",
         left_out=step.lanes_left_out,
-        data=_data(step),
+        data=_data(step, causes_named(diagnosis)),
     )
 
 
@@ -96,7 +96,7 @@ def _lane(step: StepTimeline, lane: Lane) -> LaneView:
     return LaneView(lane.name, lane.kind, [Shape(key, "".join(path)) for key, path in paths.items()], summary)
 
 
-def _waits(step: StepTimeline) -> list[Wait]:
+def _waits(step: StepTimeline, named: Named) -> list[Wait]:
     """The causes on the gaps, those with most time first."""
     slices = [
         (label, start, length, count)
@@ -113,7 +113,7 @@ def _waits(step: StepTimeline) -> list[Wait]:
         _, start, length, _ = max(own, key=lambda s: s[2])
         found.append(
             Wait(
-                cause=cause_name(step.labels[label].name),
+                cause=named(step.labels[label].name),
                 key=step.labels[label].class_ or "plain",
                 share=total[label] / step.length_ns,
                 total=duration(total[label]),
@@ -127,11 +127,11 @@ def _waits(step: StepTimeline) -> list[Wait]:
     return found
 
 
-def _data(step: StepTimeline) -> dict[str, Any]:
+def _data(step: StepTimeline, named: Named) -> dict[str, Any]:
     causes = {i for lane in step.lanes if lane.kind == "cause" for i in lane.label}
     labels = []
     for i, label in enumerate(step.labels):
-        full = cause_name(label.name) if i in causes else plain(label.name)
+        full = named(label.name) if i in causes else plain(label.name)
         labels.append([short_name(label.name) if i not in causes else full, full, label.class_ or "plain"])
     lanes = [
         {"name": plain(lane.name), "start": lane.start_ns, "length": lane.length_ns, "label": lane.label,

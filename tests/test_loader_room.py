@@ -1,0 +1,99 @@
+"""Loader workers are proposed within the cores of the rank, as the capture record holds them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analysed import GEMM
+from kineto import Trace
+
+from diagnose.analysis import analyze
+from diagnose.diagnosis import Diagnosis, Finding
+
+
+def waiting(folder: Path, cores: dict[str, Any] | None, workers: int = 0) -> Diagnosis:
+    """A job that waits for data for four fifths of its step."""
+    job = Trace()
+    for _ in range(5):
+        with job.step():
+            job.loader(ms=8, workers=workers)
+            job.op("aten::mm", [[4096, 4096]] * 2, GEMM, 2000)
+            job.sync()
+    job.write(folder / "rank0.json.gz")
+    record = {"cores": cores, "dataloader": {"num_workers": workers}}
+    (folder / "capture-rank0.json").write_text(json.dumps({k: v for k, v in record.items() if v is not None}))
+    return analyze(folder)
+
+
+def cores(usable: int, local_ranks: int | None = 1, shared: int | None = None, quota: float | None = None) -> Any:
+    return {"usable": usable, "quota": quota, "shared": shared or usable, "local_ranks": local_ranks}
+
+
+def data_wait(found: Diagnosis) -> Finding:
+    return next(f for f in found.findings if f.rule == "data-wait")
+
+
+def not_advised(found: Diagnosis) -> dict[str, str]:
+    return {n.what: n.because for n in found.not_advised}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "proposed"),
+    [
+        (cores(64), 10),
+        (cores(4), 3),
+        (cores(64, local_ranks=16), 3),
+        (cores(6, local_ranks=8, shared=64), 5),
+        (cores(64, quota=2.5), 1),
+    ],
+    ids=["as many as hide the wait twice", "one core trains", "16 ranks share 64", "bound to 6 of 64", "a quota"],
+)
+def test_workers_stay_within_the_cores_of_the_rank(tmp_path: Path, recorded: Any, proposed: int) -> None:
+    found = waiting(tmp_path, recorded)
+    finding = data_wait(found)
+
+    assert finding.patch is not None
+    assert finding.patch.set["dataloader_num_workers"] == proposed
+    assert "the record does not say" not in finding.do
+    assert "dataloader_num_workers" not in not_advised(found)
+
+
+@pytest.mark.parametrize("recorded", [None, cores(64, local_ranks=None)])
+def test_unknown_cores_are_said_and_not_assumed(tmp_path: Path, recorded: Any) -> None:
+    finding = data_wait(waiting(tmp_path, recorded))
+
+    assert "the record does not say how many cores the host has" in finding.do
+    assert finding.patch is not None
+    assert finding.patch.set["dataloader_num_workers"] == 10
+
+
+@pytest.mark.parametrize("recorded", [cores(1), cores(8, local_ranks=8), cores(64, quota=1.5)])
+def test_cores_without_room_take_the_advice_back_and_promise_nothing_sure(tmp_path: Path, recorded: Any) -> None:
+    found = waiting(tmp_path, recorded)
+    finding = data_wait(found)
+
+    assert finding.severity == "critical"
+    assert (finding.patch, finding.predicted_speedup) == (None, (1.0, 1.35))
+    assert "leaves none for loader workers" in not_advised(found)["dataloader_num_workers"]
+    assert "dataloader_num_workers" not in finding.do
+
+
+def test_few_workers_are_predicted_to_leave_a_part_of_the_wait(tmp_path: Path) -> None:
+    for name in ("one", "many"):
+        (tmp_path / name).mkdir()
+    one = data_wait(waiting(tmp_path / "one", cores(2)))
+    many = data_wait(waiting(tmp_path / "many", cores(64)))
+
+    assert one.predicted_speedup
+    assert many.predicted_speedup
+    assert one.predicted_speedup[1] < 1.35  # one worker overlaps 8 ms of loading with 2 ms of work: 10 ms become 8
+    assert many.predicted_speedup[0] > 3
+
+
+def test_workers_that_fill_the_cores_are_not_to_be_raised(tmp_path: Path) -> None:
+    finding = data_wait(waiting(tmp_path, cores(5), workers=4))
+
+    assert "4 loader workers already use the 5 cores" in finding.do
+    assert finding.patch is None
+    assert finding.predicted_speedup == (1.0, 1.35), "what moving the loading out of the run buys at most"

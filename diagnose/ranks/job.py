@@ -8,7 +8,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
-from diagnose.ranks.bandwidth import bus_rate
+from diagnose.ranks.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.behind import behind_of, excess_of
 from diagnose.ranks.blame import evidence_of
 from diagnose.ranks.changes import NO_STRAGGLER, Changes, changes_of
@@ -37,6 +37,7 @@ class JobView:
     straggler_cause: str = "none"
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
+    bus_reached: Reached | Unknown = ALONE
     late_rank_missing: bool = False
 
 
@@ -89,7 +90,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     """
     found = match(ranks)
     if isinstance(found, Unknown):
-        return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found), tuple(ranks))
+        return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found, bus_reached=found), tuple(ranks))
     excess = [excess_of(ranks, group) for group in found]
     behind = behind_of(ranks, found, excess)
     topology = topology_of(ranks, network_gbs)
@@ -108,6 +109,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         straggler_cause=blames[0].cause if late else "none",
         straggler_cure_share=_cure_share(changes, lost),
         bus_bytes_per_s=bus_rate(ranks, found),
+        bus_reached=reached(ranks, found, topology),
     )
     return Job(view, tuple(ranks), found, waits, tuple(blames), changes)
 

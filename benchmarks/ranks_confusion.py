@@ -128,7 +128,8 @@ def report(found: Sequence[Case], stated: argparse.Namespace, command: str) -> s
 {stated.seeds - 1}; each host's clock up to {SKEW.offset_ms:g} ms off and drifting up to {SKEW.drift_ppm:g} ppm.
 Columns: the cause named for the faulty rank; "{UNTOLD}", a finding that transfers are slow, which is the
 right answer to a slow link where one process group holds all ranks; nobody; or another rank accused. Where nobody is at
-fault, nobody is right, as it is where the fault makes up less than {WORTH_NAMING:.0%} of the step, which the third column holds.
+fault, nobody is right, as it is where the fault makes up less than {WORTH_NAMING:.0%} of the step, which the third
+column holds.
 
 {chr(10).join(lines)}
 

@@ -8,10 +8,11 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
+from diagnose.postmortem import NO_STRAGGLER
 from diagnose.ranks.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.behind import behind_of, excess_of
 from diagnose.ranks.blame import evidence_of
-from diagnose.ranks.changes import NO_STRAGGLER, Changes, changes_of
+from diagnose.ranks.changes import Changes, changes_of
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.links import extra_of, slow_links
 from diagnose.ranks.match import ALONE, Match, match
@@ -100,7 +101,9 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     evidence = evidence_of(ranks, found, behind, waiting_caused(waits, behind), slow)
     blames = blame_of(Trial(ranks, found, behind, evidence, links))
     late = {p for p, rank in enumerate(ranks) if any(b.rank == rank.rank for b in blames if b.stands_out)}
-    changes = changes_of(ranks, found, sorted(late), topology)
+    by_link = {p for p in late if any(b.rank == ranks[p].rank and b.cause == "link" for b in blames)}
+    guilty = [link for link in links if by_link.intersection(link.members)]
+    changes = changes_of(ranks, found, sorted(late - by_link), topology, guilty)
     lost = max(waiting_share(ranks, waits, late), blames[0].lost_share) if late else 0.0
     view = JobView(
         ranks=len(ranks),

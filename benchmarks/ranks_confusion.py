@@ -3,7 +3,9 @@
     python benchmarks/ranks_confusion.py --seeds 20 --ranks 8 --report benchmarks/reports/
 
 Every seed is another job of synthetic traces (simulator/): another late rank, other jitter, other clocks, each up to
-3 ms off and drifting up to 50 ppm. Two nodes; a slow link is that between the ranks of one node.
+3 ms off and drifting up to 50 ppm. Two nodes, the rate of whose network is stated; a slow link is that between the
+ranks of one node. Where one process group holds all ranks, every rank moves at the pace of the slowest link: then the
+right answer is that transfers are slow, and that the traces cannot tell which link.
 """
 
 from __future__ import annotations
@@ -23,23 +25,30 @@ sys.path.insert(0, str(Path(__file__).parent))
 from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, simulate
 from simulator.job import PARALLELISMS
 
-from diagnose.analysis import analyze
+from diagnose.analysis import Options, analyze
+from diagnose.diagnosis import Diagnosis
 from diagnose.postmortem import LatenessCause
 
 SKEW = Clocks(offset_ms=3, drift_ppm=50)
 WORTH_NAMING = 0.05  # of the step
-NOBODY, ANOTHER = "nobody", "another rank"
-OUTCOMES = (*get_args(LatenessCause), NOBODY, ANOTHER)
+NOBODY, ANOTHER, UNTOLD = "nobody", "another rank", "slow transfer, link not told"
+OUTCOMES = (*get_args(LatenessCause), UNTOLD, NOBODY, ANOTHER)
+ONE_GROUP = ("ddp", "fsdp")
+SLOW_TRANSFER = ("slow-network", "slow-links")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One simulated job and what was named: `slowdown` is the part of the step that the fault makes up."""
+    """One simulated job and what was named: `slowdown` is the part of the step that the fault makes up.
+
+    `tells_links` says whether the job has groups of which a slow link makes some slower than others.
+    """
 
     kind: Kind
     outcome: str
     slowdown: float
     note: str
+    tells_links: bool = True
 
     @property
     def right(self) -> bool:
@@ -48,7 +57,8 @@ class Case:
         Nobody is right too where the fault hardly prolongs the step, as in a pipeline whose bubbles hide it.
         """
         hidden = self.slowdown < WORTH_NAMING and self.outcome == NOBODY
-        return hidden or self.outcome == (CAUSES[self.kind] or NOBODY)
+        untold = self.kind == "slow_link" and not self.tells_links and self.outcome == UNTOLD
+        return hidden or untold or self.outcome == (CAUSES[self.kind] or NOBODY)
 
 
 def job_of(kind: Kind, seed: int, stated: argparse.Namespace) -> Job:
@@ -74,19 +84,33 @@ def judged(kind: Kind, job: Job, seed: int) -> Case:
     """Simulates the job, analyses it, and compares."""
     with tempfile.TemporaryDirectory() as folder:
         truth = simulate(job).write(Path(folder))
-        found = analyze(folder).stragglers
+        answer = analyze(folder, options=Options(network_gbs=_network_gbs(job)))
+    found = answer.stragglers
     faulty = {rank for fault in job.faults for rank in fault.ranks if CAUSES[fault.kind]}
-    wrong = [s.rank for s in found if s.rank not in faulty]
-    outcome = ANOTHER if wrong else found[0].cause if found else NOBODY
-    named = ", ".join(f"rank {s.rank}: {s.cause}" for s in found) or NOBODY
+    outcome = _outcome(answer, faulty)
+    named = ", ".join(f"rank {s.rank}: {s.cause}" for s in found) or outcome
     truly = f"rank {','.join(map(str, sorted(faulty)))}: {CAUSES[kind]}" if faulty else NOBODY
     slowdown = sum(truth.slowdown_ms) / sum(truth.step_ms)
-    return Case(kind, outcome, slowdown, f"{kind}, seed {seed}: {named}; true is {truly}")
+    note = f"{kind}, seed {seed}: {named}; true is {truly}"
+    return Case(kind, outcome, slowdown, note, job.parallelism not in ONE_GROUP)
+
+
+def _network_gbs(job: Job) -> float:
+    """Of a node, as `--network-gbs` states it."""
+    return job.links.network_bytes_per_s_per_rank * job.ranks_per_node / 1e9
+
+
+def _outcome(answer: Diagnosis, faulty: set[int]) -> str:
+    if any(s.rank not in faulty for s in answer.stragglers):
+        return ANOTHER
+    if answer.stragglers:
+        return answer.stragglers[0].cause
+    return UNTOLD if any(f.rule in SLOW_TRANSFER for f in answer.findings) else NOBODY
 
 
 def report(found: Sequence[Case], stated: argparse.Namespace, command: str) -> str:
     """The confusion table, in Markdown."""
-    outcomes = [o for o in OUTCOMES if any(c.outcome == o for c in found) or o in (NOBODY, ANOTHER)]
+    outcomes = [o for o in OUTCOMES if any(c.outcome == o for c in found) or o in (UNTOLD, NOBODY, ANOTHER)]
     lines = [
         f"| fault | true cause | share of the step | {' | '.join(outcomes)} | right |",
         "|---" * (len(outcomes) + 4) + "|",
@@ -102,8 +126,10 @@ def report(found: Sequence[Case], stated: argparse.Namespace, command: str) -> s
 
 `{command}`: synthetic traces of {stated.ranks} ranks, {stated.parallelism}, {stated.steps} steps, seeds 0 to
 {stated.seeds - 1}; each host's clock up to {SKEW.offset_ms:g} ms off and drifting up to {SKEW.drift_ppm:g} ppm.
-Columns: the cause named for the faulty rank, nobody, or another rank accused; where nobody is at fault, nobody is
-right, as it is where the fault makes up less than {WORTH_NAMING:.0%} of the step, which the third column holds.
+Columns: the cause named for the faulty rank; "{UNTOLD}", a finding that transfers are slow, which is the
+right answer to a slow link where one process group holds all ranks; nobody; or another rank accused. Where nobody is at
+fault, nobody is right, as it is where the fault makes up less than {WORTH_NAMING:.0%} of the step, which the third
+column holds.
 
 {chr(10).join(lines)}
 
@@ -114,10 +140,11 @@ right, as it is where the fault makes up less than {WORTH_NAMING:.0%} of the ste
 def summary(found: Sequence[Case]) -> str:
     """What counts, in one paragraph."""
     at_fault = [c for c in found if CAUSES[c.kind]]
-    named = [c for c in at_fault if c.outcome not in (NOBODY, ANOTHER)]
+    named = [c for c in at_fault if c.outcome not in (NOBODY, ANOTHER, UNTOLD)]
     innocent = [c for c in found if not CAUSES[c.kind]]
     return (
         f"Right rank named: {len(named)} of {len(at_fault)}; with the right cause: {sum(c.right for c in named)}. "
+        f"Slow transfers found, the link not told: {sum(c.outcome == UNTOLD for c in at_fault)}. "
         f"Left unnamed at {WORTH_NAMING:.0%} of the step or more: "
         f"{sum(c.outcome == NOBODY and not c.right for c in at_fault)}. "
         f"Another rank accused: {sum(c.outcome == ANOTHER for c in at_fault)}. "

@@ -4,7 +4,8 @@
 
 Each repeat starts two processes of one thread each, which train a small DDP model on the CPU once for every fault under
 torch.profiler. The faulty rank is drawn from the seed, except the one that saves. Faults are large against the noise
-of a shared machine: they more than double the step. Needs torch.
+of a shared machine: they more than double the step. What curing the late rank is said to gain is set beside the step
+of the control of the same repeat. Needs torch.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-CAUSES = {"none": "", "sleep": "host", "loader": "data", "more_work": "more_work", "gc": "gc", "save": "checkpoint"}
+CAUSES = {
+    "none": "", "sleep": "host", "long_sleep": "host", "loader": "data", "more_work": "more_work", "gc": "gc",
+    "save": "checkpoint",
+}  # fmt: skip
 NOBODY, ANOTHER = "nobody", "another rank"
 SEED, RANKS, STEPS, WARM_UP = 20261121, 2, 6, 2
-BASE_S, FAULT_S = 0.08, 0.25
+BASE_S, FAULT_S, LONG_S = 0.08, 0.25, 1.2
 ROWS, MORE_ROWS = 64, 1600
 LIVE_OBJECTS, COLLECTIONS = 1_000_000, 1
 SAVED_FLOATS = 25_000_000
@@ -37,12 +42,18 @@ TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Case:
-    """One job and what was named."""
+    """One job, what was named, and its mean step; `said` is the predicted gain without the late rank, None without one.
+
+    `twin_ms` is the step of the control of the same repeat, None where it was not run.
+    """
 
     fault: str
     late: int
     named: tuple[tuple[int, str], ...]
     says: str
+    step_ms: float = 0.0
+    said: tuple[float, float] | None = None
+    twin_ms: float | None = None
 
     @property
     def outcome(self) -> str:
@@ -65,15 +76,20 @@ def cases(faults: Sequence[str], repeats: int, seed: int = SEED) -> Iterator[Cas
         plan = [(fault, 0 if fault == "save" else draw.randrange(RANKS)) for fault in faults]
         with tempfile.TemporaryDirectory() as folder:
             _run(plan, Path(folder))
-            yield from (_judged(fault, late, Path(folder) / f"{at}") for at, (fault, late) in enumerate(plan))
+            found = [_judged(fault, late, Path(folder) / f"{at}") for at, (fault, late) in enumerate(plan)]
+        twin = next((case.step_ms for case in found if case.fault == "none"), None)
+        yield from (replace(case, twin_ms=twin) for case in found)
 
 
 def _judged(fault: str, late: int, folder: Path) -> Case:
     from diagnose.analysis import analyze
 
-    found = analyze(folder).stragglers
-    says = "; ".join(f"rank {s.rank}: {s.because} [{s.first_diverging}]" for s in found)
-    return Case(fault, late, tuple((s.rank, s.cause) for s in found), says)
+    found = analyze(folder)
+    named, changes = found.stragglers, found.postmortem.changes if found.postmortem else ()
+    says = "; ".join(f"rank {s.rank}: {s.because} [{s.first_diverging}]" for s in named)
+    said = next((change.speedup for change in changes if change.change == "no straggler"), None)
+    step_ms = sum(part.ns for part in found.ledger) / max(found.steps.count, 1) / 1e6
+    return Case(fault, late, tuple((s.rank, s.cause) for s in named), says, step_ms, said)
 
 
 def _run(plan: Sequence[tuple[str, int]], folder: Path) -> None:
@@ -159,8 +175,8 @@ def _step(fault: str, model: Any, optimizer: Any, batch: Any) -> None:
     import torch
 
     time.sleep(BASE_S)
-    if fault == "sleep":
-        time.sleep(FAULT_S)
+    if fault in ("sleep", "long_sleep"):
+        time.sleep(LONG_S if fault == "long_sleep" else FAULT_S)
     if fault == "gc":
         for _ in range(COLLECTIONS):
             gc.collect()
@@ -177,7 +193,7 @@ def _step(fault: str, model: Any, optimizer: Any, batch: Any) -> None:
 
 def report(found: Sequence[Case], command: str, seed: int) -> str:
     """The confusion table, in Markdown."""
-    outcomes = [*(c for c in CAUSES.values() if c), NOBODY, ANOTHER]
+    outcomes = [*dict.fromkeys(c for c in CAUSES.values() if c), NOBODY, ANOTHER]
     outcomes += sorted({c.outcome for c in found} - set(outcomes))
     lines = [f"| fault | true cause | {' | '.join(outcomes)} | right |", "|---" * (len(outcomes) + 3) + "|"]
     for fault in dict.fromkeys(c.fault for c in found):
@@ -185,6 +201,7 @@ def report(found: Sequence[Case], command: str, seed: int) -> str:
         counts = Counter(c.outcome for c in own)
         cells = " | ".join(str(counts[o] or "") for o in outcomes)
         lines.append(f"| {fault} | {CAUSES[fault] or NOBODY} | {cells} | {sum(c.right for c in own)}/{len(own)} |")
+    gains = "\n".join(_gains(found))
     wrong = [f"- {c.fault}, true rank {c.late}: {c.says or NOBODY}" for c in found if not c.right]
     return f"""# Ranks and causes named in real gloo jobs, {time.strftime("%Y-%m-%d")}
 
@@ -195,7 +212,29 @@ nobody, or another rank accused; in the control nobody is right.
 {chr(10).join(lines)}
 
 {chr(10).join(wrong) if wrong else "Every job was answered rightly."}
+
+What the step gains without the late rank: by the joint replay of the job with the fault, and measured, the step of that
+job over the step of the control of the same repeat. Medians over the repeats, with the least and the most.
+
+{gains}
 """
+
+
+def _gains(found: Sequence[Case]) -> Iterator[str]:
+    """The table of predicted against measured gains."""
+    yield "| fault | jobs | step | control | said | measured | said / measured |"
+    yield "|---" * 7 + "|"
+    for fault in dict.fromkeys(c.fault for c in found if CAUSES[c.fault]):
+        own = [(c, c.said[1], c.step_ms / c.twin_ms) for c in found if c.fault == fault and c.said and c.twin_ms]
+        if own:
+            cases, said, measured = zip(*own, strict=True)
+            step, twin = (median(ms) for ms in zip(*((c.step_ms, c.twin_ms) for c in cases), strict=True))
+            parts = [_spread(said), _spread(measured), _spread([s / m for _, s, m in own])]
+            yield f"| {fault} | {len(own)} | {step:,.0f} ms | {twin:,.0f} ms | {' | '.join(parts)} |"
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
 Persistence = Literal["persistent", "transient"]
+NO_STRAGGLER = "no straggler"
 
 
 class Excess(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +25,8 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
         cause: what made it late.
         because: one sentence with the numbers the cause rests on.
         waiting_ns_caused: sum over the other ranks and the counted steps.
-        share: of the other ranks' steps that they wait for it.
+        share: of the other ranks' steps that they wait for it, some of it even were it punctual where other ranks are
+            nearly as late or stages of a pipeline wait for each other; what the job gains is among the `changes`.
         steps_late: counted steps in which it caused most of the waiting.
         persistence: whether it is late all the time.
         excess: what it spent beyond the others, largest first.
@@ -114,7 +116,7 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
             the clocks could not be aligned well enough to tell.
         mismatches: what the ranks disagree on.
         traffic: collectives by kind, group and size, those with most exposed time first.
-        changes: what-ifs of the whole job.
+        changes: what-ifs of the whole job that gain 0.5 % or more at best.
         changes_error: largest distance of the joint replay, unchanged, from a rank's measured step, of that step; null
             when the ranks could not be replayed together.
         no_changes_because: why nothing is predicted, "" when something could be.

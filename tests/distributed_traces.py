@@ -21,12 +21,16 @@ Ddp = Callable[[Trace], object]
 
 @dataclass(frozen=True)
 class Faulty:
-    """A fault as the rule of its name answers it; `record` is what was captured beside the trace."""
+    """A fault as the rule of its name answers it; `record` is what was captured beside the trace.
+
+    With `network_gbs`, the stated rate of a node's network, each rank has a node of its own.
+    """
 
     severity: Severity
     files: Callable[[bool], list[Trace]]
     patch: Patch | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
+    network_gbs: float | None = None
 
 
 def product(job: Trace, us: float = 1000) -> None:
@@ -240,6 +244,7 @@ DISTRIBUTED = {
     "exposed-gradient-tail": Faulty("warning", tail, training(ddp_bucket_cap_mb=7)),
     "fp32-gradients-on-the-wire": Faulty("warning", fp32_gradients),
     "slow-links": Faulty("warning", links),
+    "slow-network": Faulty("warning", links, record={"slurm": {"SLURM_NNODES": "2"}}, network_gbs=250),
     "contended-multiprocessors": Faulty("info", contention),
     "late-all-gathers": Faulty("warning", lambda faulty: train(gathers(400 if faulty else 20))),
     "unprefetched-gathers": Faulty("warning", layers),

@@ -77,6 +77,18 @@ class Links:
         seconds = transfer_s(kind, message_bytes, self.ranks, limit * 1e9, LATENCY_S)
         return bus_bytes_per_s(kind, message_bytes, seconds, self.ranks) / 1e9
 
+    def ring_gbs(self, kind: str, message_bytes: float) -> float | None:
+        """Bus bandwidth to expect at least, GB/s: between nodes of rings whose slowest hop is a node's whole network.
+
+        A hierarchical algorithm crosses the boundary of the nodes less often; inside a node as `bus_gbs`.
+        """
+        if self.nodes == 1 or self.ranks < 2 or message_bytes <= 0:
+            return self.bus_gbs(kind, message_bytes)
+        if self.node_gbs is None:
+            return None
+        seconds = transfer_s(kind, message_bytes, self.ranks, self.node_gbs * 1e9, NETWORK_LATENCY_S)
+        return bus_bytes_per_s(kind, message_bytes, seconds, self.ranks) / 1e9
+
     @property
     def half_bandwidth_bytes(self) -> float | None:
         """Size of an all-reduce from which on it reaches half the asymptote; None where the links are not known."""

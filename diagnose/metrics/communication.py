@@ -145,8 +145,13 @@ def straggler_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def straggler_cure_share(m: Measured) -> Value:
     """What goes of the step when the late ranks are as fast as the median of the others, by replaying all ranks
-    together: less than the others wait for them where further ranks are nearly as late.
+    together: less than the others wait for them where further ranks are nearly as late, and in a pipeline, whose stages
+    wait anyway. Where that replay misses the measured step, `straggler_share`.
     """
+    if m.timeline.capture_failed:
+        return CAPTURE_FAILED
+    if _single_process(m):
+        return 0.0
     return m.job.straggler_cure_share[1] if m.job.matched else m.job.why_unmatched
 
 

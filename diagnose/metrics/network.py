@@ -54,6 +54,27 @@ def bus_rate_share(m: Measured) -> Value:
     return float(rate) / (link * 1e9)
 
 
+@metric("bytes_per_s")
+def expected_bus_bytes_per_s(m: Measured) -> Value:
+    """Bus bandwidth of messages of 16 MiB or more by the size curve of a node's links, of a ring between nodes."""
+    found = m.job.bus_reached
+    return found if isinstance(found, Unknown) else found.expected
+
+
+@metric("share", "bus bandwidth to expect of the links at these sizes")
+def curve_rate_share(m: Measured) -> Value:
+    """Bus bandwidth of large messages over `expected_bus_bytes_per_s`, in the group where they take longest."""
+    found = m.job.bus_reached
+    return found if isinstance(found, Unknown) else found.measured / found.expected
+
+
+@metric("count")
+def comparable_groups(m: Measured) -> Value:
+    """Process groups of as many ranks on as many nodes as that whose large messages take longest, itself included."""
+    found = m.job.bus_reached
+    return found if isinstance(found, Unknown) else found.groups
+
+
 def _slowed(m: Measured) -> tuple[float, float] | Unknown:
     """Nanoseconds of the kernels that collectives cover, and of as many like them that ran alone."""
     gpu, trace = m.timeline.gpu, m.timeline.trace

@@ -23,6 +23,10 @@ def _no_messages() -> Column:
     return np.zeros((0, 3), np.int64)
 
 
+def _nothing() -> Column:
+    return np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True)
 class Calls:
     """Collectives of one rank in order of start; columns of equal length.
@@ -38,6 +42,7 @@ class Calls:
         start: nanoseconds of the rank's own clock, as `end`.
         messages: sends and receives, shape (messages, 3): which of the calls, its sender, its receiver; the ends are
             ranks of the job.
+        sent: elements of the rank's own input, as `received` of its output; NOT_RECORDED without its fields.
     """
 
     row: Column
@@ -52,6 +57,8 @@ class Calls:
     groups: tuple[Group, ...]
     kinds: tuple[str, ...]
     messages: Column = field(default_factory=_no_messages)
+    sent: Column = field(default_factory=_nothing)
+    received: Column = field(default_factory=_nothing)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -79,6 +86,8 @@ def calls_of(timeline: Timeline) -> Calls:
         groups=group_names,
         kinds=kind_names,
         messages=_kept(known.messages, kept, len(rows)),
+        sent=_taken(trace.collectives.elements_in, at[kept]),
+        received=_taken(trace.collectives.elements_out, at[kept]),
     )
 
 

@@ -19,6 +19,7 @@ _CLASSES: dict[str, LatenessCause] = {"data": "data", "host": "host"}
 _DISPATCH = ("dispatch", "python", "launch-latency", "kernel-gap")
 EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels have to account for
 ALIKE, SLOWER = 0.35, 1.04
+MORE_TOKENS = 1.05  # of the other ranks': less is no routing to speak of
 TELLING = 0.01  # of the kernel time: smaller families say nothing
 _PLAIN = {"gc": "garbage collection", "logging": "saving, logging or evaluating", "data-wait": "waiting for data",
           "sync": "synchronisation", "python": "Python", "dispatch": "dispatch of operators", "untraced":
@@ -72,7 +73,10 @@ class Ratio:
         return max(self.count, self.size)
 
 
-def reason_of(rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Column, waited_ns: int) -> Reason:
+def reason_of(
+    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Column, waited_ns: int,
+    tokens: float | None = None,
+) -> Reason:  # fmt: skip
     """Why a rank is late.
 
     Args:
@@ -81,6 +85,7 @@ def reason_of(rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns:
         behind: how far each rank is behind, for its causes.
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
         waited_ns: what each other rank waits for it in such a step.
+        tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
     """
     mean = ns.mean(axis=0)
     more = {c: int(n) for c, n in zip(behind.causes, mean.tolist(), strict=True) if n >= 1}
@@ -88,12 +93,12 @@ def reason_of(rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns:
     own = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if classes[c] != COMMUNICATION}
     if not own:
         return Reason("unknown", "nothing that it did differs from what the other ranks did")
-    cause, parts, because = _judged(own, classes, ratios(rank, peers))
+    cause, parts, because = _judged(own, classes, ratios(rank, peers), tokens)
     explained = min(sum(own[c] for c in parts) / max(waited_ns, 1), 1.0)
     return Reason(cause, because, tuple(own.items()), explained)
 
 
-def _judged(own: dict[str, int], classes: dict[str, str], ratio: Sequence[Ratio]) -> Judged:
+def _judged(own: dict[str, int], classes: dict[str, str], ratio: Sequence[Ratio], tokens: float | None) -> Judged:
     """The cause, the parts of the excess that are its, and a sentence."""
     sums: dict[str, int] = {}
     for cause, ns in own.items():
@@ -102,7 +107,7 @@ def _judged(own: dict[str, int], classes: dict[str, str], ratio: Sequence[Ratio]
     kind = max(sums, key=lambda k: sums[k])
     parts = [c for c in own if kind in (classes[c], "kernels" if classes[c] in ("compute", "memory") else "")]
     if kind == "kernels":
-        return _kernels(parts, sum(own[c] for c in parts), ratio)
+        return _kernels(parts, sum(own[c] for c in parts), ratio, tokens)
     main = parts[0]
     dispatching = sum(own[c] for c in parts if c in _DISPATCH)
     if main in _DISPATCH and 2 * dispatching > sums[kind] and (more := _more_operators(ratio)):
@@ -155,14 +160,24 @@ def _more_operators(ratio: Sequence[Ratio]) -> str:
     return f"it runs {count:.2f} times as many {noun} as the other ranks" if count >= 1.1 else ""
 
 
-def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio]) -> Judged:
-    """More work when more or larger kernels account for half of the longer time, else slower kernels."""
+def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | None) -> Judged:
+    """More work when more or larger kernels account for half of the longer time, else slower kernels.
+
+    Where no shapes were recorded, more tokens for its experts are more work too.
+    """
     if not ratio:
         return "unknown", parts, f"its kernels take {duration(ns)} longer per step"
     time, work = _weighted(ratio, "time"), _weighted(ratio, "work")
-    if work - 1 >= EXPLAINS_BY_WORK * (time - 1) and work > 1:
-        return "more_work", parts, _more(ratio, time)
+    enough = 1 + EXPLAINS_BY_WORK * (time - 1)
+    routed = tokens is not None and tokens >= max(enough, MORE_TOKENS)
+    if (work >= enough and work > 1) or (routed and _without_shapes(ratio)):
+        more = f"; its experts got {100 * (tokens - 1):.0f} % more tokens" if tokens is not None and routed else ""
+        return "more_work", parts, _more(ratio, time) + more
     return "slower_kernels", parts, _slower(ratio, ns)
+
+
+def _without_shapes(ratio: Sequence[Ratio]) -> bool:
+    return all(r.elements is None for r in ratio)
 
 
 def _more(ratio: Sequence[Ratio], time: float) -> str:
@@ -176,7 +191,7 @@ def _more(ratio: Sequence[Ratio], time: float) -> str:
 def _slower(ratio: Sequence[Ratio], ns: int) -> str:
     listed = ", ".join(f"{r.family} {r.time:.2f}" for r in ratio[:5])
     told = f"as many kernels of the same sizes take {duration(ns)} longer per step (times as long: {listed})"
-    if all(r.elements is None for r in ratio):
+    if _without_shapes(ratio):
         told = told.replace(" of the same sizes", "") + "; shapes were not recorded, so larger inputs are not ruled out"
     return f"{told}{_pattern(ratio)}"
 

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from diagnose.facts import Unknown
 from diagnose.formulas.straggler import gpu_hours_lost_per_day
-from diagnose.postmortem import JobChange
+from diagnose.postmortem import NO_STRAGGLER, JobChange
 from diagnose.ranks.buckets import buckets_of, larger, smaller
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.hybrid import hybrid_of
 from diagnose.ranks.joint import Case, Joint, joint_of
+from diagnose.ranks.links import SlowLink
 from diagnose.ranks.match import Match
 from diagnose.ranks.parts import Part
 from diagnose.ranks.topology import Topology
@@ -23,9 +24,10 @@ LATENCY_NS: dict[Case, float] = {"worst": 40_000.0, "best": 10_000.0}  # of a co
 CONTENTION: dict[Case, float] = {"worst": 0.2, "best": 0.0}  # kernels last longer by so much of what they newly hide
 CASES: tuple[Case, Case] = ("worst", "best")
 StepNs = Callable[[Case], float]
+Candidate = tuple[str, str, StepNs]
 
-NO_STRAGGLER = "no straggler"
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
+MENDED = "slow links are as fast as those of the other groups"
 HIDDEN = "no kernel waits for a collective; kernels beside the transfers last longer by 20 % of those at worst"
 FASTER = "transfers take half the time, but for 10 to 40 us of latency each"
 LARGER = "gradients travel in messages of twice the size; one message less saves 10 to 40 us"
@@ -45,14 +47,17 @@ class Changes:
     because: str = ""
 
 
-def changes_of(ranks: Sequence[RankDigest], found: Match, late: Sequence[int], topology: Topology) -> Changes:
+def changes_of(
+    ranks: Sequence[RankDigest], found: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()
+) -> Changes:
     """What the job's step would gain from each change; withheld where the replay misses a rank's step by 5 %.
 
     Args:
         ranks: of the job.
         found: their collectives.
-        late: positions of the ranks that stand out.
+        late: positions of the ranks that stand out by what they do.
         topology: of the job.
+        slow: links that make ranks stand out.
     """
     if not found:
         return Changes()
@@ -63,17 +68,22 @@ def changes_of(ranks: Sequence[RankDigest], found: Match, late: Sequence[int], t
     if not error <= MOST_ERROR:
         return Changes((), error, f"the replay of all ranks is {error:.0%} away from the measured step of one of them")
     now = joint.job_step_ns()
-    made = (_change(name, says, now, step) for name, says, step in _candidates(ranks, found, late, topology, joint))
+    candidates = (*_cures(found, late, slow, joint), *_candidates(ranks, found, topology, joint))
+    made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
     return Changes(tuple(_with_cost(change, ranks) for change in gains), error)
 
 
-def _candidates(
-    ranks: Sequence[RankDigest], found: Match, late: Sequence[int], topology: Topology, joint: Joint
-) -> Iterator[tuple[str, str, StepNs]]:
-    """Each change with what it assumes and the step that it makes."""
-    if late:
-        yield NO_STRAGGLER, LATE, lambda case: without_late(joint, late, case).job_step_ns(case)
+def _cures(found: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint) -> Iterator[Candidate]:
+    """The job without what makes ranks late."""
+    says = "; ".join([*([LATE] if late else []), *([MENDED] if slow else [])])
+    if says:
+        quick = mended(joint, found, slow)
+        yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case).job_step_ns(case)
+
+
+def _candidates(ranks: Sequence[RankDigest], found: Match, topology: Topology, joint: Joint) -> Iterator[Candidate]:
+    """Each further change with what it assumes and the step that it makes."""
     if joint.steps > 1:  # a single step may begin with ranks apart, and overlap does not bring them together
         yield "perfect overlap", HIDDEN, lambda case: hidden_ns(joint, case)
     yield "twice the bandwidth", FASTER, lambda case: faster(joint, case).job_step_ns(case)
@@ -103,6 +113,16 @@ def _with_cost(change: JobChange, ranks: Sequence[RankDigest]) -> JobChange:
 def without_late(joint: Joint, late: Sequence[int], case: Case) -> Joint:
     """Each late rank has the work of one that does the same: of the slowest, or of the median one."""
     return joint.with_parts({p: _peer(joint, p, late, case) for p in late})
+
+
+def mended(joint: Joint, found: Match, slow: Sequence[SlowLink]) -> Joint:
+    """The collectives over slow links take as long as those of the other groups."""
+    transfer = joint.transfer.copy()
+    for link in slow:
+        position, rows = link.members[0], found[link.group].call[link.instances, 0]
+        own = np.isin(joint.parts[position].row, rows)
+        transfer[joint.collective[position][own]] *= link.typical
+    return joint.with_transfer(transfer)
 
 
 def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> Part:

@@ -8,10 +8,11 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.facts import Unknown
-from diagnose.ranks.bandwidth import bus_rate
+from diagnose.postmortem import NO_STRAGGLER
+from diagnose.ranks.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.behind import behind_of, excess_of
 from diagnose.ranks.blame import evidence_of
-from diagnose.ranks.changes import NO_STRAGGLER, Changes, changes_of
+from diagnose.ranks.changes import Changes, changes_of
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.links import extra_of, slow_links
 from diagnose.ranks.match import ALONE, Match, match
@@ -37,6 +38,7 @@ class JobView:
     straggler_cause: str = "none"
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
+    bus_reached: Reached | Unknown = ALONE
     late_rank_missing: bool = False
 
 
@@ -89,7 +91,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     """
     found = match(ranks)
     if isinstance(found, Unknown):
-        return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found), tuple(ranks))
+        return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found, bus_reached=found), tuple(ranks))
     excess = [excess_of(ranks, group) for group in found]
     behind = behind_of(ranks, found, excess)
     topology = topology_of(ranks, network_gbs)
@@ -99,7 +101,9 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     evidence = evidence_of(ranks, found, behind, waiting_caused(waits, behind), slow)
     blames = blame_of(Trial(ranks, found, behind, evidence, links))
     late = {p for p, rank in enumerate(ranks) if any(b.rank == rank.rank for b in blames if b.stands_out)}
-    changes = changes_of(ranks, found, sorted(late), topology)
+    by_link = {p for p in late if any(b.rank == ranks[p].rank and b.cause == "link" for b in blames)}
+    guilty = [link for link in links if by_link.intersection(link.members)]
+    changes = changes_of(ranks, found, sorted(late - by_link), topology, guilty)
     lost = max(waiting_share(ranks, waits, late), blames[0].lost_share) if late else 0.0
     view = JobView(
         ranks=len(ranks),
@@ -108,6 +112,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         straggler_cause=blames[0].cause if late else "none",
         straggler_cure_share=_cure_share(changes, lost),
         bus_bytes_per_s=bus_rate(ranks, found),
+        bus_reached=reached(ranks, found, topology),
     )
     return Job(view, tuple(ranks), found, waits, tuple(blames), changes)
 

@@ -233,6 +233,8 @@ def joint_of(ranks: Sequence[RankDigest], found: Match) -> Joint | Unknown:
     order = _order(ranks, rows, of, ahead)
     rows, of = ([own[o] for own, o in zip(columns, order, strict=True)] for columns in (rows, of))
     parts = tuple(part_of(*own, numbers) for own in zip(ranks, rows, ahead.tolist(), strict=True))
+    for part, own in zip(parts, of, strict=True):
+        np.minimum.at(transfer, own, part.lasted)
     return Joint(parts, tuple(of), transfer, len(numbers)).with_ready()
 
 

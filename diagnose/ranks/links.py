@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diagnose.facts import duration
 from diagnose.ranks.behind import is_point_to_point
@@ -15,7 +16,8 @@ from diagnose.ranks.match import Match
 MIN_GROUPS = 2
 SLOW = 1.5
 Alike = tuple[str, int, int, int]  # kind, bytes, ranks, nodes that these are on
-Typical = tuple[int, float, int]  # place of the group in the match, nanoseconds of its transfer, number of transfers
+Column = NDArray[np.int64]
+Typical = tuple[int, float, Column]  # place of the group in the match, nanoseconds of its transfer, its instances
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,17 @@ class SlowLink:
         members: positions of its ranks in the job.
         because: a sentence with the numbers.
         extra_ns: what its collectives take longer in each step.
+        group: its place in the match.
+        instances: of the group, those that take longer.
+        typical: transfer of the other groups over its own.
     """
 
     members: tuple[int, ...]
     because: str
     extra_ns: int
+    group: int
+    instances: Column
+    typical: float
 
 
 def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = ()) -> list[SlowLink]:
@@ -53,8 +61,8 @@ def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = 
         for kind, size in np.unique(keys, axis=1).T.tolist():
             if size < 0 and plain_kind(calls.kinds[kind]) == calls.kinds[kind]:
                 continue  # of unknown sizes nobody can say that they are alike
-            own = (keys[0] == kind) & (keys[1] == size)
-            entry = (number, float(np.median(group.transfer[own])), int(own.sum()))
+            own = np.flatnonzero((keys[0] == kind) & (keys[1] == size))
+            entry = (number, float(np.median(group.transfer[own])), own)
             alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)
     slow = [_slow(ranks, found, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
     return [link for links in slow for link in links]
@@ -62,7 +70,7 @@ def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = 
 
 def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
     links = []
-    for number, ns, count in entries:
+    for number, ns, instances in entries:
         typical = float(np.median([other for at, other, _ in entries if at != number]))
         if typical > 0 and ns >= SLOW * typical:
             members = tuple(found[number].members.tolist())
@@ -70,7 +78,8 @@ def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[T
                 f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
             )
             steps = max(ranks[members[0]].steps, 1)
-            links.append(SlowLink(members, told, int((ns - typical) * count) // steps))
+            extra_ns = int((ns - typical) * len(instances)) // steps
+            links.append(SlowLink(members, told, extra_ns, number, instances, typical / ns))
     return links
 
 

@@ -15,6 +15,7 @@ Times = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 QUEUED_NS = 10_000  # a collective that begins so soon after its stream's previous one had been waiting for it
 SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the work that waited for it
+STRAY = 0.25  # of a host's wait: its thread, and gloo's that marks the end, may each be without a CPU for a while
 NONE = -1
 
 
@@ -28,7 +29,7 @@ class Part:
         at: own work done when each collective began, nanoseconds since the first step began, shape (events,).
         previous: event before it on the same stream, NONE for the first.
         ready: own work after which each was ready, at the latest and at the earliest, shape (2, events).
-        lasted: nanoseconds of each collective on this rank.
+        lasted: nanoseconds of each collective on this rank, no longer than the work waited for it.
         queued: whether it began as that one ended.
         gap: nanoseconds between the two where it was queued, else 0.
         block_before: for each time that work stopped for a collective, the next event; `events` after the last.
@@ -104,19 +105,22 @@ def part_of(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]
     windows = rank.windows[np.isin(rank.numbers, numbers)]
     calls = rank.calls
     start, end = calls.start[rows], calls.end[rows]
-    blocks, on = _blocks(rank, end, windows)
+    blocks, on = _blocks(rank, start, end, windows)
     previous = _previous(calls.group[rows], calls.kind[rows], start, end)
     since = np.where(previous >= 0, start - end[previous], QUEUED_NS)
     queued = since < QUEUED_NS
     called = [(calls.kinds[k], b) for k, b in zip(calls.kind[rows].tolist(), calls.bytes[rows].tolist(), strict=True)]
     alike = sorted(range(len(called)), key=lambda e: (called[e], e))
     at, total = _own(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
+    left = end.copy()
+    if not rank.has_gpu:
+        np.minimum.at(left, on, blocks[:, 1])
     return Part(
         row=rows,
         step=calls.step[rows],
         at=at,
         ready=np.stack((at, at)),
-        lasted=(end - start).astype(np.float64),
+        lasted=(left - start).astype(np.float64),
         previous=previous,
         queued=queued,
         gap=np.where(queued, np.maximum(since, 0), 0).astype(np.float64),
@@ -132,16 +136,21 @@ def part_of(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]
     )
 
 
-def _blocks(rank: RankDigest, end: Column, windows: Column) -> tuple[iv.Intervals, Column]:
+def _blocks(rank: RankDigest, start: Column, end: Column, windows: Column) -> tuple[iv.Intervals, Column]:
     """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself."""
     exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
-    order = np.argsort(end, kind="stable")
-    if not len(exposed) or not len(order):
+    if not len(exposed) or not len(end):
         return iv.EMPTY, np.zeros(0, np.int64)
-    same = SAME_NS if rank.has_gpu else SAME_ON_HOST_NS
-    last = np.searchsorted(end[order], exposed[:, 1] + SAME_NS, side="right") - 1
-    on = order[np.maximum(last, 0)]
-    ended = (last >= 0) & (end[on] >= exposed[:, 1] - same) & (end[on] > exposed[:, 0])
+    since, until = exposed.T
+    stray, same = (0, SAME_NS) if rank.has_gpu else (STRAY * (until - since), SAME_ON_HOST_NS)
+    order = np.argsort(end, kind="stable")
+    place = np.searchsorted(end[order], until + SAME_NS, side="right")
+    earlier, later = order[np.maximum(place - 1, 0)], order[np.minimum(place, len(order) - 1)]
+    ago, ahead = until - end[earlier], end[later] - until
+    by_earlier = (place > 0) & (ago <= np.maximum(same, stray))
+    by_later = (ahead > 0) & (ahead <= stray) & (start[later] < until) & ~(by_earlier & (ago <= ahead))
+    on = np.where(by_later, later, earlier)
+    ended = (by_earlier | by_later) & (end[on] > since)
     return exposed[ended], on[ended].astype(np.int64)
 
 

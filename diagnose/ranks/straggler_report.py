@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diagnose.facts import spoken
-from diagnose.postmortem import Excess, Straggler
+from diagnose.postmortem import NO_STRAGGLER, Excess, Straggler
 from diagnose.ranks.blame import MIN_SHARE
-from diagnose.ranks.changes import NO_STRAGGLER
 from diagnose.ranks.divergence import first_diverging
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks

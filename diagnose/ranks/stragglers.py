@@ -13,6 +13,7 @@ from diagnose.ranks.causes import Reason, reason_of
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.links import SlowLink
 from diagnose.ranks.match import Match
+from diagnose.ranks.routing import routed
 
 UNKNOWN = Reason("unknown", "")
 
@@ -115,4 +116,5 @@ def _reason(trial: Trial, rank: int, late: NDArray[np.bool_], waited_ns: int) ->
     groups = trial.behind.group[rank][late]
     members = trial.match[int(groups[-1])].members.tolist() if groups[-1] != NOBODY else range(len(trial.ranks))
     peers = [trial.ranks[p] for p in members if p != rank]
-    return reason_of(trial.ranks[rank], peers, trial.behind, trial.behind.ns[rank][late], waited_ns)
+    tokens = routed(trial.ranks, trial.match, rank)
+    return reason_of(trial.ranks[rank], peers, trial.behind, trial.behind.ns[rank][late], waited_ns, tokens)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.facts import duration, spoken
-from diagnose.postmortem import JobChange, Postmortem, Straggler, Traffic
+from diagnose.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.report.ledger import Basis
 from diagnose.report.page import plain
 from diagnose.report.words import LATENESS, cause_name, counted, spans
 
 EXCESS_SHOWN = 4
 SMALLEST_EXCESS = 0.01  # of the largest
+MOST_OF_IT = 0.8  # of the waiting for a late rank that goes with it, but for jitter
 TRAFFIC_HEADS = (
     "collective",
     "size",
@@ -31,8 +32,9 @@ def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     share = spoken(waited_share(straggler, diagnosis), "share")
     late = f"{named(straggler)} is late {LATENESS[straggler.cause]}"
     waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
-    why = (cost(straggler), plain(straggler.because), plain(straggler.first_diverging))
-    return "; ".join([late, waits, *filter(None, why)])
+    costs = (waits_anyway(straggler, diagnosis), cost(straggler))
+    why = (plain(straggler.because), plain(straggler.first_diverging))
+    return "; ".join([late, waits, *filter(None, (*costs, *why))])
 
 
 def _step_ns(ranks: Sequence[RankReport]) -> float:
@@ -45,6 +47,19 @@ def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
         return straggler.share
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     return straggler.waiting_ns_caused / max(sum(entry.ns for rank in others for entry in rank.ledger), 1)
+
+
+def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:
+    """What curing the late ranks takes off the job's step where that is less than the waiting for one, else ""."""
+    found = diagnosis.postmortem
+    if found is None or found.changes_error is None or found.no_changes_because:
+        return ""
+    gain = next((change.speedup[1] for change in found.changes if change.change == NO_STRAGGLER), 1.0)
+    cured = 1 - 1 / gain
+    if cured >= MOST_OF_IT * waited_share(straggler, diagnosis):
+        return ""
+    who = "it" if len(diagnosis.stragglers) == 1 else "the late ranks"
+    return f"part of that is waited anyway: without {who} the job's step is {spoken(cured, 'share')} shorter at best"
 
 
 def named(straggler: Straggler) -> str:

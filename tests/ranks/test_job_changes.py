@@ -1,5 +1,6 @@
 """What a change buys the whole job: the joint replay of its ranks against jobs that ran without the fault."""
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -92,6 +93,40 @@ def test_host_stalls_in_every_layer_hide_when_the_gradients_were_ready() -> None
     best = without_late(replayed, [LATE], "best").job_step_ns("best")
 
     assert healthy * (1 - BEST_ERROR) <= best <= healthy * 1.05
+
+
+def test_a_thread_that_goes_on_before_gloo_marks_the_end_has_waited_all_the_same(tmp_path: Path) -> None:
+    """Gloo's own thread ends each range on rank 0 some 3 ms after the thread that waited 40 ms has gone on."""
+    ran = simulate(replace(SMALL, ranks=2, gpu=False, faults=(Fault("data", (1,), 40),)))
+    ran.write(tmp_path, gz=False)
+    text = json.loads((tmp_path / "rank0.json").read_text())
+    for event in text["traceEvents"]:
+        if event["name"].startswith("gloo:") and event["dur"] > 20_000:
+            event["dur"] += 3_000
+    (tmp_path / "rank0.json").write_text(json.dumps(text))
+    digests = [own.digest for own in analyses([(tmp_path / f"rank{r}.json", r) for r in (0, 1)], Settings(), Loading())]
+
+    low, high = speedup(changes(digests, [1]), "no straggler")
+
+    measured = ran.machine.step_ns[1:].mean() / ran.healthy.step_ns[1:].mean()
+    assert measured > 2
+    assert low == pytest.approx(measured, rel=0.05)
+    assert high == pytest.approx(measured, rel=0.05)
+
+
+def test_a_slow_link_gains_what_the_twin_without_it_takes(tmp_path: Path) -> None:
+    """Of two tensor-parallel pairs one reduces over a link that is four times slower."""
+    slow = Fault("slow_link", (2, 3))
+    truth = simulate(replace(SMALL, parallelism="tp_dp", ranks_per_node=2, faults=(slow,))).write(tmp_path)
+
+    found = analyze(tmp_path)
+
+    assert {(s.rank, s.cause) for s in found.stragglers} == {(2, "link"), (3, "link")}
+    assert found.postmortem is not None
+    change = next(c for c in found.postmortem.changes if c.change == "no straggler")
+    slower = sum(truth.slowdown_ms) / sum(truth.step_ms)
+    assert 1 - 1 / change.speedup[1] == pytest.approx(slower, rel=0.15)
+    assert change.says == "slow links are as fast as those of the other groups"
 
 
 def test_a_straggler_costs_gpu_hours() -> None:

@@ -4,8 +4,8 @@ import argparse
 from typing import Any
 
 import pytest
-from ranks_confusion import Case, job_of, judged, report
-from simulator import Fault, Job
+from ranks_confusion import NOBODY, UNTOLD, Case, job_of, judged, report
+from simulator import Fault, Job, Kind
 
 
 def stated(**values: Any) -> argparse.Namespace:
@@ -19,11 +19,11 @@ def test_the_table_counts_the_named_cause_nobody_and_the_innocent() -> None:
 
     text = report(found, stated(), "the command")
 
-    assert "| data | data | 25% | 1 |  | 1 |  | 1/2 |" in text
-    assert "| gc | gc | 25% |  |  |  | 1 | 0/1 |" in text
-    assert "| none | nobody | 25% |  |  | 1 |  | 1/1 |" in text
-    assert "Right rank named: 1 of 3; with the right cause: 1. Left unnamed" in text
-    assert "or more: 1. Another rank accused: 1. Somebody" in text
+    assert "| data | data | 25% | 1 |  |  | 1 |  | 1/2 |" in text
+    assert "| gc | gc | 25% |  |  |  |  | 1 | 0/1 |" in text
+    assert "| none | nobody | 25% |  |  |  | 1 |  | 1/1 |" in text
+    assert "Right rank named: 1 of 3; with the right cause: 1. Slow transfers found, the link not told: 0. Left" in text
+    assert "step or more: 1. Another rank accused: 1. Somebody" in text
     assert "named where nobody is at fault: 1 of 2." in text
 
 
@@ -31,6 +31,17 @@ def test_a_fault_that_the_job_hides_need_not_be_named() -> None:
     assert Case("data", "nobody", 0.02, "").right
     assert not Case("data", "nobody", 0.2, "").right
     assert not Case("data", "another rank", 0.02, "").right
+
+
+def test_of_one_process_group_it_is_right_to_say_that_transfers_are_slow() -> None:
+    assert Case("slow_link", UNTOLD, 0.4, "", tells_links=False).right
+    assert not Case("slow_link", UNTOLD, 0.4, "", tells_links=True).right
+    assert not Case("none", UNTOLD, 0.0, "", tells_links=False).right
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [("slow_link", UNTOLD), ("none", NOBODY)])
+def test_a_slow_link_of_one_process_group_is_told_as_slow_transfer(kind: Kind, outcome: str) -> None:
+    assert judged(kind, job_of(kind, 1, stated()), 1).outcome == outcome
 
 
 def test_a_simulated_job_is_analysed_and_compared() -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -130,10 +131,36 @@ def test_a_scheduler_that_goes_is_an_error_for_the_user(folder: Path, cluster: A
     with Client(cluster.scheduler_address, set_as_default=False) as client:
         lost = client.submit(time.sleep, 60)
         lost.cancel()
-        said = cluster_results._result(Task(folder / "rank0.json", 0, Settings(), Loading()), lost)
+        watch = cluster_results._Watch(client, [lost])
+        said = cluster_results._result(Task(folder / "rank0.json", 0, Settings(), Loading()), lost, watch)
 
     assert isinstance(said, UserError)
     assert "the Dask scheduler is gone" in str(said)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_whose_only_worker_is_killed_is_an_error_for_the_user(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dask = pytest.importorskip("dask", reason="needs dask and distributed")
+    distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
+    monkeypatch.setattr("diagnose.spread.cluster.NO_WORKER_S", 0.3)
+    monkeypatch.setattr("diagnose.spread.cluster.LOOK_S", 0.1)
+    impatient = dask.config.set({"distributed.comm.timeouts.connect": "1s"})  # with the worker that is dead
+    with impatient, distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty:
+        address = empty.scheduler_address
+        worker = subprocess.Popen([sys.executable, "-m", "dask", "worker", address, "--no-nanny", "--no-dashboard"])
+
+        def kills_it(path: Path, number: int, of: int) -> None:
+            if of == RANKS:
+                worker.kill()
+
+        with distributed.Client(address, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=30)
+        with pytest.raises(UserError, match="no Dask worker is left"):
+            diagnosed(folder, scheduler=address, watch=kills_it)
+        worker.kill()
+        worker.wait()
 
 
 def test_no_scheduler_is_an_error_for_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

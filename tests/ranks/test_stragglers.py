@@ -134,6 +134,34 @@ def test_kernels_that_take_longer_on_larger_inputs_are_more_work() -> None:
     assert "2.00 times the work" in straggler.because
 
 
+@pytest.mark.parametrize(("tokens", "cause"), [(1400, "more_work"), (1000, "slower_kernels")])
+def test_a_rank_whose_experts_got_more_tokens_has_more_work(tokens: int, cause: str) -> None:
+    """Every rank sends 1000 elements to the experts and gets 1000 back; rank 2's kernels have no shapes to compare."""
+    traces = [Trace(rank=r, world=4) for r in range(4)]
+    for _ in range(5):
+        with ExitStack() as opened:
+            for trace in traces:
+                opened.enter_context(trace.step())
+            collective(traces, "all_to_allv", 2000, 50, wait=True)
+            for trace in traces:
+                trace.launch(GEMM, 3500 if trace.rank == 2 else 2500)
+            collective(traces, "all_to_allv", 2000, 50, wait=True)
+            collective(traces, "allreduce", 1 << 22, 100, wait=True)
+            for trace in traces:
+                trace.sync(stream=None)
+    built = [trace.json() for trace in traces]
+    calls = [
+        e["args"] for e in built[2]["traceEvents"] if "all_to_allv" in e.get("args", {}).get("Collective name", "")
+    ]
+    for number, args in enumerate(calls):
+        args["Out msg nelems" if number % 4 < 2 else "In msg nelems"] = tokens  # each on the host and on the device
+
+    (straggler,) = stragglers_of(job(built))
+
+    assert (straggler.rank, straggler.cause) == (2, cause)
+    assert ("its experts got 40 % more tokens" in straggler.because) == (cause == "more_work")
+
+
 def test_more_operators_that_hold_up_the_host_are_more_work() -> None:
     def work(trace: Trace, step: int) -> None:
         for _ in range(60 if trace.rank == 1 else 20):

@@ -10,7 +10,7 @@ import torch
 from distributed_traces import DISTRIBUTED, Faulty, Trace, gathers, passes, reduced, train
 from faulty_traces import MIB
 
-from diagnose.analysis import analyze
+from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import REGISTRY
 from diagnose.probes.apply_allowed import why_not
@@ -23,12 +23,15 @@ RULES = {rule.id: rule for rule in load_rules((), {name: metric.unit for name, m
 each = pytest.mark.parametrize(("name", "case"), DISTRIBUTED.items(), ids=DISTRIBUTED)
 
 
-def answer(jobs: list[Trace], folder: Path, record: Mapping[str, Any] | None = None) -> Diagnosis:
+def answer(
+    jobs: list[Trace], folder: Path, record: Mapping[str, Any] | None = None, network_gbs: float | None = None
+) -> Diagnosis:
     for job in jobs:
         job.write(folder / f"rank{job.rank}.json")
         if record:
-            (folder / f"capture-rank{job.rank}.json").write_text(json.dumps(record))
-    return analyze(folder)
+            own = {**record, "host": f"node{job.rank}"} if network_gbs else record
+            (folder / f"capture-rank{job.rank}.json").write_text(json.dumps(own))
+    return analyze(folder, options=Options(network_gbs=network_gbs))
 
 
 def finding(found: Diagnosis, rule: str) -> Finding | None:
@@ -37,7 +40,7 @@ def finding(found: Diagnosis, rule: str) -> Finding | None:
 
 @each
 def test_the_fault_is_found_with_its_change(name: str, case: Faulty, tmp_path: Path) -> None:
-    found = finding(answer(case.files(True), tmp_path, case.record), name)
+    found = finding(answer(case.files(True), tmp_path, case.record, case.network_gbs), name)
 
     assert found is not None
     assert (found.severity, found.patch) == (case.severity, case.patch)
@@ -45,7 +48,7 @@ def test_the_fault_is_found_with_its_change(name: str, case: Faulty, tmp_path: P
 
 @each
 def test_the_change_buys_something(name: str, case: Faulty, tmp_path: Path) -> None:
-    diagnosed = answer(case.files(True), tmp_path, case.record)
+    diagnosed = answer(case.files(True), tmp_path, case.record, case.network_gbs)
     found = finding(diagnosed, name)
 
     assert diagnosed.replay.valid, diagnosed.replay.because
@@ -58,7 +61,7 @@ def test_the_change_buys_something(name: str, case: Faulty, tmp_path: Path) -> N
 
 @each
 def test_without_the_fault_the_rule_is_judged_and_silent(name: str, case: Faulty, tmp_path: Path) -> None:
-    diagnosed = answer(case.files(False), tmp_path, case.record)
+    diagnosed = answer(case.files(False), tmp_path, case.record, case.network_gbs)
 
     assert finding(diagnosed, name) is None
     assert name not in {n.rule for n in diagnosed.not_judged}
@@ -139,6 +142,19 @@ def test_one_rank_does_not_tell_the_bandwidth(tmp_path: Path) -> None:
 
     assert finding(found, "slow-links") is None
     assert {n.rule: n.because for n in found.not_judged}["slow-links"] == "one rank cannot tell transfer from waiting"
+
+
+def test_how_fast_the_network_should_be_has_to_be_stated(tmp_path: Path) -> None:
+    fault = DISTRIBUTED["slow-network"]
+    jobs = fault.files(True)
+    for job in jobs:
+        (tmp_path / f"capture-rank{job.rank}.json").write_text(json.dumps({**fault.record, "host": f"node{job.rank}"}))
+
+    found = answer(jobs, tmp_path)
+
+    (why,) = [n for n in found.not_judged if n.rule == "slow-network"]
+    assert "large messages move 33.6 GB/s" in why.because
+    assert "pass --network-gbs" in why.capture_next
 
 
 def test_prefetching_that_is_on(tmp_path: Path) -> None:

@@ -179,14 +179,15 @@ def _not(page: Page, items: Sequence[NotAdvised], step: str, details: bool) -> N
 
 
 def _to_capture(page: Page, items: Sequence[NotJudged]) -> None:
-    """One line for each thing to capture, with the rules that it lets judge; most rules first."""
+    """One line for each thing to capture, with the rules that it lets judge; least to do, then most rules first."""
     by_capture: dict[str, list[str]] = defaultdict(list)
     for item in items:
         by_capture[to_capture(item)].append(plain(item.rule))
     useless = len(by_capture.pop("", []))
-    groups = sorted(by_capture.items(), key=lambda group: -len(group[1]))
-    lines = [_capture_line(page, capture, rules) for capture, rules in groups[:CAPTURES_SHOWN]]
-    hidden = useless + sum(len(rules) for _, rules in groups[CAPTURES_SHOWN:])
+    groups = sorted(by_capture.items(), key=lambda group: (group[0].count("; "), -len(group[1])))
+    shown = [group for group in groups if group[0].count("; ") < 2][:CAPTURES_SHOWN]
+    lines = [_capture_line(page, capture, rules) for capture, rules in shown]
+    hidden = useless + sum(len(rules) for _, rules in groups) - sum(len(rules) for _, rules in shown)
     page.entries("not judged:", lines, hidden, most=MOST_LINES)
 
 

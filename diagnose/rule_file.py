@@ -122,12 +122,16 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def read(path: Path) -> RuleFile:
-    """Read one rule file, or say what is wrong with it and where."""
+def text_of(path: Path) -> str:
+    """What one rule file says."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError("the rule file cannot be read", where=path, why=str(error)) from None
+
+
+def parsed(text: str, path: Path) -> RuleFile:
+    """The text of the rule file at `path` by its keys, or what is wrong with it and where."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from diagnose.condition import RuleError, did_you_mean
 from diagnose.facts import Fact, Unknown
 from diagnose.rule.builder import rule_of
 from diagnose.rule.rule import SEVERITIES, Rule
-from diagnose.rule_file import ExampleTable, read
+from diagnose.rule_file import ExampleTable, parsed, text_of
 
 
 def builtin_rules() -> Path:
@@ -34,10 +35,19 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ..
 
 
 def load_rule(path: Path, known: Mapping[str, str]) -> Rule:
-    """Read and check one rule file, examples included; `known` holds the unit of every fact."""
+    """Read and check one rule file, examples included; `known` holds the unit of every fact.
+
+    The same text is checked once in a process: that takes longer than to judge a small trace by it.
+    """
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
         raise RuleError("a rule file is named after its fault, such as data-wait.toml", where=path)
-    rule = rule_of(path, read(path), known)
+    return _checked(path, text_of(path), tuple(known.items()))
+
+
+@lru_cache(maxsize=1024)
+def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...]) -> Rule:
+    known = dict(units)
+    rule = rule_of(path, parsed(text, path), known)
     for number, example in enumerate(rule.examples):
         _try_example(rule, example, known, f"{path}: example[{number}]")
     expected = {example.expect for example in rule.examples}

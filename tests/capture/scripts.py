@@ -1,4 +1,4 @@
-"""Training scripts that the tests run as a job would: in an interpreter of their own, hooks installed at the top."""
+"""Training scripts that the tests run as a job would: in a process of their own, hooks installed at the top."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from capture import forks
+
+PATIENCE_S = 120
 HOOKS = """
 import torch
 from diagnose.probes import torch_hooks, trainer_hooks
@@ -69,9 +72,13 @@ def finish():
 
 
 def run(
-    script: str, folder: Path, window: dict[str, object] | None = None, **environment: str
+    script: str, folder: Path, window: dict[str, object] | None = None, *, fresh: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `script` with `folder` as its argument; `window` None leaves it uncaptured, else the bundle is folder/out."""
+    """Run `script` with `folder` as its argument; `window` None leaves it uncaptured, else the bundle is folder/out.
+
+    A fork of an interpreter that imported torch runs it, for speed; with variables of its own, which may count while
+    Python or torch starts, or when asked for, a `fresh` one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "script.py"
     file.write_text(script)
@@ -79,8 +86,10 @@ def run(
     variables.pop("PYTHON_DIAGNOSE", None)
     if window is not None:
         variables["PYTHON_DIAGNOSE"] = json.dumps({"out": str(folder / "out")} | window)
+    if not fresh and not environment:
+        return forks.run(file, variables, PATIENCE_S)
     command = [sys.executable, str(file), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, env=variables, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, env=variables, check=False, timeout=PATIENCE_S)
 
 
 def said(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -16,7 +16,7 @@ STEP = {"diagnose.data_wait", "diagnose.clip", "diagnose.optimizer", "diagnose.l
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trainer")
-    done = run(TRAINER + "trainer().train()\nfinish()\n", folder, {"at_step": 12})
+    done = run(TRAINER + "trainer().train()\nfinish()\n", folder, {"at_step": 12}, fresh=True)
     assert done.returncode == 0, done.stderr
     assert said(done) == []
     return folder / "out"

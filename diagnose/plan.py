@@ -18,13 +18,20 @@ class Planned:
     rule: Rule
     speedup: Range
     cumulative: Range
+    below_noise: bool = False
 
 
-def plan_of(outlook: Outlook, fired: Sequence[Rule]) -> tuple[Planned, ...]:
+def plan_of(outlook: Outlook, fired: Sequence[Rule], noise_share: float = 0.0) -> tuple[Planned, ...]:
     """The best remedy, then the best of the rest with it in place, until none buys 2 %.
 
     The best is the one whose worst case buys most; ties go to the best case, the least effort and unchanged numerics.
-    A remedy that another excludes, or that sets what another sets, is not planned beside it.
+    What buys less than the noise comes after what buys more. A remedy that another excludes, or that sets what another
+    sets, is not planned beside it.
+
+    Args:
+        outlook: predicts.
+        fired: the rules whose faults are there.
+        noise_share: how far steps lie apart, of the median one.
     """
     chosen: list[Rule] = []
     planned: list[Planned] = []
@@ -35,14 +42,19 @@ def plan_of(outlook: Outlook, fired: Sequence[Rule]) -> tuple[Planned, ...]:
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and found[1] >= WORTH_PLANNING]
         if not open_:
             break
-        best = max(open_, key=lambda rule: _merit(rule, ranges[rule.id]))
+        best = max(open_, key=lambda rule: (not is_noise(ranges[rule.id], noise_share), _merit(rule, ranges[rule.id])))
         gain = ranges[best.id]
         assert gain is not None
         low, high = low * gain[0], high * gain[1]
-        planned.append(Planned(best, gain, (low, min(high, low * WIDEST))))
+        planned.append(Planned(best, gain, (low, min(high, low * WIDEST)), is_noise(gain, noise_share)))
         chosen.append(best)
         left = [rule for rule in left if rule is not best and not excluded(rule, best)]
     return tuple(planned)
+
+
+def is_noise(gain: Range | None, noise_share: float) -> bool:
+    """Whether the time that goes, even in the best case, is less than steps lie apart anyway."""
+    return gain is not None and 1 - 1 / gain[1] < noise_share
 
 
 def excluded(one: Rule, other: Rule) -> bool:

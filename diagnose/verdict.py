@@ -31,6 +31,11 @@ _SAYS = {
     "compute": "runs compute-bound kernels",
     "memory": "runs memory-bound kernels",
 }
+_COMMUNICATION = {
+    "exposed-communication": "exposed transfer",
+    "late-rank-communication": "waiting for ranks late in communication",
+    "copy-PtoP": "copies between devices",
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,9 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
         class_=_NAMES[leader],
         between=between,
         confidence=_confidence(leader, shares[leader], bool(between), grounds),
-        because=_because(leader, runner_up, shares, grounds),
+        because=_because(
+            (leader, runner_up), shares, grounds, _SAYS | {"communication": _communication(ledger, grounds)}
+        ),
     )
 
 
@@ -109,8 +116,17 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
     return "medium" if leader in ("compute", "memory") and grounds.sized_share < MOSTLY_SIZED else "high"
 
 
-def _because(leader: str, runner_up: str, shares: Mapping[str, float], grounds: Grounds) -> str:
-    says = _SAYS | ({"communication": "is exposed transfer"} if grounds.waiting_apart else {})
+def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
+    """What the class holds: all of exposed communication, or its transfer with what else the ledger counts there."""
+    if not grounds.waiting_apart:
+        return _SAYS["communication"]
+    held = {entry.cause for entry in ledger if entry.ns}
+    names = [name for cause, name in _COMMUNICATION.items() if cause in held]
+    return f"is {' and '.join(names)}" if names else _SAYS["communication"]
+
+
+def _because(leaders: tuple[str, str], shares: Mapping[str, float], grounds: Grounds, says: Mapping[str, str]) -> str:
+    leader, runner_up = leaders
     text = f"{100 * shares[leader]:.1f} % of {grounds.of} {says[leader]}"
     if runner_up:
         text += f", {100 * shares[runner_up]:.1f} % {says[runner_up]}"

@@ -155,3 +155,24 @@ def test_the_reason_holds_the_share_and_its_denominator() -> None:
 
 def test_an_empty_ledger_is_not_a_verdict_about_the_job() -> None:
     assert verdict().class_ == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("waiting_apart", "causes", "says"),
+    [
+        (False, ("exposed-communication",), "60.0 % of the device step is exposed communication"),
+        (True, ("exposed-communication",), "60.0 % of the device step is exposed transfer"),
+        (
+            True,
+            ("exposed-communication", "late-rank-communication"),
+            "60.0 % of the device step is exposed transfer and waiting for ranks late in communication",
+        ),
+    ],
+)
+def test_the_class_of_communication_says_what_of_it_is_counted(
+    waiting_apart: bool, causes: tuple[str, ...], says: str
+) -> None:
+    share = 0.6 / len(causes)
+    own = tuple(LedgerEntry(cause=c, class_="communication", ns=10, share=share) for c in causes)
+
+    assert verdict_of((*own, *ledger(compute=0.4)), replace(GROUNDS, waiting_apart=waiting_apart)).because == says

@@ -60,7 +60,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     """One change of the ordered plan, each chosen with those before it in place.
 
     `predicted_speedup` is its own gain then, `cumulative_speedup` that of the plan so far. `effort` is "setting",
-    "code" or "cluster"; `numerics` marks a change that can change the training's results.
+    "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
+    case buys less than steps of the window lie apart (the fact `step_noise_share`), so that no short run would show it.
     """
 
     rule: str
@@ -69,6 +70,7 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     cumulative_speedup: tuple[float, float] | None = None
     effort: str = "setting"
     numerics: bool = False
+    below_noise: bool = False
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):

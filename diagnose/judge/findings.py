@@ -63,6 +63,12 @@ def plan_steps(facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...]:
             cumulative_speedup=step.cumulative,
             effort=step.rule.effort,
             numerics=step.rule.numerics,
+            below_noise=step.below_noise,
         )
-        for step in plan_of(outlook, outlook.fired)
+        for step in plan_of(outlook, outlook.fired, _noise(facts))
     )
+
+
+def _noise(facts: Facts) -> float:
+    noise = facts["step_noise_share"].value
+    return 0.0 if isinstance(noise, Unknown) else float(noise)

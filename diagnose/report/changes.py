@@ -43,6 +43,8 @@ def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> No
     later = [planned for planned in diagnosis.plan if first is None or planned.rule != first.rule]
     page.entries("then:", [_planned(planned, diagnosis, step) for planned in later])
     _together(page, diagnosis)
+    if noise_line(diagnosis):
+        page.paragraph(Text(noise_line(diagnosis), "yellow"))
     rest = [finding for finding in diagnosis.findings if finding is not first]
     _all_others(page, rest, step) if details else _unplanned(page, rest, later, step)
     page.gap()
@@ -81,6 +83,8 @@ def _may_pay(finding: Finding) -> bool:
 
 def nothing_text(diagnosis: Diagnosis) -> str:
     """That nothing is left to change, how near the hardware that is, and what could not be judged."""
+    if diagnosis.plan:
+        return "nothing that stands out from the noise of the steps; the changes below may still pay over a long run"
     fired = any(finding.class_ != "validity" for finding in diagnosis.findings)
     why = "no change is predicted to buy 2 %" if fired else "no rule fired"
     unknown = f"; {counted(len(diagnosis.not_judged), 'rule')} could not judge it" if diagnosis.not_judged else ""
@@ -98,16 +102,38 @@ def _of_achievable(diagnosis: Diagnosis) -> str:
     return "" if mfu is None else f"; MFU is {spoken(mfu, 'share')}"
 
 
+def planned_gain(step: PlanStep) -> str:
+    """What the change buys in its place of the plan, and whether that is less than the noise."""
+    gain = speedup(step.predicted_speedup)
+    return f"{gain}, below the noise" if step.below_noise and gain else gain
+
+
+def noise_line(diagnosis: Diagnosis) -> str:
+    """What "below the noise" means here, "" where no change of the plan is."""
+    noise = next((fact.value for fact in diagnosis.facts if fact.name == "step_noise_share"), None)
+    if noise is None or not any(step.below_noise for step in diagnosis.plan):
+        return ""
+    apart = spoken(noise, "share")
+    return f"below the noise: less than the {apart} by which steps of this window lie apart; more steps tell more"
+
+
 def any_numerics(plan: Sequence[PlanStep]) -> bool:
     """Whether a change of the plan can change the training's results."""
     return any(planned.numerics for planned in plan)
 
 
 def first_change(diagnosis: Diagnosis) -> Finding | None:
-    """What makes the answer unsafe, else what opens the plan, else the first finding that is not about the capture."""
+    """What makes the answer unsafe, else what opens the plan, else the first finding that is not about the capture.
+
+    A plan of noise opens with nothing: then it is a finding of which no gain is known, or None.
+    """
     findings = diagnosis.findings
     if findings and findings[0].class_ == "validity" and findings[0].severity == "critical":
         return findings[0]
+    if diagnosis.plan and diagnosis.plan[0].below_noise:
+        planned_rules = {step.rule for step in diagnosis.plan}
+        rest = (f for f in findings if f.class_ != "validity" and f.rule not in planned_rules)
+        return next((f for f in rest if f.predicted_speedup is None and f.severity != "info"), None)
     opener = diagnosis.plan[0].rule if diagnosis.plan else ""
     planned = next((f for f in findings if f.rule == opener), None)
     return planned or next((f for f in findings if f.class_ != "validity"), findings[0] if findings else None)
@@ -135,19 +161,17 @@ def _full(page: Page, finding: Finding, step: str, details: bool) -> None:
 
 def brief(finding: Finding, step: str) -> Text:
     """Rule, prediction, and what to type; the first sentence when there is nothing to type."""
-    return _brief(finding.rule, finding, finding.predicted_speedup, patch_lines(finding.patch), step)
+    return _brief(finding.rule, finding, speedup(finding.predicted_speedup), patch_lines(finding.patch), step)
 
 
 def _planned(planned: PlanStep, diagnosis: Diagnosis, step: str) -> Text:
     finding = next((f for f in diagnosis.findings if f.rule == planned.rule), None)
-    return _brief(planned.rule, finding, planned.predicted_speedup, patch_lines(planned.patch), step)
+    return _brief(planned.rule, finding, planned_gain(planned), patch_lines(planned.patch), step)
 
 
-def _brief(
-    rule: str, finding: Finding | None, gain: tuple[float, float] | None, typed: Sequence[str], step: str
-) -> Text:
+def _brief(rule: str, finding: Finding | None, gain: str, typed: Sequence[str], step: str) -> Text:
     says = of_step(first_sentence(finding.says), step) if finding else ""
-    return joined([Text(plain(rule), "bold"), Text(speedup(gain), "green"), "; ".join(typed) or says])
+    return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or says])
 
 
 def _all_others(page: Page, findings: Sequence[Finding], step: str) -> None:

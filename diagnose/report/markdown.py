@@ -111,11 +111,9 @@ def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
 
 def _plan(changes: Changes, step: str, to: Writer) -> str:
     first = changes.next
-    if changes.nothing or first is None:
-        return _joined([to.text(changes.nothing), to.text(changes.withheld)])
     opened = changes.plan[0].rule if changes.plan else ""
-    alone = ""
-    if first.rule != opened:
+    alone: str = to.text(changes.nothing)
+    if not changes.nothing and first is not None and first.rule != opened:
         head = spaced((bold(Inline(f"First: {to.code(first.rule)}")), first.severity, changes.next_gain))
         alone = _change(head, of_step(first.says, step), first.do, changes.next_typed, to)
     planned = [_planned(i, change, step, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
@@ -123,7 +121,8 @@ def _plan(changes: Changes, step: str, to: Writer) -> str:
     together = f"Together {changes.together}" if changes.together else ""
     kept = f"numerics change with {', '.join(changes.numerics)}" if changes.numerics and together else ""
     withheld = f"No gain is predicted that needs a replay: {changes.withheld}" if changes.withheld else ""
-    end = spaced((to.text(together), to.text(kept), to.text(withheld), f"+{hidden} more" if hidden else ""))
+    told = (together, kept, changes.noise, withheld)
+    end = spaced((*map(to.text, told), f"+{hidden} more" if hidden else ""))
     return _joined([alone, *planned, end])
 
 

@@ -19,10 +19,10 @@ def named(name: str, keys: str = "", sets: str = "", whatif: str = NOTHING) -> R
     return rule(whatif, name, keys, sets)
 
 
-def planned(alone: dict[str, Range], *rules: Rule) -> tuple[Planned, ...]:
+def planned(alone: dict[str, Range], *rules: Rule, noise_share: float = 0.0) -> tuple[Planned, ...]:
     """The plan when each rule buys the same whatever came before it."""
     stated: Any = SimpleNamespace(predict=lambda rule, after: alone[rule.id])
-    return plan_of(cast(Outlook, stated), rules)
+    return plan_of(cast(Outlook, stated), rules, noise_share)
 
 
 def ids(plan: Sequence[Planned]) -> list[str]:
@@ -47,6 +47,20 @@ def test_of_equal_gains_the_smaller_effort_comes_first_then_unchanged_numerics()
              named("y-numerics", "numerics = true"), named("x-setting")]  # fmt: skip
 
     assert ids(planned(alone, *rules)) == ["x-setting", "y-numerics", "z-code", "w-cluster"]
+
+
+def test_what_buys_less_than_steps_lie_apart_comes_last_and_is_marked() -> None:
+    alone = {"sure": (1.04, 1.05), "hopeful": (1.0, 1.3), "small": (1.03, 1.04)}
+    rules = named("sure"), named("hopeful"), named("small")
+
+    noisy, steady = planned(alone, *rules, noise_share=0.06), planned(alone, *rules, noise_share=0.01)
+
+    assert [(step.rule.id, step.below_noise) for step in noisy] == [
+        ("hopeful", False), ("sure", True), ("small", True),
+    ]  # fmt: skip
+    assert [(step.rule.id, step.below_noise) for step in steady] == [
+        ("sure", False), ("small", False), ("hopeful", False),
+    ]  # fmt: skip
 
 
 def test_what_buys_less_than_2_percent_is_not_planned() -> None:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, Patch
-from diagnose.report.changes import any_numerics, first_change, nothing_pays, nothing_text
+from diagnose.report.changes import any_numerics, first_change, noise_line, nothing_pays, nothing_text, planned_gain
 from diagnose.report.words import first_sentence, flags_line, patch_lines, speedup, to_capture
 
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
@@ -55,6 +55,7 @@ class Changes:
     plan: list[Change]
     together: str
     numerics: list[str]
+    noise: str
     withheld: str
     also: list[tuple[Finding, str]]
     findings: list[Full]
@@ -76,6 +77,7 @@ def changes_view(diagnosis: Diagnosis) -> Changes:
         plan=[_change(diagnosis, at) for at in range(len(plan))],
         together=speedup(plan[-1].cumulative_speedup) if len(plan) > 1 and replay.valid else "",
         numerics=[step.rule for step in plan if step.numerics] if any_numerics(plan) else [],
+        noise=noise_line(diagnosis),
         withheld="" if replay.valid else replay.because,
         also=[(finding, first_sentence(finding.says)) for finding in unplanned],
         findings=[_full(finding) for finding in diagnosis.findings],
@@ -95,7 +97,7 @@ def _change(diagnosis: Diagnosis, at: int) -> Change:
     return Change(
         rule=step.rule,
         severity=finding.severity if finding else "",
-        gain=speedup(step.predicted_speedup),
+        gain=planned_gain(step),
         together=speedup(step.cumulative_speedup) if at else "",
         says=first_sentence(finding.says) if finding else "",
         do=finding.do if finding else "",

@@ -1,0 +1,62 @@
+"""A gain smaller than the steps lie apart is said to be that in every report, and is never the next change."""
+
+import io
+
+import diagnoses
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from diagnose.diagnosis import Diagnosis, FactReport, Finding
+from diagnose.report.changes import first_change
+from diagnose.report.html import About, page
+from diagnose.report.markdown import markdown
+from diagnose.report.text import render, render_brief
+
+NOISE = FactReport(name="step_noise_share", value=0.083, unit="share", of="the median step")
+
+
+def noisy(*more: Finding) -> Diagnosis:
+    """A plan of one change that buys less than the 8.3 % that steps lie apart, and findings beside it."""
+    of = diagnoses.data_bound()
+    small = replace(diagnoses.DATA_WAIT, predicted_speedup=(1.01, 1.05))
+    step = replace(of.plan[0], rule=small.rule, patch=small.patch, predicted_speedup=(1.01, 1.05), below_noise=True)
+    return replace(of, findings=(small, *more), plan=(step,), facts=(NOISE,))
+
+
+def text(diagnosis: Diagnosis, brief: bool = False) -> str:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    (render_brief if brief else render)(diagnosis, console)
+    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("report", ["text", "markdown", "html"])
+def test_every_report_says_so(report: str) -> None:
+    found = noisy()
+    shown = {
+        "text": lambda: text(found),
+        "markdown": lambda: markdown(found, About("1")),
+        "html": lambda: page(found, About("1")),
+    }[report]()
+
+    assert "nothing that stands out from the noise of the steps" in shown
+    assert "1.01-1.05x, below the noise" in shown
+    assert "below the noise: less than the 8.3 % by which steps of this window lie apart" in shown
+    assert "dataloader_num_workers=8" in shown
+
+
+def test_the_next_change_is_none_of_them() -> None:
+    assert first_change(noisy()) is None
+    assert "next: nothing that stands out" in text(noisy(), brief=True)
+
+
+def test_a_severe_finding_of_unknown_gain_comes_before_them() -> None:
+    assert first_change(noisy(diagnoses.NO_MEMORY)) == diagnoses.NO_MEMORY
+    assert first_change(noisy(replace(diagnoses.NO_MEMORY, severity="info"))) is None
+
+
+def test_a_plan_above_the_noise_says_nothing_of_it() -> None:
+    steady = diagnoses.data_bound()
+
+    assert "noise" not in text(replace(steady, facts=(NOISE,)))
+    assert first_change(steady) is not None

@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from kineto import Trace as Job  # of tests/
+from rules_once import rules_read_once
 
 from diagnose.analysis import analyze
 from diagnose.errors import UserError
@@ -117,7 +118,7 @@ def fuzz(tries: int, seed: int, kept: Path | None = None) -> dict[str, Any]:
     """The endings of `tries` tries, the longest time, and the growth of memory behind the first tenth of them."""
     endings: Counter[str] = Counter()
     longest, before = 0.0, 0.0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, rules_read_once():
         for number in range(tries):
             end, seconds = attempt(number, seed, Path(folder))
             endings[end] += 1

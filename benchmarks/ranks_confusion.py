@@ -22,6 +22,7 @@ from typing import get_args
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from rules_once import rules_read_once
 from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, simulate
 from simulator.job import PARALLELISMS
 
@@ -165,10 +166,11 @@ def main() -> None:
     parser.add_argument("--report", type=Path, help="folder for the dated report")
     stated = parser.parse_args()
     found = []
-    for case in cases(stated):
-        found.append(case)
-        if not case.right:
-            print(case.note, file=sys.stderr, flush=True)
+    with rules_read_once():
+        for case in cases(stated):
+            found.append(case)
+            if not case.right:
+                print(case.note, file=sys.stderr, flush=True)
     command = f"python benchmarks/ranks_confusion.py {' '.join(a for a in sys.argv[1:])}"
     text = report(found, stated, command)
     sys.stdout.write(text)

@@ -63,7 +63,9 @@ def expected_bus_bytes_per_s(m: Measured) -> Value:
 
 @metric("share", "bus bandwidth to expect of the links at these sizes")
 def curve_rate_share(m: Measured) -> Value:
-    """Bus bandwidth of large messages over `expected_bus_bytes_per_s`, in the group where they take longest."""
+    """Bus bandwidth of large collectives over `expected_bus_bytes_per_s`, in the group where they take longest; in a
+    job of several nodes of the groups that span some.
+    """
     found = m.job.bus_reached
     return found if isinstance(found, Unknown) else found.measured / found.expected
 

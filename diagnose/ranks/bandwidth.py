@@ -7,7 +7,9 @@ import numpy as np
 
 from diagnose.facts import Unknown, spoken
 from diagnose.formulas.collectives import bus_bytes_per_s
+from diagnose.formulas.size_curve import Links
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.kinds import SEND_RECEIVE
 from diagnose.ranks.match import GroupMatch, Match
 from diagnose.ranks.topology import NO_NETWORK, Topology
 
@@ -16,6 +18,7 @@ UNDISTURBED = 90  # percentile: other messages share the links or the multiproce
 NO_SIZES = Unknown("no collective of 16 MiB or more carries its size", "capture with torch 2.3 or later")
 
 
+INSIDE_NODES = Unknown("no collective of 16 MiB or more that carries its size spans nodes", "capture more of the step")
 NO_GPUS = Unknown("the collectives did not run on GPUs", "nothing: the ranks communicate through the host")
 
 
@@ -39,7 +42,13 @@ class _Large:
     messages: tuple[tuple[str, int, int, int], ...]
 
     @property
+    def is_point_to_point(self) -> bool:
+        """Whether they are messages between two ranks."""
+        return self.group.paired or any(kind.startswith(SEND_RECEIVE) for kind, *_ in self.messages)
+
+    @property
     def rates(self) -> list[float]:
+        """Bus bandwidth of each, bytes/s."""
         return [bus_bytes_per_s(kind, size, ns / 1e9, ranks) for kind, size, ranks, ns in self.messages]
 
 
@@ -52,30 +61,38 @@ def bus_rate(ranks: Sequence[RankDigest], found: Match) -> float | Unknown:
 
 
 def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Reached | Unknown:
-    """What the best large messages reach of what their links do, in the group whose large messages take longest."""
+    """What the best large collectives reach of what their links do, in the group whose large ones take longest.
+
+    In a job of several nodes of the groups that span some. Messages between two ranks use one card of a node's.
+    """
     if not ranks[0].has_gpu:
         return NO_GPUS
-    groups = [large for large in _large(ranks, found) if not large.group.absent]
+    several = len(set(topology.node)) > 1
+    groups = [large for large in _large(ranks, found) if not large.group.absent and not large.is_point_to_point]
+    groups = [large for large in groups if not several or _place(large, topology)[1] > 1]
     if not groups:
-        return NO_SIZES
+        return INSIDE_NODES if several else NO_SIZES
     longest = max(groups, key=lambda large: sum(ns for *_, ns in large.messages))
-    members = longest.group.members.tolist()
-    links = topology.links(members)
-    if links is NO_NETWORK:
-        rate = spoken(float(np.percentile(longest.rates, UNDISTURBED)), "bytes_per_s")
-        return Unknown(
-            f"large messages move {rate}, and the rate of the network between the nodes is not known: neither is "
-            "whether it, or one link, is slow",
-            "pass --network-gbs, or run nccl-tests between pairs of nodes",
-        )
+    links = topology.links(longest.group.members.tolist())
     if isinstance(links, Unknown):
-        return links
-    both = [(r, 1e9 * (links.ring_gbs(m[0], m[1]) or 0)) for r, m in zip(longest.rates, longest.messages, strict=True)]
-    pairs = sorted((pair for pair in both if pair[1]), key=lambda pair: pair[0] / pair[1])
-    if not pairs:
-        return NO_SIZES
-    measured, expected = pairs[(len(pairs) - 1) * UNDISTURBED // 100]
-    return Reached(measured, expected, sum(_place(large, topology) == _place(longest, topology) for large in groups))
+        return _unstated(longest) if links is NO_NETWORK else links
+    alike = sum(_place(large, topology) == _place(longest, topology) for large in groups)
+    rated = _rated(longest, links)
+    return Reached(*rated, alike) if rated else NO_SIZES
+
+
+def _unstated(large: _Large) -> Unknown:
+    rate = spoken(float(np.percentile(large.rates, UNDISTURBED)), "bytes_per_s")
+    why = f"large messages move {rate}, and what the network between the nodes does is not stated: slow is not told "
+    return Unknown(f"{why}from as fast as it can be", "pass --network-gbs, or run nccl-tests between pairs of nodes")
+
+
+def _rated(large: _Large, links: Links) -> tuple[float, float] | None:
+    """Of the messages the one that reaches most of what is expected, but for the best tenth: both rates."""
+    expected = [links.ring_gbs(kind, size) for kind, size, *_ in large.messages]
+    pairs = [(rate, 1e9 * gbs) for rate, gbs in zip(large.rates, expected, strict=True) if gbs]
+    pairs.sort(key=lambda pair: pair[0] / pair[1])
+    return pairs[(len(pairs) - 1) * UNDISTURBED // 100] if pairs else None
 
 
 def _place(large: _Large, topology: Topology) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from diagnose.trace import Loading
 
 REAL = os.environ.get("DIAGNOSE_REAL_TRACES", "")
 LATE = 2
+BUCKETS = 5  # of two layers, and the tied embedding's
 NETWORK = Transport(network_bytes_per_s_per_rank=5e9)
 SMALL = Job(ranks=4, steps=4, layers=2, model_parallel=2)
 BEST_ERROR = 0.01  # of the healthy step: the ranks' own jitter of 1 % a kernel averages out over a step
@@ -96,13 +97,13 @@ def test_host_stalls_in_every_layer_hide_when_the_gradients_were_ready() -> None
 
 
 def test_a_thread_that_goes_on_before_gloo_marks_the_end_has_waited_all_the_same(tmp_path: Path) -> None:
-    """Gloo's own thread ends each range on rank 0 some 3 ms after the thread that waited 40 ms has gone on."""
+    """Gloo's own thread ends the last range of each step on rank 0 3 ms after the thread that waited has gone on."""
     ran = simulate(replace(SMALL, ranks=2, gpu=False, faults=(Fault("data", (1,), 40),)))
     ran.write(tmp_path, gz=False)
     text = json.loads((tmp_path / "rank0.json").read_text())
-    for event in text["traceEvents"]:
-        if event["name"].startswith("gloo:") and event["dur"] > 20_000:
-            event["dur"] += 3_000
+    collectives = sorted((e for e in text["traceEvents"] if e["name"].startswith("gloo:")), key=lambda e: e["ts"])
+    for last in collectives[BUCKETS - 1 :: BUCKETS]:
+        last["dur"] += 3_000
     (tmp_path / "rank0.json").write_text(json.dumps(text))
     digests = [own.digest for own in analyses([(tmp_path / f"rank{r}.json", r) for r in (0, 1)], Settings(), Loading())]
 
@@ -110,8 +111,8 @@ def test_a_thread_that_goes_on_before_gloo_marks_the_end_has_waited_all_the_same
 
     measured = ran.machine.step_ns[1:].mean() / ran.healthy.step_ns[1:].mean()
     assert measured > 2
-    assert low == pytest.approx(measured, rel=0.05)
-    assert high == pytest.approx(measured, rel=0.05)
+    assert low == pytest.approx(measured, rel=0.1)
+    assert high == pytest.approx(measured, rel=0.1)
 
 
 def test_a_slow_link_gains_what_the_twin_without_it_takes(tmp_path: Path) -> None:

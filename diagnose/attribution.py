@@ -6,6 +6,7 @@ threads show. Without a GPU the host step is divided by what the process did.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +81,16 @@ class Attribution:
 
     def pieces(self, *causes: str) -> Intervals:
         """The instants attributed to any of `causes`."""
-        if not len(self.cause):
-            return iv.EMPTY
-        wanted = np.flatnonzero(np.array([c in causes for c in self.causes], bool)[self.cause])
-        return iv.intervals(self.start[wanted], self.end[wanted])
+        known = frozenset(causes) & frozenset(self.causes)
+        if known not in self._pieces:
+            rows = np.flatnonzero(np.array([c in known for c in self.causes], bool)[self.cause])
+            self._pieces[known] = iv.intervals(self.start[rows], self.end[rows])
+        return self._pieces[known]
+
+    @cached_property
+    def _pieces(self) -> dict[frozenset[str], Intervals]:
+        """Those of `pieces`: metrics and what-ifs ask for the same causes again and again."""
+        return {}
 
 
 def attribute(timeline: Timeline, bound: Bound | None = None) -> Attribution:

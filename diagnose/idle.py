@@ -99,8 +99,11 @@ class Host:
         return self.trace.named(np.array([pattern.match(n) is not None for n in self.trace.names], bool))
 
     def _set(self, mask: NDArray[np.bool_]) -> Intervals:
+        return iv.intervals(*self._times(mask))
+
+    def _times(self, mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         rows = np.flatnonzero(mask)
-        return iv.intervals(self.trace.ts[rows], self.trace.ends(rows))
+        return self.trace.ts[rows], self.trace.ends(rows)
 
     def layers(self, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
         """Causes in order of precedence with the instants at which each holds."""

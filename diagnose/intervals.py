@@ -21,6 +21,7 @@ def intervals(starts: Times, ends: Times) -> Intervals:
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
+        del order  # of millions of events, the largest of what is held at once
     ends = np.maximum.accumulate(ends)
     first = np.concatenate(([True], starts[1:] > ends[:-1]))
     last = np.concatenate((first[1:], [True]))

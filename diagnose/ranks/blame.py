@@ -116,8 +116,8 @@ def stragglers_among(found: Evidence) -> tuple[int, ...]:
     Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
     of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
     is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
-    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting of the ranks
-    of their groups. A single step names one rank at most, by the vote of the collectives.
+    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting of the
+    ranks of their groups. A single step names one rank at most, by the vote of the collectives.
     """
     named = np.flatnonzero(_steady(found.late) & (found.own.sum(axis=1) >= found.enough * found.step_ns.sum()))
     while len(named):

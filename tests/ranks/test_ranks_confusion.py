@@ -65,3 +65,13 @@ def test_the_late_one_of_four_is_named_where_each_group_is_a_pair(late: int) -> 
     job = Job(ranks=4, seed=7, parallelism="tp_dp", model_parallel=2, layers=2, faults=faults)
 
     assert judged("data", job, 7).outcome == "data"
+
+
+def test_a_late_last_stage_is_named_though_only_its_data_parallel_peer_is_seen_waiting() -> None:
+    """Seven other ranks wait, the peer in an all-reduce, the stages before by design of the pipeline."""
+    job = job_of("more_kernels", 12, stated(ranks=8, parallelism="pp_dp"))
+
+    case = judged("more_kernels", job, 12)
+
+    assert case.slowdown > 0.05
+    assert case.outcome == "more_work"

@@ -1,11 +1,16 @@
 """benchmarks/ranks_confusion.py: what counts as right, and the table."""
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ranks_confusion import NOBODY, UNTOLD, Case, job_of, judged, report
-from simulator import Fault, Job, Kind
+from simulator import Fault, Job, Kind, simulate
+
+from diagnose.analysis import analyze
+from diagnose.report.job_words import waits_anyway
 
 
 def stated(**values: Any) -> argparse.Namespace:
@@ -75,3 +80,17 @@ def test_a_late_last_stage_is_named_though_only_its_data_parallel_peer_is_seen_w
 
     assert case.slowdown > 0.05
     assert case.outcome == "more_work"
+
+
+def test_what_a_late_stage_costs_is_told_beside_what_the_others_wait(tmp_path: Path) -> None:
+    """A pipeline hides most of a slow loader: the other stages wait for each other anyway."""
+    truth = simulate(replace(job_of("data", 0, stated(ranks=8, parallelism="pp_dp")), seed=3)).write(tmp_path)
+
+    found = analyze(tmp_path)
+
+    (straggler,) = found.stragglers
+    cost = next(fact.value for fact in found.facts if fact.name == "straggler_cure_share")
+    slower = sum(truth.slowdown_ms) / sum(truth.step_ms)
+    assert cost == pytest.approx(slower, rel=0.1)
+    assert straggler.share > 2 * slower
+    assert f"without it the job's step is {100 * cost:.1f} % shorter" in waits_anyway(straggler, found)  # type: ignore[operator]

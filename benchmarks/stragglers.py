@@ -71,12 +71,15 @@ class Case:
 
 def cases(faults: Sequence[str], repeats: int, seed: int = SEED) -> Iterator[Case]:
     """Every fault `repeats` times, analysed."""
+    from rules_once import rules_read_once
+
     draw = random.Random(seed)
     for _ in range(repeats):
         plan = [(fault, 0 if fault == "save" else draw.randrange(RANKS)) for fault in faults]
         with tempfile.TemporaryDirectory() as folder:
             _run(plan, Path(folder))
-            found = [_judged(fault, late, Path(folder) / f"{at}") for at, (fault, late) in enumerate(plan)]
+            with rules_read_once():
+                found = [_judged(fault, late, Path(folder) / f"{at}") for at, (fault, late) in enumerate(plan)]
         twin = next((case.step_ms for case in found if case.fault == "none"), None)
         yield from (replace(case, twin_ms=twin) for case in found)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.ranks.behind import Behind
+from diagnose.ranks.behind import NOBODY, Behind
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.match import Match
 
@@ -37,6 +37,8 @@ class Evidence:
         step_ns: length of the step, mean over ranks, shape (steps,).
         enough: share of the step below which lateness is noise.
         votes: collectives in which each rank alone comes later than chance allows, shape (ranks,).
+        peers: for each rank those of the groups in which it is furthest behind, mask of shape (ranks, ranks); nobody
+            else waits for it without a messenger between them.
     """
 
     caused: Column
@@ -44,6 +46,7 @@ class Evidence:
     step_ns: Column
     enough: float
     votes: Column
+    peers: NDArray[np.bool_]
 
     @property
     def late(self) -> NDArray[np.bool_]:
@@ -67,7 +70,16 @@ def evidence_of(
     for rank, extra in (by_link or {}).items():
         own[rank] += extra
     enough = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
-    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes_of(found, len(ranks)))
+    votes = votes_of(found, len(ranks))
+    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes, _peers(found, behind))
+
+
+def _peers(found: Match, behind: Behind) -> NDArray[np.bool_]:
+    peers = np.zeros((len(behind.group), len(behind.group)), bool)
+    for rank, groups in enumerate(behind.group):
+        for group in set(groups.tolist()) - {NOBODY}:
+            peers[rank, found[group].members] = True
+    return peers
 
 
 def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:
@@ -104,8 +116,8 @@ def stragglers_among(found: Evidence) -> tuple[int, ...]:
     Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
     of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
     is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
-    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting. A single
-    step names one rank at most, by the vote of the collectives.
+    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting of the
+    ranks of their groups. A single step names one rank at most, by the vote of the collectives.
     """
     named = np.flatnonzero(_steady(found.late) & (found.own.sum(axis=1) >= found.enough * found.step_ns.sum()))
     while len(named):
@@ -128,7 +140,9 @@ def _cause_the_waiting(found: Evidence, named: Column) -> bool:
     ranks, totals = len(found.own), found.caused.sum(axis=0)
     together = found.caused[named].sum(axis=0)
     dominant = (1 + len(named) / ranks) / 2
-    enough = PART_SEEN * found.enough * found.step_ns.sum() * (ranks - len(named))
+    peers = found.peers[named].any(axis=0)
+    peers[named] = False
+    enough = PART_SEEN * found.enough * found.step_ns.sum() * int(peers.sum())
     leads = (totals > 0) & (together >= dominant * totals)
     return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
 

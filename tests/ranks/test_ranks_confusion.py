@@ -1,11 +1,16 @@
 """benchmarks/ranks_confusion.py: what counts as right, and the table."""
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ranks_confusion import NOBODY, UNTOLD, Case, job_of, judged, report
-from simulator import Fault, Job, Kind
+from simulator import Fault, Job, Kind, simulate
+
+from diagnose.analysis import analyze
+from diagnose.report.job_words import waits_anyway
 
 
 def stated(**values: Any) -> argparse.Namespace:
@@ -65,3 +70,27 @@ def test_the_late_one_of_four_is_named_where_each_group_is_a_pair(late: int) -> 
     job = Job(ranks=4, seed=7, parallelism="tp_dp", model_parallel=2, layers=2, faults=faults)
 
     assert judged("data", job, 7).outcome == "data"
+
+
+def test_a_late_last_stage_is_named_though_only_its_data_parallel_peer_is_seen_waiting() -> None:
+    """Seven other ranks wait, the peer in an all-reduce, the stages before by design of the pipeline."""
+    job = job_of("more_kernels", 12, stated(ranks=8, parallelism="pp_dp"))
+
+    case = judged("more_kernels", job, 12)
+
+    assert case.slowdown > 0.05
+    assert case.outcome == "more_work"
+
+
+def test_what_a_late_stage_costs_is_told_beside_what_the_others_wait(tmp_path: Path) -> None:
+    """A pipeline hides most of a slow loader: the other stages wait for each other anyway."""
+    truth = simulate(replace(job_of("data", 0, stated(ranks=8, parallelism="pp_dp")), seed=3)).write(tmp_path)
+
+    found = analyze(tmp_path)
+
+    (straggler,) = found.stragglers
+    cost = next(fact.value for fact in found.facts if fact.name == "straggler_cure_share")
+    slower = sum(truth.slowdown_ms) / sum(truth.step_ms)
+    assert cost == pytest.approx(slower, rel=0.1)
+    assert straggler.share > 2 * slower
+    assert f"without it the job's step is {100 * cost:.1f} % shorter" in waits_anyway(straggler, found)  # type: ignore[operator]

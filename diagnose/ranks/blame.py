@@ -140,7 +140,7 @@ def _cause_the_waiting(found: Evidence, named: Column) -> bool:
     ranks, totals = len(found.own), found.caused.sum(axis=0)
     together = found.caused[named].sum(axis=0)
     dominant = (1 + len(named) / ranks) / 2
-    peers = found.peers[named].any(axis=0)
+    peers = np.asarray(found.peers[named].any(axis=0))
     peers[named] = False
     enough = PART_SEEN * found.enough * found.step_ns.sum() * int(peers.sum())
     leads = (totals > 0) & (together >= dominant * totals)

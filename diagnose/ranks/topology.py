@@ -1,5 +1,6 @@
 """Which ranks share a machine, and over what a group of them communicates."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ class Topology:
     node_gbs: float | None = None
 
     def links(self, members: Sequence[int]) -> Links | Unknown:
-        """What the ranks at these positions communicate over."""
+        """What the ranks at these positions communicate over; of a node's network the part of its ranks among them."""
         if not self.boards:
             return NO_LINKS
         if not self.node:
@@ -40,7 +41,13 @@ class Topology:
             return NO_NETWORK
         if nodes == 1 and (None in one_way or len(one_way) != 1):
             return NO_LINKS
-        return Links(self.boards[0].key, min(filter(None, one_way), default=None), len(members), nodes, self.node_gbs)
+        network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
+        return Links(self.boards[0].key, min(filter(None, one_way), default=None), len(members), nodes, network)
+
+    def _part(self, members: Sequence[int]) -> float:
+        """Least part of a node's ranks that these are; the others, in groups of their own, use the network as well."""
+        there, own = Counter(self.node), Counter(self.node[p] for p in members)
+        return min(count / there[node] for node, count in own.items())
 
     def inside(self, ranks: int) -> Links | Unknown:
         """The same of so many ranks of one node."""

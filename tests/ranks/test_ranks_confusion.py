@@ -49,6 +49,12 @@ def test_a_slow_link_of_one_process_group_is_told_as_slow_transfer(kind: Kind, o
     assert judged(kind, job_of(kind, 1, stated()), 1).outcome == outcome
 
 
+def test_a_group_with_one_rank_of_each_node_has_that_rank_s_part_of_the_network() -> None:
+    job = job_of("none", 1, stated(ranks=8, parallelism="tp_dp"))
+
+    assert judged("none", job, 1).outcome == NOBODY
+
+
 def test_a_simulated_job_is_analysed_and_compared() -> None:
     job = job_of("data", 0, stated())
 

@@ -79,11 +79,17 @@ def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Inte
 
 
 class Host:
-    """What the launching threads did, as sets of instants."""
+    """What the launching threads did, as sets of instants.
 
-    def __init__(self, timeline: Timeline) -> None:
+    Args:
+        timeline: one rank.
+        span: begin and end of the time that is asked about, None for all of it; the sets may leave out what lies beyond.
+    """
+
+    def __init__(self, timeline: Timeline, span: tuple[int, int] | None = None) -> None:
         self.timeline = timeline
         self.trace = timeline.trace
+        self._span = span
         self.runtime = self.trace.rows_of(*RUNTIME) & self._launching
 
     @cached_property
@@ -102,8 +108,13 @@ class Host:
         return iv.intervals(*self._times(mask))
 
     def _times(self, mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        rows = np.flatnonzero(mask)
+        rows = np.flatnonzero(mask if self._span is None else mask & self._in_span)
         return self.trace.ts[rows], self.trace.ends(rows)
+
+    @cached_property
+    def _in_span(self) -> NDArray[np.bool_]:
+        begin, end = self._span or (0, 0)
+        return (self.trace.ts < end) & (self.trace.ts + self.trace.dur > begin)
 
     def layers(self, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
         """Causes in order of precedence with the instants at which each holds."""

@@ -1,9 +1,12 @@
-"""The CPU cores of the host, and what of them is left for DataLoader workers."""
+"""The CPU cores of the host, what of them is left for DataLoader workers, and what so many cannot hide."""
 
 from math import floor
 
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import Measured, Value, metric
+from diagnose.metrics.setup import loader_worker_count
+
+LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
 
 NO_CORES = Unknown("the record does not say how many cores the host has", "capture with diagnose run")
 NO_LOCAL_RANKS = Unknown(
@@ -29,3 +32,33 @@ def loader_worker_room(m: Measured) -> Value:
     """DataLoader workers that the cores of one rank leave room for: all of them but one, which trains."""
     cores = cores_per_rank(m)
     return cores if isinstance(cores, Unknown) else max(floor(float(cores)) - 1, 0)
+
+
+@metric("share", "the wait for data", needs_gpu=False)
+def least_data_wait_left_share(m: Measured) -> Value:
+    """What is left of the wait for data with workers on all cores that the rank has room for; 0 where loading has to
+    leave the run instead, or where the cores are not known.
+    """
+    return _left(m, without_room=0.0)
+
+
+@metric("share", "the wait for data", needs_gpu=False)
+def most_data_wait_left_share(m: Measured) -> Value:
+    """The same, but most of the wait where loading has to leave the run: how much of it the host's disk or network
+    takes is not known.
+    """
+    return _left(m, without_room=1 - LEAST_THAT_GOES)
+
+
+def _left(m: Measured, without_room: float) -> Value:
+    """A batch takes the wait to load without workers, and as many steps as there are workers with them."""
+    wait, room, workers = m.share("data-wait"), loader_worker_room(m), loader_worker_count(m)
+    running = 0.0 if isinstance(workers, Unknown) else float(workers)
+    if not wait:
+        return Unknown("the step does not wait for data", "nothing: there is no wait to hide")
+    if isinstance(room, Unknown):
+        return 0.0
+    if float(room) <= running:
+        return without_room
+    batch = max(wait, running) / float(room)
+    return min(max(batch - (1 - wait), 0.0) / wait, 1.0)

@@ -55,7 +55,7 @@ class Calls:
 
 def calls_of(timeline: Timeline, windows: NDArray[np.int64]) -> Calls:
     """The calls that launch GPU activities or wait for them, within host windows in order, shape (n, 2)."""
-    host = Host(timeline)
+    host = Host(timeline, (int(windows[:, 0].min()), int(windows[:, 1].max())) if len(windows) else None)
     synchronises = host.runtime & timeline.trace.named(_matching(timeline.trace.names))
     row, step = _rows(timeline, windows, synchronises)
     trace, last = timeline.trace, windows[step, 1]

@@ -45,7 +45,8 @@ def integers(values: Sequence[Any]) -> NDArray[np.int64]:
     """`as_int` of each value."""
     try:
         found = np.fromiter(values, np.int64, len(values))
-        return np.where(np.abs(found) < _LIMIT, found, ABSENT)
+        sound = np.abs(found) < _LIMIT
+        return found if sound.all() else np.where(sound, found, ABSENT)
     except (TypeError, ValueError, OverflowError):
         pass
     known = {value: as_int(value) for value in {*values}}
@@ -56,7 +57,8 @@ def floats(values: Sequence[Any]) -> NDArray[np.float64]:
     """`as_number` of each value, NaN where there is none."""
     try:
         found = np.fromiter(values, np.float64, len(values))
-        return np.where(np.isfinite(found), found, np.nan)
+        finite = np.isfinite(found)
+        return found if finite.all() else np.where(finite, found, np.nan)
     except (TypeError, ValueError, OverflowError):
         pass
     numbers = map(as_number, values)

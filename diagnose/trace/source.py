@@ -26,7 +26,7 @@ def _zstd() -> ModuleType | None:
 
 zstd = _zstd()
 
-BLOCK_BYTES = 1 << 19
+BLOCK_BYTES = 1 << 20
 BOMB_RATIO, BOMB_BYTES = 500, 1 << 30  # text from this size on must not be so many times what it was packed to
 Watch = Callable[[int, int], None]  # called with the bytes of the file that are read, and those it has
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from kineto import Trace as Job
 from test_trace_reader import KERNEL, saved
 
+from diagnose.analysis import analyze
 from diagnose.cli import main
 from diagnose.errors import UserError
 from diagnose.trace import read, source
@@ -32,6 +33,17 @@ def test_a_hundred_damaged_traces(seed: int) -> None:
     result = fuzz(100, seed)
     assert not failed(result), result
     assert len(result["endings"]) > 1
+
+
+def test_a_size_beyond_all_numbers_is_no_size(tmp_path: Path) -> None:
+    job = Job()
+    with job.step():
+        job.op("aten::mm", [[64, 64], [64, 64]], kernel="gemm", gpu_us=40)
+        job.op("aten::mm", [[128, 64], [64, 64]], kernel="gemm", gpu_us=40)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(job.json()).replace("[[128,", "[[641e308,"))
+
+    assert analyze(path).steps.count == 1
 
 
 def test_the_fuzzer_tells_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:

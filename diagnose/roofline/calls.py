@@ -6,6 +6,7 @@ have no sizes. `concrete` holds scalars as text; PyTorch before 2.0 does not rec
 """
 
 import json
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -116,7 +117,13 @@ def call_of(name: str, shape: tuple[Json, Json, Json], item: int = 0) -> Call:
 @lru_cache(maxsize=65536)
 def _parsed(raw: Json) -> Dims:
     try:
-        found = json.loads(raw) if raw else []
+        found = json.loads(raw, parse_float=_finite) if raw else []
     except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is no size")
+    return float(text)

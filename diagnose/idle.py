@@ -83,7 +83,7 @@ class Host:
 
     Args:
         timeline: one rank.
-        span: begin and end of the time that is asked about, None for all of it; the sets may leave out what lies beyond.
+        span: begin and end of the time that is asked about, None for all; the sets may leave out what lies beyond.
     """
 
     def __init__(self, timeline: Timeline, span: tuple[int, int] | None = None) -> None:

@@ -125,6 +125,11 @@ def test_relative_clock_with_its_base_behind_the_events(reads: Any) -> None:
     assert trace.metadata["schemaVersion"] == 1
 
 
+def test_a_base_beyond_all_time_is_none(reads: Any) -> None:
+    text = json.dumps({"traceEvents": [KERNEL], "baseTimeNanoseconds": 0})
+    assert reads(text.replace("0}", "1e999}")).base_ns == 0
+
+
 def test_metadata_behind_the_events_with_many_devices(reads: Any) -> None:
     devices = [{"id": i, "name": "H100"} for i in range(8)]
     trace = reads({"traceEvents": [KERNEL], "deviceProperties": devices, "distributedInfo": {"rank": 3}})

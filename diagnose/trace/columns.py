@@ -1,5 +1,6 @@
 """The columns of one rank's trace, and what of the file could not be used."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -100,7 +101,7 @@ class Trace:
     def base_ns(self) -> int:
         """Absolute time of ts 0 in nanoseconds since the epoch; 0 when the file's clock is absolute already."""
         base = self.metadata.get("baseTimeNanoseconds", 0)
-        return int(base) if isinstance(base, int | float) else 0
+        return int(base) if isinstance(base, int | float) and math.isfinite(base) else 0
 
     def ends(self, rows: NDArray[Any]) -> Column:
         """When the events that `rows` selects end."""

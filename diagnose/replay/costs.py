@@ -136,7 +136,7 @@ def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
 
 
 def _weighted(times: Floats, factors: Floats) -> Floats:
-    """The sum of each row with its factors; not by BLAS, whose threads keep every core busy while they wait for more."""
+    """The sum of each row with its factors; not by BLAS, whose threads keep every core busy as they wait."""
     weighted: Floats = np.einsum("ij,j->i", times, factors)
     return weighted
 

@@ -66,6 +66,16 @@ def test_a_copy_under_another_name_is_a_copy(tmp_path: Path) -> None:
     assert len(find_run(folder).copies) == 1
 
 
+def test_two_captures_that_begin_with_the_same_long_head_are_two_runs(tmp_path: Path) -> None:
+    folder = ranks(tmp_path, 0, 1, world=2)
+    (folder / "rank1.json").unlink()
+    text = (folder / "rank0.json").read_text().replace("{", '{"pg_config": "' + "0, " * 50_000 + '", ', 1)
+    (folder / "rank0.json").write_text(text)
+    (folder / "rank0.1700000000000.json").write_text(text.replace('"ts": 7', '"ts": 8'))
+    with pytest.raises(UserError, match="2 runs in one folder"):
+        find_run(folder)
+
+
 def test_of_a_file_and_its_beginning_the_file_is_read(tmp_path: Path) -> None:
     whole = write(tmp_path / "rank0.json", 0, 1, steps=100)
     (tmp_path / "rank0.json.gz").write_bytes(gzip.compress(whole.read_bytes())[:-500])

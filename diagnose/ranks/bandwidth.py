@@ -10,6 +10,7 @@ from diagnose.formulas.collectives import bus_bytes_per_s
 from diagnose.formulas.size_curve import Links
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.kinds import SEND_RECEIVE
+from diagnose.ranks.links import SLOW
 from diagnose.ranks.match import GroupMatch, Match
 from diagnose.ranks.topology import NO_NETWORK, Topology
 
@@ -76,9 +77,12 @@ def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Re
     links = topology.links(longest.group.members.tolist())
     if isinstance(links, Unknown):
         return _unstated(longest) if links is NO_NETWORK else links
-    alike = sum(_place(large, topology) == _place(longest, topology) for large in groups)
     rated = _rated(longest, links)
-    return Reached(*rated, alike) if rated else NO_SIZES
+    if rated is None:
+        return NO_SIZES
+    like = [_rated(large, links) for large in groups if _place(large, topology) == _place(longest, topology)]
+    slow = [own for own in like if own and own[0] / own[1] < SLOW * rated[0] / rated[1]]
+    return Reached(*rated, len(slow))
 
 
 def _unstated(large: _Large) -> Unknown:

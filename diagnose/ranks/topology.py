@@ -12,6 +12,10 @@ from diagnose.ranks.digest import RankDigest
 NO_NODES = Unknown("the traces do not say which ranks share a node", "capture with diagnose run")
 NO_LINKS = Unknown("the links between these GPUs are not in the table of boards", "compare with nccl-tests")
 NO_NETWORK = Unknown("the rate of the network between the nodes is not known", "pass --network-gbs")
+NOT_ALL = Unknown(
+    "ranks without a trace may use the same network, so that a group's part of it is not known",
+    "pass the traces of all ranks of the job",
+)
 NO_GPU = Unknown("the ranks communicate through the host", "nothing: no size curve is known for it")
 
 
@@ -23,11 +27,13 @@ class Topology:
         node: number of each rank's machine, empty when nothing says.
         boards: rows of the table that the ranks' GPUs may be; several where a name stands for more than one.
         node_gbs: of a node's network, one direction, GB/s; None when it is not known.
+        is_whole: whether all ranks of the job are among these.
     """
 
     node: tuple[int, ...]
     boards: tuple[Gpu, ...]
     node_gbs: float | None = None
+    is_whole: bool = True
 
     def links(self, members: Sequence[int]) -> Links | Unknown:
         """What the ranks at these positions communicate over; of a node's network the part of its ranks among them."""
@@ -39,6 +45,8 @@ class Topology:
         nodes = len({self.node[p] for p in members})
         if nodes > 1 and self.node_gbs is None:
             return NO_NETWORK
+        if nodes > 1 and not self.is_whole:
+            return NOT_ALL
         if nodes == 1 and (None in one_way or len(one_way) != 1):
             return NO_LINKS
         network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
@@ -64,7 +72,11 @@ def topology_of(ranks: Sequence[RankDigest], node_gbs: float | None = None) -> T
     """
     devices = {rank.device for rank in ranks}
     boards = named(devices.pop()) if len(devices) == 1 and ranks[0].has_gpu else ()
-    return Topology(_nodes(ranks), boards, node_gbs)
+    return Topology(_nodes(ranks), boards, node_gbs, len(ranks) >= _world(ranks))
+
+
+def _world(ranks: Sequence[RankDigest]) -> int:
+    return max(max(rank.world_size or 0, rank.rank + 1) for rank in ranks)
 
 
 def _nodes(ranks: Sequence[RankDigest]) -> tuple[int, ...]:
@@ -73,7 +85,7 @@ def _nodes(ranks: Sequence[RankDigest]) -> tuple[int, ...]:
         names = list(dict.fromkeys(hosts))
         return tuple(names.index(host) for host in hosts)
     listed = {rank.listed_gpus for rank in ranks}
-    size = max(max(rank.world_size or 0, rank.rank + 1) for rank in ranks)
+    size = _world(ranks)
     gpus = listed.pop() if len(listed) == 1 else 0
     if gpus > 1 or size == 1 or gpus >= size:
         return tuple(rank.rank // max(gpus, 1) for rank in ranks)

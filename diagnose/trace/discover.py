@@ -26,7 +26,7 @@ class RankFile:
     """One trace file; `rank` is None when neither its metadata nor its name tells, `world` when its start does not.
 
     `start` stands for the beginning of its text: files of one capture that differ only in how they are packed, or in
-    where they are cut off, begin alike.
+    where they are cut off, begin alike. `is_timed`: an event is in that beginning.
     """
 
     path: Path
@@ -35,6 +35,7 @@ class RankFile:
     stamp: int
     world: int | None = None
     start: int = 0
+    is_timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,12 @@ def trace_files(folder: Path) -> list[RankFile]:
 def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, ...]]:
     """The files, and those that a larger one of the same folder, rank and beginning makes needless, whatever its name.
 
-    The beginning holds times to the nanosecond, which no two captures share.
+    Where the beginning holds no time, which no two captures share, the name has to be the same too.
     """
     alike: dict[tuple[object, ...], list[RankFile]] = {}
     for f in files:
-        alike.setdefault((f.path.parent, f.rank, f.start), []).append(f)
+        name = None if f.is_timed else (f.family, f.stamp)
+        alike.setdefault((f.path.parent, f.rank, name, f.start), []).append(f)
     kept = [
         max(group, key=lambda f: sum(map(len, Source(f.path).blocks()))) if len(group) > 1 else group[0]
         for group in alike.values()
@@ -188,8 +190,15 @@ def _identify(path: Path, start: bytes) -> RankFile:
     family = _TIMESTAMP.sub("", _PROCESS.sub("", family)).strip("._-")
     world = _WORLD_IN_METADATA.search(start)
     stamp = int(stamps[-1][:19]) if stamps else 0
+    beginning = start[:_START_BYTES]
     return RankFile(
-        path, rank, family or path.name, stamp, int(world[1]) if world else None, zlib.crc32(start[:_START_BYTES])
+        path,
+        rank,
+        family or path.name,
+        stamp,
+        int(world[1]) if world else None,
+        zlib.crc32(beginning),
+        b'"ts"' in beginning,
     )
 
 

@@ -40,8 +40,6 @@ _LIST = re.compile(rb"\s*\[\s*[{\]]")
 _HEAD_LIMIT = 64 << 20
 _LARGEST_EVENT = 64 << 20
 _LARGEST_TAIL = 64 << 20
-_LARGEST_REPAIR = 1 << 20
-_MOST_LOST = 50_000
 
 
 def read(

@@ -1,14 +1,15 @@
 """Rules about several ranks and checkpoints, from a trace to the change, its patch and what it buys."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from distributed_traces import DISTRIBUTED, Faulty, Trace, gathers, passes, reduced, train
+from distributed_traces import DISTRIBUTED, Faulty, Trace, gathers, passes, reduced, together, train
 from faulty_traces import MIB
+from kineto import collective
 
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis, Finding
@@ -155,6 +156,43 @@ def test_how_fast_the_network_should_be_has_to_be_stated(tmp_path: Path) -> None
     (why,) = [n for n in found.not_judged if n.rule == "slow-network"]
     assert "large messages move 33.6 GB/s" in why.because
     assert "pass --network-gbs" in why.capture_next
+
+
+def over_two_nodes(captured: Sequence[int], us: Mapping[int, float], folder: Path) -> Diagnosis:
+    """Ranks 0 and 1 on one node and 2 and 3 on another: 0 and 2 exchange 64 MiB, and so do 1 and 3, in `us`."""
+    jobs = {rank: Trace(rank=rank, world=4) for rank in captured}
+    for _ in range(5):
+        with together(list(jobs.values())):
+            for job in jobs.values():
+                passes(job)
+            for first, time_us in us.items():
+                pair = [jobs[first], jobs[first + 2]]
+                own = {"group": f"group {first}", "ranks": [first, first + 2]}
+                collective(pair, "allreduce", 64 * MIB, time_us, wait=True, **own)
+            for job in jobs.values():
+                job.sync(stream=None)
+    for rank, job in jobs.items():
+        job.write(folder / f"rank{rank}.json")
+        (folder / f"capture-rank{rank}.json").write_text(
+            json.dumps({"host": f"node{rank // 2}", "slurm": {"SLURM_NNODES": "2"}})
+        )
+    return analyze(folder, options=Options(network_gbs=100))
+
+
+@pytest.mark.parametrize(("us", "advice"), [(8000, "what they share"), (1700, "nccl-tests")])
+def test_groups_are_compared_by_their_rates(us: float, advice: str, tmp_path: Path) -> None:
+    found = finding(over_two_nodes(range(4), {0: 8000, 1: us}, tmp_path), "slow-network")
+
+    assert found is not None
+    assert advice in found.do
+
+
+def test_what_ranks_without_a_trace_take_of_the_network_is_unknown(tmp_path: Path) -> None:
+    found = over_two_nodes((0, 2), {0: 1700}, tmp_path)
+
+    assert finding(found, "slow-network") is None
+    (why,) = [n for n in found.not_judged if n.rule == "slow-network"]
+    assert "ranks without a trace may use the same network" in why.because
 
 
 def test_prefetching_that_is_on(tmp_path: Path) -> None:

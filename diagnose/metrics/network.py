@@ -72,7 +72,7 @@ def curve_rate_share(m: Measured) -> Value:
 
 @metric("count")
 def comparable_groups(m: Measured) -> Value:
-    """Process groups about as slow, and as large, as that whose large messages take longest; that one is counted too."""
+    """Process groups about as slow, and as large, as that whose large messages take longest, itself included."""
     found = m.job.bus_reached
     return found if isinstance(found, Unknown) else found.groups
 

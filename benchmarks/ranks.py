@@ -81,6 +81,7 @@ def main() -> None:
     print(text)
     if options.report:
         path = Path(options.report) / f"ranks-{datetime.date.today()}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 

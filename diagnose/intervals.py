@@ -97,9 +97,8 @@ def exclusive(starts: Times, ends: Times) -> tuple[Times, Times]:
 def _sweep(
     a: Intervals, b: Intervals, keep: Callable[[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.bool_]]
 ) -> Intervals:
+    """The instants that `keep` chooses by whether each set, neither of them empty, holds them."""
     times = np.concatenate((a.T.ravel(), b.T.ravel()))
-    if not len(times):
-        return EMPTY
     up_a, up_b = np.ones(len(a), np.int64), np.ones(len(b), np.int64)
     order = np.argsort(times, kind="stable")
     in_a = np.cumsum(np.concatenate((up_a, -up_a, 0 * up_b, 0 * up_b))[order]) > 0

@@ -16,6 +16,7 @@ from typing import Any
 from .apply_allowed import VARIABLE, holds, variable_text
 from .config import rank_and_world
 from .guard import guarded, quietly, say, told
+from .interrupts import let_out
 from .session import session
 
 Choose = Callable[["Asked", "dict[str, Any]"], "dict[str, Any]"]
@@ -137,9 +138,11 @@ def patched_init(kind: Any, target: str, choose: Choose) -> None:
         if not guarded(change, f"no patch of {kind.__name__}") or not values:
             original(self, *args, **kwargs)
             return
+        handled = sys.exc_info()[1]
         try:
             original(*bound.args, **bound.kwargs)
         except Exception as error:
+            let_out(error, handled)
             refuse_all(found, target, values, error)
             original(self, *args, **kwargs)
         else:

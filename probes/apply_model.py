@@ -10,6 +10,7 @@ from typing import Any
 
 from .apply import Asked, asked, refuse_all
 from .guard import guarded, quietly
+from .interrupts import let_out
 
 _METHODS = ("from_pretrained", "_from_config")  # those of the Auto classes end here
 _DTYPES = ("dtype", "torch_dtype")
@@ -42,9 +43,11 @@ def _patched(found: Asked, original: Any) -> Any:
             return original(cls, *args, **kwargs)
         before = quietly(lambda: copy.deepcopy(vars(args[0]))) if args and hasattr(args[0], "to_dict") else None
         _inside = True  # parts of a composed model follow its own settings
+        handled = sys.exc_info()[1]
         try:
             model = original(cls, *args, **spelled(kwargs, values))
         except Exception as error:
+            let_out(error, handled)
             refuse_all(found, "model_kwargs", values, error)
             if before is not None:
                 vars(args[0]).update(before)

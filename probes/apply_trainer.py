@@ -12,6 +12,7 @@ from typing import Any
 from .apply import Asked, asked, workers_refused
 from .apply_training import NEED_WORKERS, TARGET, WORKERS, Wanted, constructed, original_value, wanted_of
 from .guard import guarded, told
+from .interrupts import let_out
 
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 _GROUPING = ("train_sampling_strategy", "group_by_length")
@@ -58,11 +59,13 @@ def _apply_late(found: Asked, arguments: Any, wanted: Wanted) -> None:
     """The arguments as they would have been made with the patch, in the same object."""
     build = getattr(sys.modules["transformers.training_args"].TrainingArguments.__post_init__, "__wrapped__", None)
     again = copy.copy(arguments)
+    handled = sys.exc_info()[1]
     try:
         if build is None or getattr(arguments, "deepspeed", None):
             raise ValueError("these arguments were made before the patch")
         constructed(found, again, build, wanted)
     except Exception as error:
+        let_out(error, handled)
         for key in wanted:
             found.take_back(TARGET, key, told(error))
         return

@@ -13,6 +13,7 @@ from typing import Any
 from .apply import Asked, asked, workers_refused
 from .apply_allowed import ALLOWED
 from .guard import guarded, quietly, told
+from .interrupts import let_out
 
 TARGET = "training_arguments"
 WORKERS = "dataloader_num_workers"
@@ -106,9 +107,11 @@ def original_value(arguments: Any, field: str) -> Any:
 
 def _fails(arguments: Any, build: Build, before: dict[str, Any], wanted: Wanted) -> Exception | None:
     _set(arguments, before, wanted)
+    handled = sys.exc_info()[1]
     try:
         build(arguments)
     except Exception as error:
+        let_out(error, handled)
         return error
     return None
 

@@ -8,6 +8,7 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from .capture_cores import cores
@@ -15,6 +16,7 @@ from .capture_machine import device, environment, memory, versions
 from .capture_model import model_facts, optimizer_facts, wrapped_facts
 from .config import rank_and_world
 from .guard import quietly
+from .held import attributes
 
 if TYPE_CHECKING:
     from .session import Session
@@ -117,14 +119,17 @@ def training_arguments(arguments: Any) -> dict[str, object] | None:
     """The allowed settings of a TrainingArguments object; None without one."""
     if arguments is None:
         return None
-    known = {name: plain(getattr(arguments, name)) for name in ARGUMENTS if hasattr(arguments, name)}
-    fsdp = getattr(arguments, "fsdp", None)
-    return {**known, "fsdp": bool(fsdp), "deepspeed": getattr(arguments, "deepspeed", None) is not None}
+    values = attributes(arguments)
+    known = {name: plain(values[name]) for name in ARGUMENTS if name in values}
+    fsdp = values.get("fsdp")
+    asked = bool(fsdp) if type(fsdp) in (bool, str, list, type(None)) else True
+    return {**known, "fsdp": asked, "deepspeed": values.get("deepspeed") is not None}
 
 
 def plain(value: object) -> object:
     """A number, flag or single word as JSON holds it; anything else, such as a path or a token, is None."""
-    value = getattr(value, "value", value)
+    if issubclass(type(value), Enum):
+        value = attributes(value).get("_value_")
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
@@ -182,7 +187,8 @@ def _model(session: Session) -> Any:
     """The model noted by the Trainer, else the module that holds most of the optimizer's parameters."""
     from .capture_model import module_of
 
-    return session.seen.get("model") or module_of(session.seen.get("optimizer"))
+    noted = session.seen.get("model")
+    return module_of(session.seen.get("optimizer")) if noted is None else noted
 
 
 def _wrapping(model: Any) -> Mapping[str, object]:
@@ -192,5 +198,5 @@ def _wrapping(model: Any) -> Mapping[str, object]:
 
 def _liger(arguments: Any) -> dict[str, object]:
     """Whether Liger kernels are asked for, and whether its module is in use in this process."""
-    asked = plain(getattr(arguments, "use_liger_kernel", None))
+    asked = plain(attributes(arguments).get("use_liger_kernel"))
     return {"asked": asked, "loaded": "liger_kernel.transformers" in sys.modules}

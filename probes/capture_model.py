@@ -1,4 +1,7 @@
-"""The model's part of the capture facts: sizes, dtypes, attention, wrappers and the optimizer."""
+"""The model's part of the capture facts: sizes, dtypes, attention, wrappers and the optimizer.
+
+Read from what torch and transformers hold; no method or property of the job's own classes is called.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from .guard import quietly
+from .held import attributes, dtype, held, modules, parameters, setting, size, trains, untouched
 
 DIMENSIONS = [
     "hidden_size",
@@ -64,38 +67,39 @@ def model_facts(model: Any) -> dict[str, object] | None:
     if model is None:
         return None
     inner = unwrapped(model)
-    config = getattr(inner, "config", None)
-    parameters = list(inner.parameters())
-    embeddings = _embeddings(inner)
-    return {
-        "class": type(inner).__name__,
-        "model_type": _word(getattr(config, "model_type", None)),
-        "parameters": sum(_size(p) for p in parameters),
-        "trainable": sum(_size(p) for p in parameters if p.requires_grad),
-        "embedding_parameters": sum(_size(p) for p in embeddings),
-        "dtypes": dict(_dtypes(parameters)),
-        "attn_implementation": _word(getattr(config, "_attn_implementation", None)),
-        "gradient_checkpointing": any(vars(module).get("gradient_checkpointing") is True for module in inner.modules()),
-        "config": {name: value for name in DIMENSIONS if isinstance(value := getattr(config, name, None), int)},
-        "text_config": _text_config(config),
-    }
+    config = held(inner, "config")
+    found = parameters(inner)
+    with untouched():
+        return {
+            "class": type(inner).__name__,
+            "model_type": _word(setting(config, "model_type")),
+            "parameters": sum(map(size, found)),
+            "trainable": sum(size(p) for p in found if trains(p)),
+            "embedding_parameters": sum(map(size, _embeddings(inner))),
+            "dtypes": dict(_dtypes(found)),
+            "attn_implementation": _word(setting(config, "_attn_implementation")),
+            "gradient_checkpointing": any(held(m, "gradient_checkpointing") is True for m in modules(inner)),
+            "config": _dimensions(config),
+            "text_config": _text_config(config),
+        }
 
 
 def optimizer_facts(optimizer: Any) -> dict[str, object] | None:
     """The optimizer's class and the implementation it was asked for; None without one."""
     if optimizer is None:
         return None
-    group = optimizer.param_groups[0]
-    parameters = [p for each in optimizer.param_groups for p in each["params"]]
-    return {
-        "class": type(optimizer).__name__,
-        "fused": group.get("fused"),
-        "foreach": group.get("foreach"),
-        "capturable": group.get("capturable"),
-        "parameters": sum(_size(p) for p in parameters),
-        "dtypes": dict(_dtypes(parameters)),
-        "groups": len(optimizer.param_groups),
-    }
+    groups = held(optimizer, "param_groups")
+    found = _optimized(optimizer)
+    with untouched():
+        return {
+            "class": type(optimizer).__name__,
+            "fused": groups[0].get("fused"),
+            "foreach": groups[0].get("foreach"),
+            "capturable": groups[0].get("capturable"),
+            "parameters": sum(map(size, found)),
+            "dtypes": dict(_dtypes(found)),
+            "groups": len(groups),
+        }
 
 
 def wrapped_facts(model: Any) -> dict[str, object]:
@@ -106,7 +110,7 @@ def wrapped_facts(model: Any) -> dict[str, object]:
     inner = unwrapped(model) if model is not None else None
     compiled = any(type(m).__name__ == "OptimizedModule" for m in chain)
     return {
-        "compiled": compiled or getattr(inner, "_compiled_call_impl", None) is not None,
+        "compiled": compiled or held(inner, "_compiled_call_impl") is not None,
         "ddp": None if ddp is None else _ddp(ddp),
         "fsdp": None if fsdp is None else _fsdp(fsdp),
     }
@@ -122,15 +126,21 @@ def module_of(optimizer: Any) -> Any:
     if optimizer is None:
         return None
     torch: Any = sys.modules["torch"]
-    wanted = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    wanted = {id(p) for p in _optimized(optimizer)}
     best, best_score = None, (0, 0)
     for thing in gc.get_objects():
         if issubclass(type(thing), torch.nn.Module):
-            found = [id(p) in wanted for p in thing.parameters()]
-            score = (sum(found), int(hasattr(thing, "config")))
+            found = [id(p) in wanted for p in parameters(thing)]
+            score = (sum(found), int("config" in attributes(thing)))
             if score > best_score:
                 best, best_score = thing, score
     return best
+
+
+def _optimized(optimizer: Any) -> list[Any]:
+    """The parameters that the optimizer steps."""
+    groups = held(optimizer, "param_groups")
+    return [p for group in groups if type(group) is dict for p in group["params"]] if type(groups) is list else []
 
 
 def _outer_modules(model: Any) -> Iterator[Any]:
@@ -144,70 +154,76 @@ def _outer_modules(model: Any) -> Iterator[Any]:
     for thing in gc.get_objects():
         if not issubclass(type(thing), torch.nn.Module) or id(thing) in known:
             continue
-        if any(id(vars(thing).get("_modules", {}).get(name)) in known for name in _WRAPPED):
+        inner = held(thing, "_modules")
+        if isinstance(inner, dict) and any(id(dict.get(inner, name)) in known for name in _WRAPPED):
             yield thing
 
 
 def _chain(model: Any) -> Iterator[Any]:
     while model is not None:
         yield model
-        inside = vars(model).get("_modules", {})
+        inside = held(model, "_modules") or {}
         wrapper = type(model).__name__ in ("OptimizedModule", "DistributedDataParallel", "FullyShardedDataParallel")
         model = next((inside[name] for name in _WRAPPED if name in inside), None) if wrapper else None
 
 
 def _ddp(wrapper: Any) -> dict[str, object]:
-    bucket = getattr(wrapper, "bucket_bytes_cap", None)
+    bucket = held(wrapper, "bucket_bytes_cap")
     return {
-        "find_unused_parameters": getattr(wrapper, "find_unused_parameters", None),
-        "gradient_as_bucket_view": getattr(wrapper, "gradient_as_bucket_view", None),
-        "static_graph": getattr(wrapper, "static_graph", None),
-        "broadcast_buffers": getattr(wrapper, "broadcast_buffers", None),
+        "find_unused_parameters": held(wrapper, "find_unused_parameters"),
+        "gradient_as_bucket_view": held(wrapper, "gradient_as_bucket_view"),
+        "static_graph": held(wrapper, "static_graph"),
+        "broadcast_buffers": held(wrapper, "broadcast_buffers"),
         "bucket_cap_mb": None if bucket is None else bucket / 2**20,
     }
 
 
 def _fsdp(wrapper: Any) -> dict[str, object]:
-    strategy = getattr(getattr(wrapper, "sharding_strategy", None), "name", None)
+    strategy = getattr(held(wrapper, "sharding_strategy"), "name", None)
     return {
         "class": type(wrapper).__name__,
         "sharding_strategy": _word(strategy),
-        "forward_prefetch": quietly(lambda: _prefetches_forward(wrapper)),
+        "forward_prefetch": _prefetches_forward(wrapper),
     }
 
 
 def _prefetches_forward(wrapper: Any) -> bool | None:
     """Whether any unit gathers the next one's parameters ahead; None where neither kind of FSDP says."""
-    own = getattr(wrapper, "forward_prefetch", None)
+    own = held(wrapper, "forward_prefetch")
     if isinstance(own, bool):
         return own
-    states = [m._get_fsdp_state() for m in wrapper.modules() if hasattr(m, "_get_fsdp_state")]
-    return any(bool(state._states_to_forward_prefetch) for state in states) if states else None
+    ahead = [found for module in modules(wrapper) if (found := _ahead_of(module)) is not None]
+    return any(map(bool, ahead)) if ahead else None
+
+
+def _ahead_of(module: Any) -> list[Any] | None:
+    """What torch's fully_shard keeps, among a module's forward hooks, of the units to gather ahead; None without it."""
+    state_of = getattr(sys.modules.get("torch.distributed._composable_state"), "_get_module_state", None)
+    state = None if state_of is None else state_of(module)
+    return held(state, "_states_to_forward_prefetch") if state is not None else None
 
 
 def _embeddings(model: Any) -> list[Any]:
     torch: Any = sys.modules["torch"]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return [p for module in model.modules() if isinstance(module, kinds) for p in module.parameters(recurse=False)]
+    return [p for module in modules(model) if issubclass(type(module), kinds) for p in parameters(module, False)]
+
+
+def _dimensions(config: Any) -> dict[str, object]:
+    return {name: value for name in DIMENSIONS if isinstance(value := setting(config, name), int)}
 
 
 def _text_config(config: Any) -> dict[str, object] | None:
-    text = getattr(config, "text_config", None)
-    if text is None:
-        return None
-    return {name: value for name in DIMENSIONS if isinstance(value := getattr(text, name, None), int)}
+    text = held(config, "text_config")
+    return None if text is None else _dimensions(text)
 
 
-def _dtypes(parameters: list[Any]) -> Counter[str]:
+def _dtypes(found: list[Any]) -> Counter[str]:
     """Parameters, in elements, by dtype."""
     counted: Counter[str] = Counter()
-    for parameter in parameters:
-        counted[str(parameter.dtype).removeprefix("torch.")] += _size(parameter)
+    for parameter in found:
+        counted[dtype(parameter)] += size(parameter)
     return counted
-
-
-def _size(parameter: Any) -> int:
-    return int(parameter.numel())
 
 
 def _word(value: object) -> str | None:

@@ -1,34 +1,66 @@
-"""Ranges around Python's garbage collections: torch.profiler records them only together with every Python call."""
+"""Python's garbage collections as ranges: torch.profiler records them only together with every Python call.
+
+A signal handler of the job runs wherever Python code runs, and what it raises within a callback of the collector is
+lost. So the callback is made of built-in parts alone, and no line of Python runs in it: looking up the phase as an
+attribute advances an iterator that writes down time and thread.
+"""
 
 from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable
-
-from .ranges import Range
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 PYTHON_GC = "Python GC"  # as torch.profiler calls them
+MOST = 100_000
+Mark = tuple[int, int]
 
 
-def watch_collections() -> Callable[[], None]:
-    """Puts a range around each collection from now on; returns what ends that. Neither ever raises."""
-    running: dict[int, Range] = {}
+class Collections:
+    """Begin and end of each collection from now on, until `stop`."""
 
-    def told(phase: str, info: dict[str, int]) -> None:
-        try:
-            thread = threading.get_ident()
-            if phase == "start":
-                running[thread] = Range(PYTHON_GC)
-                running[thread].__enter__()
-            elif thread in running:
-                running.pop(thread).__exit__()
-        except Exception:
-            return
+    def __init__(self) -> None:
+        self._starts: deque[Mark] = deque(maxlen=MOST)
+        self._stops: deque[Mark] = deque(maxlen=MOST)
+        phases = {"start": _noting(self._starts), "stop": _noting(self._stops)}
+        self._callback = partial(getattr, type("Phases", (), phases)())  # called with a phase and what is known of it
+        gc.callbacks.append(self._callback)
 
-    def release() -> None:
-        if told in gc.callbacks:
-            gc.callbacks.remove(told)
+    def stop(self) -> None:
+        """Note no more."""
+        gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not self._callback]
 
-    gc.callbacks.append(told)
-    return release
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Begin and end in nanoseconds since the epoch, and the thread as the system numbers it."""
+        stops = iter(list(self._stops))
+        for begin, thread in list(self._starts):  # one at a time: the next stop behind a start is its own
+            end = next((at for at, _ in stops if at >= begin), None)
+            if end is not None:
+                yield begin, end, thread
+
+
+def _noting(into: deque[Mark]) -> property:
+    now: Callable[[], int] = time.time_ns
+    marks: Iterator[Mark] = zip(iter(now, None), iter(threading.get_native_id, None), strict=False)  # type: ignore[arg-type]
+    return property(partial(next, map(into.append, marks)))
+
+
+def as_events(collections: Collections, process: int, base_ns: int) -> list[dict[str, Any]]:
+    """The collections as Kineto writes ranges: microseconds since `base_ns`."""
+    return [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": PYTHON_GC,
+            "pid": process,
+            "tid": thread,
+            "ts": (begin - base_ns) / 1000,
+            "dur": (end - begin) / 1000,
+            "args": {},
+        }
+        for begin, end, thread in collections.ranges()
+    ]

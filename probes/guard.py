@@ -1,44 +1,71 @@
-"""What keeps a probe from hurting the job: errors end in one line on stderr, never in the training loop."""
+"""What keeps a probe from hurting the job: its errors end in one line on stderr, never in the training loop.
+
+What the job itself raises meanwhile (an exception of its signal handler) is not the probe's to hold: it goes through.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from .interrupts import let_out
+
 
 def say(line: str) -> None:
-    """Print one line on stderr; a closed stderr is no reason to fail."""
+    """Write one line to stderr's descriptor: the job may have put an object of its own in the place of `sys.stderr`."""
+    handled = sys.exc_info()[1]
     try:
-        print(f"diagnose: {line}".splitlines()[0], file=sys.stderr, flush=True)
-    except Exception:
-        return
+        if sys.__stderr__ is not None:
+            os.write(sys.__stderr__.fileno(), f"diagnose: {line}".splitlines()[0].encode(errors="replace") + b"\n")
+    except BaseException as error:
+        let_out(error, handled)
 
 
 def told(error: BaseException) -> str:
     """The error in one line."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    handled = sys.exc_info()[1]
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}".splitlines()[0][:300]
+    except BaseException as another:
+        let_out(another, handled)
+        return name
 
 
 def guarded(call: Callable[[], object], doing: str, failed: Callable[[str], object] | None = None) -> bool:
-    """Run `call`; whatever it raises is said once and handed to `failed`. True when nothing was raised."""
+    """Run `call`; whatever it raises is said once and handed to `failed`. True when nothing was raised.
+
+    Raises:
+        BaseException: of the job's own signal handlers alone.
+    """
+    handled = sys.exc_info()[1]
     try:
         call()
-    except Exception as error:
+    except BaseException as error:
+        let_out(error, handled)
         reason = f"{doing}: {told(error)}"
         say(reason)
         if failed is not None:
-            quietly(lambda: failed(reason))
+            because = failed
+            quietly(lambda: because(reason))
         return False
     return True
 
 
 def quietly(call: Callable[[], object]) -> object:
-    """What `call` returns; None when it raises: for facts that may be missing."""
+    """What `call` returns; None when it raises: for facts that may be missing.
+
+    Raises:
+        BaseException: of the job's own signal handlers alone.
+    """
+    handled = sys.exc_info()[1]
     try:
         return call()
-    except Exception:
+    except BaseException as error:
+        let_out(error, handled)
         return None
 
 

@@ -1,15 +1,20 @@
 """Named ranges: one helper emits each to NVTX (for Nsight) and to record_function (for Kineto), under the same name.
 
-Without a tool attached and without a profiler running, a range costs well under a microsecond.
+Those around the job's own methods are for the probe's trace and for tools that listen to NVTX: a trace that the job
+takes itself is as it would be without them. Where nobody listens, a range costs well under a microsecond.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import isfunction
 from typing import Any
+
+from .guard import quietly
+from .interrupts import let_out
 
 STEP = "diagnose.step"
 DATA_WAIT = "diagnose.data_wait"
@@ -46,10 +51,11 @@ class Range:
 
     def __enter__(self) -> None:
         if _listening():
+            handled = sys.exc_info()[1]
             try:
                 self._open(emitter())
-            except Exception:
-                self._record = self._nvtx = None
+            except BaseException as error:
+                let_out(error, handled)
 
     def _open(self, emit: Emitter) -> None:
         if emit.nvtx is not None:
@@ -63,43 +69,33 @@ class Range:
     def __exit__(self, *error: object) -> None:
         if self._record is None and self._nvtx is None:
             return
-        try:
-            if self._record is not None:
-                self._record.__exit__(None, None, None)
-            if self._nvtx is not None:
-                self._nvtx.pop()
-        except Exception:
-            return
-        finally:
-            self._record = self._nvtx = None
+        record, self._record = self._record, None
+        nvtx, self._nvtx = self._nvtx, None
+        if record is not None:
+            quietly(lambda: record.__exit__(None, None, None))
+        if nvtx is not None:
+            quietly(nvtx.pop)
 
 
 class StepRange:
-    """The range of the current step; `next()` ends it and begins another. Steps may cut across other ranges.
+    """The NVTX range of the current step; `next()` ends it and begins another. Steps may cut across other ranges.
 
-    Kineto gets it only when the session's profiler is off: that one writes ProfilerStep ranges of its own.
+    Kineto gets none: the profiler writes ProfilerStep ranges of its own.
     """
 
     def __init__(self) -> None:
-        self._record: Any = None
         self._nvtx: Any = None
 
-    def next(self, recorded: bool) -> None:
-        """End the step's range and begin the next one; `recorded` also emits it to record_function."""
+    def next(self) -> None:
+        """End the step's range and begin the next one."""
         self.end()
-        emit = emitter()
-        if emit.nvtx is not None:
-            self._nvtx = emit.nvtx.start(STEP)
-        if recorded and emit.record is not None and emit.listening():
-            self._record = emit.record(STEP)
-            self._record.__enter__()
+        nvtx = emitter().nvtx
+        if nvtx is not None:
+            self._nvtx = nvtx.start(STEP)
 
     def end(self) -> None:
         """End the step's range."""
-        record, self._record = self._record, None
         started, self._nvtx = self._nvtx, None
-        if record is not None:
-            record.__exit__(None, None, None)
         nvtx = emitter().nvtx
         if started is not None and nvtx is not None:
             nvtx.end(started)
@@ -110,7 +106,7 @@ def ranged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     @wraps(function)
     def within(*args: Any, **kwargs: Any) -> Any:
-        if name in _open or not _listening():
+        if name in _open or not _wanted():
             return function(*args, **kwargs)
         _open.add(name)
         try:
@@ -130,6 +126,16 @@ def wrap_method(owner: type, method: str, name: str) -> None:
         setattr(owner, method, ranged(function, name))
 
 
+def record(on: bool) -> None:
+    """Whether the probe's own profiler runs: only then do the wrapped methods of the job reach Kineto."""
+    global _recording
+    _recording = on
+
+
+def _wanted() -> bool:
+    return _recording or _tool_listens()
+
+
 def emitter() -> Emitter:
     """The process's emitter, built on first use."""
     global _emitter
@@ -140,19 +146,35 @@ def emitter() -> Emitter:
 
 _emitter: Emitter | None = None
 _open: set[str] = set()  # the names of the wrapped calls that now run
+_recording = False
 
 
 def _find_listener() -> bool:
     """The first question builds the emitter; later ones go straight to its answer."""
     global _listening
-    try:
-        _listening = emitter().listening
-        return _listening()
-    except Exception:
-        return False
+    found: Any = quietly(lambda: emitter().listening)
+    if found is not None:
+        _listening = found
+    return bool(found is not None and found())
+
+
+def _find_tool() -> bool:
+    global _tool_listens
+    attached = quietly(lambda: emitter().nvtx is not None) is True
+    _tool_listens = _always if attached else _never
+    return attached
+
+
+def _always() -> bool:
+    return True
+
+
+def _never() -> bool:
+    return False
 
 
 _listening: Callable[[], bool] = _find_listener
+_tool_listens: Callable[[], bool] = _find_tool
 
 
 class _NvtxPackage:
@@ -193,7 +215,8 @@ def _nvtx() -> _NvtxPackage | _TorchNvtx | None:
 
         domain: Any = nvtx.get_domain("diagnose")
         return None if type(domain).__name__ == "DummyDomain" else _NvtxPackage(domain)
-    except Exception:
+    except BaseException as error:
+        let_out(error)
         return _torch_nvtx()
 
 
@@ -204,7 +227,8 @@ def _torch_nvtx() -> _TorchNvtx | None:
         import torch
 
         return _TorchNvtx(torch.cuda.nvtx) if torch.cuda.is_available() else None
-    except Exception:
+    except BaseException as error:
+        let_out(error)
         return None
 
 
@@ -213,9 +237,9 @@ def _recorder(always: bool) -> tuple[Any, Callable[[], bool]]:
     try:
         from torch.autograd import _profiler_enabled as enabled
     except ImportError:
-        return None, lambda: always
+        return None, _always if always else _never
     from torch.profiler import (
         record_function,  # the quicker _RecordFunctionFast is written as an operator, not as a range
     )
 
-    return record_function, (lambda: True) if always else enabled
+    return record_function, _always if always else enabled

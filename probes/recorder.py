@@ -2,72 +2,97 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .gc_ranges import watch_collections
-from .guard import silent
-
-COMPRESSION = 3  # the training thread waits for it: a little larger is much sooner
-_TAIL_BYTES = 64
+from . import ranges
+from .forks import profiler_started
+from .gc_ranges import Collections
+from .guard import quietly, silent
+from .trace_file import write_trace
 
 
 class Recorder:
     """Profiles `warmup` + `active` steps and writes the active ones to `path`.
 
-    Raises whatever the profiler raises: the session decides what that means.
+    Everything but `write` belongs to the training thread. Raises whatever the profiler raises: the session decides what
+    that means.
+
+    Attributes:
+        running: the profiler is on.
+        recorded: a step was recorded, or a part of one.
+        written: the trace is there.
     """
 
     def __init__(self, path: Path, warmup: int, active: int) -> None:
         self.path = path
-        self.written = False
+        self.running = self.recorded = self.written = False
         self.settings: dict[str, object] = {}
         self._length = (warmup, active)
+        self._steps = 0
         self._profiler: Any = None
+        self._collections: Collections | None = None
         self._released: Callable[[], None] = lambda: None
-        self._unwatched: Callable[[], None] = lambda: None
 
     def start(self, give_way: Callable[[], object]) -> None:
         """Begin the warm-up; `give_way` is called when the job itself starts a profiler meanwhile."""
-        from torch.autograd import _profiler_enabled
-
-        if _profiler_enabled():
+        if profiler_runs():
             raise RuntimeError("another profiler is running in this process")
-        profiler = self._built()
-        self._profiler = profiler
+        self._profiler = self._built()
+        profiler_started(lambda: self.running)
+        self.running = True
         with silent():
-            profiler.start()
-        self._released = _watch_for_others(profiler, give_way)
-        self._unwatched = watch_collections()
+            self._profiler.start()
+        self._released = _watch_for_others(self._profiler, give_way)
+        ranges.record(True)
+        self._watch_collections()
 
     def step(self) -> None:
-        """A profiled step has ended; the last one writes the trace."""
+        """A profiled step has ended."""
+        self._steps += 1
         with silent():
             self._profiler.step()
+        self._watch_collections()
 
     def stop(self) -> None:
-        """Stop the profiler; writes the steps recorded so far if they are not yet written."""
-        profiler, self._profiler = self._profiler, None
-        self._unwatched()
-        self._released()
-        if profiler is not None:
+        """Stop the profiler; what was recorded waits for `write`."""
+        if self.running:
+            self._unhook()
             with silent():
-                profiler.stop()
+                self._profiler.stop()
+            self.running = False
+
+    def write(self) -> None:
+        """Write what was recorded, if anything was; any thread may."""
+        profiler, self._profiler = self._profiler, None
+        if self.recorded and profiler is not None:
+            write_trace(profiler, self.path, self._collections)
+            self.written = True
 
     def abort(self) -> None:
-        """Leave no profiler running behind a failure."""
+        """Leave no profiler running behind a failure, and nothing to write."""
         profiler, self._profiler = self._profiler, None
-        self._unwatched()
-        self._released()
-        if profiler is not None:
+        self.recorded = False
+        if self.running:
+            self._unhook()
             profiler.on_trace_ready = None
             with silent():
-                profiler.stop()
+                quietly(profiler.stop)
+                if profiler_runs():  # an exception of the job came between its parts
+                    quietly(_disable)
+            self.running = False
+
+    def _unhook(self) -> None:
+        ranges.record(False)
+        if self._collections is not None:
+            self._collections.stop()
+        self._released()
+
+    def _watch_collections(self) -> None:
+        """From the first recorded step on: what happens in the warm-up is in no trace."""
+        if self._collections is None and self._steps >= self._length[0]:
+            self._collections = Collections()
 
     def _built(self) -> Any:
         from torch.profiler import ProfilerActivity, profile, schedule, supported_activities
@@ -89,52 +114,26 @@ class Recorder:
             return profile(
                 activities=activities,
                 schedule=schedule(wait=0, warmup=warmup, active=active, repeat=1),
-                on_trace_ready=self._write,
+                on_trace_ready=self._ready,
                 record_shapes=True,
                 experimental_config=options,
             )
 
-    def _write(self, profiler: Any) -> None:
-        if not self.written:
-            write_trace(profiler, self.path)
-            self.written = True
+    def _ready(self, _profiler: Any) -> None:
+        self.recorded = True
 
 
-def write_trace(profiler: Any, path: Path) -> None:
-    """Export as Chrome JSON and compress to `path`; nothing is left behind when that fails.
+def profiler_runs() -> bool:
+    """Whether any profiler of torch is on in this thread."""
+    from torch.autograd import _profiler_enabled
 
-    Raises:
-        OSError: no space, no permission, or the exported file is cut.
-    """
-    raw = _scratch(path.parent)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        profiler.export_chrome_trace(str(raw))
-        _check_complete(raw)
-        with raw.open("rb") as source, gzip.open(partial, "wb", COMPRESSION) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-        raw.unlink(missing_ok=True)
+    return bool(_profiler_enabled())
 
 
-def _scratch(folder: Path) -> Path:
-    """A local file for the raw JSON, or one beside the trace where the temporary folder takes none."""
-    try:
-        handle, name = tempfile.mkstemp(suffix=".json", prefix="diagnose-")
-    except OSError:
-        handle, name = tempfile.mkstemp(suffix=".part", prefix=".diagnose-", dir=folder)
-    os.close(handle)
-    return Path(name)
+def _disable() -> None:
+    import torch
 
-
-def _check_complete(raw: Path) -> None:
-    """The exporter reports no full disk; a cut file shows at its end."""
-    with raw.open("rb") as file:
-        file.seek(max(raw.stat().st_size - _TAIL_BYTES, 0))
-        if not file.read().rstrip().endswith((b"}", b"]")):
-            raise OSError("the exported trace is cut: no space left for it in the temporary folder?")
+    torch.autograd._disable_profiler()  # type: ignore[attr-defined]
 
 
 def _experimental() -> tuple[Any, dict[str, object]]:

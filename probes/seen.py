@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
+
+from .held import held, inner_loader, items, shape, size, untouched
 
 BATCHES = 4
 LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
@@ -34,7 +36,7 @@ class Seen:
 
     def note_loader(self, loader: Any) -> None:
         """Remember the settings of a torch DataLoader."""
-        self.loader = {name: getattr(loader, name, None) for name in LOADER}
+        self.loader = {name: held(inner_loader(loader), name) for name in LOADER}
 
     def note_batch(self, batch: object) -> None:
         """Remember the shapes of a batch. Reads only tensors in host memory: a device would be waited for."""
@@ -45,30 +47,36 @@ def described(batch: object) -> dict[str, Any]:
     """Shapes by name, tokens (elements of `input_ids`), and padding (share of `attention_mask` that is 0) or None."""
     tensors = dict(_tensors(batch, "", _DEPTH))
     ids, mask = tensors.get("input_ids"), tensors.get("attention_mask")
-    return {
-        "shapes": {name: list(tensor.shape) for name, tensor in tensors.items()},
-        "tokens": None if ids is None else int(ids.numel()),
-        "padding": None if mask is None else _padding(mask),
-    }
+    with untouched():
+        return {
+            "shapes": {name: shape(tensor) for name, tensor in tensors.items()},
+            "tokens": None if ids is None else size(ids),
+            "padding": None if mask is None else _padding(mask),
+        }
 
 
 def _padding(mask: Any) -> float | None:
-    """The share of zeros; None for a mask on a device, or one that is not batch x length."""
-    if mask.device.type != "cpu" or mask.dim() != 2 or not mask.numel():
+    """The share of zeros; None for a mask on a device, or one that is not batch x length.
+
+    Counted by NumPy: an operator of torch would stand in traces that the job takes, and in what it counts.
+    """
+    torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
+    if type(mask) is not torch.Tensor or mask.device.type != "cpu" or mask.dim() != 2 or not mask.numel():
         return None
-    return 1 - int((mask != 0).sum()) / int(mask.numel())
+    return None if numpy is None else 1 - int(numpy.count_nonzero(mask.numpy())) / mask.numel()
 
 
 def _tensors(value: object, name: str, depth: int) -> Iterator[tuple[str, Any]]:
     torch: Any = sys.modules["torch"]
-    if isinstance(value, torch.Tensor):
+    if issubclass(type(value), torch.Tensor):
         yield name or "0", value
-    elif depth and isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _tensors(part, _joined(name, str(key)), depth - 1)
     elif depth and isinstance(value, (tuple, list)):
-        for index, part in enumerate(value[:16]):
+        parts = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+        for index, part in zip(range(16), parts):  # noqa: B905
             yield from _tensors(part, _joined(name, str(index)), depth - 1)
+    elif depth:
+        for key, part in items(value).items():
+            yield from _tensors(part, _joined(name, key if type(key) is str else "other"), depth - 1)
 
 
 def _joined(name: str, part: str) -> str:

@@ -1,12 +1,14 @@
 """The session inside the training process: counts optimizer steps and captures one window of them.
 
-Hooks tell it when a loop begins, when a step has ended and when the loop is over; it never raises into them.
+Hooks tell it when a loop begins, when a step has ended and when the loop is over. Nothing of its own reaches them as an
+error; what a signal handler of the job raises meanwhile does.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,13 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 from . import config as configuration
+from .aside import Aside, aside
 from .bundle import Bundle
 from .clock import StepClock
 from .config import Config, rank_and_world
-from .endings import SignalGuard
 from .guard import guarded, quietly, say, silent, told
+from .interrupts import of_the_job
 from .ranges import StepRange
-from .recorder import Recorder
+from .recorder import Recorder, profiler_runs
 from .seen import Seen
 from .window import PROFILED, Window, planned
 
@@ -46,13 +49,14 @@ class Session:
         self.error: str | None = None
         self.bundle: Bundle | None = None
         self.clock = StepClock(clock)
-        self._signals = SignalGuard(self._flush_for_signal)
+        self._facts: dict[str, object] | None = None
+        self._writing: Aside | None = None
         self._step_range = StepRange()
         self._opened = 0
-        self._busy = False
+        self._busy = self._passed = False
         self._thread = threading.get_ident()
         self._owner = os.getpid()
-        atexit.register(self.loop_ended)
+        atexit.register(self._at_exit)
 
     @property
     def phase(self) -> str:
@@ -76,23 +80,36 @@ class Session:
 
     def step_ended(self) -> None:
         """One optimizer step has ended; its own time ends here, before anything the capture does."""
-        if self.window is None or self._busy or threading.get_ident() != self._thread:
+        if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
             return
         self._safely(self._step_ended, "capture stopped")
 
-    def loop_ended(self, why: str = "the loop ended") -> None:
-        """The loop is over, in whatever way: writes what the window holds so far."""
+    def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
+        """The loop is over, in whatever way: writes what the window holds so far.
+
+        After one that `broke`, by an exception that the job may yet want to deal with, files wait for the exit.
+        """
         if self._owner != os.getpid() or self._busy:
             return
-        if self.window is not None and self.window.phase != "done":
+        if self.phase != "done":
             self._safely(lambda: self._cut_short(why), "capture stopped")
+        if not (broke or self.beside_a_profiler()):
+            self._safely(self._finish, "capture stopped")
         self.source = None
-        self.window = None
         quietly(self._step_range.end)
 
+    def beside_a_profiler(self) -> bool:
+        """Whether a profiler of the job runs: then nothing but counting is done, and its trace is the job's alone."""
+        return not (self.recorder is not None and self.recorder.running) and profiler_runs()
+
+    def _at_exit(self) -> None:
+        if self._owner == os.getpid():
+            self.loop_ended("the process ended")
+            self._safely(self._finish, "capture stopped")
+
     def _open(self, total: int | None) -> None:
-        self.error, self.bundle, self.recorder = None, None, None
-        self.stop_asked = False
+        self.error, self.bundle, self.recorder, self._facts = None, None, None, None
+        self.stop_asked = self._passed = False
         self._thread = threading.get_ident()
         _, world_size = rank_and_world()
         self.window = Window(planned(self.config, world_size, total))
@@ -103,46 +120,86 @@ class Session:
     def _step_ended(self) -> None:
         window = self.window
         assert window is not None
+        if self._passed or self.beside_a_profiler():
+            self._pass_over(window)
+            return
         before = window.phase
         window.step_ended(self.clock.step_ended(before))
         if before in PROFILED and self.recorder is not None:
             self.recorder.step()
         if window.phase != before:
             self._moved(before, window.phase)
-        self._step_range.next(recorded=window.phase not in PROFILED)
+        self._step_range.next()
         self.clock.step_begins()
+
+    def _pass_over(self, window: Window) -> None:
+        """A step with a profiler of the job on, or the one in which that one stopped."""
+        self._passed = self.beside_a_profiler()
+        window.step_passed()
+        if window.phase in PROFILED:
+            raise RuntimeError("another profiler is running in this process")
+        if not self._passed:
+            self.clock.step_begins()
 
     def _moved(self, before: str, after: str) -> None:
         if after in PROFILED and before not in PROFILED:
             self._arm()
         elif before in PROFILED and after not in PROFILED:
             self._disarm()
+            self._write()
         if after == "done":
             self._finish()
 
     def _arm(self) -> None:
         assert self.window is not None
-        rank, world_size = rank_and_world()
-        self.bundle = Bundle(self.config.out, rank, world_size)
+        self._claim()
+        assert self.bundle is not None
         self.recorder = Recorder(self.bundle.trace, self.window.plan.warmup, self.window.plan.active)
-        self._signals.hold()
         self.recorder.start(lambda: self.loop_ended("the job started a profiler of its own"))
 
+    def _claim(self) -> None:
+        rank, world_size = rank_and_world()
+        self.bundle = aside(lambda: Bundle(self.config.out, rank, world_size))
+
     def _disarm(self) -> None:
-        self._signals.release()
         if self.recorder is not None:
             self.recorder.stop()
 
-    def _finish(self) -> None:
-        from .capture_facts import facts
+    def _write(self) -> None:
+        """Write the trace, once, and wait for it."""
+        if self._writing is None and self.recorder is not None and self.recorder.recorded:
+            self._writing = Aside(self.recorder.write)
+        if self._writing is not None:
+            self._writing.result()
+            self._writing = None
 
+    def _finish(self) -> None:
+        """Write what is due: the trace, the facts, and the marker that says that nothing more comes."""
+        if self.window is None or self.window.phase != "done":
+            return
+        guarded(self._write, "no trace written", self._failed)
         bundle = self.bundle
         if bundle is not None:
-            with silent():
-                guarded(lambda: bundle.write_capture(facts(self)), "capture facts not written")
-            guarded(lambda: bundle.finish(self.error), "no marker written")
+            self._note_facts()
+            known = self._facts
+            if known is not None:
+                known["error"] = self.error
+                guarded(lambda: aside(lambda: bundle.write_capture(known)), "capture facts not written")
+            guarded(lambda: aside(lambda: bundle.finish(self.error)), "no marker written")
             self.stop_asked = self.config.stop and self.error is None
-        self.bundle = None
+        self.bundle = self.window = None
+
+    def _failed(self, why: str) -> None:
+        self._writing = None
+        self.error = self.error or why
+
+    def _note_facts(self) -> None:
+        """While the model lives: what is written at exit comes after its end."""
+        from .capture_facts import facts
+
+        if self._facts is None:
+            with silent():
+                guarded(lambda: vars(self).update(_facts=facts(self)), "capture facts not written")
 
     def _cut_short(self, why: str) -> None:
         window = self.window
@@ -150,36 +207,52 @@ class Session:
         phase, window.phase = window.phase, "done"
         if phase in PROFILED:
             self._disarm()
-        if self.recorder is None or not self.recorder.written:
-            self.error = f"{why} after {window.count} steps, before a step was recorded"
+        if self.recorder is None or not self.recorder.recorded:
+            beside = ", while another profiler was running in this process" if self._passed else ""
+            self.error = f"{why} after {window.count} steps, before a step was recorded{beside}"
             say(f"no trace written: {self.error}")
             if self.bundle is None and window.count:
-                self.bundle = Bundle(self.config.out, *rank_and_world())
-        self._finish()
+                self._claim()
+        if not self.beside_a_profiler():
+            self._note_facts()
 
     def _safely(self, call: Callable[[], None], doing: str) -> None:
         """Run a part of the capture; an error ends the capture, and training goes on."""
+        handled = sys.exc_info()[1]
         self._busy = True
         try:
             call()
-        except Exception as error:
+        except BaseException as error:
+            interrupt = of_the_job(error, handled)
+            if interrupt is not None:
+                self._interrupted(interrupt)
+                if interrupt is error:
+                    raise
+                raise interrupt from None
             self.error = f"{doing}: {told(error)}"
             say(self.error)
             self._abandon()
         finally:
             self._busy = False
 
+    def _interrupted(self, interrupt: BaseException) -> None:
+        """The job's exception is on its way through: a running profiler is stopped, files wait for the exit."""
+        if self.recorder is not None and self.recorder.running:
+            self.error = f"the window was cut by {type(interrupt).__name__}, raised by a signal handler of the job"
+            self._stop_all()
+        elif self.window is not None and self.window.phase in PROFILED:
+            self.window.phase = "done"
+
     def _abandon(self) -> None:
+        self._stop_all()
+        if not self.beside_a_profiler():
+            quietly(self._finish)
+
+    def _stop_all(self) -> None:
         if self.window is not None:
             self.window.phase = "done"
-        recorder = self.recorder
-        quietly(self._signals.release)
-        if recorder is not None:
-            quietly(recorder.abort)
-        quietly(self._finish)
-
-    def _flush_for_signal(self, name: str) -> None:
-        self.loop_ended(name)
+        if self.recorder is not None:
+            quietly(self.recorder.abort)
 
 
 def session() -> Session | None:

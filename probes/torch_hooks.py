@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any
 
 from .guard import guarded, quietly
+from .held import loader_length
 from .session import Session, session
 
 FORGOTTEN_AFTER = 64  # steps of other optimizers: one that pauses longer no longer ends the cycle
@@ -18,11 +19,12 @@ def install() -> None:
 
 
 def _install() -> None:
-    global _handle
+    global _installed
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    if _handle is None:
-        _handle = register_optimizer_step_post_hook(_untraced(_after_step))
+    if not _installed:
+        _installed = True
+        register_optimizer_step_post_hook(_untraced(_after_step))
     watch_loaders()
 
 
@@ -60,12 +62,15 @@ class Cycle:
             del self._last[key], self._steps[key]
 
 
-_handle: Any = None
+_installed = False
+_over = False  # the hook stays: torch may be going through its list of hooks
 _cycle = Cycle()
 _expected: int | None = None
 
 
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if _over:
+        return
     current = session()
     if current is None or not current.open_to("optimizer") or not _cycle.closed_by(id(optimizer)):
         return
@@ -96,10 +101,8 @@ def _begin(current: Session, optimizer: Any) -> None:
 
 def remove() -> None:
     """Count no more optimizer steps."""
-    global _handle
-    if _handle is not None:
-        _handle.remove()
-        _handle = None
+    global _over
+    _over = True
 
 
 def _replace(owner: Any, method: str, around: Any) -> None:
@@ -124,8 +127,9 @@ def _note_loader(loader: Any) -> None:
     if current is None or current.source is not None:
         return
     current.seen.note_loader(loader)
-    if getattr(loader, "_dataset_kind", 1) == 0:  # map-style: asking an iterable dataset's length has side effects
-        _expected = max(_expected or 0, len(loader))
+    length = loader_length(loader)
+    if length is not None:
+        _expected = max(_expected or 0, length)
 
 
 def _noting_batch(original: Any) -> Any:

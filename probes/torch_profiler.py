@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .aside import aside
+from .forks import profiler_started
+from .guard import guarded, say
 from .ranges import Range
+from .trace_file import write_trace
 
 
 class Capture:
@@ -42,7 +45,7 @@ class Capture:
         if self._profiler is not None:
             self._guarded(self._stop)
             if not self._written:
-                _say(f"no trace written: the loop ended before step {sum(self._window[:2]) + 1}, the first recorded")
+                say(f"no trace written: the loop ended before step {sum(self._window[:2]) + 1}, the first recorded")
 
     def _start(self) -> None:
         from torch.autograd import _profiler_enabled
@@ -60,6 +63,7 @@ class Capture:
             on_trace_ready=self._write,
             record_shapes=True,
         )
+        profiler_started(lambda: self._profiler is not None)
         profiler.start()
         self._profiler = profiler
 
@@ -67,12 +71,7 @@ class Capture:
         """Called by the profiler, on the training thread, when the window closes."""
         if profiler.step_num <= sum(self._window[:2]):  # stopped before one whole step was recorded
             return
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.json.gz")
-        try:
-            profiler.export_chrome_trace(str(partial))
-            partial.replace(self.path)
-        finally:
-            partial.unlink(missing_ok=True)
+        aside(lambda: write_trace(profiler, self.path))
         self._written = True
 
     def _stop(self) -> None:
@@ -80,12 +79,13 @@ class Capture:
         profiler.stop()
 
     def _guarded(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except Exception as error:
-            profiler, self._profiler = self._profiler, None
-            _say(f"capture stopped: {type(error).__name__}: {error}".splitlines()[0])
-            _close(profiler)
+        guarded(call, "capture stopped", self._failed)
+
+    def _failed(self, _why: str) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:  # leave none running behind a failed capture: a second one could not start
+            profiler.on_trace_ready = None
+            profiler.stop()
 
 
 def profile(
@@ -103,21 +103,7 @@ def range(name: str) -> AbstractContextManager[None]:
     return Range(name)
 
 
-def _close(profiler: Any) -> None:
-    """Leave no profiler running behind a failed capture: a second one could not start."""
-    if profiler is None:
-        return
-    try:
-        profiler.on_trace_ready = None
-        profiler.stop()
-    except Exception:
-        return
-
-
 def _rank() -> int:
     rank = os.environ.get("RANK", "0")
     return int(rank) if rank.isdecimal() else 0
 
-
-def _say(line: str) -> None:
-    print(f"diagnose: {line}", file=sys.stderr)

@@ -14,6 +14,7 @@ from typing import Any
 from . import ranges
 from .config import Config, default_out
 from .guard import guarded
+from .held import attributes, held
 from .ranges import wrap_method
 from .session import Session, configure, session
 
@@ -87,27 +88,36 @@ def _adopting(original: Any) -> Any:
 
 
 def _adopt(trainer: Any) -> None:
+    base: Any = sys.modules["transformers.trainer"].Trainer
     for kind in type(trainer).__mro__[:-1]:
-        if hasattr(kind, "_maybe_log_save_evaluate"):
+        if issubclass(kind, base):
             _wrap_class(kind)
-    present = any(hasattr(callback, "diagnose_session") for callback in trainer.callback_handler.callbacks)
+    handler = held(trainer, "callback_handler")
+    present = any(issubclass(type(callback), _Steps) for callback in held(handler, "callbacks") or ())
     if not present:
-        trainer.add_callback(_callback_class()())
+        sys.modules["transformers.trainer"].Trainer.add_callback(trainer, _callback_class()())
 
 
 def _flushing(original: Any) -> Any:
-    """`train` that ends the window however it ends, with an exception too."""
+    """`train` that ends the window however it ends; with an exception, before the job deals with that."""
 
     @wraps(original)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return original(self, *args, **kwargs)
-        finally:
-            current = session()
-            if current is not None and current.source == "trainer":
-                current.loop_ended("training ended")
+            found = original(self, *args, **kwargs)
+        except BaseException:
+            _train_ended(broke=True)
+            raise
+        _train_ended(broke=False)
+        return found
 
     return train
+
+
+def _train_ended(broke: bool) -> None:
+    current = session()
+    if current is not None and current.source == "trainer":
+        current.loop_ended("training ended", broke=broke)
 
 
 class _Steps:
@@ -139,7 +149,7 @@ def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> N
     seen.batches.clear()
     seen.note("model", kwargs.get("model"))
     optimizer = kwargs.get("optimizer")
-    seen.note("optimizer", getattr(optimizer, "optimizer", optimizer))
+    seen.note("optimizer", attributes(optimizer).get("optimizer", optimizer))
     if kwargs.get("train_dataloader") is not None:
         seen.note_loader(kwargs["train_dataloader"])
     wrap_accelerate()

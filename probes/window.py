@@ -84,6 +84,13 @@ class Window:
             self.settled = settled(list(self._last))
         self._advance()
 
+    def step_passed(self) -> None:
+        """A step has ended that cannot be measured. It moves the window only where steps are counted, not timed."""
+        self.count += 1
+        if self.plan.fixed:
+            self._taken += 1
+            self._advance()
+
     def _advance(self) -> None:
         while self.phase != "done" and self._complete():
             self.phase = PHASES[PHASES.index(self.phase) + 1]

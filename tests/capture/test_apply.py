@@ -356,7 +356,7 @@ class Made:
 
 
 def test_a_constructor_that_fails_with_the_patch_runs_without_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked = apply.Asked({"dataloader": {"size": 9}})
     monkeypatch.setattr(apply, "asked", lambda: asked)
@@ -370,7 +370,7 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
         "refused": [{"target": "dataloader", "key": "size", "because": "ValueError: too"}],
         "expected": None,
     }
-    assert capsys.readouterr().err == "diagnose: not applied: size (ValueError: too)\n"
+    assert capfd.readouterr().err == "diagnose: not applied: size (ValueError: too)\n"
 
 
 def test_a_process_without_a_session_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:

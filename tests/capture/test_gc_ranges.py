@@ -18,6 +18,7 @@ def test_a_collection_inside_the_window_is_a_range_of_the_trace(tmp_path: Path) 
         gc.collect()
         recorder.step()
     recorder.stop()
+    recorder.write()
 
     trace = read(tmp_path / "trace.json.gz")
     collections = [row for row, name in enumerate(trace.name.tolist()) if trace.names[name] == "Python GC"]

@@ -132,8 +132,9 @@ def test_an_exception_in_the_window_is_the_jobs_own_and_the_trace_is_kept(kind: 
     assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_the_window_ends_the_job_as_before_and_the_trace_is_kept(number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "kept"), [(signal.SIGTERM, False), (signal.SIGINT, True)])
+def test_a_signal_in_the_window_ends_the_job_as_before(number: int, kept: bool, tmp_path: Path) -> None:
+    """SIGTERM's default action leaves no time for a trace; an interrupt is an exception, after which there is some."""
     during = f"import os\ndef during(number):\n    if number == 7:\n        os.kill(os.getpid(), {int(number)})\n"
     script = BARE + during + "loop()\nprint('not reached')\n"
     expected = run(script, tmp_path / "unprobed")
@@ -141,7 +142,7 @@ def test_a_signal_in_the_window_ends_the_job_as_before_and_the_trace_is_kept(num
 
     assert (done.returncode, done.stdout) == (expected.returncode, "")
     assert done.returncode == -number
-    assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"
+    assert (tmp_path / "out" / "rank0.json.gz").exists() is kept
 
 
 def test_the_jobs_own_signal_handler_is_called_once_and_training_goes_on(tmp_path: Path) -> None:

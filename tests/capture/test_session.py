@@ -161,7 +161,7 @@ def test_a_loop_that_ends_in_the_window_leaves_what_was_recorded(
 
 
 def test_a_loop_that_ends_before_the_window_says_so(
-    session: tuple[Session, Clock], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    session: tuple[Session, Clock], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     session[0].loop_begins("code")
     drive(*session, 3)
@@ -170,7 +170,7 @@ def test_a_loop_that_ends_before_the_window_says_so(
     marker = json.loads((tmp_path / "out" / "rank0.done").read_text())
     assert marker["trace"] is None
     assert "3 steps" in marker["error"]
-    assert capsys.readouterr().err.count("\n") == 1
+    assert capfd.readouterr().err.count("\n") == 1
 
 
 def test_stop_is_asked_for_once_the_window_is_written(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Work beside the training thread, which waits for it: files are written where no signal handler of the job runs.
+
+Python runs signal handlers in the main thread alone. While that one waits here, what a handler raises comes out of the
+waiting at once and reaches the job; the work goes on to its end.
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable
+from typing import Any
+
+
+class Aside:
+    """A call in a thread of its own, begun at once.
+
+    The thread is one of the interpreter's bare ones: it is in no list of the job's threads, runs none of the job's
+    trace functions, and nothing waits for it at exit but `result`.
+    """
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._ended = _thread.allocate_lock()
+        self._ended.acquire()
+        try:
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError:  # no thread can be had
+            self._run()
+
+    def result(self) -> Any:
+        """Wait for the end; what the call returned.
+
+        Raises:
+            BaseException: what the call raised, or what a signal handler of the job raises meanwhile.
+        """
+        with self._ended:
+            pass
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _run(self) -> None:
+        try:
+            self._value = self._call()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ended.release()
+
+
+def aside(call: Callable[[], object]) -> Any:
+    """What `call` returns, from a thread beside this one, which waits.
+
+    Raises:
+        BaseException: as `Aside.result`.
+    """
+    return Aside(call).result()

@@ -1,0 +1,166 @@
+"""What torch and transformers hold of the job's objects, read without running a line of the job's own code.
+
+Attributes are taken from the instance's dictionary and sizes from torch's own descriptors: a subclass may compute what
+it likes in `__len__`, `parameters()` or a property, and asking would change the job.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import UserDict
+from collections.abc import Iterator
+from inspect import getattr_static
+from types import FunctionType
+from typing import Any
+
+_PLAIN_SEQUENCES = (list, tuple, range, str, dict)
+
+
+def attributes(thing: object) -> dict[str, Any]:
+    """The instance's own attributes; none where it has no dictionary."""
+    try:
+        found = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def held(thing: object, name: str) -> Any:
+    """The instance's attribute `name`; None where it is computed or missing."""
+    return attributes(thing).get(name)
+
+
+def modules(root: object) -> Iterator[Any]:
+    """A torch module and those inside it, each once."""
+    waiting, seen = [root], set()
+    while waiting:
+        module = waiting.pop()
+        if module is None or id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield module
+        waiting += reversed(_values(held(module, "_modules")))
+
+
+def parameters(root: object, recurse: bool = True) -> list[Any]:
+    """The parameters of a torch module, each once."""
+    found: dict[int, Any] = {}
+    for module in modules(root) if recurse else [root]:
+        found.update((id(each), each) for each in _values(held(module, "_parameters")) if each is not None)
+    return list(found.values())
+
+
+def size(tensor: Any) -> int:
+    """Elements of a tensor, of all its shards where it is distributed."""
+    return int(_torch().Tensor.numel(tensor))
+
+
+def dtype(tensor: Any) -> str:
+    """The tensor's type, such as "bfloat16"."""
+    return str(_torch().Tensor.dtype.__get__(tensor)).removeprefix("torch.")
+
+
+def trains(tensor: Any) -> bool:
+    """Whether gradients are asked for."""
+    return bool(_torch().Tensor.requires_grad.__get__(tensor))
+
+
+def shape(tensor: Any) -> list[int]:
+    """The tensor's lengths."""
+    return [int(length) for length in _torch().Tensor.shape.__get__(tensor)]
+
+
+def untouched() -> Any:
+    """A block in which torch's functions run no override of a tensor subclass, and no mode of the job's."""
+    return _torch()._C.DisableTorchFunction()
+
+
+def setting(config: object, name: str) -> Any:
+    """A value of transformers' configuration: held, held under the name it is mapped to, or computed by its own class."""
+    values = attributes(config)
+    if name in values:
+        return values[name]
+    mapped = getattr_static(type(config), "attribute_map", None)
+    if isinstance(mapped, dict) and mapped.get(name) in values:
+        return values[mapped[name]]
+    found = getattr_static(type(config), name, None)
+    if isinstance(found, property) and isinstance(found.fget, FunctionType):
+        return found.fget(config) if found.fget.__module__.startswith("transformers.") else None
+    return found if isinstance(found, int | float | str) else None
+
+
+def items(batch: object) -> dict[Any, Any]:
+    """The entries of a dictionary, of transformers' BatchEncoding, or of a dataclass-like object; none of other things."""
+    if isinstance(batch, dict):
+        return {key: dict.__getitem__(batch, key) for key in dict.keys(batch)}
+    data = held(batch, "data") if isinstance(batch, UserDict) else None
+    if isinstance(data, dict):
+        return items(data)
+    return attributes(batch) if hasattr(type(batch), "__dataclass_fields__") else {}
+
+
+def inner_loader(loader: object) -> object:
+    """torch's own DataLoader inside those of accelerate."""
+    inside = held(loader, "base_dataloader")
+    return loader if inside is None else inside
+
+
+def loader_length(loader: object) -> int | None:
+    """Batches of one pass over a DataLoader; None where only the job's own code could tell."""
+    loader = inner_loader(loader)
+    sampler, batches = held(loader, "sampler"), held(loader, "batch_sampler")
+    rows, batch = _sampled(sampler), held(loader, "batch_size")
+    drops = held(loader, "drop_last")
+    if batches is not None:
+        if not _is_torch(batches, "BatchSampler"):
+            return None
+        batch, drops = held(batches, "batch_size"), held(batches, "drop_last")
+    if rows is None:
+        return None
+    if not isinstance(batch, int) or batch < 1:
+        return rows
+    return rows // batch if drops else -(-rows // batch)
+
+
+def _sampled(sampler: object) -> int | None:
+    if _is_torch(sampler, "DistributedSampler"):
+        count = held(sampler, "num_samples")
+    elif _is_torch(sampler, "RandomSampler") and held(sampler, "_num_samples") is not None:
+        count = held(sampler, "_num_samples")
+    elif _is_torch(sampler, "RandomSampler", "SequentialSampler"):
+        count = rows(held(sampler, "data_source"))
+    else:
+        count = None
+    return count if type(count) is int else None
+
+
+def rows(data: object) -> int | None:
+    """Items of a plain sequence or of one of the datasets of torch and Hugging Face; None for the job's own kinds."""
+    if type(data) in _PLAIN_SEQUENCES:
+        return len(data)  # type: ignore[arg-type]
+    if _is_torch(data, "Subset"):
+        return rows(held(data, "indices"))
+    if _is_torch(data, "ConcatDataset"):
+        sizes = held(data, "cumulative_sizes")
+        return sizes[-1] if type(sizes) is list and sizes else None
+    if _is_torch(data, "TensorDataset"):
+        tensors = held(data, "tensors")
+        return shape(tensors[0])[0] if type(tensors) is tuple and tensors else None
+    if type(data).__module__ == "datasets.arrow_dataset" and type(data).__name__ == "Dataset":
+        chosen = held(data, "_indices")
+        count = getattr(held(data, "_data") if chosen is None else chosen, "num_rows", None)
+        return count if type(count) is int else None
+    return None
+
+
+def _is_torch(thing: object, *names: str) -> bool:
+    kind = type(thing)
+    return kind.__name__ in names and kind.__module__.startswith("torch.utils.data.")
+
+
+def _values(found: object) -> list[Any]:
+    return list(dict.values(found)) if isinstance(found, dict) else []
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]

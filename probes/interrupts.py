@@ -1,0 +1,95 @@
+"""Whose an exception is: raised by what the probe did, or by the job while the probe ran.
+
+A Python signal handler runs between any two instructions of the main thread, those of the probe among them, and what it
+raises (a timeout, a request to save and leave) is meant for the job. Its frame stands in the traceback, called by
+nobody: it is the frame that was given a frame above it as an argument. The standard library alone is needed, so that
+the start-up file can ask too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_OWN_EXCEPTIONS = ("builtins", "torch", "numpy", "transformers", "accelerate", "nvtx")
+_TAKES_MORE = 0x04  # CO_VARARGS
+
+
+def of_the_job(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
+    """The exception of the job that `error` is, or that a library turned into it; None when it is the probe's own.
+
+    `handled` was being handled when the probe was called: it, and what came before it, is no part of the answer.
+    """
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and found is not handled and id(found) not in seen:
+        seen.add(id(found))
+        if isinstance(found, KeyboardInterrupt) or _raised_by_a_handler(found) or _sent_from_elsewhere(found):
+            return found
+        found = found.__cause__ or found.__context__
+    return None
+
+
+def let_out(error: BaseException, handled: BaseException | None = None) -> None:
+    """Raise the job's exception on; return when the error is the probe's own."""
+    found = of_the_job(error, handled)
+    if found is not None:
+        raise found from (found.__cause__ if found is error else None)
+
+
+def _raised_by_a_handler(error: BaseException) -> bool:
+    frames = _frames(error)
+    codes = _codes_of_handlers() if len(frames) > 1 else set()
+    return any(
+        frame.f_code in codes or _was_given_one_of(frame, frames[:place])
+        for place, frame in enumerate(frames)
+        if place
+    )
+
+
+def _was_given_one_of(frame: FrameType, outer: list[FrameType]) -> bool:
+    """Whether an argument of the call is a frame around it: only signal handlers are called so."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _TAKES_MORE)]
+    values = [frame.f_locals.get(name) for name in names]
+    given = [value for value in values if type(value) is FrameType]
+    given += [each for value in values if type(value) is tuple for each in value if type(each) is FrameType]
+    return any(each is frame_around for each in given for frame_around in outer)
+
+
+def _codes_of_handlers() -> set[CodeType]:
+    """The code of the Python handlers in place now, for one that forgot its arguments."""
+    found = (_code_of(signal.getsignal(number)) for number in signal.valid_signals())
+    return {code for code in found if code is not None}
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    for _ in range(8):  # partials of methods of wrapped functions
+        code = getattr(handler, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+        inner = getattr(handler, "func", None) or getattr(handler, "__func__", None)
+        handler = inner if inner is not None else vars(type(handler)).get("__call__")
+    return None
+
+
+def _sent_from_elsewhere(error: BaseException) -> bool:
+    """An exception that the probe's own line cannot raise, set by another thread or a handler in C."""
+    frames = _frames(error)
+    if not frames or os.path.dirname(os.path.abspath(frames[-1].f_code.co_filename)) != _HERE:
+        return False
+    module = type(error).__module__.partition(".")[0]
+    known = (*_OWN_EXCEPTIONS, *getattr(sys, "stdlib_module_names", ()), (__package__ or "").partition(".")[0])
+    return module not in known
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    found, step = [], error.__traceback__
+    while step is not None:
+        found.append(step.tb_frame)
+        step = step.tb_next
+    return found

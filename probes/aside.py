@@ -29,6 +29,11 @@ class Aside:
         except RuntimeError:  # no thread can be had
             self._run()
 
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return not self._ended.locked()
+
     def result(self) -> Any:
         """Wait for the end; what the call returned.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from .aside import aside
 from .capture_cores import cores
 from .capture_machine import device, environment, memory, versions
 from .capture_model import model_facts, optimizer_facts, wrapped_facts
@@ -88,6 +89,7 @@ _NUMBERS = re.compile(r"[0-9]{1,20}\Z")
 def facts(session: Session) -> dict[str, object]:
     """Everything known about the job and the window; a part that cannot be had is null."""
     rank, world_size = rank_and_world()
+    machine = aside(lambda: _machine(world_size))  # reads files, where much of the standard library holds an OSError
     seen = session.seen
     model = quietly(lambda: _model(session))
     optimizer = seen.get("optimizer")
@@ -96,10 +98,7 @@ def facts(session: Session) -> dict[str, object]:
         "schema_version": SCHEMA_VERSION,
         "rank": rank,
         "world_size": world_size,
-        "host": quietly(platform.node),
-        "slurm": {name: os.environ[name] for name in SLURM if _NUMBERS.match(os.environ.get(name, ""))},
-        "cores": quietly(lambda: cores(os.environ, world_size)),
-        "versions": quietly(versions),
+        **machine,
         "device": quietly(device),
         "model": quietly(lambda: model_facts(model)),
         "training_arguments": quietly(lambda: training_arguments(arguments)),
@@ -109,9 +108,18 @@ def facts(session: Session) -> dict[str, object]:
         **_wrapping(model),
         "liger": quietly(lambda: _liger(arguments)),
         "memory": quietly(memory),
-        "environment": quietly(lambda: environment(os.environ)),
         **_patch(),
         **_window(session),
+    }
+
+
+def _machine(world_size: int) -> dict[str, object]:
+    return {
+        "host": quietly(platform.node),
+        "slurm": {name: os.environ[name] for name in SLURM if _NUMBERS.match(os.environ.get(name, ""))},
+        "cores": quietly(lambda: cores(os.environ, world_size)),
+        "versions": quietly(versions),
+        "environment": quietly(lambda: environment(os.environ)),
     }
 
 

@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from . import nvml
+from .aside import aside
 from .guard import quietly
 
 ENVIRONMENT = [
@@ -116,7 +117,7 @@ def device() -> dict[str, object] | None:
         "clock_mhz": _mhz(properties, "clock_rate"),
         "memory_bus_bits": getattr(properties, "memory_bus_width", None),
         "l2_cache_bytes": getattr(properties, "L2_cache_size", None),
-        "nvml": quietly(lambda: nvml.device_facts(str(getattr(properties, "uuid", "")))),
+        "nvml": quietly(lambda: aside(lambda: nvml.device_facts(str(getattr(properties, "uuid", ""))))),
     }
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from . import ranges
+from .deferral import handlers_wait
 from .forks import profiler_started
 from .gc_ranges import Collections
-from .guard import quietly, silent
+from .guard import silent
 from .trace_file import write_trace
 
 
@@ -41,27 +42,27 @@ class Recorder:
             raise RuntimeError("another profiler is running in this process")
         self._profiler = self._built()
         profiler_started(lambda: self.running)
-        self.running = True
-        with silent():
+        with handlers_wait(), silent():
+            self.running = True
             self._profiler.start()
-        self._released = _watch_for_others(self._profiler, give_way)
-        ranges.record(True)
-        self._watch_collections()
+            self._released = _watch_for_others(self._profiler, give_way)
+            ranges.record(True)
+            self._watch_collections()
 
     def step(self) -> None:
         """A profiled step has ended."""
-        self._steps += 1
-        with silent():
+        with handlers_wait(), silent():
+            self._steps += 1
             self._profiler.step()
-        self._watch_collections()
+            self._watch_collections()
 
     def stop(self) -> None:
         """Stop the profiler; what was recorded waits for `write`."""
-        if self.running:
-            self._unhook()
-            with silent():
+        with handlers_wait(), silent():
+            if self.running:
+                self._unhook()
                 self._profiler.stop()
-            self.running = False
+                self.running = False
 
     def write(self) -> None:
         """Write what was recorded, if anything was; any thread may."""
@@ -72,16 +73,14 @@ class Recorder:
 
     def abort(self) -> None:
         """Leave no profiler running behind a failure, and nothing to write."""
-        profiler, self._profiler = self._profiler, None
-        self.recorded = False
-        if self.running:
-            self._unhook()
-            profiler.on_trace_ready = None
-            with silent():
-                quietly(profiler.stop)
-                if profiler_runs():  # an exception of the job came between its parts
-                    quietly(_disable)
-            self.running = False
+        with handlers_wait(), silent():
+            profiler, self._profiler = self._profiler, None
+            self.recorded = False
+            if self.running:
+                self._unhook()
+                profiler.on_trace_ready = None
+                self.running = False
+                profiler.stop()
 
     def _unhook(self) -> None:
         ranges.record(False)
@@ -128,12 +127,6 @@ def profiler_runs() -> bool:
     from torch.autograd import _profiler_enabled
 
     return bool(_profiler_enabled())
-
-
-def _disable() -> None:
-    import torch
-
-    torch.autograd._disable_profiler()  # type: ignore[attr-defined]
 
 
 def _experimental() -> tuple[Any, dict[str, object]]:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from . import config as configuration
@@ -159,7 +160,7 @@ class Session:
 
     def _claim(self) -> None:
         rank, world_size = rank_and_world()
-        self.bundle = aside(lambda: Bundle(self.config.out, rank, world_size))
+        self.bundle = self._beside(lambda: Bundle(self.config.out, rank, world_size))
 
     def _disarm(self) -> None:
         if self.recorder is not None:
@@ -167,11 +168,20 @@ class Session:
 
     def _write(self) -> None:
         """Write the trace, once, and wait for it."""
-        if self._writing is None and self.recorder is not None and self.recorder.recorded:
-            self._writing = Aside(self.recorder.write)
-        if self._writing is not None:
-            self._writing.result()
-            self._writing = None
+        if self.recorder is not None:
+            self._beside(self.recorder.write)
+
+    def _beside(self, call: Callable[[], object]) -> Any:
+        """What `call` returns, files being its business; what an exception of the job kept us from waiting for is first."""
+        earlier, self._writing = self._writing, None
+        if earlier is not None:
+            guarded(earlier.result, "not written", self._failed)
+        running = self._writing = Aside(call)
+        try:
+            return running.result()
+        finally:
+            if running.ended:
+                self._writing = None
 
     def _finish(self) -> None:
         """Write what is due: the trace, the facts, and the marker that says that nothing more comes."""
@@ -184,22 +194,19 @@ class Session:
             known = self._facts
             if known is not None:
                 known["error"] = self.error
-                guarded(lambda: aside(lambda: bundle.write_capture(known)), "capture facts not written")
-            guarded(lambda: aside(lambda: bundle.finish(self.error)), "no marker written")
+                guarded(lambda: self._beside(lambda: bundle.write_capture(known)), "capture facts not written")
+            guarded(lambda: self._beside(lambda: bundle.finish(self.error)), "no marker written")
             self.stop_asked = self.config.stop and self.error is None
         self.bundle = self.window = None
 
     def _failed(self, why: str) -> None:
-        self._writing = None
         self.error = self.error or why
 
     def _note_facts(self) -> None:
         """While the model lives: what is written at exit comes after its end."""
-        from .capture_facts import facts
-
         if self._facts is None:
             with silent():
-                guarded(lambda: vars(self).update(_facts=facts(self)), "capture facts not written")
+                guarded(lambda: vars(self).update(_facts=_facts_of(self)), "capture facts not written")
 
     def _cut_short(self, why: str) -> None:
         window = self.window
@@ -253,6 +260,12 @@ class Session:
             self.window.phase = "done"
         if self.recorder is not None:
             quietly(self.recorder.abort)
+
+
+def _facts_of(session: Session) -> dict[str, object]:
+    """Imported beside the training thread: where a file cannot be looked at, an import takes it for missing."""
+    found: Any = aside(lambda: import_module(".capture_facts", __package__))
+    return dict(found.facts(session))
 
 
 def session() -> Session | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from .guard import guarded, quietly
 from .held import loader_length
+from .ranges import emitter
 from .session import Session, session
 
 FORGOTTEN_AFTER = 64  # steps of other optimizers: one that pauses longer no longer ends the cycle
@@ -25,6 +26,7 @@ def _install() -> None:
     if not _installed:
         _installed = True
         register_optimizer_step_post_hook(_untraced(_after_step))
+        emitter()  # what it imports is imported here, and not within a step
     watch_loaders()
 
 

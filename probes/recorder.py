@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import ranges
+from . import other_profilers, ranges
 from .deferral import handlers_wait
 from .forks import profiler_started
 from .gc_ranges import Collections
@@ -34,18 +34,18 @@ class Recorder:
         self._steps = 0
         self._profiler: Any = None
         self._collections: Collections | None = None
-        self._released: Callable[[], None] = lambda: None
 
     def start(self, give_way: Callable[[], object]) -> None:
         """Begin the warm-up; `give_way` is called when the job itself starts a profiler meanwhile."""
-        if profiler_runs():
-            raise RuntimeError("another profiler is running in this process")
+        other_profilers.watch()
         self._profiler = self._built()
         profiler_started(lambda: self.running)
         with handlers_wait(), silent():
+            if other_profilers.running():
+                raise RuntimeError("another profiler is running in this process")
             self.running = True
+            other_profilers.begins(self._profiler, give_way)
             self._profiler.start()
-            self._released = _watch_for_others(self._profiler, give_way)
             ranges.record(True)
             self._watch_collections()
 
@@ -62,7 +62,7 @@ class Recorder:
             if self.running:
                 self._unhook()
                 self._profiler.stop()
-                self.running = False
+                self._stopped()
 
     def write(self) -> None:
         """Write what was recorded, if anything was; any thread may."""
@@ -78,15 +78,19 @@ class Recorder:
             self.recorded = False
             if self.running:
                 self._unhook()
+                self._stopped()
                 profiler.on_trace_ready = None
-                self.running = False
-                profiler.stop()
+                if not other_profilers.running():  # torch would end that one
+                    profiler.stop()
 
     def _unhook(self) -> None:
         ranges.record(False)
         if self._collections is not None:
             self._collections.stop()
-        self._released()
+
+    def _stopped(self) -> None:
+        self.running = False
+        other_profilers.ended()
 
     def _watch_collections(self) -> None:
         """From the first recorded step on: what happens in the warm-up is in no trace."""
@@ -122,13 +126,6 @@ class Recorder:
         self.recorded = True
 
 
-def profiler_runs() -> bool:
-    """Whether any profiler of torch is on in this thread."""
-    from torch.autograd import _profiler_enabled
-
-    return bool(_profiler_enabled())
-
-
 def _experimental() -> tuple[Any, dict[str, object]]:
     """The profiler's options beyond the stable ones, as many as this torch knows, and which they are."""
     try:
@@ -144,26 +141,3 @@ def _experimental() -> tuple[Any, dict[str, object]]:
         return _ExperimentalConfig(**known), known
     except TypeError:
         return _ExperimentalConfig(), {}
-
-
-def _watch_for_others(own: Any, give_way: Callable[[], object]) -> Callable[[], None]:
-    """Torch refuses a second profiler with an error: ours gives way to one of the job's. Returns the watch's end."""
-    from torch.autograd import profiler as autograd_profiler
-
-    owner = autograd_profiler.profile
-    original = getattr(owner, "_prepare_trace", None)
-    if original is None:
-        return lambda: None
-
-    def prepare_trace(self: Any) -> Any:
-        if self is not getattr(own, "profiler", None):
-            release()
-            give_way()
-        return original(self)
-
-    def release() -> None:
-        if vars(owner).get("_prepare_trace") is prepare_trace:
-            owner._prepare_trace = original
-
-    owner._prepare_trace = prepare_trace
-    return release

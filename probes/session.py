@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from . import config as configuration
+from . import other_profilers
 from .aside import Aside, aside
 from .bundle import Bundle
 from .clock import StepClock
@@ -24,7 +25,7 @@ from .config import Config, rank_and_world
 from .guard import guarded, quietly, say, silent, told
 from .interrupts import of_the_job
 from .ranges import StepRange
-from .recorder import Recorder, profiler_runs
+from .recorder import Recorder
 from .seen import Seen
 from .window import PROFILED, Window, planned
 
@@ -101,7 +102,7 @@ class Session:
 
     def beside_a_profiler(self) -> bool:
         """Whether a profiler of the job runs: then nothing but counting is done, and its trace is the job's alone."""
-        return not (self.recorder is not None and self.recorder.running) and profiler_runs()
+        return other_profilers.running()
 
     def _at_exit(self) -> None:
         if self._owner == os.getpid():

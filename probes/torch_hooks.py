@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
+from . import other_profilers
 from .guard import guarded, quietly
 from .held import loader_length
 from .ranges import emitter
@@ -26,6 +27,7 @@ def _install() -> None:
     if not _installed:
         _installed = True
         register_optimizer_step_post_hook(_untraced(_after_step))
+        other_profilers.watch()
         emitter()  # what it imports is imported here, and not within a step
     watch_loaders()
 

@@ -1,0 +1,104 @@
+"""A job that profiles itself gets the trace it would get without us."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture.bundles import marker
+from capture.scripts import BARE, TRAINER, run, said
+
+pytest.importorskip("torch")
+
+SCHEDULED = (
+    "own = torch.profiler.profile(schedule=torch.profiler.schedule(wait=%(wait)d, warmup=1, active=4, repeat=1),\n"
+    "    on_trace_ready=lambda p: p.export_chrome_trace(sys.argv[1] + '/own.json'), record_shapes=True)\n"
+    "def during(number):\n"
+    "    if number > 1:\n        own.step()\n"
+)
+ENTERED = "own.start()\nloop(40)\nown.stop()\n"
+
+
+def names(folder: Path) -> Counter[tuple[Any, Any]]:
+    """How often each operator and range stands in the job's own trace."""
+    events = json.loads((folder / "own.json").read_text())["traceEvents"]
+    return Counter((e["cat"], e["name"]) for e in events if e.get("cat") in ("cpu_op", "user_annotation"))
+
+
+
+
+@pytest.mark.parametrize("wait", [1, 4, 12, 20])
+def test_the_jobs_trace_holds_what_it_holds_without_us(wait: int, tmp_path: Path) -> None:
+    """The job's window lies before ours, across it, and behind it."""
+    script = BARE + SCHEDULED % {"wait": wait} + ENTERED
+    expected = run(script, tmp_path / "plain")
+    done = run(script, tmp_path / "probed", {})
+
+    assert (done.returncode, done.stdout) == (expected.returncode, expected.stdout) == (0, ""), done.stderr
+    assert names(tmp_path / "probed") == names(tmp_path / "plain")
+
+
+def test_a_profiler_on_from_the_beginning_is_waited_for(tmp_path: Path) -> None:
+    """Once it is over, the window opens; until then not even a time is taken."""
+    during = (
+        "own = torch.profiler.profile()\nown.start()\n"
+        "def during(number):\n"
+        "    if number == 15:\n        own.stop()\n        own.export_chrome_trace(sys.argv[1] + '/own.json')\n"
+    )
+    run(BARE + during + "loop(60)\n", tmp_path / "plain")
+    done = run(BARE + during + "loop(60)\n", tmp_path / "probed", {})
+
+    assert done.returncode == 0, done.stderr
+    assert names(tmp_path / "probed") == names(tmp_path / "plain")
+    assert marker(tmp_path / "probed" / "out")["trace"] == "rank0.json.gz"
+    known = json.loads((tmp_path / "probed" / "out" / "capture-rank0.json").read_text())
+    assert known["steps"]["first_active_step"] > 16
+
+
+def test_nothing_is_looked_up_within_a_step_that_the_job_profiles(tmp_path: Path) -> None:
+    """The whole run is profiled: going through all objects waits for the end."""
+    watched = (
+        "import atexit, gc\n"
+        "looked, through = [], gc.get_objects\n"
+        "def get_objects(*given):\n"
+        "    looked.append(torch.autograd._profiler_enabled())\n    return through(*given)\n"
+        "gc.get_objects = get_objects\n"
+        "with torch.profiler.profile() as own:\n    loop(40)\n"
+        "own.export_chrome_trace(sys.argv[1] + '/own.json')\n"
+        "print(looked)\n"
+    )
+    run(BARE + watched, tmp_path / "plain")
+    done = run(BARE + watched, tmp_path / "probed", {"at_step": 6})
+
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert len(said(done)) == 1
+    assert "another profiler" in said(done)[0]
+    assert names(tmp_path / "probed") == names(tmp_path / "plain")
+
+
+def test_a_search_over_hyperparameters_profiles_its_trials_as_always(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    search = (
+        "from transformers import TrainerCallback\n"
+        "class Profiled(TrainerCallback):\n"
+        "    def on_step_end(self, *args, **kwargs):\n        own.step()\n"
+        "for trial in range(6):\n"
+        "    made = trainer(max_steps=12, save_steps=1000, gradient_accumulation_steps=1)\n"
+        "    if trial == 3:\n"
+        "        own = torch.profiler.profile(schedule=torch.profiler.schedule(wait=2, warmup=1, active=8),\n"
+        "            on_trace_ready=lambda p: p.export_chrome_trace(sys.argv[1] + '/own.json'))\n"
+        "        made.add_callback(Profiled())\n        own.start()\n"
+        "    made.train()\n"
+        "    if trial == 3:\n        own.stop()\n"
+        "finish()\n"
+    )
+    expected = run(TRAINER + search, tmp_path / "plain")
+    done = run(TRAINER + search, tmp_path / "probed", {})
+
+    assert (done.returncode, expected.returncode) == (0, 0), done.stderr
+    assert names(tmp_path / "probed") == names(tmp_path / "plain")
+    import torch
+
+    ours, theirs = (torch.load(tmp_path / kind / "final.pt") for kind in ("probed", "plain"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

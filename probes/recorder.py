@@ -1,20 +1,14 @@
-"""torch.profiler around one window of steps, written as one gzip file that has its name only when complete."""
+"""torch.profiler around one window of steps."""
 
 from __future__ import annotations
 
-import gzip
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .gc_ranges import watch_collections
 from .guard import silent
-
-COMPRESSION = 3  # the training thread waits for it: a little larger is much sooner
-_TAIL_BYTES = 64
+from .trace_file import write_trace
 
 
 class Recorder:
@@ -98,43 +92,6 @@ class Recorder:
         if not self.written:
             write_trace(profiler, self.path)
             self.written = True
-
-
-def write_trace(profiler: Any, path: Path) -> None:
-    """Export as Chrome JSON and compress to `path`; nothing is left behind when that fails.
-
-    Raises:
-        OSError: no space, no permission, or the exported file is cut.
-    """
-    raw = _scratch(path.parent)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        profiler.export_chrome_trace(str(raw))
-        _check_complete(raw)
-        with raw.open("rb") as source, gzip.open(partial, "wb", COMPRESSION) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-        raw.unlink(missing_ok=True)
-
-
-def _scratch(folder: Path) -> Path:
-    """A local file for the raw JSON, or one beside the trace where the temporary folder takes none."""
-    try:
-        handle, name = tempfile.mkstemp(suffix=".json", prefix="diagnose-")
-    except OSError:
-        handle, name = tempfile.mkstemp(suffix=".part", prefix=".diagnose-", dir=folder)
-    os.close(handle)
-    return Path(name)
-
-
-def _check_complete(raw: Path) -> None:
-    """The exporter reports no full disk; a cut file shows at its end."""
-    with raw.open("rb") as file:
-        file.seek(max(raw.stat().st_size - _TAIL_BYTES, 0))
-        if not file.read().rstrip().endswith((b"}", b"]")):
-            raise OSError("the exported trace is cut: no space left for it in the temporary folder?")
 
 
 def _experimental() -> tuple[Any, dict[str, object]]:

@@ -1,27 +1,18 @@
-"""The folder that a capture fills: where it is, which ranks of a window are written, why it stayed empty."""
+"""What a capture leaves in its folder, as the parent sees it: which ranks are written, why others are not."""
 
-import contextlib
 import glob
-import json
-import os
 import re
-import shutil
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-RUNS = Path("diagnose-runs")
-_MARKER = re.compile(r"rank(\d+)\.done")
-_LEFTOVERS = (".rank*", ".diagnose-*", ".capture-*")  # of processes that were killed
-_TAKEN = ("rank*.done", "rank*.json*", "capture*.json")
-_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
-_SIBLINGS = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-_JOB = (
-    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-    ("PMIX_NAMESPACE",),
-    ("MASTER_ADDR", "MASTER_PORT"),
-)
+from diagnose.out_folder import claimed, is_ours
+from diagnose.probes.claim import json_object, owner, scratch_of
+
+_MARKER = re.compile(r"rank([0-9]{1,9})\.done")
+_CLAIM = re.compile(r"rank([0-9]{1,9})\.claim")
+_MOST_RANKS = 1 << 20
+_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ class Written:
 
 
 class Bundle:
-    """A folder for one capture, created here.
+    """A folder for one capture, claimed here.
 
     Args:
         out: the folder that the user names; None for one below `diagnose-runs`, named after the time or the Slurm step.
@@ -58,39 +49,58 @@ class Bundle:
 
     Attributes:
         folder: where the traces go.
+        token: what the ranks of this run put into their markers.
         seen: what the hooked processes leave for `why_empty`.
         shared: whether other parents use the folder.
 
     Raises:
         OSError: the folder cannot be made.
+        ValueError: it can have no other name, and is not empty.
     """
 
     def __init__(self, out: Path | None, env: Mapping[str, str]) -> None:
-        self._was_there = out is not None and out.is_dir()
-        self.folder = _created(out, env)
-        self.shared = _has_siblings(env)
+        self._place = claimed(out, env)
+        self.folder, self.token, self.seen = self._place.folder, self._place.token, self._place.seen
+        self.shared = self._place.parent is not None
         self._earlier = set(self._alike())
-        self.seen = self.folder / ".seen"
-        self.seen.mkdir(exist_ok=True)
 
     def written(self) -> Written:
-        """What the markers in the folder say."""
+        """What the markers of this run in the folder say."""
         traces: dict[int, str] = {}
         errors: dict[int, str] = {}
         world_size = 1
-        for path in self.folder.glob("rank*.done"):
-            match = _MARKER.fullmatch(path.name)
-            marker = _json_object(path) if match else None
-            if match and marker is not None:
-                trace, size = marker.get("trace"), marker.get("world_size")
-                into = traces if trace else errors
-                into[int(match[1])] = str(trace or marker.get("error") or "no steps were recorded")
-                world_size = max(world_size, size if isinstance(size, int) else 1)
+        for rank, marker in _numbered(self.folder, _MARKER):
+            if marker is None or marker.get("token") not in (None, self.token):
+                continue
+            trace = marker.get("trace")
+            into = traces if trace else errors
+            into[rank] = str(trace or marker.get("error") or "no steps were recorded")[:_LONGEST_REASON]
+            world_size = max(world_size, _ranks(marker))
         return Written(world_size, traces, errors)
 
+    def cut(self) -> dict[int, str]:
+        """After the command has ended: of the ranks that ended inside their window without a trace, why, or ""."""
+        scratch, written = scratch_of(self.folder), self.written()
+        claims = _numbered(scratch, _CLAIM) if scratch is not None else ()
+        done = {*written.traces, *written.errors}
+        return {
+            rank: str((claim or {}).get("error") or "")[:_LONGEST_REASON] for rank, claim in claims if rank not in done
+        }
+
     def later(self) -> list[Path]:
-        """The folders of further windows: a second training in a process, a second process of the command."""
-        return sorted(set(self._alike()) - self._earlier - {self.folder})
+        """The folders of further windows: a second training in a process, a second process of the command.
+
+        Also those that came meanwhile and are nobody's: of captures in the code of the command.
+        """
+        return sorted(
+            path
+            for path in self._alike()
+            if is_ours(path, self.token) or (path not in self._earlier and self._is_nobodys(path))
+        )
+
+    def _is_nobodys(self, folder: Path) -> bool:
+        markers = [marker for _, marker in _numbered(folder, _MARKER) if marker is not None]
+        return owner(folder) is None and bool(markers) and not any("token" in marker for marker in markers)
 
     def _alike(self) -> Iterator[Path]:
         for path in self.folder.parent.glob(f"{glob.escape(self.folder.name)}-*"):
@@ -116,63 +126,18 @@ class Bundle:
         return f"no window of steps was reached: no optimizer step was seen, or too few{hint}"
 
     def tidy(self) -> None:
-        """Remove what only the parent needs, and the folder itself when it stayed empty."""
-        shutil.rmtree(self.seen, ignore_errors=True)
-        leftovers = () if self.shared else _LEFTOVERS
-        for path in (path for pattern in leftovers for path in self.folder.glob(pattern)):
-            path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty
-            if not self._was_there:
-                self.folder.rmdir()
-            if self.folder.parent.name == RUNS.name:
-                self.folder.parent.rmdir()
+        """Remove what only the parent needs, and the folder itself when it was made here and stayed empty."""
+        self._place.leave([path for path in self.later() if path != self.folder])
 
 
-def is_first_rank(env: Mapping[str, str]) -> bool:
-    """Whether this is the one parent, or the parent of rank 0, which reports for all."""
-    return next((env[name] for name in _RANK if env.get(name)), "0") == "0"
+def _numbered(folder: Path, names: re.Pattern[str]) -> Iterator[tuple[int, dict[str, object] | None]]:
+    """The rank and the content of each file of these names."""
+    for path in folder.glob("rank*"):
+        match = names.fullmatch(path.name)
+        if match:
+            yield int(match[1]), json_object(path)
 
 
-def _created(out: Path | None, env: Mapping[str, str]) -> Path:
-    """The folder, or the first of `-2`, `-3`, ... that holds no capture yet; absolute, since jobs change directory."""
-    shared = _has_siblings(env)
-    wanted = Path(os.path.abspath(out if out is not None else RUNS / _name(env)))
-    count = 1
-    while True:
-        folder = wanted if count == 1 else wanted.with_name(f"{wanted.name}-{count}")
-        count += 1
-        if folder.is_dir() and _is_taken(folder, env, shared):
-            continue
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(parents=True, exist_ok=shared or out is not None)
-            return folder
-        if not folder.is_dir():
-            raise NotADirectoryError(f"{folder} is a file")
-
-
-def _is_taken(folder: Path, env: Mapping[str, str], shared: bool) -> bool:
-    """Whether an earlier capture is there. Of a shared folder only this rank's files tell: others may be faster."""
-    rank = next((env[name] for name in _RANK if env.get(name)), "0")
-    patterns = (f"rank{rank}.done", f"rank{rank}.json*") if shared else _TAKEN
-    return any(next(folder.glob(pattern), None) for pattern in patterns)
-
-
-def _has_siblings(env: Mapping[str, str]) -> bool:
-    return any(env.get(name, "1") not in ("", "1") for name in _SIBLINGS)
-
-
-def _name(env: Mapping[str, str]) -> str:
-    """One name for all parents of a job, else the time."""
-    if _has_siblings(env):
-        for names in _JOB:
-            if all(env.get(name) for name in names):
-                return "job-" + re.sub(r"[^\w.]+", "-", ".".join(env[name] for name in names))
-    return time.strftime("%Y-%m-%d_%H-%M-%S")
-
-
-def _json_object(path: Path) -> dict[str, object] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+def _ranks(marker: Mapping[str, object]) -> int:
+    size = marker.get("world_size")
+    return size if isinstance(size, int) and 0 < size <= _MOST_RANKS else 1

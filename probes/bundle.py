@@ -6,13 +6,17 @@ import json
 import os
 from pathlib import Path
 
+from .claim import CLAIM_BYTES, json_object, owner, parents_token, scratch_of, taken
+
 MOST_FOLDERS = 100
 
 
 class Bundle:
     """A rank's place in the bundle folder, claimed for one window of this process.
 
-    The folder is `out`, or `out`-2, -3, ... when this rank's files are already there.
+    The folder is `out`, or `out`-2, -3, ... when this rank's files are already there, or when it is another job's.
+    While the window is open there is a claim of this rank, which the parent (`diagnose run`) finds when the rank ended
+    inside its window.
 
     Raises:
         OSError: the folder cannot be made or written.
@@ -20,6 +24,7 @@ class Bundle:
 
     def __init__(self, out: str, rank: int, world_size: int) -> None:
         self.rank, self.world_size = rank, world_size
+        self._token = parents_token(Path(out))
         self.folder = self._claimed(Path(out))
         self.trace = self.folder / f"rank{rank}.json.gz"
         self.capture = self.folder / f"capture-rank{rank}.json"
@@ -29,7 +34,11 @@ class Bundle:
         self._write(self.capture, facts)
 
     def finish(self, error: str | None) -> None:
-        """Write the marker that says that nothing more comes from this rank, and give the claim back."""
+        """Write the marker that says that nothing more comes from this rank, and give the claim back.
+
+        Raises:
+            OSError: it cannot be written; the claim stays then and says so to the parent, if there is one.
+        """
         marker: dict[str, object] = {
             "rank": self.rank,
             "world_size": self.world_size,
@@ -37,34 +46,73 @@ class Bundle:
             "capture": self.capture.name if self.capture.exists() else None,
             "error": error,
         }
+        if self._token is not None:
+            marker["token"] = self._token
         try:
             self._write(self.folder / f"rank{self.rank}.done", marker)
-        finally:
-            self._claim.unlink(missing_ok=True)
+        except OSError as failure:
+            if not self._noted(error or f"the bundle cannot be written: {failure.strerror or failure}"):
+                self._claim.unlink(missing_ok=True)
+            raise
+        self._claim.unlink(missing_ok=True)
 
     def _claimed(self, out: Path) -> Path:
         for number in range(1, MOST_FOLDERS):
             folder = out if number == 1 else out.with_name(f"{out.name}-{number}")
             folder.mkdir(parents=True, exist_ok=True)
-            taken = any((folder / f"rank{self.rank}{end}").exists() for end in (".json.gz", ".done"))
-            self._claim = folder / f".rank{self.rank}.claim"
-            if not taken and _created(self._claim):
+            if not self._may_use(folder, first=number == 1):
+                continue
+            done = any((folder / f"rank{self.rank}{end}").exists() for end in (".json.gz", ".done"))
+            scratch = scratch_of(folder)
+            self._claim = (scratch or folder) / f"{'' if scratch else '.'}rank{self.rank}.claim"
+            if not done and self._created():
                 return folder
         raise OSError(f"{out}: {MOST_FOLDERS} bundles are there already")
 
+    def _may_use(self, folder: Path, *, first: bool) -> bool:
+        """Whether the folder is this job's.
+
+        Below a parent `out` itself is, even where the claim does not show (another host, or the parent is done); without
+        one any folder that no other job has claimed is.
+        """
+        claimed_by = owner(folder)
+        if claimed_by is not None or self._token is None:
+            return claimed_by == self._token
+        return first or self._is_marked(folder) or taken(folder, self._token)
+
+    def _is_marked(self, folder: Path) -> bool:
+        markers = (json_object(path) for path in folder.glob("rank*.done"))
+        return any(marker is not None and marker.get("token") == self._token for marker in markers)
+
+    def _created(self) -> bool:
+        """Whether this call, and no other process, made the claim."""
+        try:
+            number = os.open(self._claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return False
+        with open(number, "wb") as file:
+            file.write(self._claim_text(None))
+        return True
+
+    def _noted(self, error: str) -> bool:
+        """Whether `error` is in the claim now, for the parent: the claim's bytes are there even on a full disk."""
+        if self._token is None or self._claim.name.startswith("."):
+            return False
+        try:
+            with self._claim.open("r+b") as file:
+                file.write(self._claim_text(error))
+        except OSError:
+            return False
+        return True
+
+    def _claim_text(self, error: str | None) -> bytes:
+        claim = {"rank": self.rank, "world_size": self.world_size, "error": error and error[:100]}
+        return json.dumps(claim).encode().ljust(CLAIM_BYTES)
+
     def _write(self, path: Path, content: dict[str, object]) -> None:
-        partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+        partial = (scratch_of(path.parent) or path.parent) / f".{path.name}.{os.getpid()}.part"
         try:
             partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-
-
-def _created(path: Path) -> bool:
-    """Whether this call, and no other process, made the file."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except FileExistsError:
-        return False
-    return True

@@ -15,7 +15,13 @@ from typing import Any
 from .guard import quietly
 
 _leave: Callable[[], object] | None = None
-_recording: Callable[[], bool] = lambda: False
+
+
+def _nothing() -> bool:
+    return False
+
+
+_recording: Callable[[], bool] = _nothing
 
 
 def profiler_started(recording: Callable[[], bool]) -> None:

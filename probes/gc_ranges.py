@@ -45,7 +45,7 @@ class Collections:
 
 def _noting(into: deque[Mark]) -> property:
     now: Callable[[], int] = time.time_ns
-    marks: Iterator[Mark] = zip(iter(now, None), iter(threading.get_native_id, None), strict=False)  # type: ignore[arg-type]
+    marks: Iterator[Mark] = zip(iter(now, None), iter(threading.get_native_id, None), strict=False)
     return property(partial(next, map(into.append, marks)))
 
 

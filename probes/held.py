@@ -76,7 +76,7 @@ def untouched() -> Any:
 
 
 def setting(config: object, name: str) -> Any:
-    """A value of transformers' configuration: held, held under the name it is mapped to, or computed by its own class."""
+    """A value of transformers' configuration: held, maybe under the name it is mapped to, or computed by its class."""
     values = attributes(config)
     if name in values:
         return values[name]
@@ -90,7 +90,7 @@ def setting(config: object, name: str) -> Any:
 
 
 def items(batch: object) -> dict[Any, Any]:
-    """The entries of a dictionary, of transformers' BatchEncoding, or of a dataclass-like object; none of other things."""
+    """The entries of a dictionary, of transformers' BatchEncoding, or of a dataclass; none of other things."""
     if isinstance(batch, dict):
         return {key: dict.__getitem__(batch, key) for key in dict.keys(batch)}
     data = held(batch, "data") if isinstance(batch, UserDict) else None

@@ -24,7 +24,7 @@ _BEGIN = (
 )
 _RESULTS = "kineto_results"  # of a profiler: replaced when it ends
 _own: Any = None
-_give_way: Callable[[], object] = lambda: None
+_give_way: Callable[[], object] = list
 _prepared: list[tuple[Any, int]] = []  # weak references, and which results each had then
 
 

@@ -173,7 +173,7 @@ class Session:
             self._beside(self.recorder.write)
 
     def _beside(self, call: Callable[[], object]) -> Any:
-        """What `call` returns, files being its business; what an exception of the job kept us from waiting for is first."""
+        """What `call`, whose business are files, returns; one that was not waited for to its end goes first."""
         earlier, self._writing = self._writing, None
         if earlier is not None:
             guarded(earlier.result, "not written", self._failed)

@@ -1,4 +1,7 @@
-"""The trace as a file: exported by the profiler, completed and compressed, under its name only when it is whole."""
+"""The recorded steps as one gzip file, which has its name only when complete and leaves nothing when it fails.
+
+Completed on the way: garbage collections go in before the first event.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,18 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from .claim import scratch_of
 from .gc_ranges import Collections, as_events
 
-COMPRESSION = 3  # a little larger is much sooner
+COMPRESSION = 3  # the training thread waits for it: a little larger is much sooner
+RAW_FOLDER = "raw-"
+RAW = "trace.json"
+RAW_PARTIAL = "trace.json.tmp"  # the exporter writes under this name first
 _TAIL_BYTES = 64
 _HEAD_BYTES = 1 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -23,46 +32,95 @@ _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 def write_trace(profiler: Any, path: Path, collections: Collections | None = None) -> None:
     """Export as Chrome JSON and compress to `path`; nothing is left behind when that fails.
 
+    Of a process that is killed meanwhile nothing is left but, without a `diagnose run` above it, a partial file beside
+    `path` and an empty folder in that for temporary files.
+
     Raises:
         OSError: no space, no permission, or the exported file is cut.
     """
-    raw = _scratch(path.parent)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    partial = (scratch_of(path.parent) or path.parent) / f".{path.name}.{os.getpid()}.part"
+    with _raw(path.parent) as raw:
         profiler.export_chrome_trace(str(raw))
         _check_complete(raw)
-        with raw.open("rb") as source, gzip.open(partial, "wb", COMPRESSION) as target:
-            _copy_head(source, target, collections)
-            shutil.copyfileobj(source, target, 1 << 20)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-        raw.unlink(missing_ok=True)
+        try:
+            with raw.open("rb") as source, gzip.open(partial, "wb", COMPRESSION) as target:
+                target.write(_with_collections(source.read(_HEAD_BYTES), collections))
+                shutil.copyfileobj(source, target, 1 << 20)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
-def _copy_head(source: IO[bytes], target: IO[bytes], collections: Collections | None) -> None:
-    """The text up to the first event, and the collections before that one."""
-    head = source.read(_HEAD_BYTES)
+def _with_collections(head: bytes, collections: Collections | None) -> bytes:
+    """The beginning of the text with the collections before its first event; as it is where their clock is not stated."""
     events, base = _EVENTS.search(head), _BASE.search(head)
-    found = as_events(collections, os.getpid(), int(base[1])) if collections and base else []
-    cut = events.end() if events else 0
-    more = b"".join(json.dumps(event).encode() + b",\n" for event in found) if events else b""
-    target.write(head[:cut] + more + head[cut:])
+    if collections is None or events is None or base is None:
+        return head
+    found = as_events(collections, os.getpid(), int(base[1]))
+    return head[: events.end()] + b"".join(json.dumps(each).encode() + b",\n" for each in found) + head[events.end() :]
 
 
-def _scratch(folder: Path) -> Path:
-    """A local file for the raw JSON, or one beside the trace where the temporary folder takes none."""
+@contextmanager
+def _raw(folder: Path) -> Iterator[Path]:
+    """A path for the exporter, which only takes a name; gone afterwards.
+
+    It leads to a file without a name where that can be had: its space is free as soon as this process is gone, however it
+    ends.
+    """
+    with ExitStack() as stack:
+        place = _made_folder(folder)
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        unnamed = _unnamed(folder)
+        if unnamed is not None:
+            stack.callback(os.close, unnamed)
+            try:
+                for name in (RAW, RAW_PARTIAL):
+                    os.symlink(f"/proc/{os.getpid()}/fd/{unnamed}", place / name)
+            except OSError:  # a file system without links: the file has its name
+                (place / RAW).unlink(missing_ok=True)
+        yield place / RAW
+
+
+def _made_folder(folder: Path) -> Path:
+    """A folder of this call alone: where the parent tidies up, else in that for temporary files, else beside the trace."""
+    failed: OSError | None = None
+    for place, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, ".diagnose-")):
+        if (place is None and prefix == RAW_FOLDER) or not _is_utf8(place):
+            continue
+        try:
+            return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        except OSError as error:
+            failed = error
+    raise failed or OSError("no folder for temporary files")
+
+
+def _unnamed(folder: Path) -> int | None:
+    """A descriptor of an empty file without a name, on a local disk where one takes it; None where links cannot reach it."""
+    for place in (None, folder):
+        try:
+            number, name = tempfile.mkstemp(prefix="diagnose-", suffix=".json", dir=place)
+        except OSError:
+            continue
+        os.unlink(name)
+        if os.path.exists(f"/proc/{os.getpid()}/fd/{number}"):
+            return number
+        os.close(number)
+    return None
+
+
+def _is_utf8(path: Path | None) -> bool:
+    """Whether the exporter, which takes no other name, can write below it."""
     try:
-        handle, name = tempfile.mkstemp(suffix=".json", prefix="diagnose-")
-    except OSError:
-        handle, name = tempfile.mkstemp(suffix=".part", prefix=".diagnose-", dir=folder)
-    os.close(handle)
-    return Path(name)
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_complete(raw: Path) -> None:
     """The exporter reports no full disk; a cut file shows at its end."""
     with raw.open("rb") as file:
-        file.seek(max(raw.stat().st_size - _TAIL_BYTES, 0))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _TAIL_BYTES, 0))
         if not file.read().rstrip().endswith((b"}", b"]")):
             raise OSError("the exported trace is cut: no space left for it in the temporary folder?")

@@ -1,5 +1,6 @@
 """A click group that imports a command when it is called, and turns every ending into one exit code."""
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         found = super().resolve_command(ctx, args)
         if found[1] is not None and not {"-h", "--help"} & set(args):
-            ctx.default_map = {name: defaults_for(found[1])}
+            ctx.default_map = {name: _defaults(found[1], ctx)}
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -68,3 +69,20 @@ class LazyGroup(click.Group):
     def _run(self, args: list[str], prog_name: str) -> None:
         with self.make_context(prog_name, args) as ctx:
             self.invoke(ctx)
+
+
+def _defaults(command: click.Command, ctx: click.Context) -> dict[str, Any]:
+    """What the settings file holds for the command; a job runs whatever is in it, without what cannot be used."""
+    if command.name != "run":
+        return defaults_for(command)
+    try:
+        given = defaults_for(command)
+        for parameter in command.params:
+            if parameter.name in given:
+                parameter.type_cast_value(ctx, given[parameter.name])
+    except Exception as error:
+        why = error.format_message() if isinstance(error, click.ClickException) else type(error).__name__
+        with contextlib.suppress(OSError):
+            click.echo(f"diagnose: the settings file is left out: {why}", err=True)
+        return {}
+    return given

@@ -3,6 +3,9 @@
 Runs at the start of every Python process below `diagnose run`, whatever its version, so it imports next to nothing,
 keeps to old syntax, and lets no error of its own out. torch is never imported here: the hooks go in after the job
 itself has imported it.
+
+Its own folder leaves `sys.path`, and it leaves `sys.modules`: the job finds both as they are without us. The folder
+stays in PYTHONPATH, for the processes that this one starts.
 """
 
 import os
@@ -166,23 +169,38 @@ def _arm() -> None:
             _after_import(name)
 
 
+def _without_our_folder() -> None:
+    for entry in list(sys.path):
+        if _is_ours(entry):
+            sys.path.remove(entry)
+            sys.path_importer_cache.pop(entry, None)
+
+
+def _is_ours(entry: "Any") -> bool:
+    try:
+        return bool(entry) and os.path.realpath(entry) == _HERE
+    except Exception:
+        return False
+
+
 def _run_the_hidden_one() -> None:
-    """What `import sitecustomize` gives without us; its errors are Python's to report."""
-    from importlib.machinery import PathFinder
+    """What `import sitecustomize` gives without us; its errors, and that there is none, are Python's to report."""
+    from _frozen_importlib import module_from_spec
+    from _frozen_importlib_external import PathFinder
 
-    spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if os.path.realpath(entry) != _HERE])
+    spec = PathFinder.find_spec(__name__, sys.path)
     if spec is None or spec.loader is None:
-        return
-    from importlib.util import module_from_spec
-
+        raise ModuleNotFoundError("No module named 'sitecustomize'", name="sitecustomize")
     module = module_from_spec(spec)
     sys.modules[__name__] = module
     spec.loader.exec_module(module)
 
 
 try:
+    if __name__ == "sitecustomize":
+        _without_our_folder()
     _arm()
 except Exception as error:
-    _say(f"capture is off: {type(error).__name__}: {error}")
+    _say("capture is off: {}: {}".format(type(error).__name__, error))
 if __name__ == "sitecustomize":
     _run_the_hidden_one()

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.bundle import Bundle, is_first_rank
+from diagnose.bundle import Bundle
+from diagnose.out_folder import is_first_rank
 from diagnose.launch import Window, bootstrap_folder, environment, ignores_our_hook, resolved
 
 
 def test_a_rank_that_starts_late_joins_the_folder_of_the_others(tmp_path: Path) -> None:
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "rank0.done").touch()
+    first = Bundle(tmp_path / "out", step | {"SLURM_PROCID": "0"})
+    (tmp_path / "out" / "rank0.done").write_text(json.dumps({"rank": 0, "token": first.token}))
 
+    assert first.folder.name == "out"
     assert Bundle(tmp_path / "out", step).folder.name == "out"
     assert Bundle(tmp_path / "out", step | {"SLURM_PROCID": "0"}).folder.name == "out-2"
-    assert Bundle(tmp_path / "out", {}).folder.name == "out-2"
+    assert Bundle(tmp_path / "out", {}).folder.name == "out-3"
 
 
 def test_the_first_rank_is_found_in_the_environment() -> None:
@@ -49,6 +51,8 @@ def test_the_environment_keeps_what_was_there() -> None:
     assert environment({"PYTHONPATH": ""}, window, Path("s"))["PYTHONPATH"] == ours
     nested = environment({"PYTHONPATH": f"{ours}:/a::/b", "HOME": "/h"}, window, Path("s"))
     assert nested["PYTHONPATH"] == f"{ours}:/a::/b"
+    assert environment({"PYTHONPATH": ":"}, window, Path("s"))["PYTHONPATH"] == f"{ours}::"
+    assert environment({"PYTHONPATH": f"{ours}:{ours}"}, window, Path("s"))["PYTHONPATH"] == ours
     assert nested["HOME"] == "/h"
     assert json.loads(nested["PYTHON_DIAGNOSE"])["out"] == "/out"
 

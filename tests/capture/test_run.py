@@ -18,12 +18,13 @@ from diagnose.diagnosis import schema
 TRACE = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
 WRITES = f"""
 import json, os, shutil
-out = json.loads(os.environ["PYTHON_DIAGNOSE"])["out"]
+given = json.loads(os.environ["PYTHON_DIAGNOSE"])
+out, token = given["out"], given["token"]
 def write(rank, world_size=1, out=out):
     os.makedirs(out, exist_ok=True)
     trace = f"rank{{rank}}.json.gz"
     shutil.copy({str(TRACE)!r}, os.path.join(out, trace))
-    marker = {{"rank": rank, "world_size": world_size, "trace": trace, "capture": ""}}
+    marker = {{"rank": rank, "world_size": world_size, "trace": trace, "capture": "", "token": token}}
     with open(os.path.join(out, "partial"), "w") as file:
         json.dump(marker, file)
     os.replace(os.path.join(out, "partial"), os.path.join(out, f"rank{{rank}}.done"))
@@ -160,7 +161,7 @@ def test_a_capture_that_failed_says_why_and_leaves_nothing(start: Start, tmp_pat
     body = (
         WRITES
         + """
-open(os.path.join(out, ".rank0.claim"), "w").close()
+open(os.path.join(out, ".diagnose", "rank0.claim"), "w").close()
 with open(os.path.join(out, "rank0.done"), "w") as file:
     json.dump({"rank": 0, "world_size": 1, "trace": None, "capture": None, "error": "the disk is full"}, file)
 """

@@ -1,4 +1,4 @@
-"""What a signal handler of the job raises reaches the job, whatever the probe is doing; the job's signals stay its own."""
+"""What a signal handler of the job raises reaches the job, whatever the probe does; the job's signals stay its own."""
 
 import os
 import signal
@@ -20,7 +20,9 @@ HANDLERS = {
     "an object": "class Own:\n    def __call__(self, number, frame):\n        raise Preempted\nhandler = Own()",
     "a partial": "def own(what, number, frame):\n    raise what\nhandler = partial(own, Preempted)",
     "any arguments": "def handler(*given):\n    raise Preempted",
-    "one that resets itself": "def handler(number, frame):\n    signal.signal(number, signal.SIG_DFL)\n    raise Preempted",
+    "one that resets itself": (
+        "def handler(number, frame):\n    signal.signal(number, signal.SIG_DFL)\n    raise Preempted"
+    ),
     "one that forgets its arguments": "def handler(number, frame):\n    number = frame = None\n    raise Preempted",
     "a deeper call": "def deep():\n    raise Preempted\ndef handler(number, frame):\n    deep()",
 }

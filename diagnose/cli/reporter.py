@@ -1,0 +1,175 @@
+"""What `diagnose run` says of the capture: the report as soon as it can be made, else why there is none."""
+
+import contextlib
+import os
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from diagnose.bundle import Bundle, Written
+from diagnose.cli.voice import stderr, stdout
+from diagnose.errors import UserError, printable
+from diagnose.launch import ignores_our_hook
+
+LOOK_EVERY_S = 0.3
+_MOST_RANKS = 8
+_WAIT_FOR_RANKS_S = 120.0  # after the last rank that came; then the report does without the others
+_WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `diagnose run` of its own
+
+
+class Reporter:
+    """Prints the report of the first window, once.
+
+    Args:
+        bundle: what the ranks write.
+        json_file: gets the diagnosis too.
+    """
+
+    def __init__(self, bundle: Bundle, json_file: Path | None) -> None:
+        self._bundle, self._json_file = bundle, json_file
+        self._came, self._since = 0, time.monotonic()
+        self.done = False
+
+    def look(self) -> None:
+        """Report when every rank is written, or when the missing ones are long overdue."""
+        try:
+            written = self._bundle.written()
+        except Exception:
+            self.done = True  # it would fail again and again
+            raise
+        if not written.traces:
+            return
+        if len(written.traces) != self._came:
+            self._came, self._since = len(written.traces), time.monotonic()
+        if written.complete or time.monotonic() - self._since > _WAIT_FOR_RANKS_S:
+            with contextlib.suppress(OSError):
+                os.nice(10)  # the job goes on
+            self.report(written)
+
+    def report(self, written: Written) -> None:
+        """Print what the traces tell."""
+        self.done = True
+        from diagnose import analysis
+        from diagnose.cli.terminal import terminal
+        from diagnose.diagnosis import to_json
+        from diagnose.report.text import render
+
+        if written.traces and written.missing:
+            say(_without(written))
+        options = analysis.Options(run=_run_of(self._bundle.folder, written))
+        diagnosis = analysis.analyze(self._bundle.folder, options=options)
+        console = terminal()
+        with console.capture() as page:  # in one piece: the job prints too
+            render(diagnosis, console)
+        stdout().say("\n" + page.get() + f"bundle:     {printable(near(self._bundle.folder))}\n")
+        if self._json_file is not None:
+            text, file = to_json(diagnosis), self._json_file
+            guarded(lambda: _write(text, file), "no --json file")
+
+
+def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
+    """After the command ended: the report if it is still due, or why there is none, and what else was written."""
+    written = _all_written(bundle)
+    if not written.traces and not bundle.traces():
+        say(f"nothing captured: {printable(_why_nothing(bundle, written, argv))}")
+    elif reporter is None:
+        say(f"captured into {printable(near(bundle.folder))}")
+    else:
+        if not reporter.done:
+            reporter.report(written)
+        if cut := bundle.cut():
+            say(printable(_told(cut)))
+    if bundle.later():
+        say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.later())))}")
+
+
+def near(folder: Path) -> str:
+    """The folder as a user would type it."""
+    try:
+        relative = os.path.relpath(folder)
+    except OSError:  # the working folder is gone
+        return str(folder)
+    return str(folder) if relative.startswith("..") else relative
+
+
+def guarded(action: Callable[[], object], failed: str = "no report") -> None:
+    """Nothing that fails here changes how the command ends."""
+    try:
+        action()
+    except UserError as error:
+        say(f"{failed}: {error.format_message()}")
+    except KeyboardInterrupt:
+        say(f"{failed}: interrupted")
+    except OSError as error:
+        where = f": {printable(str(error.filename))}" if error.filename is not None else ""
+        _say_error(error, f"{failed}: {error.strerror or type(error).__name__}{where}")
+    except Exception as error:
+        _say_error(error, f"{failed}: {type(error).__name__}: {printable(' '.join(str(error).split()))[:300]}")
+
+
+def say(line: str) -> None:
+    """One line on stderr."""
+    stderr().say(f"diagnose: {line}\n")
+
+
+def _say_error(error: Exception, line: str) -> None:
+    if os.environ.get("DIAGNOSE_TRACEBACK"):
+        stderr().say("".join(traceback.format_exception(error)))
+    say(line)
+
+
+def _without(written: Written) -> str:
+    """Which ranks the report does without, and why, as far as they say."""
+    more = ", ..." if len(written.missing) > _MOST_RANKS else ""
+    listed = ", ".join(map(str, written.missing[:_MOST_RANKS]))
+    why = next((f" ({printable(written.errors[rank])})" for rank in written.missing if rank in written.errors), "")
+    return f"no trace of rank {listed}{more} of {written.world_size}{why}"
+
+
+def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:
+    if written.errors:
+        return next(iter(written.errors.values()))
+    if cut := bundle.cut():
+        return _told(cut)
+    option = ignores_our_hook(argv)
+    return f"Python runs with {option}" if option else bundle.why_empty()
+
+
+def _told(cut: dict[int, str]) -> str:
+    """Which ranks ended inside their window, and why, where one could still say so."""
+    ranks = sorted(cut)
+    listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
+    why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")
+    return f"rank {listed} ended inside the window, before its trace was written{why}"
+
+
+def _all_written(bundle: Bundle) -> Written:
+    """The ranks that are done; ranks under other parents (`srun diagnose run`) may still be writing, for a while."""
+    until = time.monotonic() + _WAIT_FOR_PARENTS_S
+    written = bundle.written()
+    while bundle.shared and written.traces and not written.complete and time.monotonic() < until:
+        time.sleep(LOOK_EVERY_S)
+        written = bundle.written()
+    return written
+
+
+def _run_of(folder: Path, written: Written) -> str | None:
+    """The name that the analysis gives to the run just written; None when the folder holds no other."""
+    from diagnose.trace.discover import runs_of, trace_files
+
+    runs = runs_of(trace_files(folder))
+    if len(runs) < 2:
+        return None
+    wanted = set(written.traces.values())
+    return max(runs, key=lambda run: len(wanted & {file.path.name for file in run.files})).name
+
+
+def _write(text: str, file: Path) -> None:
+    """Replace the file when all is written; what is no file (a device, a pipe with a reader) is written to as it is."""
+    from diagnose.cli.whole_file import whole_file
+
+    if file.is_fifo():
+        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))  # refused where nobody would ever read
+    with whole_file(file) as into:
+        into.write(text.encode("utf-8"))

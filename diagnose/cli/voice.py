@@ -1,0 +1,77 @@
+"""What is said beside a running job. A reader that is slow, full or gone holds up nobody, and fails nothing."""
+
+import os
+import select
+import sys
+import threading
+from typing import TextIO
+
+_PATIENCE_S = 10.0
+
+
+class Voice:
+    """One of this process's streams, written to in a thread that nobody has to wait for.
+
+    Args:
+        stream: sys.stdout or sys.stderr; None, as for Python, when it is closed.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._number = _number_of(stream)
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._last: threading.Thread | None = None
+
+    def say(self, text: str) -> None:
+        """Write `text`; returns when it is written, or after some seconds when nobody reads."""
+        if self._number is None:
+            return
+        data = text.encode(self._encoding, "backslashreplace")
+        thread = threading.Thread(target=_write, args=(self._number, data, self._last), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads for this user
+            _write(self._number, data, self._last)
+            return
+        waits = self._last is not None and self._last.is_alive()  # long enough already
+        self._last = thread
+        thread.join(0 if waits else _PATIENCE_S)
+
+
+def stdout() -> Voice:
+    """For the report."""
+    return _voice("stdout")
+
+
+def stderr() -> Voice:
+    """For what happens meanwhile."""
+    return _voice("stderr")
+
+
+def _voice(name: str) -> Voice:
+    stream = getattr(sys, name)
+    if name not in _voices or _voices[name][0] is not stream:
+        _voices[name] = stream, Voice(stream)
+    return _voices[name][1]
+
+
+def _number_of(stream: TextIO | None) -> int | None:
+    try:
+        return None if stream is None else stream.fileno()
+    except (OSError, ValueError):
+        return None
+
+
+def _write(number: int, data: bytes, after: threading.Thread | None) -> None:
+    if after is not None:
+        after.join()
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(number, left) :]
+        except BlockingIOError:  # somebody has made the stream one that does not wait
+            select.select([], [number], [])
+        except OSError:
+            return
+
+
+_voices: dict[str, tuple[object, Voice]] = {}

@@ -1,0 +1,233 @@
+"""The folder of a capture: which one it is, whose, and what of it is removed in the end.
+
+An empty folder is claimed, one that holds anything is left alone. Several parents of one job (`srun diagnose run`) claim
+one folder together: the first one makes the claim, the others know it by the job's token.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from diagnose.probes.claim import OWNER, SCRATCH, SEEN, json_object, make_scratch, owner, taken
+from diagnose.probes.trace_file import RAW, RAW_FOLDER, RAW_PARTIAL
+
+RUNS = Path("diagnose-runs")
+_MOST_FOLDERS = 10_000
+_PARENT = "parent-"
+_OURS = r"rank\d+\.claim|\.(capture-)?rank\d+\.[\w.]+\.part|\.owner\.part"
+_MARK = r"[\w.]+"
+_RAW = "|".join(map(re.escape, (RAW, RAW_PARTIAL)))
+_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+_SIBLINGS = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_JOB = (
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ("PMIX_NAMESPACE",),
+    ("MASTER_ADDR", "MASTER_PORT"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder that this parent's job has claimed.
+
+    Attributes:
+        folder: absolute, since jobs change directory.
+        token: what tells this job's files from others'.
+        parent: this parent's rank when the folder is shared with other parents of the job, else None.
+        made: the folders that were made for it, the innermost last.
+    """
+
+    folder: Path
+    token: str
+    parent: str | None = None
+    made: tuple[Path, ...] = field(default=())
+
+    @property
+    def seen(self) -> Path:
+        """Where the hooked processes leave their marks."""
+        return self.folder / SCRATCH / SEEN
+
+    def leave(self, others: list[Path]) -> None:
+        """Remove what is only needed meanwhile, here and in the `others` of the job, and the folder if it is empty.
+
+        Of parents that share the folder the last one does. Nothing is removed that is not known to be this job's, and
+        nothing fails.
+        """
+        if self.parent is not None:
+            with contextlib.suppress(OSError):
+                (self.folder / SCRATCH / f"{_PARENT}{self.parent}").unlink(missing_ok=True)
+                if any(name.startswith(_PARENT) for name in os.listdir(self.folder / SCRATCH)):
+                    return
+        for folder in (*others, self.folder):
+            with contextlib.suppress(OSError):
+                _remove_scratch(folder, self.token)
+        _unmake(self.made)
+
+
+def is_first_rank(env: Mapping[str, str]) -> bool:
+    """Whether this is the one parent, or the parent of rank 0, which reports for all."""
+    return rank_of(env) == "0"
+
+
+def rank_of(env: Mapping[str, str]) -> str:
+    """The rank of this parent among those of the job."""
+    return next((env[name] for name in _RANK if env.get(name)), "0")
+
+
+def has_siblings(env: Mapping[str, str]) -> bool:
+    """Whether each rank of the job, or each host, has a `diagnose run` of its own."""
+    return any(env.get(name, "1") not in ("", "1") for name in _SIBLINGS)
+
+
+def claimed(out: Path | None, env: Mapping[str, str]) -> Place:
+    """The folder `out` (None: one named after the job or the time), or the first of `-2`, `-3`, ... that can be had.
+
+    Raises:
+        OSError: no folder can be made or written.
+        ValueError: `out` has no name of its own, and is not empty.
+    """
+    shared = has_siblings(env)
+    token = _token_of(env) if shared else secrets.token_hex(8)
+    parent = re.sub(r"\W", "-", rank_of(env)) if shared else None
+    wanted = Path(os.path.abspath(out if out is not None else RUNS / _name(env)))
+    for count in range(1, _MOST_FOLDERS):
+        folder = wanted if count == 1 else wanted.with_name(f"{wanted.name}-{count}")
+        made = _made(folder)
+        try:
+            if _is_had(folder, token, parent):
+                with contextlib.suppress(FileExistsError):
+                    (folder / SCRATCH / SEEN).mkdir()
+                return Place(folder, token, parent, made)
+        except BaseException:
+            _unmake(made)
+            raise
+    raise FileExistsError(f"{_MOST_FOLDERS} folders of this name are there already", str(wanted))
+
+
+def is_ours(folder: Path, token: str) -> bool:
+    """Whether the job with `token` has claimed the folder, or a rank of it has written there."""
+    return owner(folder) == token or _is_marked(folder, token)
+
+
+def _is_had(folder: Path, token: str, parent: str | None) -> bool:
+    had = taken(folder, token)
+    if parent is None:
+        return had
+    if not had:  # the other parents may be done already
+        if not _is_marked(folder, token) or (folder / f"rank{parent}.done").exists():
+            return False
+        make_scratch(folder, token)
+    try:
+        os.close(os.open(folder / SCRATCH / f"{_PARENT}{parent}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:  # of an earlier run of the same name, which was killed
+        return False
+    return True
+
+
+def _is_marked(folder: Path, token: str) -> bool:
+    return any((json_object(path) or {}).get("token") == token for path in folder.glob("rank*.done"))
+
+
+def _made(folder: Path) -> tuple[Path, ...]:
+    """Make the folder with those above it; which of them were not there."""
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    made: list[Path] = []
+    for path in reversed(missing):
+        try:
+            path.mkdir()
+        except FileExistsError:
+            if not path.is_dir():
+                _unmake(tuple(made))
+                raise NotADirectoryError(20, "a file is in its place", str(path)) from None
+        except BaseException:
+            _unmake(tuple(made))
+            raise
+        else:
+            made.append(path)
+    return tuple(made)
+
+
+def _unmake(made: tuple[Path, ...]) -> None:
+    with contextlib.suppress(OSError):  # not empty
+        for path in reversed(made):
+            path.rmdir()
+
+
+def _name(env: Mapping[str, str]) -> str:
+    """One name for all parents of a job, else the time."""
+    names = _job_of(env) if has_siblings(env) else ()
+    if names:
+        return "job-" + re.sub(r"[^\w.]+", "-", ".".join(env[name] for name in names))
+    return time.strftime("%Y-%m-%d_%H-%M-%S")
+
+
+def _job_of(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that name the job for all of its parents alike; none where nothing does."""
+    return next((names for names in _JOB if all(env.get(name) for name in names)), ())
+
+
+def _token_of(env: Mapping[str, str]) -> str:
+    """One token for all parents of a job."""
+    names = (*_job_of(env), "SLURM_RESTART_COUNT", *_SIBLINGS[:1])
+    return hashlib.sha256("\0".join(f"{name}={env.get(name)}" for name in names).encode(errors="replace")).hexdigest()[:16]
+
+
+def _remove_scratch(folder: Path, token: str) -> None:
+    """Remove the scratch folder if it is the job's. What is in it and not known to be ours stays, and it with it."""
+    if owner(folder) != token:
+        return
+    with _opened(SCRATCH, _number(folder)) as scratch:
+        if scratch is None:
+            return
+        for name in os.listdir(scratch):
+            if name == SEEN or name.startswith(RAW_FOLDER):
+                with _opened(name, os.dup(scratch)) as inner:
+                    _remove_files(inner, _MARK if name == SEEN else _RAW, empty=name == SEEN)
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=scratch)
+        _remove_files(scratch, _OURS)
+        if os.listdir(scratch) == [OWNER]:
+            os.unlink(OWNER, dir_fd=scratch)
+    os.rmdir(folder / SCRATCH)
+
+
+def _number(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+@contextlib.contextmanager
+def _opened(name: str, within: int) -> Iterator[int | None]:
+    """The folder `name`, no link followed; None when it is none, or another user's. Closes `within`."""
+    number = None
+    try:
+        with contextlib.suppress(OSError):
+            number = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+        is_own = number is not None and os.fstat(number).st_uid == os.geteuid()
+        yield number if is_own else None
+    finally:
+        os.close(within)
+        if number is not None:
+            os.close(number)
+
+
+def _remove_files(folder: int | None, names: str, *, empty: bool = False) -> None:
+    """Remove this user's files, and links, of these names."""
+    if folder is None:
+        return
+    for name in os.listdir(folder):
+        if not re.fullmatch(names, name):
+            continue
+        with contextlib.suppress(OSError):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            is_own = found.st_uid == os.geteuid() and not stat.S_ISDIR(found.st_mode)
+            if is_own and not (empty and found.st_size):
+                os.unlink(name, dir_fd=folder)

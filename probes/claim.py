@@ -1,0 +1,117 @@
+"""Whose a bundle folder is. One job claims it, by a folder `.diagnose` in it that nobody else makes, before it writes.
+
+What is only needed meanwhile lies in there too, so that tidying up touches nothing else. Used by both sides: the parent
+(`diagnose run`) and its ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+SCRATCH = ".diagnose"
+OWNER = "owner"
+SEEN = "seen"
+CLAIM_BYTES = 1024
+_LARGEST_BYTES = 1 << 16
+_WAIT_FOR_OWNER_S = 10.0  # between two system calls of another process, or until a network file system tells
+_LOOK_EVERY_S = 0.05
+_NEW_S = 60.0
+
+
+def parents_token(out: Path) -> str | None:
+    """The token of the `diagnose run` above this process; None without one, or when it writes elsewhere than `out`."""
+    try:
+        given = json.loads(os.environ.get("PYTHON_DIAGNOSE", ""))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(given, dict) or not isinstance(given.get("out"), str):
+        return None
+    token = given.get("token")
+    return token if isinstance(token, str) and os.path.abspath(given["out"]) == os.path.abspath(out) else None
+
+
+def scratch_of(folder: Path) -> Path | None:
+    """The scratch folder of a claimed bundle; None when the bundle is not claimed."""
+    scratch = folder / SCRATCH
+    return scratch if owner(folder) is not None else None
+
+
+def owner(folder: Path) -> str | None:
+    """The token of the job that has claimed `folder`; None when none has, or it cannot be told."""
+    found = json_object(folder / SCRATCH / OWNER)
+    token = found.get("token") if found is not None else None
+    return token if isinstance(token, str) else None
+
+
+def taken(folder: Path, token: str) -> bool:
+    """Claim a folder that exists and is empty; whether it is this job's now, or was already.
+
+    Raises:
+        OSError: the folder cannot be read or written.
+    """
+    if not os.listdir(folder) and make_scratch(folder, token):
+        if os.listdir(folder) != [SCRATCH] and _unmake_scratch(folder):  # a job came and went between the two looks
+            return False
+        return True
+    return awaited_owner(folder) == token
+
+
+def make_scratch(folder: Path, token: str) -> bool:
+    """Claim `folder`, whatever is in it; False when it is claimed already.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    scratch = folder / SCRATCH
+    try:
+        scratch.mkdir(0o700)
+    except FileExistsError:
+        return False
+    partial = scratch / f".{OWNER}.part"
+    partial.write_text(json.dumps({"token": token}), encoding="utf-8")
+    partial.replace(scratch / OWNER)
+    return True
+
+
+def awaited_owner(folder: Path) -> str | None:
+    """As `owner`; waits for one that is just being written."""
+    until = time.monotonic() + _WAIT_FOR_OWNER_S
+    while True:
+        found = owner(folder)
+        if found is not None or time.monotonic() > until or not _is_being_made(folder / SCRATCH):
+            return found
+        time.sleep(_LOOK_EVERY_S)
+
+
+def json_object(path: Path) -> dict[str, object] | None:
+    """The object in a small JSON file; None when it is anything else. Links, pipes and devices are not opened."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(number, "rb") as file:
+        try:
+            text = file.read(_LARGEST_BYTES + 1) if stat.S_ISREG(os.fstat(number).st_mode) else b""
+            found = json.loads(text) if len(text) <= _LARGEST_BYTES else None
+        except (OSError, ValueError, RecursionError):
+            return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_being_made(scratch: Path) -> bool:
+    """Only a folder of ours is without its owner for a moment, is new then, and holds nothing else."""
+    try:
+        is_new = abs(time.time() - scratch.lstat().st_mtime) < _NEW_S
+        return is_new and not scratch.is_symlink() and set(os.listdir(scratch)) <= {OWNER, f".{OWNER}.part"}
+    except OSError:
+        return False
+
+
+def _unmake_scratch(folder: Path) -> bool:
+    (folder / SCRATCH / OWNER).unlink(missing_ok=True)
+    (folder / SCRATCH).rmdir()
+    return True

@@ -67,7 +67,7 @@ def _set(number: int, handler: Callable[[int, FrameType | None], Any]) -> None:
 def _deliver(number: int) -> None:
     """Python's part of an arrival alone: what the system did at the signal is done."""
     try:
-        _thread.interrupt_main(signal.Signals(number))
+        _thread.interrupt_main(number)  # type: ignore[arg-type]
     except TypeError:  # Python 3.9 simulates SIGINT only
         signal.raise_signal(number)
 

@@ -78,9 +78,10 @@ class Recorder:
             self.recorded = False
             if self.running:
                 self._unhook()
-                self._stopped()
                 profiler.on_trace_ready = None
-                if not other_profilers.running():  # torch would end that one
+                beside = other_profilers.running()
+                self._stopped()
+                if not beside:  # torch would end that one
                     profiler.stop()
 
     def _unhook(self) -> None:

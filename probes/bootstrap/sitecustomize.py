@@ -115,15 +115,31 @@ def _tell_after(loader: "Any", name: str) -> None:
 
 
 def _after_import(name: str) -> None:
+    handled = sys.exc_info()[1]
     try:
         _seen(name)
         _attach_module().after_import(name)
     except Exception as error:
+        found = _of_the_job(error, handled)
+        if found is not None:
+            raise found from found.__cause__
         _say(" ".join(f"capture is off: {type(error).__name__}: {error}".split()))
 
 
+def _of_the_job(error: BaseException, handled: "Any") -> "Any":
+    """What a signal handler of the job raised while we were at work; None when the error is ours."""
+    try:
+        return _module("interrupts").of_the_job(error, handled)
+    except Exception:
+        return None
+
+
 def _attach_module() -> "Any":
-    """The probes of this very installation; under another name when `diagnose` is absent here or somebody else's."""
+    return _module("attach")
+
+
+def _module(name: str) -> "Any":
+    """Of the probes of this very installation; under another name when `diagnose` is absent here or somebody else's."""
     from importlib import import_module
 
     package = "diagnose.probes" if _diagnose_is_ours() else "_diagnose_probes"
@@ -137,7 +153,7 @@ def _attach_module() -> "Any":
         module = module_from_spec(spec)
         sys.modules[package] = module
         spec.loader.exec_module(module)
-    return import_module(package + ".attach")
+    return import_module(package + "." + name)
 
 
 def _diagnose_is_ours() -> bool:

@@ -84,7 +84,7 @@ def _running(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows
 def _last_begun(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows:
     """For each instant of a thread, the position of the last of `rows`, in nested order, that had begun there."""
     found, begin = np.full(len(time), NONE, np.int64), trace.ts[rows]
-    threads = {thread: own for thread, own in _threads(trace.pid[rows], trace.tid[rows])}
+    threads = dict(_threads(trace.pid[rows], trace.tid[rows]))
     order = np.lexsort((tid, pid))
     for thread, turn in _threads(pid[order], tid[order]):
         if (own := threads.get(thread)) is not None:

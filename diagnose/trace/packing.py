@@ -131,10 +131,8 @@ def unpack(file: BinaryIO, path: str, most_text_bytes: int = _LARGEST_TEXT, *, i
             raise Corrupt("more events than the text has room for")
         trace = _unpacked(file, footer, path)
         _check_ids(trace)
-        if any(len(ns) and max(-int(ns.min()), int(ns.max())) > _LATEST_NS for ns in (trace.ts, trace.dur)):
-            raise Corrupt("a time is out of range")
-        if is_whole and without_impossible_events(trace) is not trace:
-            raise Corrupt("events that no trace holds")
+        if is_whole:
+            _check_times(trace)
         return trace
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, struct.error) as error:
         raise Corrupt(str(error)) from error
@@ -164,6 +162,14 @@ def _columns(about: dict[str, _Column], wanted: Mapping[str, np.dtype[Any]], row
     if {name: own.dtype for name, own in about.items()} != {name: dtype.name for name, dtype in wanted.items()}:
         raise Corrupt("columns of other names or types")
     return {name: _get(about[name], rows, file) for name in wanted}
+
+
+def _check_times(trace: Trace) -> None:
+    """What reading would have left out is not in what was read."""
+    if any(len(ns) and max(-int(ns.min()), int(ns.max())) > _LATEST_NS for ns in (trace.ts, trace.dur)):
+        raise Corrupt("a time is out of range")
+    if without_impossible_events(trace) is not trace:
+        raise Corrupt("events that no trace holds")
 
 
 def _check_ids(trace: Trace) -> None:

@@ -97,7 +97,7 @@ def _threads(pid: Rows, tid: Rows) -> Iterator[tuple[tuple[int, int], slice]]:
     """The threads of columns that are sorted by them, each with where it stands."""
     first = np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
     named = zip(pid[first].tolist(), tid[first].tolist(), strict=True)
-    for thread, begin, end in zip(named, first.tolist(), [*first[1:].tolist(), len(pid)], strict=True):
+    for thread, begin, end in zip(named, first.tolist(), [*first.tolist(), len(pid)][1:], strict=True):
         yield thread, slice(begin, end)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis, HistoryChange
@@ -89,8 +90,9 @@ def _examined(path: Path, chosen: Options) -> Examined:
     measured = read.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
     found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
-    copies = tuple(str(copy) for copy in run.copies)
-    return Examined(replace(found, history=_history(path), trace=replace(found.trace, copies=copies)), measured)
+    copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
+    trace = replace(found.trace, copies=copies, skipped=skipped or UNSET)
+    return Examined(replace(found, history=_history(path), trace=trace), measured)
 
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:

@@ -198,7 +198,7 @@ class Job:
             ended.set()
             if thread.ident is not None:
                 thread.join()
-            self._as_before()
+            self._heard_again()
 
     def _forward(self, ended: threading.Event, until_it_ends: bool = False) -> None:
         while not ended.is_set() and not (until_it_ends and self._process.poll() is not None):
@@ -206,7 +206,7 @@ class Job:
             if info is None:
                 continue
             if self._process.poll() is not None:  # nothing left to forward to: it is meant for us
-                self._as_before()
+                self._heard_again()
                 os.kill(os.getpid(), info.si_signo)
             elif info.si_signo == signal.SIGCONT:
                 self._continue()
@@ -243,6 +243,10 @@ class Job:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         self._as_before()
+
+    def _heard_again(self) -> None:
+        """Of all signals but the one by which a terminal may stop a background job that writes: ours is the report."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, {*self._mask, signal.SIGTTOU})
 
     def _as_before(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)

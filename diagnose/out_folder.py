@@ -1,7 +1,7 @@
 """The folder of a capture: which one it is, whose, and what of it is removed in the end.
 
-An empty folder is claimed, one that holds anything is left alone. Several parents of one job (`srun diagnose run`) claim
-one folder together: the first one makes the claim, the others know it by the job's token.
+An empty folder is claimed, one that holds anything is left alone. Several parents of one job (`srun diagnose run`)
+claim one folder together: the first one makes the claim, the others know it by the job's token.
 """
 
 import contextlib
@@ -178,7 +178,8 @@ def _job_of(env: Mapping[str, str]) -> tuple[str, ...]:
 def _token_of(env: Mapping[str, str]) -> str:
     """One token for all parents of a job."""
     names = (*_job_of(env), "SLURM_RESTART_COUNT", *_SIBLINGS[:1])
-    return hashlib.sha256("\0".join(f"{name}={env.get(name)}" for name in names).encode(errors="replace")).hexdigest()[:16]
+    text = "\0".join(f"{name}={env.get(name)}" for name in names)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
 def _remove_scratch(folder: Path, token: str) -> None:

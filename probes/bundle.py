@@ -72,8 +72,8 @@ class Bundle:
     def _may_use(self, folder: Path, *, first: bool) -> bool:
         """Whether the folder is this job's.
 
-        Below a parent `out` itself is, even where the claim does not show (another host, or the parent is done); without
-        one any folder that no other job has claimed is.
+        Below a parent `out` itself is, even where the claim does not show (another host, or the parent is done);
+        without one any folder that no other job has claimed is.
         """
         claimed_by = owner(folder)
         if claimed_by is not None or self._token is None:

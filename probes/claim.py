@@ -53,11 +53,12 @@ def taken(folder: Path, token: str) -> bool:
     Raises:
         OSError: the folder cannot be read or written.
     """
-    if not os.listdir(folder) and make_scratch(folder, token):
-        if os.listdir(folder) != [SCRATCH] and _unmake_scratch(folder):  # a job came and went between the two looks
-            return False
+    if os.listdir(folder) or not make_scratch(folder, token):
+        return awaited_owner(folder) == token
+    if os.listdir(folder) == [SCRATCH]:
         return True
-    return awaited_owner(folder) == token
+    _unmake_scratch(folder)  # another job came and went between the two looks
+    return False
 
 
 def make_scratch(folder: Path, token: str) -> bool:
@@ -111,7 +112,6 @@ def _is_being_made(scratch: Path) -> bool:
         return False
 
 
-def _unmake_scratch(folder: Path) -> bool:
+def _unmake_scratch(folder: Path) -> None:
     (folder / SCRATCH / OWNER).unlink(missing_ok=True)
     (folder / SCRATCH).rmdir()
-    return True

@@ -64,8 +64,8 @@ def _with_collections(head: bytes, collections: Collections | None) -> bytes:
 def _raw(folder: Path) -> Iterator[Path]:
     """A path for the exporter, which only takes a name; gone afterwards.
 
-    It leads to a file without a name where that can be had: its space is free as soon as this process is gone, however it
-    ends.
+    It leads to a file without a name where that can be had: its space is free as soon as this process is gone, however
+    it ends.
     """
     with ExitStack() as stack:
         place = _made_folder(folder)
@@ -82,7 +82,7 @@ def _raw(folder: Path) -> Iterator[Path]:
 
 
 def _made_folder(folder: Path) -> Path:
-    """A folder of this call alone: where the parent tidies up, else in that for temporary files, else beside the trace."""
+    """A folder of this call alone: where the parent tidies up, else among temporary files, else beside the trace."""
     failed: OSError | None = None
     for place, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, ".diagnose-")):
         if (place is None and prefix == RAW_FOLDER) or not _is_utf8(place):
@@ -95,7 +95,7 @@ def _made_folder(folder: Path) -> Path:
 
 
 def _unnamed(folder: Path) -> int | None:
-    """A descriptor of an empty file without a name, on a local disk where one takes it; None where links cannot reach it."""
+    """A descriptor of an empty file without a name, on a local disk if one takes it; None where no link reaches it."""
     for place in (None, folder):
         try:
             number, name = tempfile.mkstemp(prefix="diagnose-", suffix=".json", dir=place)

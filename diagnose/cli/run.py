@@ -134,13 +134,19 @@ def _prepared(
         window = replace(window, out=str(bundle.folder), token=bundle.token)
         return bundle, environment(plain, window, bundle.seen, patch)
     except Exception as error:
-        why = f"{error.strerror}: {error.filename or out}" if isinstance(error, OSError) and error.strerror else str(error)
-        say(f"capture is off: {printable(why)}")
+        say(f"capture is off: {printable(_why(error))}")
     if bundle is not None:
         guarded(bundle.tidy)
     if patch is not None:
         raise UserError("the patch cannot be applied", why="it goes in with the capture, which has no folder")
     return None, plain
+
+
+def _why(error: Exception) -> str:
+    """One line; an error without a file name is that of the working folder, which is gone."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    return f"{error.strerror}: {'the working folder' if error.filename is None else os.fsdecode(error.filename)}"
 
 
 def _started(

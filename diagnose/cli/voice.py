@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import sys
 import threading
 from typing import TextIO
@@ -26,7 +27,7 @@ class Voice:
         if self._number is None:
             return
         data = text.encode(self._encoding, "backslashreplace")
-        thread = threading.Thread(target=_write, args=(self._number, data, self._last), daemon=True)
+        thread = threading.Thread(target=_write_unstopped, args=(self._number, data, self._last), daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no more threads for this user
@@ -59,6 +60,12 @@ def _number_of(stream: TextIO | None) -> int | None:
         return None if stream is None else stream.fileno()
     except (OSError, ValueError):
         return None
+
+
+def _write_unstopped(number: int, data: bytes, after: threading.Thread | None) -> None:
+    """A terminal may stop every process of a background job of which one writes; with the signal held it does not."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    _write(number, data, after)
 
 
 def _write(number: int, data: bytes, after: threading.Thread | None) -> None:

@@ -217,6 +217,6 @@ try:
         _without_our_folder()
     _arm()
 except Exception as error:
-    _say("capture is off: {}: {}".format(type(error).__name__, error))
+    _say(f"capture is off: {type(error).__name__}: {error}")
 if __name__ == "sitecustomize":
     _run_the_hidden_one()

@@ -1,0 +1,277 @@
+"""A command finds the world below `diagnose run` as it is without: the plain one plus exactly what is documented."""
+
+import json
+import os
+import pty
+import resource
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harmless.parents import DIAGNOSE, RANK, below, ended, environment, python
+
+from diagnose.launch import bootstrap_folder
+
+OURS = str(bootstrap_folder())
+MIRROR = """
+import json, os, resource, signal, sys
+modules, meta = sorted(sys.modules), [type(finder).__name__ for finder in sys.meta_path]
+status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+def target(number):
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return None
+def stream(number):
+    return (target(number) or "").partition(":")[0] if number < 3 else target(number)
+world = {
+    "environment": dict(os.environ),
+    "descriptors": {number: stream(number) for number in range(64) if target(number)},
+    "closed on exec": [n for n in range(3, 64) if target(n) and not os.get_inheritable(n)],
+    "limits": {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name[:7] == "RLIMIT_"},
+    "signals": {name: status[name].strip() for name in ("SigBlk", "SigIgn", "SigCgt", "SigPnd")},
+    "handlers": {n: str(signal.getsignal(n)).partition(" at ")[0] for n in signal.valid_signals()},
+    "umask": status["Umask"].strip(),
+    "cwd": os.getcwd(),
+    "path": sys.path,
+    "importers": sorted(sys.path_importer_cache),
+    "argv": sys.argv,
+    "orig_argv": sys.orig_argv,
+    "flags": list(sys.flags),
+    "modules": modules,
+    "finders": meta,
+    "threads": status["Threads"].strip(),
+    "nice": os.nice(0),
+    "cores": sorted(os.sched_getaffinity(0)),
+    "group": os.getpgrp() - os.getpid() if os.getpgrp() == os.getpid() else "the starter's",
+    "session": os.getsid(0),
+    "ids": [os.getuid(), os.geteuid(), os.getgid(), os.getgroups()],
+    "stdin": sys.stdin and sys.stdin.read(),
+}
+with open(os.environ.get("WORLD", "world.json"), "w") as file:
+    json.dump(world, file)
+"""
+Prepare = Callable[[], None]
+
+
+def nothing() -> None:
+    pass
+
+
+def as_nohup() -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def with_blocked_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM, signal.SIGRTMIN + 3})
+
+
+def with_limits() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))
+    resource.setrlimit(resource.RLIMIT_STACK, (4 << 20, 16 << 20))
+    os.umask(0o027)
+    os.nice(3)
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def with_descriptors() -> None:
+    number = os.open("/etc/hostname", os.O_RDONLY)
+    for other in (3, 7, 42):
+        os.dup2(number, other)
+
+
+def worlds(command: list[str], folder: Path, prepare: Prepare, env: dict[str, str]) -> list[dict[str, Any]]:
+    """What the mirror sees without and with us."""
+    options: dict[str, Any] = {"preexec_fn": prepare, "close_fds": False, "input": "typed", "stdin": None}
+    found = []
+    for words in (command, below(command)):
+        done = ended(words, folder, env=env, **options)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads((folder / "world.json").read_text()))
+        (folder / "world.json").unlink()
+    return found
+
+
+@pytest.mark.parametrize(
+    "prepare", [nothing, as_nohup, with_blocked_signals, with_limits, with_descriptors], ids=lambda p: p.__name__
+)
+def test_the_world_is_the_plain_one_plus_what_is_documented(prepare: Prepare, tmp_path: Path) -> None:
+    plain, ours = worlds(python(tmp_path, MIRROR), tmp_path, prepare, environment())
+    added = {name: ours["environment"].pop(name) for name in set(ours["environment"]) - set(plain["environment"])}
+
+    assert set(added) == {"PYTHONPATH", "PYTHON_DIAGNOSE", "PYTHON_DIAGNOSE_SEEN"}
+    assert added["PYTHONPATH"] == OURS
+    assert ours["finders"] == ["_AfterImport", *plain["finders"]]
+    assert {name: ours[name] for name in plain if name != "finders"} == {
+        name: plain[name] for name in plain if name != "finders"
+    }
+
+
+@pytest.mark.parametrize("path", ["", ":", "a:", ":a", "a::b", "here", "a:a"])
+def test_the_entries_of_pythonpath_keep_their_meaning(path: str, tmp_path: Path) -> None:
+    plain, ours = worlds(python(tmp_path, MIRROR), tmp_path, nothing, environment(PYTHONPATH=path))
+
+    assert ours["path"] == plain["path"]
+    assert ours["environment"]["PYTHONPATH"] == (f"{OURS}:{path}" if path else OURS)
+
+
+def test_a_module_of_the_current_folder_is_found_by_an_empty_entry(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "mine.py").write_text("print('mine')")
+    (tmp_path / "scripts" / "t.py").write_text("import mine")
+
+    assert ended(below([sys.executable, "scripts/t.py"]), tmp_path, env=environment(PYTHONPATH=":")).stdout == "mine\n"
+
+
+def test_an_empty_environment_stays_as_it_is(tmp_path: Path) -> None:
+    """Python itself sets a locale at its start, which a command that is not Python would not have."""
+    options: dict[str, Any] = {"env": {"PATH": os.environ["PATH"]}}
+    plain = ended(["/usr/bin/env"], tmp_path, **options).stdout.splitlines()
+    ours = ended(below(["/usr/bin/env"]), tmp_path, **options).stdout.splitlines()
+
+    assert [line for line in ours if not line.startswith("PYTHON")] == plain
+
+
+def test_process_substitution_reaches_the_script(tmp_path: Path) -> None:
+    command = " ".join(below(python(tmp_path, "import sys; print(open(sys.argv[1]).read())")))
+
+    assert ended(["bash", "-c", f"{command} <(echo x)"], tmp_path).stdout == "x\n\n"
+
+
+def test_what_the_script_starts_is_hooked_too(tmp_path: Path) -> None:
+    hooked = "import sys; print(any(type(f).__name__ == '_AfterImport' for f in sys.meta_path))"
+    body = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hooked!r}])"
+
+    assert ended(below(python(tmp_path, body)), tmp_path, env=environment()).stdout == "True\n"
+
+
+def test_a_signal_that_was_sent_before_the_command_began_is_not_lost(tmp_path: Path) -> None:
+    """It is pending while the command starts; Python's own handler in the fork would take it along to nowhere."""
+    body = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+
+    assert ended(below(python(tmp_path, body)), tmp_path).stdout == "True\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGALRM, signal.SIGXCPU, signal.SIGCONT, signal.SIGRTMIN + 2])
+def test_any_signal_reaches_the_command(number: int, tmp_path: Path) -> None:
+    body = f"""
+import os, signal, time
+signal.signal({int(number)}, lambda *_: print("told", flush=True))
+with open("ready", "w") as file: file.write(str(os.getppid()))
+for _ in range(500):
+    if os.path.exists("go"): break
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGSTOP) if {number == signal.SIGCONT} else None
+"""
+    command = f"""
+import os, signal, subprocess, sys, time
+parent = subprocess.Popen({below(python(tmp_path, body))!r})
+while not os.path.exists("ready") or not open("ready").read(): time.sleep(0.01)
+if {number != signal.SIGCONT}:
+    parent.send_signal({int(number)}); time.sleep(0.5)
+open("go", "w").close()
+if {number == signal.SIGCONT}:
+    time.sleep(1); parent.send_signal({int(number)})
+raise SystemExit(parent.wait(30))
+"""
+    done = ended(python(tmp_path, command, "sends.py"), tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, "told\n"), done.stderr
+
+
+class Terminal:
+    """A terminal with `command` in its foreground, started by a shell of few words."""
+
+    def __init__(self, command: list[str], folder: Path, *, background: bool = False) -> None:
+        self.folder = folder
+        self.shown = b""
+        self.shell, self.number = pty.fork()
+        if self.shell == 0:
+            os.chdir(folder)
+            self._shell(command, background)
+
+    def _shell(self, command: list[str], background: bool) -> None:
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        attributes = termios.tcgetattr(0)
+        attributes[3] |= termios.TOSTOP
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
+        job = os.fork()
+        if job == 0:
+            os.setpgid(0, 0)
+            if not background:
+                os.tcsetpgrp(0, os.getpid())
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+            os.execv(command[0], command)
+        endings = []
+        while not endings or endings[-1].startswith("stopped"):
+            _, status = os.waitpid(job, os.WUNTRACED)
+            stopped = os.WIFSTOPPED(status)
+            endings.append(f"stopped {os.WSTOPSIG(status)}" if stopped else f"ended {os.waitstatus_to_exitcode(status)}")
+            if stopped:
+                Path("stopped").touch()
+                time.sleep(0.5)
+                os.killpg(job, signal.SIGCONT)
+        Path("endings").write_text("\n".join(endings))
+        os._exit(0)
+
+    def wait_for(self, name: str) -> None:
+        deadline = time.monotonic() + 60
+        while not (self.folder / name).exists():
+            assert time.monotonic() < deadline, self.shown
+            time.sleep(0.01)
+
+    def endings(self) -> list[str]:
+        while True:
+            try:
+                self.shown += os.read(self.number, 4096)
+            except OSError:  # the other end is closed
+                break
+        os.waitpid(self.shell, 0)
+        os.close(self.number)
+        return (self.folder / "endings").read_text().splitlines()
+
+
+WAITS = """
+import os, time
+open("ready", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.01)
+raise SystemExit(7)
+"""
+
+
+def test_ctrl_z_stops_the_job_and_the_shell_continues_it(tmp_path: Path) -> None:
+    terminal = Terminal(below(python(tmp_path, WAITS)), tmp_path)
+    terminal.wait_for("ready")
+    os.write(terminal.number, b"\x1a")
+    terminal.wait_for("stopped")
+    (tmp_path / "go").touch()
+    first, *_, last = terminal.endings()
+
+    assert first.startswith("stopped")
+    assert last == "ended 7"
+
+
+def test_a_command_that_does_not_stop_keeps_the_terminal(tmp_path: Path) -> None:
+    body = "import signal\nsignal.signal(signal.SIGTSTP, lambda *_: open('go', 'w').close())\n" + WAITS
+    terminal = Terminal(below(python(tmp_path, body)), tmp_path)
+    terminal.wait_for("ready")
+    os.write(terminal.number, b"\x1a")
+
+    assert terminal.endings() == ["ended 7"]
+
+
+def test_a_report_in_the_background_does_not_stop_the_job(tmp_path: Path) -> None:
+    """A terminal that is set so stops every process of a background job when one of them writes."""
+    command = ["/bin/sh", "-c", f"{' '.join(python(tmp_path, RANK + 'write()'))}; exit 5"]
+    terminal = Terminal([*DIAGNOSE, "--out", "b", "--", *command], tmp_path, background=True)
+
+    assert terminal.endings() == ["ended 5"]
+    assert b"verdict:" in terminal.shown

@@ -7,8 +7,8 @@
 Traces, jobs of ranks with one of them mutated, capture records, rules, patches, settings, logs of steps and cache
 entries: fields are dropped, types swapped, magnitudes made absurd, events repeated and exchanged, bytes damaged. A try
 must be read or refused with a message, its JSON valid, its ledger add up, every number finite, within 10 s of processor
-time, and without a part that the report says failed; memory must not grow. Otherwise the exit code is 1. The same seed
-makes the same tries. With --keep what fails is made small and kept as a folder that --replay, and a test, can run again.
+time, and without a part that the report says has failed; memory must not grow. Otherwise the exit code is 1. The same
+seed makes the same tries. With --keep what fails is made small and kept as a folder, which --replay and a test run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def main() -> int:
         sys.stdout.write(json.dumps(tally.to_json()))
         return 0
     else:
-        options = [*(["--only", given.only] if given.only else []), *(["--keep", str(given.keep)] if given.keep else [])]
+        options = [
+            *(["--only", given.only] if given.only else []),
+            *(["--keep", str(given.keep)] if given.keep else []),
+        ]
         tally = fuzz_by_processes(Path(__file__), given.tries, given.seed, given.jobs, options)
     sys.stdout.write(page(tally) + "\n")
     return int(tally.failed)

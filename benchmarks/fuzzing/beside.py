@@ -13,26 +13,48 @@ from .seeds import ROOT, SINGLE
 _SCHEMA = ROOT / "diagnose" / "data" / "capture.schema.json"
 _TYPES = {"string": "text", "integer": 4, "number": 1.5, "boolean": True, "null": None}
 _KNOWN: dict[str, Any] = {
-    "world_size": 2, "overhead_factor": 1.2, "model_type": "llama", "class": "AdamW", "torch": "2.9.0",
-    "transformers": "4.57.0", "attn_implementation": "sdpa", "total_memory_bytes": 85_017_755_648, "clock": "host",
-    "parameters": 100_000_000, "trainable": 100_000_000, "name": "NVIDIA H100 80GB HBM3", "tokens": 4096.0,
-    "padding_share": 0.3, "compute_capability": "9.0", "multiprocessors": 132, "first_active_step": 12,
-    "sharding_strategy": "FULL_SHARD", "rank": 0, "step": "optimizer",
-}  # fmt: skip
+    "world_size": 2,
+    "overhead_factor": 1.2,
+    "model_type": "llama",
+    "class": "AdamW",
+    "torch": "2.9.0",
+    "transformers": "4.57.0",
+    "attn_implementation": "sdpa",
+    "total_memory_bytes": 85_017_755_648,
+    "clock": "host",
+    "parameters": 100_000_000,
+    "trainable": 100_000_000,
+    "name": "NVIDIA H100 80GB HBM3",
+    "tokens": 4096.0,
+    "padding_share": 0.3,
+    "compute_capability": "9.0",
+    "multiprocessors": 132,
+    "first_active_step": 12,
+    "sharding_strategy": "FULL_SHARD",
+    "rank": 0,
+    "step": "optimizer",
+}
 _FREE: dict[str, dict[str, Any]] = {
     "slurm": {"SLURM_NNODES": "2", "SLURM_JOB_NUM_NODES": "2"},
     "dtypes": {"float32": 100_000_000},
     "config": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 50257},
     "text_config": {"hidden_size": 768, "num_hidden_layers": 12, "tie_word_embeddings": True},
     "training_arguments": {
-        "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "bf16": True, "optim": "adamw_torch",
-        "save_strategy": "steps", "save_steps": 10, "eval_strategy": "steps", "eval_steps": 10, "torch_compile_mode": None,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 4,
+        "bf16": True,
+        "optim": "adamw_torch",
+        "save_strategy": "steps",
+        "save_steps": 10,
+        "eval_strategy": "steps",
+        "eval_steps": 10,
+        "torch_compile_mode": None,
         "max_grad_norm": 1.0,
     },
     "shapes": {"input_ids": [4, 1024], "labels": [4, 1024]},
     "environment": {"OMP_NUM_THREADS": "4"},
     "applied": {"training_arguments": {"optim": "adamw_torch"}},
-}  # fmt: skip
+}
 
 
 @cache
@@ -78,13 +100,21 @@ def _list(seeded: random.Random, node: dict[str, Any], name: str, nulls: float) 
 
 def patch(seeded: random.Random) -> Any:
     """A patch, several, or a diagnosis with a plan."""
-    one = seeded.choice([
-        {"target": "training_arguments", "set": {"optim": "adamw_torch_fused", "bf16": True, "dataloader_num_workers": 4}},
-        {"target": "ddp", "set": {"static_graph": True, "bucket_cap_mb": 50}},
-        {"target": "environment", "set": {"OMP_NUM_THREADS": 4, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
-        {"target": "model_kwargs", "set": {"attn_implementation": "flash_attention_2", "dtype": "bfloat16"}},
-        {"target": "dataloader", "set": {"num_workers": 4, "pin_memory": True, "prefetch_factor": 4}},
-    ])  # fmt: skip
+    one = seeded.choice(
+        [
+            {
+                "target": "training_arguments",
+                "set": {"optim": "adamw_torch_fused", "bf16": True, "dataloader_num_workers": 4},
+            },
+            {"target": "ddp", "set": {"static_graph": True, "bucket_cap_mb": 50}},
+            {
+                "target": "environment",
+                "set": {"OMP_NUM_THREADS": 4, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+            },
+            {"target": "model_kwargs", "set": {"attn_implementation": "flash_attention_2", "dtype": "bfloat16"}},
+            {"target": "dataloader", "set": {"num_workers": 4, "pin_memory": True, "prefetch_factor": 4}},
+        ]
+    )
     pick = seeded.random()
     return one if pick < 0.3 else [one, one] if pick < 0.5 else _diagnosis(one)
 
@@ -94,14 +124,32 @@ def _diagnosis(change: dict[str, Any]) -> dict[str, Any]:
     steps = {"source": "ProfilerStep", "count": 4, "time_ns": 40_000_000, "device_time_ns": 39_000_000}
     values = {"step_time_ns": 1e7, "unprofiled_step_time_ns": 9e6, "micro_batch_size": 4.0, "accumulation_steps": 2.0}
     facts = [{"name": name, "value": value, "unit": "", "because": None} for name, value in values.items()]
-    return {"schema_version": 3, "plan": [{"rule": "host", "patch": None}, planned], "findings": [planned],
-            "steps": steps, "facts": facts, "replay": {"measured_ns": 1e7, "replayed_ns": 1e7}}  # fmt: skip
+    return {
+        "schema_version": 3,
+        "plan": [{"rule": "host", "patch": None}, planned],
+        "findings": [planned],
+        "steps": steps,
+        "facts": facts,
+        "replay": {"measured_ns": 1e7, "replayed_ns": 1e7},
+    }
 
 
 def settings(seeded: random.Random) -> dict[str, Any]:
     """A table of settings with everything that a file may hold."""
-    analyze = {"rules": [], "gpu-hour-price": 2.5, "fail-on": "critical", "details": False, "kernels": 5, "params": "1.2B",
-               "peak-tflops": 900.0, "step": 12, "rank": 0, "jobs": 1, "no-cache": True, "quiet": False}  # fmt: skip
+    analyze = {
+        "rules": [],
+        "gpu-hour-price": 2.5,
+        "fail-on": "critical",
+        "details": False,
+        "kernels": 5,
+        "params": "1.2B",
+        "peak-tflops": 900.0,
+        "step": 12,
+        "rank": 0,
+        "jobs": 1,
+        "no-cache": True,
+        "quiet": False,
+    }
     run = {"steps": 4, "warmup": 2, "skip": 10, "stop": False, "no-report": True}
     kept = seeded.sample(list(analyze), 4)
     return {"analyze": {key: analyze[key] for key in kept}, "run": run, "series": {"unit": "ms"}}
@@ -109,7 +157,9 @@ def settings(seeded: random.Random) -> dict[str, Any]:
 
 def steps_table(seeded: random.Random) -> list[dict[str, Any]]:
     """Rows of a log of steps, of one rank or two, with or without a change in the middle."""
-    columns = seeded.choice([("step_time_ms", 5.0), ("step_time_s", 0.005), ("steps_per_second", 200.0), ("duration_us", 5e3)])
+    columns = seeded.choice(
+        [("step_time_ms", 5.0), ("step_time_s", 0.005), ("steps_per_second", 200.0), ("duration_us", 5e3)]
+    )
     count, ranks, slower = seeded.choice([3, 20, 60, 200]), seeded.choice([1, 1, 2]), seeded.choice([1.0, 1.3, 2.0])
     rows: list[dict[str, Any]] = []
     for step in range(count):

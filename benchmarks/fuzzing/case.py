@@ -34,6 +34,7 @@ class Case:
     def write(self, folder: Path) -> None:
         """Writes the files; what the folder held before is gone."""
         shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         for name, content in self.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

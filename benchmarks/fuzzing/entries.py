@@ -31,6 +31,21 @@ def _changed(seeded: random.Random, footer: dict[str, Any]) -> Any:
     table = seeded.choice([footer["columns"], footer["collectives"]])
     column = table[seeded.choice(list(table))]
     column[seeded.choice(list(column))] = seeded.choice(
-        [0, -1, 1, -(2**63), 2**63 - 1, 2**62, "int32", "int64", "float64", "<u1", "<u8", "", 10**9, 4_607_182_418_800_017_408]
+        [
+            0,
+            -1,
+            1,
+            -(2**63),
+            2**63 - 1,
+            2**62,
+            "int32",
+            "int64",
+            "float64",
+            "<u1",
+            "<u8",
+            "",
+            10**9,
+            4_607_182_418_800_017_408,
+        ]
     )
     return footer

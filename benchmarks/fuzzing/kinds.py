@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import random
 import tempfile
@@ -22,10 +20,38 @@ from .damage import damaged, endings, packed
 from .entries import spoilt
 from .tree import mutate, mutated
 from .values import odd, toml
+from .written import csv_bytes, json_bytes, log_bytes
 
 Builder = Callable[[random.Random], Case]
-_RULE_TEXTS = ("and", "or", "not", "(" * 400, ")", ">", "<=", "==", "+", "/ 0", "* 1e308", "has_gpu", "nosuchfact", "{", "}", "'", "1e999",
-               "0.1", "is_compiled", "kernels_per_step", "[1]", "__import__", "lambda", "\\u0000", "** 9", "- ", "%")  # fmt: skip
+_RULE_TEXTS = (
+    "and",
+    "or",
+    "not",
+    "(" * 400,
+    ")",
+    ">",
+    "<=",
+    "==",
+    "+",
+    "/ 0",
+    "* 1e308",
+    "has_gpu",
+    "nosuchfact",
+    "{",
+    "}",
+    "'",
+    "1e999",
+    "0.1",
+    "is_compiled",
+    "kernels_per_step",
+    "[1]",
+    "__import__",
+    "lambda",
+    "\\u0000",
+    "** 9",
+    "- ",
+    "%",
+)
 
 
 def built(seeded: random.Random, kind: str | None = None) -> Case:
@@ -42,7 +68,13 @@ def shown(seeded: random.Random, path: str) -> tuple[str, ...]:
         return ("analyze", path, "--json", *pages, "--annotate", "@out/annotated.json")
     if pick < 0.16:
         return ("analyze", path, "--details", "--kernels", "5")
-    more = ["--gpu-hour-price", "2"] if pick > 0.9 else ["--tokens-per-step", "4096", "--params", "1B"] if pick > 0.8 else []
+    more = (
+        ["--gpu-hour-price", "2"]
+        if pick > 0.9
+        else ["--tokens-per-step", "4096", "--params", "1B"]
+        if pick > 0.8
+        else []
+    )
     return ("analyze", path, "--json", *more)
 
 
@@ -72,20 +104,20 @@ def _job(seeded: random.Random) -> Case:
         files[name] = damaged(seeded, files[name])
     if seeded.random() < 0.5:
         for rank in range(len(documents)):
-            files[f"capture-rank{rank}.json"] = _json(beside.record(seeded, rank))
+            files[f"capture-rank{rank}.json"] = json_bytes(beside.record(seeded, rank))
     if seeded.random() < 0.05:
         files["rank1.json"] = seeded.choice([b"[]", b"{}", b"", b"\x00" * 90, b"null", b'"x"'])
     if seeded.random() < 0.1:
-        files["steps.csv"] = _csv(beside.steps_table(seeded))
+        files["steps.csv"] = csv_bytes(beside.steps_table(seeded))
     rank = ("--rank", "0") if seeded.random() < 0.1 else ()
     return Case("job", (*shown(seeded, "@"), *rank), files)
 
 
 def _record(seeded: random.Random) -> Case:
     documents = [seeds.one_rank(seeded)] if seeded.random() < 0.7 else seeds.built("FAULTY", "straggler", True)
-    files = {f"rank{rank}.json": _json(document) for rank, document in enumerate(documents)}
+    files = {f"rank{rank}.json": json_bytes(document) for rank, document in enumerate(documents)}
     for rank in range(len(documents)):
-        text = _json(mutated(seeded, beside.record(seeded, rank), 4))
+        text = json_bytes(mutated(seeded, beside.record(seeded, rank), 4))
         files[f"capture-rank{rank}.json"] = damaged(seeded, text) if seeded.random() < 0.1 else text
     if seeded.random() < 0.15:
         return Case("record", ("series", "@", *_form(seeded)), files)
@@ -104,14 +136,16 @@ def _rule(seeded: random.Random) -> Case:
         content = damaged(seeded, text.encode())
     name = seeded.choice([path.name] * 8 + ["own-rule.toml", "X Y.toml"])
     command = seeded.choice([("analyze", "@trace.json", "--json"), ("rules",), ("explain", path.stem)])
-    trace = {"trace.json": _json(_small())} if command[0] == "analyze" else {}
+    trace = {"trace.json": json_bytes(_small())} if command[0] == "analyze" else {}
     return Case("rule", (*command, "--rules", "@rules"), {f"rules/{name}": content, **trace})
 
 
 def _reworded(seeded: random.Random, rule: dict[str, Any]) -> None:
     """Words of a condition or a sentence cut, swapped, repeated or replaced."""
     keys = [key for key, value in rule.items() if isinstance(value, str)]
-    tables = [t for value in rule.values() for t in (value if isinstance(value, list) else [value]) if isinstance(t, dict)]
+    tables = [
+        t for value in rule.values() for t in (value if isinstance(value, list) else [value]) if isinstance(t, dict)
+    ]
     holder = seeded.choice([rule, *tables])
     keys = [key for key, value in holder.items() if isinstance(value, str)]
     if keys:
@@ -134,7 +168,7 @@ def _small() -> Any:
 def _patch(seeded: random.Random) -> Case:
     found = mutated(seeded, [beside.patch(seeded)])
     given = found[0] if isinstance(found, list) and found and seeded.random() < 0.9 else found
-    text = _json(given)
+    text = json_bytes(given)
     content = damaged(seeded, text) if seeded.random() < 0.15 else text
     rule = seeded.choice(["", "", "#launch-bound", "#host", "#", "#a#b"])
     return Case("patch", (f"@patch.json{rule}",), {"patch.json": content}, "patch")
@@ -143,52 +177,38 @@ def _patch(seeded: random.Random) -> Case:
 def _settings(seeded: random.Random) -> Case:
     table = mutated(seeded, beside.settings(seeded))
     own = seeded.random() < 0.7
-    found = table if own else {"tool": seeded.choice([{"diagnose": table}, {"other": table}, odd(seeded)]), "project": odd(seeded)}
+    found = (
+        table
+        if own
+        else {"tool": seeded.choice([{"diagnose": table}, {"other": table}, odd(seeded)]), "project": odd(seeded)}
+    )
     text = toml(found if isinstance(found, dict) else {}).encode("utf-8", "replace")
     text = damaged(seeded, text) if seeded.random() < 0.2 else text
     pick = seeded.random()
-    command = ("run", "--no-report", "--", "true") if pick < 0.06 else ("series", "steps.csv") if pick < 0.2 else ("analyze", "trace.json")
-    files = {"diagnose.toml" if own else "pyproject.toml": text, "trace.json": _json(_small()), "steps.csv": b"step,step_time_ms\n1,5\n2,5\n"}
+    command = (
+        ("run", "--no-report", "--", "true")
+        if pick < 0.06
+        else ("series", "steps.csv")
+        if pick < 0.2
+        else ("analyze", "trace.json")
+    )
+    files = {
+        "diagnose.toml" if own else "pyproject.toml": text,
+        "trace.json": json_bytes(_small()),
+        "steps.csv": b"step,step_time_ms\n1,5\n2,5\n",
+    }
     return Case("settings", command, files, "inside")
 
 
 def _series(seeded: random.Random) -> Case:
-    name = seeded.choice(["steps.csv", "steps.tsv", "steps.jsonl", "trainer_state.json", "capture-rank0.json", "train.log"])
-    content = _log(seeded, name)
+    name = seeded.choice(
+        ["steps.csv", "steps.tsv", "steps.jsonl", "trainer_state.json", "capture-rank0.json", "train.log"]
+    )
+    content = log_bytes(seeded, name)
     content = damaged(seeded, content) if seeded.random() < 0.25 else content
     unit = ("--unit", seeded.choice(["s", "ms", "us", "ns"])) if seeded.random() < 0.2 else ()
     target = f"@{name}" if seeded.random() < 0.8 else "@"
     return Case("series", ("series", target, *_form(seeded), *unit), {name: content})
-
-
-def _log(seeded: random.Random, name: str) -> bytes:
-    if name == "trainer_state.json":
-        return _json(mutated(seeded, beside.trainer_state(seeded)))
-    if name.startswith("capture"):
-        record = beside.record(seeded)
-        mutate(seeded, record.get("steps") or record)
-        return _json(record)
-    rows = mutated(seeded, beside.steps_table(seeded), 4)
-    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    if name.endswith("jsonl"):
-        return b"\n".join(_json(row) for row in rows)
-    return _csv(rows, {"steps.csv": ",", "steps.tsv": "\t"}.get(name, seeded.choice(",;")))
-
-
-def _csv(rows: list[dict[str, Any]], delimiter: str = ",") -> bytes:
-    names = list(dict.fromkeys(key for row in rows[:50] for key in row))
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter=delimiter)
-    writer.writerow(names)
-    for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in names])
-    return text.getvalue().encode("utf-8", "replace")
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, str) or value is None:
-        return value or ""
-    return _json(value).decode()
 
 
 def _form(seeded: random.Random) -> tuple[str, ...]:
@@ -219,13 +239,6 @@ def _entry(text: bytes) -> bytes:
 def everything_kept() -> Any:
     """Small traces are cached too while this lasts, however little room the disk has."""
     return mock.patch.multiple(caching, SMALLEST_FILE_BYTES=0, SMALLEST_TEXT_BYTES=0, _LEFT_FREE_BYTES=0)
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return json.dumps(value).encode()
-    except (RecursionError, ValueError):
-        return b"[" * 3000 + b"]" * 3000
 
 
 KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, builder

@@ -58,7 +58,7 @@ class _Shrinking:
         """Only the command and its path, where that is enough."""
         words = self.case.arguments
         for plain in ((*words[:2], "--json"), words[:2]):
-            if len(plain) < len(words) and self._try(replace(self.case, arguments=plain)):
+            if plain == words or (len(plain) < len(words) and self._try(replace(self.case, arguments=plain))):
                 return
 
     def files(self) -> None:
@@ -75,7 +75,10 @@ class _Shrinking:
             text = gzip.decompress(content) if name.endswith(".gz") else ZSTD.decompress(content) if ZSTD else content
         except Exception:
             return name  # what cannot be unpacked is shrunk as it is
-        files = {plain if other == name else other: text if other == name else self.case.files[other] for other in self.case.files}
+        files = {
+            plain if other == name else other: text if other == name else self.case.files[other]
+            for other in self.case.files
+        }
         words = tuple(word.replace(name, plain) for word in self.case.arguments)
         return plain if self._try(replace(self.case, files=files, arguments=words)) else name
 

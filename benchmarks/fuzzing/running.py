@@ -80,7 +80,9 @@ def case_of(seed: int, number: int, kind: str | None = None) -> Case:
     return built(random.Random(f"{seed}-{number}"), kind)
 
 
-def fuzz(numbers: range, seed: int, kind: str | None = None, kept: Path | None = None, log: Path | None = None) -> Tally:
+def fuzz(
+    numbers: range, seed: int, kind: str | None = None, kept: Path | None = None, log: Path | None = None
+) -> Tally:
     """The tries of these numbers, in this process.
 
     Args:
@@ -108,7 +110,7 @@ def fuzz(numbers: range, seed: int, kind: str | None = None, kept: Path | None =
 
 def keep(case: Case, end: Ending, kept: Path, place: Path) -> None:
     """Saves the case, made small, unless one of this name is there."""
-    folder = kept / named(case, end)
+    folder = kept / named(end)
     if folder.exists():
         return
     saved(case, folder, end.name)
@@ -116,10 +118,10 @@ def keep(case: Case, end: Ending, kept: Path, place: Path) -> None:
     saved(small, folder, end.name)
 
 
-def named(case: Case, end: Ending) -> str:
-    """A name for the folder of the case: its kind, and what it ended in."""
+def named(end: Ending) -> str:
+    """A name for the folder of a case, by what it ended in."""
     words = re.sub(r"[^a-z0-9]+", "-", end.signature.removeprefix("DEFECT ").lower())
-    return f"{case.kind}-{words.strip('-')[:70].strip('-')}"
+    return words.strip("-")[:80].strip("-")
 
 
 def fuzz_by_processes(script: Path, tries: int, seed: int, jobs: int, options: list[str]) -> Tally:
@@ -128,7 +130,9 @@ def fuzz_by_processes(script: Path, tries: int, seed: int, jobs: int, options: l
         logs = [Path(place) / str(share) for share in range(jobs)]
         words = [sys.executable, str(script), "--tries", str(tries), "--seed", str(seed), *options]
         workers = [
-            subprocess.Popen([*words, "--share", f"{share}/{jobs}", "--log", str(log)], stdout=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [*words, "--share", f"{share}/{jobs}", "--log", str(log)], stdout=subprocess.PIPE, text=True
+            )
             for share, log in enumerate(logs)
         ]
         return joined(_told(worker, log) for worker, log in zip(workers, logs, strict=True))

@@ -121,7 +121,12 @@ def _simulated(kind: str, seed: int) -> str:
 
     fault = list(KINDS)[(seed * 5 + len(kind)) % len(KINDS)]
     faults = () if fault == "none" else (Fault(fault, (1,)),)
-    size: dict[str, Any] = {"ranks": 4 if kind == "tp_dp" else 2 + seed % 2, "ranks_per_node": 2, "steps": 3, "layers": 1}
+    size: dict[str, Any] = {
+        "ranks": 4 if kind == "tp_dp" else 2 + seed % 2,
+        "ranks_per_node": 2,
+        "steps": 3,
+        "layers": 1,
+    }
     parallel: Any = "ddp" if kind == "gloo" else kind
     plan = Plan(**size, seed=seed, parallelism=parallel, model_parallel=2, gpu=kind != "gloo", faults=faults)
     return json.dumps([json.loads(text) for _, text in simulate(plan).traces()])

@@ -13,28 +13,98 @@ Document = dict[str, Any]
 Events = list[dict[str, Any]]
 _LINKS = ("correlation", "External id", "stream", "device", "context", "Device Id", "Ev Idx", "Fwd thread id")
 _COLLECTIVE = (
-    "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "Process Group Name", "Seq",
-    "Process Group Ranks", "Process Group Description", "Rank", "Src Rank", "Dst Rank", "In split size", "Out split size",
-)  # fmt: skip
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "Group size",
+    "dtype",
+    "Process Group Name",
+    "Seq",
+    "Process Group Ranks",
+    "Process Group Description",
+    "Rank",
+    "Src Rank",
+    "Dst Rank",
+    "In split size",
+    "Out split size",
+)
 _DIMS: tuple[Any, ...] = (
-    [], [[]], [[0]], [[], []], [[0, 0], [0, 0]], [[1], [1]], [[64, 64]], [[-1, 64], [64, 64]], [["64", "64"], [64, 64]],
-    [[2**40, 2**40], [2**40, 2**40]], [[2**62] * 4] * 3, [[1e306, 2], [2, 2]], [[64, 64], None], [None, None], None,
-    "[[64, 64], [64, 64]]", 7, [64, 64], [[[64, 64], [64, 64]]], [[1] * 30] * 2, [[64, 63], [62, 61]], {}, [{}], [[{}]],
-    [[8, 8, 128]] * 3, [[2, 8, 0, 64]] * 3, [[2, 8, 128, 64]], [[2, 3], [4, 5, 6], [7]], [[True, False]], [[1.5, 2.5]] * 2,
+    [],
+    [[]],
+    [[0]],
+    [[], []],
+    [[0, 0], [0, 0]],
+    [[1], [1]],
+    [[64, 64]],
+    [[-1, 64], [64, 64]],
+    [["64", "64"], [64, 64]],
+    [[2**40, 2**40], [2**40, 2**40]],
+    [[2**62] * 4] * 3,
+    [[1e306, 2], [2, 2]],
+    [[64, 64], None],
+    [None, None],
+    None,
+    "[[64, 64], [64, 64]]",
+    7,
+    [64, 64],
+    [[[64, 64], [64, 64]]],
+    [[1] * 30] * 2,
+    [[64, 63], [62, 61]],
+    {},
+    [{}],
+    [[{}]],
+    [[8, 8, 128]] * 3,
+    [[2, 8, 0, 64]] * 3,
+    [[2, 8, 128, 64]],
+    [[2, 3], [4, 5, 6], [7]],
+    [[True, False]],
+    [[1.5, 2.5]] * 2,
     [[10**30, 2], [2, 10**30]],
-)  # fmt: skip
+)
 _NAMES = (
-    "aten::mm", "aten::bmm", "aten::addmm", "aten::convolution", "aten::convolution_backward", "aten::_convolution",
-    "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention_backward", "aten::_flash_attention_backward", "aten::einsum",
-    "aten::_efficient_attention_forward", "aten::_grouped_mm", "aten::_scaled_mm", "aten::embedding", "aten::cat",
-    "aten::index_put_", "aten::copy_", "aten::native_layer_norm_backward", "aten::linear", "aten::matmul", "aten::to",
-    "record_param_comms", "cudaLaunchKernel", "cudaStreamSynchronize", "cudaMemcpyAsync", "cudaGraphLaunch",
-    "Optimizer.step#AdamW.step", "Optimizer.zero_grad#AdamW.zero_grad", "DistributedDataParallel.forward",
-    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "Memcpy HtoD (Pageable -> Device)", "[memory]", "Python GC",
-    "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "ProfilerStep#10", "diagnose.save", "nccl:all_reduce",
-    "autograd::engine::evaluate_function: MmBackward0", "CompiledFunction", "triton_poi_fused_add_mul_0", "",
-)  # fmt: skip
+    "aten::mm",
+    "aten::bmm",
+    "aten::addmm",
+    "aten::convolution",
+    "aten::convolution_backward",
+    "aten::_convolution",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention_backward",
+    "aten::_flash_attention_backward",
+    "aten::einsum",
+    "aten::_efficient_attention_forward",
+    "aten::_grouped_mm",
+    "aten::_scaled_mm",
+    "aten::embedding",
+    "aten::cat",
+    "aten::index_put_",
+    "aten::copy_",
+    "aten::native_layer_norm_backward",
+    "aten::linear",
+    "aten::matmul",
+    "aten::to",
+    "record_param_comms",
+    "cudaLaunchKernel",
+    "cudaStreamSynchronize",
+    "cudaMemcpyAsync",
+    "cudaGraphLaunch",
+    "Optimizer.step#AdamW.step",
+    "Optimizer.zero_grad#AdamW.zero_grad",
+    "DistributedDataParallel.forward",
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+    "Memcpy HtoD (Pageable -> Device)",
+    "[memory]",
+    "Python GC",
+    "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+    "ProfilerStep#10",
+    "diagnose.save",
+    "nccl:all_reduce",
+    "autograd::engine::evaluate_function: MmBackward0",
+    "CompiledFunction",
+    "triton_poi_fused_add_mul_0",
+    "",
+)
 
 
 def damage(seeded: random.Random, document: Document) -> None:
@@ -63,7 +133,10 @@ def _chosen(seeded: random.Random, events: Events) -> Events:
 
 
 def _dims(seeded: random.Random, document: Document, events: Events) -> None:
-    value, key = seeded.choice(_DIMS), seeded.choice(["Input Dims"] * 5 + ["Input type", "Concrete Inputs", "Input dims"])
+    value, key = (
+        seeded.choice(_DIMS),
+        seeded.choice(["Input Dims"] * 5 + ["Input type", "Concrete Inputs", "Input dims"]),
+    )
     shaped = [e for e in events if "Input Dims" in _args(e)]
     for event in _chosen(seeded, shaped or events):
         event["args"] = _args(event) | {key: value}
@@ -92,7 +165,19 @@ def _shuffled_links(seeded: random.Random, document: Document, events: Events) -
 def _collective(seeded: random.Random, document: Document, events: Events) -> None:
     calls = [e for e in events if "Collective name" in _args(e)]
     key = seeded.choice(_COLLECTIVE)
-    texts = ["allreduce", "send", "recv", "barrier", "_allgather_base", "[0, 1", "[]", "[9, 9]", "[0, 1, ..., 7]", "", "x"]
+    texts = [
+        "allreduce",
+        "send",
+        "recv",
+        "barrier",
+        "_allgather_base",
+        "[0, 1",
+        "[]",
+        "[9, 9]",
+        "[0, 1, ..., 7]",
+        "",
+        "x",
+    ]
     value = seeded.choice([*texts, *NUMBERS, None, [], {}, [0, 1]])
     for event in _chosen(seeded, calls or events):
         event["args"] = {**_args(event), key: value}
@@ -100,7 +185,11 @@ def _collective(seeded: random.Random, document: Document, events: Events) -> No
 
 def _times(seeded: random.Random, document: Document, events: Events) -> None:
     key, way = seeded.choice(["ts", "dur"]), seeded.choice(["same", "scaled", "moved", "odd", "negative"])
-    value, factor, shift = seeded.choice(NUMBERS), seeded.choice([0, 1e-9, 1e3, 1e9, 1e15]), seeded.choice([1e9, -1e13, 1e16])
+    value, factor, shift = (
+        seeded.choice(NUMBERS),
+        seeded.choice([0, 1e-9, 1e3, 1e9, 1e15]),
+        seeded.choice([1e9, -1e13, 1e16]),
+    )
     for event in _chosen(seeded, [e for e in events if isinstance(e.get(key), int | float)]):
         now = event[key]
         ways = {"same": 0, "scaled": now * factor, "moved": now + shift, "odd": value, "negative": -now}
@@ -109,7 +198,10 @@ def _times(seeded: random.Random, document: Document, events: Events) -> None:
 
 def _categories(seeded: random.Random, document: Document, events: Events) -> None:
     kinds = sorted({str(e.get("cat")) for e in events})
-    kind, other = seeded.choice(kinds), seeded.choice([*kinds, "gpu_memset", "python_function", "cpu_op", "kernel", "fwdbwd"])
+    kind, other = (
+        seeded.choice(kinds),
+        seeded.choice([*kinds, "gpu_memset", "python_function", "cpu_op", "kernel", "fwdbwd"]),
+    )
     way = seeded.randrange(4)
     if way == 0:
         document["traceEvents"] = [e for e in events if str(e.get("cat")) != kind]
@@ -155,17 +247,36 @@ def _exchange(seeded: random.Random, document: Document, events: Events) -> None
 
 
 def _metadata(seeded: random.Random, document: Document, events: Events) -> None:
-    devices = [[], None, [{}], [None], {}, "x", [{"id": 0, "name": None}], [{"name": "A", "numSms": -1, "totalGlobalMem": 0}]]
+    devices = [
+        [],
+        None,
+        [{}],
+        [None],
+        {},
+        "x",
+        [{"id": 0, "name": None}],
+        [{"name": "A", "numSms": -1, "totalGlobalMem": 0}],
+    ]
     values: dict[str, list[Any]] = {
         "deviceProperties": devices,
-        "distributedInfo": [None, [], {}, {"rank": -1}, {"rank": "1", "world_size": 0}, {"rank": 2**63, "world_size": 2**63},
-                            {"rank": 1.5}, {"pg_config": 7}, {"pg_config": [None, {"ranks": "0"}]}, {"world_size": 10**12}],
+        "distributedInfo": [
+            None,
+            [],
+            {},
+            {"rank": -1},
+            {"rank": "1", "world_size": 0},
+            {"rank": 2**63, "world_size": 2**63},
+            {"rank": 1.5},
+            {"pg_config": 7},
+            {"pg_config": [None, {"ranks": "0"}]},
+            {"world_size": 10**12},
+        ],
         "baseTimeNanoseconds": [0, -1, 2**63, 10**400, "x", None, 1.5],
         "schemaVersion": [0, "x", None],
         "traceName": [None, 7, "../../x", "\ud800"],
         "displayTimeUnit": ["ns", 7, None],
         "traceEvents": [None, {}, "x", 7, [], [None], [[]], [{}], [[{}]]],
-    }  # fmt: skip
+    }
     key = seeded.choice([*values, "deviceProperties", "distributedInfo"])
     value = seeded.choice([*values[key], odd(seeded)])
     held = document.get(key)
@@ -174,6 +285,19 @@ def _metadata(seeded: random.Random, document: Document, events: Events) -> None
 
 Way = Callable[[random.Random, Document, Events], None]
 _WAYS: tuple[Way, ...] = (
-    _dims, _dims, _names, _links, _shuffled_links, _collective, _times, _times, _categories, _steps, _copies, _cut, _places,
-    _exchange, _metadata,
-)  # fmt: skip
+    _dims,
+    _dims,
+    _names,
+    _links,
+    _shuffled_links,
+    _collective,
+    _times,
+    _times,
+    _categories,
+    _steps,
+    _copies,
+    _cut,
+    _places,
+    _exchange,
+    _metadata,
+)

@@ -64,7 +64,7 @@ def _schema() -> dict[str, Any]:
 
 
 def record(seeded: random.Random, rank: int = 0) -> dict[str, Any]:
-    """A capture record as the schema allows it, all fields there or some of them null, or that of a case of the tests."""
+    """A capture record as the schema allows it, with all fields or some of them null, or one of the tests."""
     if seeded.random() < 0.25:
         cases = [dict(case.record) for case in SINGLE.values() if case.record]
         found: dict[str, Any] = json.loads(json.dumps(seeded.choice(cases)))

@@ -136,7 +136,7 @@ def _rule(seeded: random.Random) -> Case:
         content = damaged(seeded, text.encode())
     name = seeded.choice([path.name] * 8 + ["own-rule.toml", "X Y.toml"])
     command = seeded.choice([("analyze", "@trace.json", "--json"), ("rules",), ("explain", path.stem)])
-    trace = {"trace.json": json_bytes(_small())} if command[0] == "analyze" else {}
+    trace = {"trace.json": _small()} if command[0] == "analyze" else {}
     return Case("rule", (*command, "--rules", "@rules"), {f"rules/{name}": content, **trace})
 
 
@@ -157,12 +157,9 @@ def _reworded(seeded: random.Random, rule: dict[str, Any]) -> None:
 
 
 @cache
-def _small_text() -> str:
-    return json.dumps(seeds.drawn(random.Random(1)))
-
-
-def _small() -> Any:
-    return json.loads(_small_text())
+def _small() -> bytes:
+    """A sound trace, for what is mutated beside it."""
+    return json_bytes(seeds.drawn(random.Random(1)))
 
 
 def _patch(seeded: random.Random) -> Case:
@@ -194,7 +191,7 @@ def _settings(seeded: random.Random) -> Case:
     )
     files = {
         "diagnose.toml" if own else "pyproject.toml": text,
-        "trace.json": json_bytes(_small()),
+        "trace.json": _small(),
         "steps.csv": b"step,step_time_ms\n1,5\n2,5\n",
     }
     return Case("settings", command, files, "inside")

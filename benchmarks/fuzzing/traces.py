@@ -6,105 +6,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from .trace_values import COLLECTIVE, DIMS, LINKS, METADATA, NAMES
 from .tree import mutate
 from .values import NUMBERS, bent, odd
 
 Document = dict[str, Any]
 Events = list[dict[str, Any]]
-_LINKS = ("correlation", "External id", "stream", "device", "context", "Device Id", "Ev Idx", "Fwd thread id")
-_COLLECTIVE = (
-    "Collective name",
-    "In msg nelems",
-    "Out msg nelems",
-    "Group size",
-    "dtype",
-    "Process Group Name",
-    "Seq",
-    "Process Group Ranks",
-    "Process Group Description",
-    "Rank",
-    "Src Rank",
-    "Dst Rank",
-    "In split size",
-    "Out split size",
-)
-_DIMS: tuple[Any, ...] = (
-    [],
-    [[]],
-    [[0]],
-    [[], []],
-    [[0, 0], [0, 0]],
-    [[1], [1]],
-    [[64, 64]],
-    [[-1, 64], [64, 64]],
-    [["64", "64"], [64, 64]],
-    [[2**40, 2**40], [2**40, 2**40]],
-    [[2**62] * 4] * 3,
-    [[1e306, 2], [2, 2]],
-    [[64, 64], None],
-    [None, None],
-    None,
-    "[[64, 64], [64, 64]]",
-    7,
-    [64, 64],
-    [[[64, 64], [64, 64]]],
-    [[1] * 30] * 2,
-    [[64, 63], [62, 61]],
-    {},
-    [{}],
-    [[{}]],
-    [[8, 8, 128]] * 3,
-    [[2, 8, 0, 64]] * 3,
-    [[2, 8, 128, 64]],
-    [[2, 3], [4, 5, 6], [7]],
-    [[True, False]],
-    [[1.5, 2.5]] * 2,
-    [[10**30, 2], [2, 10**30]],
-)
-_NAMES = (
-    "aten::mm",
-    "aten::bmm",
-    "aten::addmm",
-    "aten::convolution",
-    "aten::convolution_backward",
-    "aten::_convolution",
-    "aten::_scaled_dot_product_flash_attention",
-    "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention_backward",
-    "aten::_flash_attention_backward",
-    "aten::einsum",
-    "aten::_efficient_attention_forward",
-    "aten::_grouped_mm",
-    "aten::_scaled_mm",
-    "aten::embedding",
-    "aten::cat",
-    "aten::index_put_",
-    "aten::copy_",
-    "aten::native_layer_norm_backward",
-    "aten::linear",
-    "aten::matmul",
-    "aten::to",
-    "record_param_comms",
-    "cudaLaunchKernel",
-    "cudaStreamSynchronize",
-    "cudaMemcpyAsync",
-    "cudaGraphLaunch",
-    "Optimizer.step#AdamW.step",
-    "Optimizer.zero_grad#AdamW.zero_grad",
-    "DistributedDataParallel.forward",
-    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
-    "Memcpy HtoD (Pageable -> Device)",
-    "[memory]",
-    "Python GC",
-    "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
-    "ProfilerStep#10",
-    "diagnose.save",
-    "nccl:all_reduce",
-    "autograd::engine::evaluate_function: MmBackward0",
-    "CompiledFunction",
-    "triton_poi_fused_add_mul_0",
-    "",
-)
 
 
 def damage(seeded: random.Random, document: Document) -> None:
@@ -134,7 +41,7 @@ def _chosen(seeded: random.Random, events: Events) -> Events:
 
 def _dims(seeded: random.Random, document: Document, events: Events) -> None:
     value, key = (
-        seeded.choice(_DIMS),
+        seeded.choice(DIMS),
         seeded.choice(["Input Dims"] * 5 + ["Input type", "Concrete Inputs", "Input dims"]),
     )
     shaped = [e for e in events if "Input Dims" in _args(e)]
@@ -143,13 +50,13 @@ def _dims(seeded: random.Random, document: Document, events: Events) -> None:
 
 
 def _names(seeded: random.Random, document: Document, events: Events) -> None:
-    name = seeded.choice(_NAMES)
+    name = seeded.choice(NAMES)
     for event in _chosen(seeded, _some(seeded, events)):
         event["name"] = name
 
 
 def _links(seeded: random.Random, document: Document, events: Events) -> None:
-    key = seeded.choice(_LINKS)
+    key = seeded.choice(LINKS)
     value = seeded.choice([0, -1, 1, 2**31, 2**63, "x", None, [1], 1.5, *NUMBERS])
     for event in _chosen(seeded, [e for e in events if key in _args(e)]):
         event["args"][key] = value
@@ -164,7 +71,7 @@ def _shuffled_links(seeded: random.Random, document: Document, events: Events) -
 
 def _collective(seeded: random.Random, document: Document, events: Events) -> None:
     calls = [e for e in events if "Collective name" in _args(e)]
-    key = seeded.choice(_COLLECTIVE)
+    key = seeded.choice(COLLECTIVE)
     texts = [
         "allreduce",
         "send",
@@ -247,38 +154,8 @@ def _exchange(seeded: random.Random, document: Document, events: Events) -> None
 
 
 def _metadata(seeded: random.Random, document: Document, events: Events) -> None:
-    devices = [
-        [],
-        None,
-        [{}],
-        [None],
-        {},
-        "x",
-        [{"id": 0, "name": None}],
-        [{"name": "A", "numSms": -1, "totalGlobalMem": 0}],
-    ]
-    values: dict[str, list[Any]] = {
-        "deviceProperties": devices,
-        "distributedInfo": [
-            None,
-            [],
-            {},
-            {"rank": -1},
-            {"rank": "1", "world_size": 0},
-            {"rank": 2**63, "world_size": 2**63},
-            {"rank": 1.5},
-            {"pg_config": 7},
-            {"pg_config": [None, {"ranks": "0"}]},
-            {"world_size": 10**12},
-        ],
-        "baseTimeNanoseconds": [0, -1, 2**63, 10**400, "x", None, 1.5],
-        "schemaVersion": [0, "x", None],
-        "traceName": [None, 7, "../../x", "\ud800"],
-        "displayTimeUnit": ["ns", 7, None],
-        "traceEvents": [None, {}, "x", 7, [], [None], [[]], [{}], [[{}]]],
-    }
-    key = seeded.choice([*values, "deviceProperties", "distributedInfo"])
-    value = seeded.choice([*values[key], odd(seeded)])
+    key = seeded.choice([*METADATA, "deviceProperties", "distributedInfo"])
+    value = seeded.choice([*METADATA[key], odd(seeded)])
     held = document.get(key)
     document[key] = bent(seeded, held) if held is not None and key != "traceEvents" and seeded.random() < 0.3 else value
 

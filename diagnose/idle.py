@@ -1,7 +1,7 @@
 """Why the device is idle: each gap is cut at the next launch and painted with what the host did, first match wins."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,9 @@ LONG_LAUNCH_NS = 500_000
 LONG_COPY_CALL_NS = 50_000
 SYNC_BLOCK_NS = 20_000
 PYTHON_HOLE_NS = 1_000_000
+_FEW_THREADS = 16  # are compared one by one, which is quicker than to number all threads
+
+Times = NDArray[np.int64]
 
 _COMPILE = re.compile(
     r"cuModuleLoad|cuModuleUnload|cuLibraryLoad|hipModuleLoad|Runtime Triggered Module Loading|Lazy Function Loading"
@@ -34,6 +37,15 @@ _COMPILE = re.compile(
 )
 _SYNC = re.compile(SYNCHRONISATION)
 _COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
+
+
+def _among(pid: Times, tid: Times, threads: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Mask of the events on any of the threads, each of which is one of the events'."""
+    pids, of_pid = np.unique(pid, return_inverse=True)
+    tids, of_tid = np.unique(tid, return_inverse=True)
+    wanted = np.array(sorted(threads), np.int64)
+    numbers = np.searchsorted(pids, wanted[:, 0]) * len(tids) + np.searchsorted(tids, wanted[:, 1])
+    return np.isin(of_pid * len(tids) + of_tid, numbers)
 
 
 def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
@@ -95,10 +107,12 @@ class Host:
     @cached_property
     def _launching(self) -> NDArray[np.bool_]:
         """Mask of the events on threads that launch; main and autograd threads hand over to each other."""
-        threads = self.timeline.launching_threads
-        mask = np.zeros(len(self.trace), bool)
+        threads, trace = self.timeline.launching_threads, self.trace
+        if len(threads) > _FEW_THREADS:
+            return _among(trace.pid, trace.tid, threads)
+        mask = np.zeros(len(trace), bool)
         for pid, tid in threads:
-            mask |= (self.trace.pid == pid) & (self.trace.tid == tid)
+            mask |= (trace.pid == pid) & (trace.tid == tid)
         return mask
 
     def _named(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:

@@ -140,14 +140,11 @@ def _number(name: str, position: int) -> int:
 
 def _optimizer_ends(trace: Trace) -> Times:
     """Ends of the optimizer that steps least often: with several optimizers a step ends once."""
-    annotations = trace.rows_of(*ANNOTATIONS)
-    found = []
-    for number, name in enumerate(trace.names):
-        if name.startswith("Optimizer.step#"):
-            rows = annotations & (trace.name == number)
-            if rows.any():
-                found.append(np.sort(trace.ends(rows)))
-    return min(found, key=len) if found else np.zeros(0, np.int64)
+    rows = _marked(trace, "Optimizer.step#", trace.rows_of(*ANNOTATIONS))
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    names, times = np.unique(trace.name[rows], return_counts=True)
+    return np.sort(trace.ends(rows[trace.name[rows] == names[times.argmin()]]))
 
 
 def _optimizer_kernel_bursts(trace: Trace) -> Times:

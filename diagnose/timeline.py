@@ -180,18 +180,15 @@ def _linked(trace: Trace, rows: Times, launch_rows: Times) -> Times:
 
 def _inherited_launch(trace: Trace, rows: Times, launch: Times) -> tuple[Times, Times]:
     """Launch times; an unlinked activity inherits those of the previous linked one on its stream."""
-    start = np.where(launch >= 0, trace.ts[launch], NOT_LAUNCHED)
-    end = np.where(launch >= 0, trace.ts[launch] + trace.dur[launch], NOT_LAUNCHED)
-    known = launch >= 0
-    for stream in np.unique(trace.stream[rows]):
-        at = np.flatnonzero(trace.stream[rows] == stream)
-        last = np.maximum.accumulate(np.where(known[at], np.arange(len(at)), -1))
-        inherits = (last >= 0) & ~known[at]
-        start[at[inherits]] = start[at[last[inherits]]]
-        end[at[inherits]] = end[at[last[inherits]]]
-        known[at[inherits]] = True
+    by_stream = np.argsort(trace.stream[rows], kind="stable")
+    stream, own = trace.stream[rows][by_stream], launch[by_stream]
+    last = np.maximum.accumulate(np.where(own >= 0, np.arange(len(own)), -1))
+    known = last >= np.searchsorted(stream, stream)
     absent = np.iinfo(np.int64).min
-    return np.where(known, start, absent), np.where(known, end, absent)
+    start, end = np.full(len(rows), absent), np.full(len(rows), absent)
+    start[by_stream[known]] = trace.ts[own[last[known]]]
+    end[by_stream[known]] = trace.ends(own[last[known]])
+    return start, end
 
 
 _LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|(cuda|hip)GraphLaunch")

@@ -19,7 +19,7 @@ from test_trace_reader import KERNEL, TRICKY, assert_same, saved, small_job
 from diagnose.cli import main
 from diagnose.trace import Loading, Trace, cache, load, read
 from diagnose.trace.cache import Cache, default_folder, digest
-from diagnose.trace.packing import Corrupt, pack, unpack
+from diagnose.trace.packing import MARK, Corrupt, pack, unpack
 
 ODD = KERNEL | {"name": "a \ud800 b", "args": {"stream": -5, "bytes": 1 << 61, "blocks per SM": 0.25}}
 KEPT = Loading(cache=True)
@@ -189,12 +189,12 @@ def test_a_trace_beyond_the_limit_is_not_kept(path: Path, folder: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_swept(path: Path, folder: Path) -> None:
-    folder.mkdir()
-    for name, age in (("old.part", 7200), ("new.part", 10)):
-        (folder / name).write_bytes(b"x")
+    folder.mkdir(mode=0o700)
+    for name, age in (("diagnose-12345old.part", 7200), ("diagnose-12345new.part", 10)):
+        (folder / name).write_bytes(MARK + b"some columns")
         os.utime(folder / name, (time.time() - age, time.time() - age))
     load(path, KEPT)
-    assert [each.name for each in entries(folder) if each.suffix == ".part"] == ["new.part"]
+    assert [each.name for each in entries(folder) if each.suffix == ".part"] == ["diagnose-12345new.part"]
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(path: Path, tmp_path: Path, monkeypatch: Any) -> None:

@@ -111,9 +111,18 @@ def steps_repeat(m: Measured) -> Value:
         return Unknown("two steps with operators are needed to compare them", "capture three steps or more")
     at = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
     inside = (at >= 0) & (trace.ts[rows] < windows[np.maximum(at, 0), 1])
-    table = np.zeros((len(windows), len(trace.names)), np.int64)
-    np.add.at(table, (at[inside], trace.name[rows[inside]]), 1)
-    return bool((table == table[0]).all())
+    return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
+
+
+def _alike(step: NDArray[np.int64], name: NDArray[np.int64], steps: int, names: int) -> bool:
+    """Whether each of the steps holds the same names equally often; a table of both would grow with their product."""
+    pairs, counts = np.unique(step * names + name, return_counts=True)
+    if len(pairs) % steps:
+        return False
+    of_step, of_name = (each.reshape(steps, -1) for each in np.divmod(pairs, names))
+    counts = counts.reshape(steps, -1)
+    in_order = (of_step == np.arange(steps)[:, None]).all()
+    return bool(in_order and (of_name == of_name[0]).all() and (counts == counts[0]).all())
 
 
 def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:
@@ -126,10 +135,13 @@ def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:
     if not reductions.any():
         return NO_REDUCTION
     start, end = m.timeline.gpu.start[backward], m.timeline.gpu.end[backward]
+    reduced = np.flatnonzero(reductions)
+    reduced = reduced[np.argsort(sent.start[reduced], kind="stable")]
+    windows = m.attribution.windows
+    kernels, calls = (np.searchsorted(starts, windows) for starts in (start, sent.start[reduced]))
     found, late = [iv.EMPTY], 0
-    for begin, until in m.attribution.windows.tolist():
-        own = end[(start >= begin) & (start < until)]
-        ends = sent.end[reductions & (sent.start >= begin) & (sent.start < until)]
+    for (begin, until), of_kernels, of_calls in zip(windows.tolist(), kernels, calls, strict=True):
+        own, ends = end[slice(*of_kernels)], sent.end[reduced[slice(*of_calls)]]
         if len(own) and len(ends):
             found.append(iv.clip(iv.one(int(own.max()), int(ends.max())), begin, until))
             late += int((ends > own.max()).sum())

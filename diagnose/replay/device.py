@@ -6,6 +6,7 @@ keeps the delay it was measured with: a replay that did would reproduce any step
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ LATE_NS = 5_000
 EDGE_NS = 60_000
 COLLECTIVE_EDGE_NS = 500_000
 ENOUGH = 5
+MOST_STREAMS = 64  # that what waits is compared with
 _DEFAULT_GAP_NS, _DEFAULT_LATENCY_NS = 1_000.0, 5_000.0
 
 
@@ -84,10 +86,23 @@ def medians(values: Floats, use: Mask, keys: Sequence[Times], otherwise: float) 
     return np.where(np.isnan(found), otherwise, found)
 
 
+def grouped(numbers: NDArray[Any]) -> list[Times]:
+    """The positions of each distinct number, by number; within one in order. One sort, however many numbers."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
+
+
+def busiest(groups: Sequence[Times]) -> list[Times]:
+    """The groups, of more than MOST_STREAMS those with the most activities, in their order."""
+    if len(groups) <= MOST_STREAMS:
+        return list(groups)
+    kept = np.sort(np.argsort([-len(group) for group in groups], kind="stable")[:MOST_STREAMS])
+    return [groups[at] for at in kept]
+
+
 def _stream_order(gpu: Activities) -> tuple[Times, Times]:
     previous, due = np.full(len(gpu), NONE, np.int64), gpu.launch_start.copy()
-    for stream in np.unique(gpu.stream):
-        own = np.flatnonzero(gpu.stream == stream)
+    for own in grouped(gpu.stream):
         previous[own[1:]] = own[:-1]
         due[own] = np.maximum.accumulate(due[own])
     return previous, due
@@ -129,14 +144,14 @@ def _edges(gpu: Activities, due: Times, late: Mask, told: Mask) -> tuple[Times, 
 
     It is the last one launched before, if it ended just before a late start (of several streams, the one that ended
     last). A collective may start later still: it also needs free multiprocessors. Where the host made a stream wait,
-    it may have ended any time before (of several streams, the one launched on last).
+    it may have ended any time before (of several streams, the one launched on last). Of very many streams only the
+    busiest are looked at, since each activity is compared with each stream.
     """
     edge, whole, best = np.full(len(gpu), NONE, np.int64), np.zeros(len(gpu), bool), np.full(len(gpu), LONG_AGO)
     reach = np.where(gpu.is_communication, COLLECTIVE_EDGE_NS, EDGE_NS)
     rows = np.flatnonzero(late | told)
-    for stream in np.unique(gpu.stream):
-        own = np.flatnonzero(gpu.stream == stream)
-        waiting = rows[gpu.stream[rows] != stream]
+    for own in busiest(grouped(gpu.stream)):
+        waiting = rows[gpu.stream[rows] != gpu.stream[own[0]]]
         launched = np.searchsorted(due[own], gpu.launch_start[waiting], side="left") - 1
         at = np.minimum(launched, np.searchsorted(gpu.end[own], gpu.start[waiting], side="right") - 1)
         source = own[np.maximum(at, 0)]

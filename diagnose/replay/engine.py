@@ -59,7 +59,7 @@ def _passes(costs: Costs) -> Iterator[NDArray[np.float64]]:
     columns = (costs.before, costs.own, costs.launches, costs.owner, costs.stream, costs.latency, costs.gap,
                costs.duration, costs.edge, costs.wait)  # fmt: skip
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    queue, edge_ns, host, ends = costs.queue, costs.edge_ns, 0.0, [0.0] * costs.streams
+    queue, edge_ns, host, ends, latest = costs.queue, costs.edge_ns, 0.0, [0.0] * costs.streams, 0.0
     begun: list[list[float]] = [[] for _ in ends]
     called, ended = [0.0] * len(rows), [0.0] * len(rows)
     while True:
@@ -79,11 +79,13 @@ def _passes(costs: Costs) -> Iterator[NDArray[np.float64]]:
                         start = free
                 if launches:
                     held.append(start)
-                ends[stream] = ended[i] = start + duration
+                ends[stream] = ended[i] = end = start + duration
+                if end > latest:
+                    latest = end
             else:
                 called[i] = host
             if wait != -1:
-                until = ended[wait] if wait >= 0 else max(ends) if wait == ALL_STREAMS else ends[ONE_STREAM - wait]
+                until = ended[wait] if wait >= 0 else latest if wait == ALL_STREAMS else ends[ONE_STREAM - wait]
                 if until > host:
                     host = until
             host += own

@@ -95,8 +95,9 @@ def _rows(timeline: Timeline, windows: NDArray[np.int64], synchronises: Mask) ->
 def _reached(step: Times, returned: Times, windows: NDArray[np.int64]) -> Times:
     """When all earlier calls of the same step have returned."""
     reached = np.empty(len(returned), np.int64)
-    for number, (begin, _) in enumerate(windows):
-        own = np.flatnonzero(step == number)
+    first = np.searchsorted(step, np.arange(len(windows) + 1))
+    for number, begin in enumerate(windows[:, 0]):
+        own = slice(first[number], first[number + 1])
         reached[own] = np.maximum.accumulate(np.concatenate(([begin], returned[own][:-1])))
     return reached
 

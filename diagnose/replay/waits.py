@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.replay.device import ENOUGH, LONG_AGO, NONE, Starts, medians
+from diagnose.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, grouped, medians
 from diagnose.replay.host import Calls
 from diagnose.timeline import Activities, Timeline
 
@@ -89,17 +89,17 @@ def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Times, 
     """What each synchronisation waits for, and when that had ended.
 
     The trace does not say which stream a call waits for: it is the one whose work ended just before the call did, or,
-    when nothing was left to wait for, the one launched on last.
+    when nothing was left to wait for, the one launched on last. Of very many streams only the busiest are looked at.
     """
     begin, until = calls.start[rows], calls.end[rows] + _RETURN_NS
-    shape = (int(stream.max(initial=0)) + 1, len(rows))
+    streams = busiest(grouped(stream))
+    shape = (max(len(streams), 1), len(rows))
     target, ended, due = np.full(shape, NONE), np.full(shape, LONG_AGO), np.full(shape, LONG_AGO)
-    for number in range(len(target)):
-        own = np.flatnonzero(stream == number)
+    for number, own in enumerate(streams):
         last = np.searchsorted(starts.due[own], begin, side="left") - 1
         at = np.minimum(np.searchsorted(gpu.end[own], until, side="right") - 1, last)
         some = at >= 0
-        target[number] = np.where(some, np.where(at == last, ONE_STREAM - number, own[np.maximum(at, 0)]), NONE)
+        target[number] = np.where(some, np.where(at == last, ONE_STREAM - stream[own[0]], own[np.maximum(at, 0)]), NONE)
         ended[number] = np.where(some, gpu.end[own[np.maximum(at, 0)]], LONG_AGO)
         due[number] = np.where(some, starts.due[own[np.maximum(last, 0)]], LONG_AGO)
     every, latest = np.arange(len(rows)), ended.argmax(axis=0)
@@ -147,7 +147,7 @@ def _depths(gpu: Activities, stream: Times) -> tuple[Mask, Times]:
     firsts = np.sort(linked[np.unique(gpu.launch[linked], return_index=True)[1]])
     first, depth = np.zeros(len(gpu), bool), np.zeros(len(gpu), np.int64)
     first[firsts] = True
-    for number in np.unique(stream):
-        own = firsts[stream[firsts] == number]
+    for positions in grouped(stream[firsts]):
+        own = firsts[positions]
         depth[own] = np.arange(len(own)) - np.searchsorted(gpu.start[own], gpu.launch_end[own], side="right") + 1
     return first, depth

@@ -75,16 +75,22 @@ def counted(timeline: Timeline) -> Counted | None:
 
 def _beyond_nested(total: NDArray[np.float64], parent: NDArray[np.int64]) -> NDArray[np.float64]:
     """What is left of each total after the counted operators inside it; never negative."""
-    depth = np.zeros(len(total), np.int64)
-    up = parent.copy()
-    while (nested := up >= 0).any():
-        depth += nested
-        up = np.where(nested, parent[up], -1)
+    depth = _depth(parent)
+    by_depth = np.argsort(depth, kind="stable")
+    levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
     inside = np.zeros(len(total))
-    for level in range(int(depth.max(initial=0)), 0, -1):
-        at = np.flatnonzero(depth == level)
+    for at in levels[:0:-1]:
         np.add.at(inside, parent[at], np.maximum(total[at], inside[at]))
     return np.maximum(total - inside, 0.0)
+
+
+def _depth(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many operators each one lies inside; every round looks twice as far up."""
+    depth, up = (parent >= 0).astype(np.int64), parent
+    while (nested := up >= 0).any():
+        depth = depth + np.where(nested, depth[up], 0)
+        up = np.where(nested, up[up], -1)
+    return depth
 
 
 def _in_steps(timeline: Timeline, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """Which operator launched a kernel, and which operators run inside which."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from diagnose.vocabulary import OPS
 
 Rows = NDArray[np.int64]
 NONE = -1
+_ROUNDS = 32  # of candidates handed on; what is left then lies behind deep nests
 
 
 def operators(timeline: Timeline) -> Rows:
@@ -63,23 +65,56 @@ def around(trace: Trace, outer: Rows, inner: Rows) -> Rows:
 
 def _running(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows:
     """For each instant of a thread, the innermost of `rows` that was running there; what ends then no longer runs."""
-    found = np.full(len(time), NONE, np.int64)
     if not len(rows):
-        return found
+        return np.full(len(time), NONE, np.int64)
     rows = rows[_nested_order(trace, rows)]
     up = _enclosing(trace, rows)
-    begin, end = trace.ts[rows], trace.ts[rows] + trace.dur[rows]
-    for process, thread in set(zip(pid.tolist(), tid.tolist(), strict=True)):
-        own = np.flatnonzero((trace.pid[rows] == process) & (trace.tid[rows] == thread))
-        if not len(own):
-            continue
-        asked = np.flatnonzero((pid == process) & (tid == thread))
-        at = np.searchsorted(begin[own], time[asked], side="right") - 1
-        at = np.where(at >= 0, own[np.maximum(at, 0)], NONE)
-        while (over := (at >= 0) & (end[at] <= time[asked])).any():
-            at = np.where(over, up[at], at)
-        found[asked] = np.where(at >= 0, rows[at], NONE)
+    end = trace.ts[rows] + trace.dur[rows]
+    at = _last_begun(trace, rows, pid, tid, time)
+    for _ in range(_ROUNDS):
+        over = (at >= 0) & (end[at] <= time)
+        if not over.any():
+            break
+        at = np.where(over, up[at], at)
+    else:
+        at = _still_running(end, up, at, time)
+    return np.where(at >= 0, rows[at], NONE)
+
+
+def _last_begun(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows:
+    """For each instant of a thread, the position of the last of `rows`, in nested order, that had begun there."""
+    found, begin = np.full(len(time), NONE, np.int64), trace.ts[rows]
+    threads = {thread: own for thread, own in _threads(trace.pid[rows], trace.tid[rows])}
+    order = np.lexsort((tid, pid))
+    for thread, turn in _threads(pid[order], tid[order]):
+        if (own := threads.get(thread)) is not None:
+            at = np.searchsorted(begin[own], time[order[turn]], side="right") - 1
+            found[order[turn]] = np.where(at >= 0, own.start + at, NONE)
     return found
+
+
+def _threads(pid: Rows, tid: Rows) -> Iterator[tuple[tuple[int, int], slice]]:
+    """The threads of columns that are sorted by them, each with where it stands."""
+    first = np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
+    named = zip(pid[first].tolist(), tid[first].tolist(), strict=True)
+    for thread, begin, end in zip(named, first.tolist(), [*first[1:].tolist(), len(pid)], strict=True):
+        yield thread, slice(begin, end)
+
+
+def _still_running(end: Rows, up: Rows, at: Rows, time: Rows) -> Rows:
+    """The innermost event around `at`, or itself, that ends behind `time`; each step halves how far it can be."""
+    for higher in reversed(_ladder(up)):
+        at = np.where((at >= 0) & (end[at] <= time) & (end[higher[at]] <= time), higher[at], at)
+    return np.where((at >= 0) & (end[at] <= time), up[at], at)
+
+
+def _ladder(up: Rows) -> list[Rows]:
+    """The enclosing event 1, 2, 4, ... levels up, the outermost where there are fewer, as long as there are more."""
+    top = np.where(up >= 0, up, np.arange(len(up)))
+    steps = [top]
+    while not np.array_equal(further := top[top], top):
+        steps.append(top := further)
+    return steps
 
 
 def _nested_order(trace: Trace, rows: Rows) -> Rows:
@@ -91,15 +126,32 @@ def _enclosing(trace: Trace, rows: Rows) -> Rows:
     """Positions of the innermost enclosing events, for rows in nested order.
 
     The candidate is the event before; one that ended earlier hands on its own candidate, so that chains of siblings
-    halve in every round.
+    halve in every round. Behind deep nests they do not, and a stack finds the rest.
     """
     pid, tid, end = trace.pid[rows], trace.tid[rows], trace.ts[rows] + trace.dur[rows]
     up = np.arange(-1, len(rows) - 1)
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     up[1:][~same] = NONE
-    while (over := (up >= 0) & (end[up] < end)).any():
+    for _ in range(_ROUNDS):
+        over = (up >= 0) & (end[up] < end)
+        if not over.any():
+            return up
         up = np.where(over, up[up], up)
-    return up
+    return _by_stack(end, np.append(~same, True))
+
+
+def _by_stack(end: Rows, is_last: NDArray[np.bool_]) -> Rows:
+    """The same in one pass over the events; `is_last` marks the last of each thread."""
+    found, running = [], list[int]()
+    ends = end.tolist()
+    for row, (own, last) in enumerate(zip(ends, is_last.tolist(), strict=True)):
+        while running and ends[running[-1]] < own:
+            running.pop()
+        found.append(running[-1] if running else NONE)
+        running.append(row)
+        if last:
+            running.clear()
+    return np.array(found, np.int64)
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[Rows, Rows]:

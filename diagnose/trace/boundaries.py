@@ -1,18 +1,21 @@
-"""Where one event ends and the next begins, told from a few bytes of text in whatever layout."""
+"""Where one event ends and the next begins, told from a few bytes of text in whatever layout.
+
+Space is matched possessively, so that no run of blanks is looked at twice.
+"""
 
 import re
 
 from diagnose.trace.events import length_of_event
 
-BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|dur|id|bp|s)"\s*:')
+BOUNDARY = re.compile(rb'\}\s*+,\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|args|dur|id|bp|s)"\s*+:')
 BOUNDARY_BYTES = 1 << 10  # room for a boundary with all its space
-NEXT_EVENT = re.compile(rb"\s*,\s*\{")
-LIST_END = re.compile(rb'\s*,?\s*\](?=\s*(?:,\s*"|\}|\Z))')
+NEXT_EVENT = re.compile(rb"\s*+,\s*+\{")
+LIST_END = re.compile(rb'\s*+(?:,\s*+)?+\](?=\s*+(?:,\s*+"|\}|\Z))')
 PROBABLE_END = re.compile(
-    rb"\}(\s*\])(?=\s*(?:\}?\s*\Z|,\s*"
+    rb"\}(\s*+\])(?=\s*+(?:(?:\}\s*+)?+\Z|,\s*+"
     rb'"(?:traceName|baseTime\w*|displayTimeUnit|distributedInfo|deviceProperties|schemaVersion|record_shapes)"))'
 )
-_COMMA = re.compile(rb"\s*,?\s*")
+_COMMA = re.compile(rb"\s*+(?:,\s*+)?+")
 _LOOKAHEADS = (64, 4096)  # boundaries that may lie inside one event, in its strings and nested arguments
 
 

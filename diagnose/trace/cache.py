@@ -3,25 +3,32 @@
 An entry is named by a hash of the file's whole content and one of the loader's own code: a changed trace or another
 version of the loader finds nothing, a copy of the trace elsewhere finds its entry. Entries appear under their name only
 when they are complete. An entry that cannot be used is as good as none.
+
+Only the user's own are believed: a folder or an entry that belongs to another, or that others may write to, is not
+used. And only our own are removed: files that are named like entries, belong to the user and begin or end as entries
+do, since the folder may hold files of the user's.
 """
 
 import contextlib
 import functools
 import hashlib
 import os
+import re
 import shutil
+import stat as modes
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from diagnose.trace.columns import Trace
-from diagnose.trace.packing import Corrupt, pack, unpack
-from diagnose.trace.source import fast_zlib
+from diagnose.trace.packing import MARK, Corrupt, is_marked, pack, unpack
+from diagnose.trace.source import BOMB_BYTES, BOMB_RATIO, fast_zlib
 
 SMALLEST_FILE_BYTES = 1 << 18
 SMALLEST_TEXT_BYTES = 8 << 20  # below, parsing takes a tenth of a second
@@ -30,6 +37,10 @@ _LEFT_FREE_BYTES = 2 << 30
 _SEGMENT_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
 _ENDING, _UNFINISHED = ".trace", ".part"
+_ENTRY = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}\.trace")
+_PREFIX = "diagnose-"
+_PART = re.compile(r"(?:diagnose-|tmp)\w{8}\.part")
+_OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 _ABANDONED_AFTER_S = 3600
 _LOADED_BY = ("trace", "formulas/kineto.py", "vocabulary.py")
 _State = tuple[int, ...]
@@ -70,15 +81,17 @@ class Cache:
 
     def has(self, key: Key) -> bool:
         """Whether there is an entry, sound or not."""
-        return (self.folder / key.name).exists()
+        return (self.folder / key.name).is_file()
 
     def get(self, key: Key, path: Path) -> Trace | None:
         """The stored trace as if it had been read from `path`."""
         entry = self.folder / key.name
         try:
-            with entry.open("rb") as file:
-                trace = unpack(file, str(path))
-            os.utime(entry)
+            if not _is_own_folder(self.folder):
+                return None
+            with _own_file(entry) as file:
+                trace = unpack(file, str(path), max(BOMB_BYTES, BOMB_RATIO * key.state[2]))
+                os.utime(file.fileno())
         except (OSError, Corrupt, MemoryError):
             return None
         return trace
@@ -91,6 +104,8 @@ class Cache:
             if _state(path) != key.state:
                 return
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_own_folder(self.folder):
+                return
             with self._new_file() as unfinished:
                 with unfinished.open("wb") as file:
                     pack(trace, file)
@@ -99,8 +114,9 @@ class Cache:
 
     @contextlib.contextmanager
     def _new_file(self) -> Iterator[Path]:
-        """A file of this process alone, readable by its user alone; gone unless it was given its name."""
-        handle, name = tempfile.mkstemp(suffix=_UNFINISHED, dir=self.folder)
+        """A marked file of this process alone, readable by its user alone; gone unless it was given its name."""
+        handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_UNFINISHED, dir=self.folder)
+        os.write(handle, MARK)
         os.close(handle)
         try:
             yield Path(name)
@@ -110,19 +126,21 @@ class Cache:
     def _make_room(self, size: int) -> None:
         """Removes the entries that were not used for longest until one of `size` bytes fits."""
         self._sweep()
-        entries = sorted(_stats(self.folder.glob(f"*{_ENDING}")), key=lambda entry: entry[1].st_mtime_ns)
+        entries = sorted(_own(self.folder, _ENTRY), key=lambda entry: entry[1].st_mtime_ns)
         total = sum(stat.st_size for _, stat in entries)
+        if size > self.limit or shutil.disk_usage(self.folder).free + total <= _LEFT_FREE_BYTES:
+            raise OSError("no room")
         for path, stat in entries:
             if total + size <= self.limit and shutil.disk_usage(self.folder).free > _LEFT_FREE_BYTES:
                 return
             path.unlink(missing_ok=True)
             total -= stat.st_size
-        if size > self.limit or shutil.disk_usage(self.folder).free <= _LEFT_FREE_BYTES:
+        if shutil.disk_usage(self.folder).free <= _LEFT_FREE_BYTES:
             raise OSError("no room")
 
     def _sweep(self) -> None:
         """Removes what processes that were killed left behind."""
-        for path, stat in _stats(self.folder.glob(f"*{_UNFINISHED}")):
+        for path, stat in _own(self.folder, _PART):
             if time.time() - stat.st_mtime > _ABANDONED_AFTER_S:
                 path.unlink(missing_ok=True)
 
@@ -161,7 +179,29 @@ def _state(path: Path) -> _State:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-def _stats(paths: Iterator[Path]) -> Iterator[tuple[Path, os.stat_result]]:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            yield path, path.stat()
+def _is_own_folder(folder: Path) -> bool:
+    stat = folder.stat()
+    return stat.st_uid == os.geteuid() and not stat.st_mode & _OTHERS_WRITE
+
+
+@contextlib.contextmanager
+def _own_file(path: Path) -> Iterator[BinaryIO]:
+    """The file, opened without waiting for anything and without following a link.
+
+    Raises:
+        OSError: it is no regular file of the user's, or others may write to it.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        stat = os.fstat(handle)
+        if not modes.S_ISREG(stat.st_mode) or stat.st_uid != os.geteuid() or stat.st_mode & _OTHERS_WRITE:
+            raise OSError("not a file of the user's alone")
+        yield file
+
+
+def _own(folder: Path, named: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
+    """Our own files of such a name."""
+    for path in [each for each in folder.iterdir() if named.fullmatch(each.name)]:
+        with contextlib.suppress(OSError), _own_file(path) as file:
+            if is_marked(file):
+                yield path, os.fstat(file.fileno())

@@ -1,32 +1,74 @@
 """A trace as a file of its own: every column in as few bytes as its values need, checked when it is read.
 
-Columns stand one behind the other, then a JSON footer that describes them, then the footer's length and checksum. An
-integer column is stored as differences from its least value, in the narrowest unsigned type that holds them; one that
-is constant takes no bytes. Nothing in the file is code: it is numbers and JSON.
+After a mark, columns stand one behind the other, then a JSON footer that describes them, then the footer's length and
+checksum. An integer column is stored as differences from its least value, in the narrowest unsigned type that holds
+them; one that is constant takes no bytes. Nothing in the file is code: it is numbers and JSON.
+
+Checksums tell what was damaged, not who wrote it: what a file says of itself is held against what `pack` can write.
 """
 
 import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.trace.builder import DTYPES
+from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.source import fast_zlib
+
+MARK = b"diagnose packed trace\r\n"  # what every packed trace begins with, a half-written one too
 
 _END = struct.Struct("<QI12s")
 _MAGIC = b"diagnose/1\r\n"
 _STORED = tuple(np.dtype(f"<u{width}") for width in (1, 2, 4, 8))
-_DTYPES = {name: np.dtype(name) for name in ("int32", "int64", "float64")}
+_COLUMNS = {name: np.dtype(dtype) for name, dtype in DTYPES.items()}
+_CALL_TEXTS = ("name", "group", "dtype", "group_ranks")
+_CALL_COLUMNS = {f.name: np.dtype(np.int64) for f in fields(Collectives) if f.name not in _CALL_TEXTS}
 _ROWS_AT_ONCE = 1 << 18
 _LARGEST_FOOTER = 1 << 30
+_LEAST_EVENT_BYTES = len(b'{"ph":"X","ts":1}')
+_LARGEST_TEXT = 1 << 50
 
 Array = NDArray[Any]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_TEXT)]
+
+
+class _Column(msgspec.Struct, forbid_unknown_fields=True):
+    dtype: Literal["int32", "int64", "float64"]
+    least: int
+    stored: Literal["", "|u1", "<u2", "<u4", "<u8"]
+    at: _Count = 0
+    checksum: _Count = 0
+
+
+class _Lost(msgspec.Struct, forbid_unknown_fields=True):
+    events: _Count
+    bytes: _Count
+    truncated: bool
+    kinds: dict[str, _Count]
+
+
+class _Footer(msgspec.Struct, forbid_unknown_fields=True):
+    rows: _Count
+    columns: dict[str, _Column]
+    collectives: dict[str, _Column]
+    calls: _Count
+    texts: dict[str, tuple[str, ...]]
+    size: _Count
+    names: tuple[str, ...]
+    cats: tuple[str, ...]
+    shapes: list[tuple[str, str, str]]
+    memory_reserved: list[tuple[int, int]]
+    metadata: dict[str, Any]
+    loss: _Lost
 _checksum = getattr(fast_zlib, "crc32", zlib.crc32)
 
 
@@ -36,6 +78,7 @@ class Corrupt(Exception):
 
 def pack(trace: Trace, file: BinaryIO) -> None:
     """Writes the trace, a slice of a column at a time."""
+    file.write(MARK)
     columns = {f.name: _put(getattr(trace, f.name), file) for f in fields(trace) if _is_array(trace, f.name)}
     table = trace.collectives
     footer = {
@@ -57,37 +100,67 @@ def pack(trace: Trace, file: BinaryIO) -> None:
     file.write(_END.pack(len(text), _checksum(text), _MAGIC))
 
 
-def unpack(file: BinaryIO, path: str) -> Trace:
+def is_marked(file: BinaryIO) -> bool:
+    """Whether the file is one that `pack` wrote, began to write, or wrote before there was a mark at the beginning.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    begins = file.read(len(MARK)) == MARK
+    file.seek(max(file.seek(0, os.SEEK_END) - len(_MAGIC.ljust(12, b"\0")), 0))
+    return begins or file.read() == _MAGIC.ljust(12, b"\0")
+
+
+def unpack(file: BinaryIO, path: str, most_text_bytes: int = _LARGEST_TEXT, *, is_whole: bool = True) -> Trace:
     """The trace of the file at `path` as `pack` wrote it to `file`.
+
+    Args:
+        file: what was written.
+        path: what the trace is said to be read from.
+        most_text_bytes: how much text that file can hold.
+        is_whole: whether it is what `read` returns of a file, not a share of one that is still to be checked.
 
     Raises:
         Corrupt: the file is not what `pack` writes.
         OSError: the file cannot be read.
     """
     try:
-        return _unpacked(file, _footer(file), path)
+        footer = _footer(file)
+        if footer.size > most_text_bytes or max(footer.rows, footer.calls) * _LEAST_EVENT_BYTES > footer.size:
+            raise Corrupt("more events than the text has room for")
+        trace = _unpacked(file, footer, path)
+        _check_ids(trace)
+        if is_whole and without_impossible_events(trace) is not trace:
+            raise Corrupt("events that no trace holds")
+        return trace
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, struct.error) as error:
         raise Corrupt(str(error)) from error
 
 
-def _unpacked(file: BinaryIO, footer: dict[str, Any], path: str) -> Trace:
-    columns: dict[str, Any] = {name: _get(about, footer["rows"], file) for name, about in footer["columns"].items()}
-    table: dict[str, Any] = {name: _get(about, footer["calls"], file) for name, about in footer["collectives"].items()}
-    table |= {name: tuple(texts) for name, texts in footer["texts"].items()}
-    trace = Trace(
+def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
+    columns = _columns(footer.columns, _COLUMNS, footer.rows, file)
+    table = _columns(footer.collectives, _CALL_COLUMNS, footer.calls, file)
+    if sorted(footer.texts) != sorted(_CALL_TEXTS) or {len(own) for own in footer.texts.values()} != {footer.calls}:
+        raise Corrupt("collectives of different lengths")
+    return Trace(
         path=path,
-        size=footer["size"],
+        size=footer.size,
         **columns,
-        names=tuple(footer["names"]),
-        cats=tuple(footer["cats"]),
-        shapes=tuple((a.encode("latin-1"), b.encode("latin-1"), c.encode("latin-1")) for a, b, c in footer["shapes"]),
-        collectives=Collectives(**table),
-        memory_reserved=dict(footer["memory_reserved"]),
-        metadata=dict(footer["metadata"]),
-        loss=Loss(**footer["loss"]),
+        names=footer.names,
+        cats=footer.cats,
+        shapes=tuple((a.encode("latin-1"), b.encode("latin-1"), c.encode("latin-1")) for a, b, c in footer.shapes),
+        collectives=Collectives(**table, **footer.texts),
+        memory_reserved=dict(footer.memory_reserved),
+        metadata=footer.metadata,
+        loss=Loss(**msgspec.structs.asdict(footer.loss)),
     )
-    _check_ids(trace)
-    return trace
+
+
+def _columns(about: dict[str, _Column], wanted: Mapping[str, np.dtype[Any]], rows: int, file: BinaryIO) -> Any:
+    """The columns by name, each of the type that it has in a trace."""
+    if {name: own.dtype for name, own in about.items()} != {name: dtype.name for name, dtype in wanted.items()}:
+        raise Corrupt("columns of other names or types")
+    return {name: _get(about[name], rows, file) for name in wanted}
 
 
 def _check_ids(trace: Trace) -> None:
@@ -101,8 +174,6 @@ def _check_ids(trace: Trace) -> None:
     ):
         if len(ids) and not (least <= int(ids.min()) and int(ids.max()) < size):
             raise Corrupt("an index is out of range")
-    if {len(table.row)} != {len(getattr(table, f.name)) for f in fields(table)}:
-        raise Corrupt("collectives of different lengths")
 
 
 def _is_array(owner: Any, name: str) -> bool:
@@ -126,27 +197,32 @@ def _put(values: Array, file: BinaryIO) -> dict[str, Any]:
     return about | {"stored": stored.str, "at": at, "checksum": checksum}
 
 
-def _get(about: dict[str, Any], rows: int, file: BinaryIO) -> Array:
-    dtype, least = _DTYPES[about["dtype"]], int(about["least"])
+def _get(about: _Column, rows: int, file: BinaryIO) -> Array:
+    dtype, least = np.dtype(about.dtype), about.least
     bits = np.dtype(np.int64) if dtype.kind == "f" else dtype
-    if not about["stored"]:
+    if not about.stored:
         return np.full(rows, least, bits).view(dtype)
-    stored = next(each for each in _STORED if each.str == about["stored"])
-    if file.seek(0, os.SEEK_END) < about["at"] + rows * stored.itemsize:
+    stored = np.dtype(about.stored)
+    if file.seek(0, os.SEEK_END) < about.at + rows * stored.itemsize:
         raise Corrupt("shorter than it says")
-    file.seek(about["at"])
+    file.seek(about.at)
     column, checksum = np.empty(rows, bits), 0
     for piece in _slices(rows):
         raw = file.read((piece.stop - piece.start) * stored.itemsize)
         checksum = _checksum(raw, checksum)
-        wide = np.frombuffer(raw, stored).astype(np.uint64)
-        column[piece] = (wide + _modular(least)).view(np.int64)
-    if checksum != about["checksum"]:
+        wide = (np.frombuffer(raw, stored).astype(np.uint64) + _modular(least)).view(np.int64)
+        column[piece] = wide
+        if (column[piece] != wide).any():
+            raise Corrupt("a number is out of range")
+    if checksum != about.checksum:
         raise Corrupt("a column is not as it was written")
     return column.view(dtype)
 
 
-def _footer(file: BinaryIO) -> dict[str, Any]:
+def _footer(file: BinaryIO) -> _Footer:
+    file.seek(0)
+    if file.read(len(MARK)) != MARK:
+        raise Corrupt("no packed trace")
     end = file.seek(0, os.SEEK_END) - _END.size
     if end < 0:
         raise Corrupt("too short")
@@ -158,8 +234,7 @@ def _footer(file: BinaryIO) -> dict[str, Any]:
     text = file.read(size)
     if _checksum(text) != checksum:
         raise Corrupt("the footer is not as it was written")
-    footer: dict[str, Any] = json.loads(text)
-    return footer
+    return msgspec.convert(json.loads(text), _Footer)
 
 
 def _slices(rows: int) -> Iterator[slice]:

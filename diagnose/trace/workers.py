@@ -147,7 +147,7 @@ def _handed_over(worker: _Worker) -> Trace:
         raise UserError(**json.loads(said))
     try:
         with worker.packed.open("rb") as file:
-            return unpack(file, str(worker.path))
+            return unpack(file, str(worker.path), is_whole=worker.share is None)
     finally:
         worker.packed.unlink(missing_ok=True)
 

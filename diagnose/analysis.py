@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis, HistoryChange
-from diagnose.errors import UserError
+from diagnose.errors import UserError, shown_path
 from diagnose.judge import Case, diagnose
 from diagnose.metrics import REGISTRY, Measured, measure, merged
 from diagnose.metrics.registry import Settings
@@ -76,7 +76,7 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
     with on_this_machine(path) as place:
         found = _examined(place.path, options or Options())
         trace = found.diagnosis.trace
-        files, copies = (tuple(place.shown(file) for file in listed) for listed in (trace.files, trace.copies))
+        files, copies = (tuple(shown_path(place.shown(f)) for f in listed) for listed in (trace.files, trace.copies))
         yield Examined(replace(found.diagnosis, trace=replace(trace, files=files, copies=copies)), found.measured)
 
 

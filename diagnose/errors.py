@@ -1,5 +1,7 @@
 """The one error a user ever sees: what failed, where, why, and what to do about it."""
 
+import os
+
 import click
 
 UNUSABLE_INPUT = 3
@@ -39,3 +41,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown_path(path: object) -> str:
+    """A path as text that UTF-8 holds: bytes of a name that is not UTF-8 as escapes."""
+    return os.fsencode(str(path)).decode("utf-8", "backslashreplace")

@@ -60,6 +60,8 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
     if settings.step is not None:
         timeline = _only(timeline, settings.step)
     record = record_beside(Path(timeline.trace.path), timeline.rank)
+    for kind in record.lost:
+        timeline.trace.loss.count(kind)
     roofline = roofline_of(timeline, device_of(timeline, settings, record))
     return RankAnalysis(timeline, record, roofline, attribute(timeline, roofline.class_))
 

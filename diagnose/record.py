@@ -1,19 +1,32 @@
-"""What the probe writes beside a trace: settings, sizes and step times that the trace does not hold."""
+"""What the probe writes beside a trace: settings, sizes and step times that the trace does not hold.
+
+A record is decoded once, here: what is read from it is of the type and in the range that `record_fields` gives it.
+"""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from diagnose.decoding import MOST_COUNT, Told, encodable, finite
+from diagnose.record_fields import RECORD
+
 _LARGEST_BYTES = 16 << 20
+_MOST_TOLD = 64
+_PLAIN_PATH = re.compile(r"(?:[a-zA-Z_]\w{0,39}\.?){1,4}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class CaptureRecord:
-    """The content of `capture-rank{R}.json`, empty when there is none. Keys are read by dotted path."""
+    """The content of `capture-rank{R}.json`, empty when there is none. Keys are read by dotted path.
+
+    `lost` names what was left out because it was of the wrong type or out of range, as kinds of loss.
+    """
 
     values: Mapping[str, Any] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.values)
@@ -36,20 +49,17 @@ class CaptureRecord:
         return found if isinstance(found, bool) else None
 
     def number(self, path: str) -> float | None:
-        """The number at `path`, None when it is no number."""
-        found = self.get(path)
-        return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+        """The number at `path`, finite and at most 2**53 in size; None when it is no number."""
+        return finite(self.get(path), -MOST_COUNT, MOST_COUNT)
 
 
 def unprofiled_ns(record: CaptureRecord) -> list[float]:
     """Times of the steps that the capture took without the profiler, in the order of the run; nanoseconds."""
-    times = record.get("steps")
     return [
         ns
         for key in ("control_before_ns", "control_after_ns")
-        if isinstance(times, Mapping) and isinstance(found := times.get(key), list)
-        for ns in found
-        if isinstance(ns, int | float) and not isinstance(ns, bool)
+        for ns in record.get(f"steps.{key}") or ()
+        if ns is not None
     ]
 
 
@@ -57,9 +67,28 @@ def record_beside(trace: Path, rank: int) -> CaptureRecord:
     """The record of the rank in the trace's folder. One that cannot be read is as good as none: the trace decides."""
     path = trace.parent / f"capture-rank{rank}.json"
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
+        if not path.is_file():
             return CaptureRecord()
+        if path.stat().st_size > _LARGEST_BYTES:
+            return CaptureRecord(lost=("unreadable-record",))
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return CaptureRecord()
-    return CaptureRecord(found) if isinstance(found, dict) else CaptureRecord()
+        return CaptureRecord(lost=("unreadable-record",))
+    return decoded(found)
+
+
+def decoded(found: object) -> CaptureRecord:
+    """The record that the parsed file holds."""
+    lost: dict[str, None] = {}
+    values = RECORD(found, "", _booked_in(lost))
+    if values is None:
+        return CaptureRecord(lost=("unreadable-record",))
+    return CaptureRecord(values, tuple(lost)[:_MOST_TOLD])
+
+
+def _booked_in(lost: dict[str, None]) -> Told:
+    def told(path: str) -> None:
+        known = _PLAIN_PATH.match(encodable(path))
+        lost[f"record-value {known[0].strip('.')}" if known else "record-value"] = None
+
+    return told

@@ -70,6 +70,6 @@ def _calls(m: Measured) -> list[Call]:
 def _reason(call: Call) -> str:
     if call.precision == "fp32":
         return "fp32"
-    if call.dims[0] and call.dims[0][-1] > _LARGEST_HEAD:
+    if call.sizes(0) and call.sizes(0)[-1] > _LARGEST_HEAD:
         return "head size"
     return "mask" if len(call.dims) > _MASK_ARGUMENT and call.dims[_MASK_ARGUMENT] else "nothing"

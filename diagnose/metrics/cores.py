@@ -24,7 +24,7 @@ def cores_per_rank(m: Measured) -> Value:
     if ranks is None:
         return NO_LOCAL_RANKS
     together = (record.number("cores.shared"), record.number("cores.quota"))
-    return min(usable, *(cores / max(ranks, 1) for cores in together if cores is not None))
+    return min([usable, *(cores / max(ranks, 1) for cores in together if cores is not None)])
 
 
 @metric("count", needs_gpu=False)

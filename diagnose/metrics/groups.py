@@ -1,10 +1,8 @@
 """Groups of kernels that a fused kernel does in one pass, recognised by the operators that launched them."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 from diagnose.facts import Unknown
 from diagnose.kernels import COMPUTE_FAMILIES, Kind
 from diagnose.metrics.registry import NO_SHAPES, Measured
+from diagnose.trace.arguments import listed
 from diagnose.vocabulary import OPTIMIZER_STEP
 
 Mask = NDArray[np.bool_]
@@ -25,11 +24,7 @@ NOT_LINKED = Unknown("kernels are not linked to operators", "capture CPU and CUD
 @lru_cache(maxsize=65536)
 def argument_sizes(raw: bytes) -> tuple[tuple[int, ...], ...]:
     """Sizes of the tensor arguments; scalars and lists of tensors are left out."""
-    try:
-        found: Any = json.loads(raw)
-    except (ValueError, RecursionError):
-        return ()
-    return tuple(tuple(d) for d in found if isinstance(d, list) and d and all(isinstance(n, int) for n in d))
+    return tuple(tuple(d) for d in listed(raw) if d and isinstance(d[0], int))
 
 
 def operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:

@@ -19,8 +19,8 @@ SIX_STEPS = "capture with diagnose run --steps 6"
 @metric("count", needs_gpu=False)
 def nodes(m: Measured) -> Value:
     """Machines of the job: by Slurm, else ranks over the GPUs that the trace lists for this one."""
-    stated = m.record.get("slurm.SLURM_NNODES")
-    if isinstance(stated, str) and stated.isdigit():
+    stated = m.record.text("slurm.SLURM_NNODES")
+    if stated is not None:
         return int(stated)
     size, listed = world_size(m), m.timeline.trace.metadata.get("deviceProperties")
     gpus = len(listed) if isinstance(listed, list) else 0

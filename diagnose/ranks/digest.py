@@ -1,6 +1,5 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
-import json
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -15,10 +14,12 @@ from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
+from diagnose.trace.arguments import listed
 from diagnose.vocabulary import OPS
 
 Column = NDArray[np.int64]
 OPERATOR = "operator"
+_LARGEST_SUM = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,14 @@ def _families(names: tuple[str, ...], ran: Ran, windows: Column) -> Families:
     columns = []
     for values in (ran.ns, np.ones(len(step), np.int64), ran.elements, ran.flops):
         columns.append(np.zeros((len(windows), len(names)), np.int64))
-        np.add.at(columns[-1], (step[inside], ran.family[inside]), values[inside])
+        np.add.at(columns[-1], (step[inside], ran.family[inside]), _summable(values[inside]))
     return Families(names, *columns)
+
+
+def _summable(values: Column) -> Column:
+    """The values, cut where their sum would not fit 63 bits: of sizes that were not understood."""
+    fits = values.sum(dtype=np.float64) < _LARGEST_SUM
+    return values if fits else np.minimum(values, _LARGEST_SUM // len(values))
 
 
 def _flops(timeline: Timeline, operators: Column) -> Column:
@@ -205,23 +212,14 @@ def _elements(trace: Trace, operators: Column) -> Column:
     """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
     used, which = np.unique(shape, return_inverse=True)
-    size = np.array([_size(_parsed(trace.shapes[s][0])) if s >= 0 else 0 for s in used.tolist()], np.int64)
+    size = np.array([_size(listed(trace.shapes[s][0])) if s >= 0 else 0 for s in used.tolist()], np.int64)
     return size[which] if len(shape) else np.zeros(0, np.int64)
 
 
-def _parsed(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return []
-
-
-def _size(dims: Any) -> int:
+def _size(dims: list[Any]) -> int:
     """Elements of the tensors in nested lists of sizes; scalars and absent arguments have none."""
-    if not isinstance(dims, list) or not dims:
-        return 0
-    if all(isinstance(n, int) for n in dims):
-        return prod(dims) if all(0 <= n < 1 << 40 for n in dims) else 0
+    if not dims or isinstance(dims[0], int):
+        return prod(dims) if dims else 0
     return sum(_size(part) for part in dims)
 
 

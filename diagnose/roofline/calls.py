@@ -6,11 +6,12 @@ have no sizes. `concrete` holds scalars as text; PyTorch before 2.0 does not rec
 """
 
 import json
-import math
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
+
+from diagnose.decoding import finite
+from diagnose.trace.arguments import MOST_ELEMENTS, listed
 
 Dims = list[Any]
 Json = bytes
@@ -68,6 +69,10 @@ class Call:
     concrete: tuple[Any, ...]
     item: int = 0
 
+    def sizes(self, at: int) -> list[int]:
+        """Sizes of tensor argument `at`; empty for scalars, lists of tensors and what is not there."""
+        return [] if at >= len(self.dims) or self.is_list(at) else self.dims[at]
+
     def is_tensor(self, at: int) -> bool:
         """Whether argument `at` is a tensor whose element type is known."""
         return at < len(self.dims) and at < len(self.types) and self.types[at] in ITEM_BYTES
@@ -92,14 +97,17 @@ class Call:
         return float(prod(self.dims[at]) * self.item_bytes(at))
 
     def scalar(self, at: int) -> Any:
-        """The recorded value of scalar argument `at`; None when it was not recorded."""
+        """The recorded value of scalar argument `at`: a flag, a number, or a list of these; None when not recorded."""
         text = self.concrete[at] if 0 <= at < len(self.concrete) else ""
-        if not isinstance(text, str) or not text:
+        if not text:
             return None
         try:
-            return json.loads(text.lower())
+            found = json.loads(text.lower())
         except (ValueError, RecursionError):
             return None
+        if isinstance(found, list):
+            return found if all(_is_value(each) for each in found) else None
+        return found if _is_value(found) else None
 
     @property
     def precision(self) -> str:
@@ -109,21 +117,10 @@ class Call:
 
 
 def call_of(name: str, shape: tuple[Json, Json, Json], item: int = 0) -> Call:
-    """The call of operator `name` with a row of `Trace.shapes`; what cannot be read is left empty."""
-    dims, types, concrete = (_parsed(raw) for raw in shape)
-    return Call(name, dims, tuple(str(t) for t in types), tuple(concrete), item)
+    """The call of operator `name` with a row of `Trace.shapes`."""
+    dims, types, concrete = map(listed, shape)
+    return Call(name, dims, tuple(types), tuple(concrete), item)
 
 
-@lru_cache(maxsize=65536)
-def _parsed(raw: Json) -> Dims:
-    try:
-        found = json.loads(raw, parse_float=_finite) if raw else []
-    except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(float(text)):
-        raise ValueError(f"{text} is no size")
-    return float(text)
+def _is_value(found: object) -> bool:
+    return isinstance(found, bool) or finite(found, -MOST_ELEMENTS, MOST_ELEMENTS) is not None

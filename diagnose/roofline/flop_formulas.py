@@ -13,6 +13,7 @@ from typing import NamedTuple
 from diagnose.roofline.calls import Call, Dims
 
 Outputs = dict[str, Dims]
+MOST_FLOPS = 1e18  # of one call; no device does as many while anybody waits
 Formula = Callable[[Call, Outputs], float]
 
 
@@ -20,9 +21,10 @@ def flops_of(call: Call, outputs: Outputs) -> float | None:
     """FLOPs of one call; None for an operator that is not counted, or whose sizes do not say."""
     formula = FORMULAS.get(call.name)
     try:
-        return None if formula is None else float(formula(call, outputs))
-    except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError):
+        found = 0.0 if formula is None else float(formula(call, outputs))
+    except (TypeError, ValueError, IndexError, KeyError, ArithmeticError):
         return None
+    return found if formula is not None and 0 <= found <= MOST_FLOPS else None
 
 
 def causal_share(call: Call) -> float:
@@ -36,8 +38,8 @@ def causal_share(call: Call) -> float:
     formula = FORMULAS[call.name]
     first = 1 if direction(call.name) == "backward" else 0
     tokens = 2 if formula in (_HEADS_FIRST, _HEADS_FIRST_BACKWARD) else 1
-    queries, keys = call.dims[first][tokens], call.dims[first + 1][tokens]
-    return (queries + 1) / (2 * queries) if queries == keys else 1.0
+    query, key = call.sizes(first)[tokens:], call.sizes(first + 1)[tokens:]
+    return (query[0] + 1) / (2 * query[0]) if query and query[0] and query[:1] == key[:1] else 1.0
 
 
 def direction(name: str) -> str:

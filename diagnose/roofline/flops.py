@@ -56,7 +56,7 @@ def count(timeline: Timeline) -> CountedFlops | None:
 
 
 def counted(timeline: Timeline) -> Counted | None:
-    """Every counted operator of the trace with its own FLOPs; None when none carries shapes."""
+    """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them."""
     trace = timeline.trace
     names = np.array([n in FORMULAS for n in trace.names], bool)
     rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(names))
@@ -69,6 +69,8 @@ def counted(timeline: Timeline) -> Counted | None:
     total = np.array([math.nan if f is None else f for f in each])[which]
     known = ~np.isnan(total)
     sized = shaped[known]
+    if not len(sized):
+        return None
     own = _beyond_nested(total[known], owners.parents(trace, sized))
     return Counted(sized, own, len(rows) - len(sized))
 

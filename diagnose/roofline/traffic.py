@@ -18,17 +18,20 @@ from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import CONVOLUTION_FORMULAS, FORMULAS, Outputs, direction
 from diagnose.roofline.traffic_formulas import Traffic
 
+MOST_BYTES = 1e16
+
 
 def bytes_of(call: Call, outputs: Outputs) -> float | None:
     """Least bytes of one call; None for an operator that is not modelled, or whose sizes or types do not say.
 
-    A call that would move nothing has sizes that were not understood.
+    A call that would move nothing, or more than any memory holds, has sizes that were not understood.
     """
     model = _model(call.name)
     try:
-        return (float(model(call, outputs)) or None) if model is not None else None
-    except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError):
+        found = 0.0 if model is None else float(model(call, outputs))
+    except (TypeError, ValueError, IndexError, KeyError, ArithmeticError):
         return None
+    return found if 0 < found <= MOST_BYTES else None
 
 
 def _model(name: str) -> Traffic | None:

@@ -170,7 +170,7 @@ def _track(
         step, value, parts = step[rows], value[rows], {name: values[rows] for name, values in parts.items()}
         seconds = np.full(len(step), np.nan)
         seconds[1:] = np.diff(value) / np.maximum(np.diff(step), 1)
-        good = np.isfinite(seconds) & (seconds > 1e-9)
+        good = np.isfinite(seconds) & (seconds > 1e-9) & (seconds < 1e9)
         good[:1] = True  # the first row only starts the clock
         told.unusable += int(np.sum(~good))
         good[:1] = False

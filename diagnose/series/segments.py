@@ -106,7 +106,8 @@ def _misfit(values: Values) -> Values:
     n, sums = len(near), np.cumsum(near)
     k = np.arange(1, n)
     before, after = sums[:-1], sums[-1] - sums[:-1]
-    return np.asarray(near @ near - before**2 / k - after**2 / (n - k), np.float64)
+    misfit = near @ near - before**2 / k - after**2 / (n - k)
+    return np.maximum(np.asarray(misfit, np.float64), 0.0)  # two clean levels round to less than nothing
 
 
 def _best_place(values: Values, at: int) -> int:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from diagnose.errors import UserError
+from diagnose.decoding import finite
+from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown
-from diagnose.record import record_beside
+from diagnose.record import CaptureRecord, record_beside
 from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.tracks import Series, Track
@@ -120,7 +121,7 @@ def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str
         cut += cut_note(table)
         told = _both(told, own)
     notes = (*cut, *told.notes(), *missing_ranks(tracks))
-    files = tuple(str(path) for path, _ in tables)
+    files = tuple(shown_path(path) for path, _ in tables)
     unknown = None if tracks else Unknown("no row has a step and a positive time", "log the time of every step")
     order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host))
     return Series(kind, files, reads[0], tuple(order), tuple(sorted(told.restarts)), notes, unknown)
@@ -154,16 +155,16 @@ def _of_state(path: Path, unit: str | None) -> Series:
     table = state_table(history)
     if table is not None:
         found = _of_tables([(path, table)], unit, "trainer_state")
-        rates = replace(found, notes=(*found.notes, "each sample is the mean of the steps between two entries"))
-        return rates
+        return replace(found, notes=(*found.notes, "each sample is the mean of the steps between two entries"))
     notes = []
-    total = next((e for e in reversed(history) if isinstance(e.get("train_steps_per_second"), int | float)), None)
-    if total is not None and total["train_steps_per_second"] > 0:
+    rates = (finite(entry.get("train_steps_per_second"), 1e-9, 1e9) for entry in reversed(history))
+    rate = next((rate for rate in rates if rate is not None), None)
+    if rate is not None:
         notes.append(
-            f"the whole run took {1 / total['train_steps_per_second']:.4g} s per step on average, with its warm-up,"
+            f"the whole run took {1 / rate:.4g} s per step on average, with its warm-up,"
             " evaluations and checkpoints (train_steps_per_second)"
         )
-    return Series("trainer_state", (str(path),), "", (), (), tuple(notes), _NO_TIMES)
+    return Series("trainer_state", (shown_path(path),), "", (), (), tuple(notes), _NO_TIMES)
 
 
 def _captures(folder: Path, unit: str | None) -> Series | None:
@@ -176,29 +177,27 @@ def _captured(paths: Sequence[Path]) -> Series | None:
     for path in paths:
         rank = int(_CAPTURE_NAME.search(path.name)[1])  # type: ignore[index]
         record = record_beside(path, rank)
-        step, ns = _recorded(record.get("steps"))
+        step, ns = _recorded(record)
         host = (record.text("host") or "")[:200]
         if len(step):
             source.add(record.text("steps.clock") or "host")
             tracks.append(Track(rank, host, step, ns / 1e9))
     if not tracks:
         return None
-    files = tuple(str(path) for path in paths)
+    files = tuple(shown_path(path) for path in paths)
     unit = f"step times of capture records, by the {' or '.join(sorted(source))} clock"
     note = "steps with the profiler on are left out"
     return Series("capture", files, unit, tuple(tracks), (), (note, *missing_ranks(tracks)))
 
 
-def _recorded(steps: object) -> tuple[np.ndarray, np.ndarray]:
+def _recorded(record: CaptureRecord) -> tuple[np.ndarray, np.ndarray]:
     """Numbers and nanoseconds of the steps before and after the window; `first_active_step` counts from 1."""
-    if not isinstance(steps, dict):
-        return np.zeros(0, np.int64), np.zeros(0)
     waiting, control, warmup, active, after = (
-        _numbers(steps.get(f"{name}_ns")) for name in ("waiting", "control_before", "warmup", "active", "control_after")
+        _numbers(record, name) for name in ("waiting", "control_before", "warmup", "active", "control_after")
     )
-    first = steps.get("first_active_step")
+    first = record.get("steps.first_active_step")
     before = np.concatenate((waiting, control))
-    start = first if isinstance(first, int) and not isinstance(first, bool) else len(before) + len(warmup) + 1
+    start = len(before) + len(warmup) + 1 if first is None else first
     begin = start - len(warmup) - len(before)
     end = start + len(active) + (1 if len(after) else 0)  # one step passes between recording and control
     number = np.concatenate((np.arange(begin, begin + len(before)), np.arange(end, end + len(after))))
@@ -207,6 +206,6 @@ def _recorded(steps: object) -> tuple[np.ndarray, np.ndarray]:
     return number[good].astype(np.int64), ns[good]
 
 
-def _numbers(found: object) -> np.ndarray:
-    listed = found if isinstance(found, list) else []
-    return np.array([n if isinstance(n, int | float) and abs(n) < 1e18 else np.nan for n in listed], np.float64)
+def _numbers(record: CaptureRecord, name: str) -> np.ndarray:
+    listed = record.get(f"steps.{name}_ns") or ()
+    return np.array([np.nan if ns is None else ns for ns in listed], np.float64)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from diagnose.decoding import encodable, finite
 from diagnose.errors import UserError, printable
 from diagnose.series.columns import Column, columns, fits
 
@@ -17,6 +18,7 @@ MOST_ROWS = 2_000_000
 LONGEST_LINE = 1 << 20
 LARGEST_STATE = 256 << 20
 _NAN = float("nan")
+_LARGEST = 4e18  # nanoseconds since 1970 are 1.8e18
 _NUMERIC = ("step", "duration", "rate", "time", "clock", "rank", "compute", "wait", "data")
 _DO = "name a column step and one of step_time_s, step_time_ms, timestamp, elapsed_s, steps_per_second"
 
@@ -46,9 +48,9 @@ class Table:
                 self.cut = True
                 break
             for values, at in numbers:
-                values.append(self._number(row[at] if at < len(row) else None))
+                values.append(_bounded(self._number(row[at] if at < len(row) else None)))
             if host is not None:
-                name = str(row[host.at] or "")[:200] if host.at < len(row) else ""
+                name = encodable(str(row[host.at] or "")[:200]) if host.at < len(row) else ""
                 self.hosts.append(known.setdefault(name, name))
         return self
 
@@ -135,7 +137,7 @@ def state_table(history: list[dict[str, Any]]) -> Table | None:
     clock, paused, rows = found.get("clock"), 0.0, []
     for entry in history:
         if "eval_runtime" in entry:
-            paused += max(_number(entry["eval_runtime"]), 0.0)
+            paused += max(finite(entry["eval_runtime"], 0, _LARGEST) or 0.0, 0.0)
         elif "train_loss" not in entry:
             row = [entry.get(name) for name in names]
             if clock is not None and clock.name == "train_runtime":
@@ -173,6 +175,10 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(found, dict):
             yield found
+
+
+def _bounded(number: float) -> float:
+    return number if abs(number) <= _LARGEST else _NAN
 
 
 def _number(cell: object) -> float:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from diagnose.errors import shown_path
 from diagnose.facts import Unknown
 from diagnose.series.ordering import missing_ranks
 from diagnose.series.tracks import Series, Track
@@ -23,7 +24,7 @@ def windows(folder: Path) -> Series | None:
     found = trace_files(folder)
     if not found:
         return None
-    files = tuple(str(one.path) for one in found)
+    files = tuple(shown_path(one.path) for one in found)
     note = "steps of profiled windows: the profiler slows them, all alike"
     lines = [
         timeline_of(trace, one.rank or 0)

@@ -10,12 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
+from diagnose.decoding import MOST_RANKS, encodable
+from diagnose.trace.arguments import MOST_ELEMENTS, Arguments
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
-from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers
+from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within
 from diagnose.trace.spill import Growing
 
-_CALL_INTEGERS = ("elements_in", "elements_out", "group_size", "seq", "receiver", "sender")
+_CALL_INTEGERS: Mapping[str, int] = {  # each with the largest that can be meant
+    "elements_in": MOST_ELEMENTS,
+    "elements_out": MOST_ELEMENTS,
+    "group_size": MOST_RANKS,
+    "seq": 1 << 62,
+    "receiver": MOST_RANKS,
+    "sender": MOST_RANKS,
+}
 _CALL_TEXTS = ("name", "group", "dtype", "group_ranks")
 DTYPES: Mapping[str, Any] = {
     **dict.fromkeys(("ts", "dur", "pid", "tid", "correlation", "external_id", "bytes"), np.int64),
@@ -23,6 +32,8 @@ DTYPES: Mapping[str, Any] = {
     "blocks_per_sm": np.float64,
 }
 _MAX_NAME = 4096
+_LONGEST_CALL_TEXT = 1 << 16  # the list of a group's ranks
+_MOST_BYTES = 1 << 50  # of one copy, or of a device's memory
 
 
 class Interner(dict[Any, int]):
@@ -137,7 +148,7 @@ class ColumnBuilder:
         held = [args[row] for row in rows]
         self._put_few("stream", rows, _as_int32(integers([a.stream for a in held])), len(args))
         self._put_few("device", rows, _as_int32(integers([a.device for a in held])), len(args))
-        self._put_few("bytes", rows, integers([a.bytes for a in held]), len(args))
+        self._put_few("bytes", rows, within(integers([a.bytes for a in held]), _MOST_BYTES), len(args))
         self._put_few("blocks_per_sm", rows, floats([a.blocks_per_sm for a in held]), len(args), NO_NUMBER)
 
     def _put_shapes(self, args: Sequence[Args]) -> None:
@@ -150,18 +161,19 @@ class ColumnBuilder:
 
     def _put_calls(self, rows: NDArray[np.int64], args: Sequence[Args]) -> None:
         self._calls.setdefault("row", Growing()).append(self._rows + rows)
-        for field in _CALL_INTEGERS:
-            self._calls.setdefault(field, Growing()).append(integers([getattr(a, field) for a in args]))
+        for field, most in _CALL_INTEGERS.items():
+            values = within(integers([getattr(a, field) for a in args]), most)
+            self._calls.setdefault(field, Growing()).append(values)
         for field in _CALL_TEXTS:
-            values = [getattr(a, "collective" if field == "name" else field) for a in args]
-            self._texts[field] += ["" if value is None else sys.intern(str(value)) for value in values]
+            self._texts[field] += [_text(getattr(a, "collective" if field == "name" else field)) for a in args]
 
     def _put_memory(self, allocations: Sequence[Args]) -> None:
         for args in allocations:
             if as_int(args.device_type) == 1:
                 device = as_int(args.device_id)
                 reserved = as_int(args.reserved, 0)
-                self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), reserved)
+                if 0 <= reserved <= _MOST_BYTES:
+                    self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), reserved)
 
     def _put_few(
         self, column: str, rows: Sequence[int], values: NDArray[Any], n: int, otherwise: float = ABSENT
@@ -180,14 +192,18 @@ class ColumnBuilder:
                 column.spill()
 
     def trace(self, path: str, size: int, loss: Loss) -> Trace:
-        """The finished columns."""
+        """The finished columns; arguments that cannot be are booked in `loss`."""
+        arguments = Arguments()
+        shapes = arguments.decoded(self._shapes)
+        if arguments.damaged:
+            loss.count("unreadable-arguments")
         return Trace(
             path=path,
             size=size,
             **{name: self._columns.pop(name, Growing(dtype)).finished() for name, dtype in DTYPES.items()},
             names=tuple(self._names),
             cats=tuple(self._cats),
-            shapes=tuple(self._shapes),
+            shapes=shapes,
             collectives=self._collective_table(),
             memory_reserved=self.memory_reserved,
             metadata={},
@@ -204,6 +220,12 @@ class ColumnBuilder:
 
 
 _NO_ARGS = Args()
+
+
+def _text(value: object) -> str:
+    """A text field of a collective; of a list of ranks its text, of what is too long none."""
+    text = "" if value is None else value if isinstance(value, str) else str(value)
+    return sys.intern(encodable(text)) if len(text) <= _LONGEST_CALL_TEXT else ""
 
 
 def _as_int32(values: NDArray[np.int64]) -> NDArray[np.int32]:

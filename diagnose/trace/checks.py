@@ -1,4 +1,7 @@
-"""Events that cannot have happened as recorded: zero or far-off timestamps and impossible durations."""
+"""Events that cannot have happened as recorded: zero or far-off timestamps and impossible durations.
+
+The durations that pass can be added up in 63 bits, as the differences of the times can.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +12,9 @@ from diagnose.vocabulary import GPU_CATEGORIES
 _FAR_NS = 60_000_000_000
 _IMPOSSIBLE_OVERLAP_NS = 100_000_000
 _IMPOSSIBLE_COVERS = 2
+_FEW = 0.02  # of the events
+_LONGEST_TRACE_NS = 1 << 50  # 13 days
+_MOST_TIME_NS = 1 << 60  # of all events of a trace together
 
 
 def without_impossible_events(trace: Trace) -> Trace:
@@ -25,7 +31,23 @@ def without_impossible_events(trace: Trace) -> Trace:
         if new.any():
             trace.loss.count(kind, events=int(new.sum()))
             drop |= new
-    return trace.select(~drop) if drop.any() else trace
+    kept = trace.select(~drop) if drop.any() else trace
+    return _bounded(kept) if len(kept) else kept
+
+
+def _bounded(trace: Trace) -> Trace:
+    """Without what is days away from most events, or so long that the durations could not be added up."""
+    far, long = np.zeros(len(trace), bool), np.zeros(len(trace), bool)
+    if int(trace.ts.max()) - int(trace.ts.min()) > _LONGEST_TRACE_NS // 2:
+        middle = int(np.partition(trace.ts, len(trace) // 2)[len(trace) // 2])
+        far = np.abs(trace.ts - middle) > _LONGEST_TRACE_NS // 2
+        far &= far.mean() <= _FEW  # more of them are on another clock, and not wrong
+    if float(trace.dur[~far].sum(dtype=np.float64)) > _MOST_TIME_NS:
+        long = ~far & (trace.dur > _MOST_TIME_NS // len(trace))
+    for kind, rows in (("timestamp-outside-window", far), ("impossible-duration", long)):
+        if rows.any():
+            trace.loss.count(kind, events=int(rows.sum()))
+    return trace.select(~(far | long)) if (far | long).any() else trace
 
 
 def _far_from_host(trace: Trace, gpu: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.decoding import encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.columns import ABSENT
 from diagnose.trace.numbers import as_number
@@ -204,11 +205,6 @@ def _args_from_dict(args: dict[str, Any]) -> Args:
 
 def _text(value: Any) -> str:
     return encodable(value) if isinstance(value, str) else "" if value is None else str(value)
-
-
-def encodable(text: str) -> str:
-    """`text` with a question mark for each half of a character, which JSON can escape and UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _scalar(value: Any) -> Number:

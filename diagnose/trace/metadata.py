@@ -1,16 +1,33 @@
-"""The top-level keys of a trace, which stand before and behind its events."""
+"""The top-level keys of a trace, which stand before and behind its events, those that are read of known types."""
 
 import json
 import re
 from typing import Any
 
+from diagnose.decoding import MOST_RANKS, Kind, all_of, encodable, listed, number, scalar, table, text, whole
 from diagnose.trace.columns import Loss
-from diagnose.trace.events import UNREADABLE, encodable
+from diagnose.trace.events import UNREADABLE
 from diagnose.trace.repair import repaired
 
 _DECODER = json.JSONDecoder(strict=False)
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_REPAIR = 1 << 20
+_RANK = whole(0, MOST_RANKS)
+_DEVICE = {
+    "id": whole(0, 1 << 16),
+    "name": text,
+    "totalGlobalMem": number(0, 1 << 50),
+    "numSms": number(0, 1 << 16),
+    **{name: number(0, 1 << 30) for name in ("computeMajor", "computeMinor", "warpSize", "regsPerMultiprocessor")},
+}
+_GROUP = {"pg_name": scalar, "pg_desc": text, "ranks": all_of(_RANK)}
+_FIELDS: dict[str, Kind] = {
+    "deviceProperties": listed(table(_DEVICE)),
+    "distributedInfo": table(
+        {"rank": _RANK, "world_size": whole(1, MOST_RANKS), "backend": text, "pg_config": listed(table(_GROUP))}
+    ),
+    "baseTimeNanoseconds": number(0, 1 << 62),
+}
 
 
 def top_level_keys(head: bytes, tail: bytes | bytearray | None, loss: Loss) -> dict[str, Any]:
@@ -25,7 +42,16 @@ def top_level_keys(head: bytes, tail: bytes | bytearray | None, loss: Loss) -> d
         book_garbage(bytes(tail or b""), loss)
         return {}
     found = _object(head.strip().rstrip(b",") + b"}", loss)
-    return found if tail is None else found | _object(b"{" + tail.strip().removeprefix(b","), loss)
+    return _typed(found if tail is None else found | _object(b"{" + tail.strip().removeprefix(b","), loss), loss)
+
+
+def _typed(found: dict[str, Any], loss: Loss) -> dict[str, Any]:
+    """The keys, those in `_FIELDS` as these say, and what they cannot be booked as lost; others are not read."""
+    damaged: list[str] = []
+    typed = {key: _FIELDS[key](found[key], key, damaged.append) for key in found.keys() & _FIELDS.keys()}
+    for _ in damaged[:1]:
+        loss.count("unreadable-metadata")
+    return {key: typed.get(key, value) for key, value in found.items() if typed.get(key, value) is not None}
 
 
 def book_garbage(text: bytes, loss: Loss) -> None:

@@ -53,6 +53,11 @@ def integers(values: Sequence[Any]) -> NDArray[np.int64]:
     return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
 
 
+def within(values: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """The values from 0 up to `most`, ABSENT for all others."""
+    return np.where((values >= 0) & (values <= most), values, ABSENT)
+
+
 def floats(values: Sequence[Any]) -> NDArray[np.float64]:
     """`as_number` of each value, NaN where there is none."""
     try:
@@ -84,6 +89,8 @@ def exact_ns(digits: bytes) -> int:
         return NO_TIME
     if abs(number) < DOUBLE_IS_EXACT_BELOW_US:
         return int(nanoseconds(np.array([number]))[0])
+    if abs(number) * 1000 >= _LIMIT:
+        return NO_TIME
     whole, _, fraction = text.removeprefix("-").partition(".")
     if whole.isdecimal() and (not fraction or fraction.isdecimal()) and len(whole) <= _LONGEST_WHOLE:
         ns = int(whole) * 1000 + (int(f"{fraction:0<4.4}") + 5) // 10

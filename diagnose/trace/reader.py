@@ -96,7 +96,11 @@ def trace_of(parts: Sequence[Part]) -> Trace:
         loss.count("non-finite-number", events=part.not_finite)
     if part.without_phase:
         loss.count("event-without-phase", events=part.without_phase)
-    return without_impossible_events(replace(trace, metadata=metadata))
+    found = without_impossible_events(replace(trace, metadata=metadata))
+    if not len(found):
+        why = f"the times of all its {len(trace)} events are impossible"
+        raise UserError("nothing to analyse in the trace", where=trace.path, why=why, do="capture again")
+    return found
 
 
 @dataclass

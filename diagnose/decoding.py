@@ -1,0 +1,173 @@
+"""What comes from outside as typed, bounded values: a table says what each field may hold, the rest is left out.
+
+A value of the wrong type or outside its range is as good as missing, and its path is told, so that the loss is stated.
+Null is missing, and no loss. Keys that a table does not name are kept where they hold plain, bounded values.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+MOST_COUNT = 1 << 53  # what a double holds exactly; sums of a thousand of them fit 63 bits
+MOST_RANKS = 1 << 20  # of a job; who states more is damaged
+LONGEST_TEXT = 4096
+MOST_ENTRIES = 65_536
+_DEEPEST = 16
+
+Told = Callable[[str], None]
+Kind = Callable[[Any, str, Told], Any]
+"""Takes a value, its path, and what is told the path of each value left out; None is no value."""
+
+
+def nothing_told(path: str) -> None:
+    """For who does not want to know what is left out."""
+
+
+def number(low: float = -MOST_COUNT, high: float = MOST_COUNT) -> Kind:
+    """A finite number in [low, high]; flags are none."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        sound = type(value) in (int, float) and low <= value <= high  # NaN is in no range
+        return value if sound else _left_out(value, path, told)
+
+    return decoded
+
+
+def whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
+    """A whole number in [low, high]."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        return value if type(value) is int and low <= value <= high else _left_out(value, path, told)
+
+    return decoded
+
+
+def flag(value: Any, path: str, told: Told) -> Any:
+    """True or false."""
+    return value if isinstance(value, bool) else _left_out(value, path, told)
+
+
+def text(value: Any, path: str, told: Told) -> Any:
+    """A text of at most `LONGEST_TEXT` characters."""
+    sound = isinstance(value, str) and len(value) <= LONGEST_TEXT
+    return encodable(value) if sound else _left_out(value, path, told)
+
+
+def digits(value: Any, path: str, told: Told) -> Any:
+    """A number of at most 18 digits, as text."""
+    sound = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18
+    return value if sound else _left_out(value, path, told)
+
+
+def scalar(value: Any, path: str, told: Told) -> Any:
+    """A flag, a bounded number or a text."""
+    kind = flag if isinstance(value, bool) else text if isinstance(value, str) else _ANY_NUMBER
+    return kind(value, path, told)
+
+
+def listed(kind: Kind) -> Kind:
+    """A list; each entry that is none of the kind is left out and told."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        if not isinstance(value, list) or len(value) > MOST_ENTRIES:
+            return _left_out(value, path, told)
+        found = (kind(entry, path, told) for entry in value)
+        return [entry for entry in found if entry is not None]
+
+    return decoded
+
+
+def in_order(kind: Kind) -> Kind:
+    """A list whose entries keep their places; what is none of the kind becomes null."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        if not isinstance(value, list) or len(value) > MOST_ENTRIES:
+            return _left_out(value, path, told)
+        return [kind(entry, path, told) for entry in value]
+
+    return decoded
+
+
+def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
+    """A list of `least` to `most` entries, of which not one may be of another kind."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            return _left_out(value, path, told)
+        found = [kind(entry, path, nothing_told) for entry in value]
+        return _left_out(value, path, told) if None in found else found
+
+    return decoded
+
+
+def each(kind: Kind) -> Kind:
+    """An object of any keys whose values are of the kind."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        if not isinstance(value, Mapping):
+            return _left_out(value, path, told)
+        return dict(_entries(value, path, told, lambda key: kind))
+
+    return decoded
+
+
+def table(fields: Mapping[str, Kind]) -> Kind:
+    """An object with these fields; others hold plain values, at most."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        if not isinstance(value, Mapping):
+            return _left_out(value, path, told)
+        return dict(_entries(value, path, told, lambda key: fields.get(key, plain)))
+
+    return decoded
+
+
+def plain(value: Any, path: str, told: Told) -> Any:
+    """Anything that JSON holds, to a depth, its numbers and texts bounded."""
+    if path.count(".") > _DEEPEST:
+        return _left_out(value, path, told)
+    if isinstance(value, Mapping):
+        return each(plain)(value, path + ".", told)
+    if isinstance(value, list):
+        return in_order(plain)(value, path + ".", told)
+    return scalar(value, path, told)
+
+
+def encodable(value: str) -> str:
+    """`value` with a question mark for each half of a character, which JSON can escape and UTF-8 cannot hold."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def finite(value: object, low: float = -math.inf, high: float = math.inf) -> float | None:
+    """`value` as a finite float within [low, high]; None when it is none."""
+    if type(value) not in (int, float) or not max(low, -1e300) <= value <= min(high, 1e300):  # type: ignore[operator]
+        return None
+    return float(value)  # type: ignore[arg-type]
+
+
+def entries(value: object) -> Sequence[Mapping[str, Any]]:
+    """The objects in a list; none where it is no list."""
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+
+
+_ANY_NUMBER = number()
+
+
+def _entries(value: Mapping[str, Any], path: str, told: Told, kind: Callable[[str], Kind]) -> Iterator[tuple[str, Any]]:
+    for count, (key, entry) in enumerate(value.items()):
+        if count >= MOST_ENTRIES:
+            told(path)
+            return
+        if entry is None:
+            yield encodable(key), None
+        elif (found := kind(key)(entry, _below(path, key), told)) is not None:
+            yield encodable(key), found
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _left_out(value: Any, path: str, told: Told) -> None:
+    if value is not None:
+        told(path)

@@ -1,0 +1,140 @@
+"""What `capture-rank{R}.json` may hold: the type and the range of each field that the analysis reads."""
+
+from diagnose.decoding import (
+    MOST_RANKS,
+    all_of,
+    digits,
+    each,
+    flag,
+    in_order,
+    listed,
+    number,
+    scalar,
+    table,
+    text,
+    whole,
+)
+
+_COUNT = number(0)
+_BYTES = number(0)
+_NS = number(0)
+_CORES = number(0, 1 << 20)
+_SIZE = whole(0, 1 << 31)
+_FACTOR = number(0, 1e6)
+_SHARE = number(0, 1)
+_PARAMETERS = number(0, 1e15)
+
+_STEPS = {
+    **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
+    "clock": text,
+    "source": text,
+    "first_active_step": whole(0, 1 << 48),
+    "settled": flag,
+    "shortened": flag,
+}
+_DEVICE = {
+    "name": text,
+    "index": whole(0, 1 << 16),
+    "total_memory_bytes": _BYTES,
+    "compute_capability": text,
+    "multiprocessors": number(0, 1 << 16),
+    "memory_clock_mhz": number(0, 1e6),
+    "clock_mhz": number(0, 1e6),
+    "memory_bus_bits": number(0, 1 << 20),
+    "l2_cache_bytes": _BYTES,
+    "nvml": table(
+        {name: number(0, 1e6) for name in ("memory_clock_mhz", "memory_clock_max_mhz", "memory_bus_bits", "clock_mhz")}
+    ),
+}
+_MODEL = {
+    "class": text,
+    "model_type": text,
+    "parameters": _PARAMETERS,
+    "trainable": _PARAMETERS,
+    "embedding_parameters": _PARAMETERS,
+    "dtypes": each(_PARAMETERS),
+    "attn_implementation": text,
+    "gradient_checkpointing": flag,
+    "config": each(scalar),
+}
+_ARGUMENTS = {
+    **{
+        name: number(0, 1e9)
+        for name in (
+            "per_device_train_batch_size",
+            "gradient_accumulation_steps",
+            "logging_steps",
+            "eval_steps",
+            "save_steps",
+            "dataloader_num_workers",
+        )
+    },
+    **{
+        name: flag
+        for name in (
+            "bf16",
+            "fp16",
+            "tf32",
+            "gradient_checkpointing",
+            "torch_compile",
+            "use_liger_kernel",
+            "logging_nan_inf_filter",
+            "group_by_length",
+        )
+    },
+    **{name: text for name in ("eval_strategy", "save_strategy", "logging_strategy", "optim")},
+}
+_EXPECTED = {
+    "rule": text,
+    "speedup": all_of(number(0, 1e9), 2, 2),
+    "step": text,
+    "step_ns": _NS,
+    "unprofiled_step_ns": _NS,
+    "samples_per_step": _COUNT,
+}
+
+RECORD = table(
+    {
+        "schema_version": whole(),
+        "rank": whole(0, MOST_RANKS),
+        "world_size": whole(0, MOST_RANKS),
+        "host": text,
+        "slurm": each(digits),
+        "cores": table({"usable": _CORES, "quota": _CORES, "shared": _CORES, "local_ranks": number(0, MOST_RANKS)}),
+        "versions": table({"liger_model_types": listed(text), **dict.fromkeys(("hip", "flash_attn", "torch"), text)}),
+        "device": table(_DEVICE),
+        "model": table(_MODEL),
+        "training_arguments": table(_ARGUMENTS),
+        "dataloader": table(
+            {
+                "num_workers": number(0, 1e6),
+                "prefetch_factor": number(0, 1e6),
+                "pin_memory": flag,
+                "persistent_workers": flag,
+            }
+        ),
+        "batch": table(
+            {
+                "shapes": each(all_of(_SIZE)),
+                "tokens": number(0, 1e15),
+                "padding_share": _SHARE,
+                "batches_seen": _COUNT,
+            }
+        ),
+        "optimizer": table({"class": text, "parameters": _PARAMETERS, "dtypes": each(_PARAMETERS)}),
+        "compiled": flag,
+        "ddp": table({name: flag for name in ("find_unused_parameters", "gradient_as_bucket_view", "static_graph")}),
+        "fsdp": table({"class": text, "sharding_strategy": text, "forward_prefetch": flag}),
+        "liger": table({"asked": flag, "loaded": flag}),
+        "memory": each(_BYTES),
+        "environment": each(text),
+        "applied": each(each(scalar)),
+        "refused": listed(each(text)),
+        "expected": table(_EXPECTED),
+        "steps": table(_STEPS),
+        "overhead_factor": _FACTOR,
+        "profiler": table({"record_python_gc_info": flag}),
+        "error": text,
+    }
+)
+"""The whole record."""

@@ -23,7 +23,7 @@ from diagnose.errors import UserError
 
 from .case import Case
 from .checks import Wrong, check_diagnosis, check_finite, check_series, check_text
-from .kinds import everything_kept
+from .entries import everything_kept
 
 HANGS_AFTER_S = 60
 LONGEST_CPU_S = 10.0

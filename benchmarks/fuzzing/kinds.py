@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import json
 import random
-import tempfile
 import tomllib
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
-from unittest import mock
-
-from diagnose.trace import cache as caching
 
 from . import beside, seeds, traces
 from .case import Case
 from .damage import damaged, endings, packed
-from .entries import spoilt
+from .entries import entry_of, spoilt
 from .tree import mutate, mutated
 from .values import odd, toml
 from .written import csv_bytes, json_bytes, log_bytes
 
 Builder = Callable[[random.Random], Case]
+_OPTIONS: tuple[tuple[str, ...], ...] = (
+    *[()] * 32,
+    *[("--gpu-hour-price", "2", "--network-gbs", "50")] * 3,
+    *[("--tokens-per-step", "4096", "--params", "1B")] * 3,
+    ("--flops-per-step", "1e14", "--peak-tflops", "989", "--hbm-gbs", "3350"),
+    ("--step", "11"),
+    ("--low-memory", "1G"),
+    ("--jobs", "2"),
+)
+_ODD_NAMES = (
+    "\udcff.json",
+    "-rf.json",
+    "a\nb.json",
+    "[bold]x.json",
+    "\x1b[2J.json",
+    "rank-1.json",
+    "rank99999999999.json",
+)
 _RULE_TEXTS = (
     "and",
     "or",
@@ -68,14 +81,7 @@ def shown(seeded: random.Random, path: str) -> tuple[str, ...]:
         return ("analyze", path, "--json", *pages, "--annotate", "@out/annotated.json")
     if pick < 0.16:
         return ("analyze", path, "--details", "--kernels", "5")
-    more = (
-        ["--gpu-hour-price", "2"]
-        if pick > 0.9
-        else ["--tokens-per-step", "4096", "--params", "1B"]
-        if pick > 0.8
-        else []
-    )
-    return ("analyze", path, "--json", *more)
+    return ("analyze", path, "--json", *seeded.choice(_OPTIONS))
 
 
 def _trace(seeded: random.Random) -> Case:
@@ -83,6 +89,7 @@ def _trace(seeded: random.Random) -> Case:
     for _ in range(seeded.randint(1, 4)):
         traces.damage(seeded, document)
     name = "trace" + seeded.choice([".json", ".json", ".json.gz"])
+    name = seeded.choice(_ODD_NAMES) if seeded.random() < 0.03 else name
     return Case("trace", shown(seeded, f"@{name}"), {name: packed(seeds.texted(seeded, document), name)})
 
 
@@ -215,27 +222,8 @@ def _form(seeded: random.Random) -> tuple[str, ...]:
 def _cached(seeded: random.Random) -> Case:
     document = seeds.one_rank(seeded)
     text = json.dumps(document).encode()
-    files = {"trace.json": text, "entry.bin": spoilt(seeded, _entry(text))}
+    files = {"trace.json": text, "entry.bin": spoilt(seeded, entry_of(text))}
     return Case("cache", ("analyze", "@trace.json", "--json"), files, "cached")
-
-
-def _entry(text: bytes) -> bytes:
-    """What the cache keeps of the trace."""
-    from diagnose.trace import read
-
-    with tempfile.TemporaryDirectory() as place, everything_kept():
-        path = Path(place) / "trace.json"
-        path.write_bytes(text)
-        kept = caching.Cache(Path(place) / "cache")
-        key = kept.key(path)
-        assert key is not None
-        kept.put(key, path, read(path))
-        return next((Path(place) / "cache").glob("*.trace")).read_bytes()
-
-
-def everything_kept() -> Any:
-    """Small traces are cached too while this lasts, however little room the disk has."""
-    return mock.patch.multiple(caching, SMALLEST_FILE_BYTES=0, SMALLEST_TEXT_BYTES=0, _LEFT_FREE_BYTES=0)
 
 
 KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, builder

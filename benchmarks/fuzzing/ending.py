@@ -193,9 +193,9 @@ def _signature(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _home(folder: Path) -> Iterator[None]:
-    """A cache and a temporary folder of the try's own."""
+    """A cache of the try's own, and no net under a metric, a rule or a section that fails."""
     shutil.rmtree(folder / "cache", ignore_errors=True)
-    changed = {"DIAGNOSE_CACHE_DIR": str(folder / "cache"), "DIAGNOSE_TRACEBACK": "1"}
+    changed = {"DIAGNOSE_CACHE_DIR": str(folder / "cache"), "DIAGNOSE_TRACEBACK": "1", "DIAGNOSE_DEFECTS": "raise"}
     with mock.patch.dict(os.environ, changed), contextlib.chdir(folder):
         yield
 

@@ -136,7 +136,7 @@ def _rule(seeded: random.Random) -> Case:
     text = path.read_text(encoding="utf-8")
     if seeded.random() < 0.75:
         found = tomllib.loads(text)
-        for _ in range(seeded.randint(1, 3)):
+        for _ in range(seeded.choice([1, 1, 1, 2, 3])):
             mutate(seeded, found) if seeded.random() < 0.6 else _reworded(seeded, found)
         content = toml(found).encode("utf-8", "replace")
     else:
@@ -170,8 +170,11 @@ def _small() -> bytes:
 
 
 def _patch(seeded: random.Random) -> Case:
-    found = mutated(seeded, [beside.patch(seeded)])
-    given = found[0] if isinstance(found, list) and found and seeded.random() < 0.9 else found
+    given = beside.patch(seeded)
+    if isinstance(given, dict) and "set" in given and seeded.random() < 0.6:
+        mutate(seeded, given["set"])
+    else:
+        given = mutated(seeded, given, 2)
     text = json_bytes(given)
     content = damaged(seeded, text) if seeded.random() < 0.15 else text
     rule = seeded.choice(["", "", "#launch-bound", "#host", "#", "#a#b"])

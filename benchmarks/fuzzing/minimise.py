@@ -57,6 +57,8 @@ class _Shrinking:
     def options(self) -> None:
         """Only the command and its path, where that is enough."""
         words = self.case.arguments
+        if words[0] != "analyze":
+            return
         for plain in ((*words[:2], "--json"), words[:2]):
             if plain == words or (len(plain) < len(words) and self._try(replace(self.case, arguments=plain))):
                 return

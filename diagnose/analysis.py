@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
-from diagnose.judge import Case, diagnose
+from diagnose.judge import Case, Sections, diagnose
 from diagnose.metrics import REGISTRY, Measured, measure, merged
 from diagnose.metrics.registry import Settings
 from diagnose.ranks import Job, join
@@ -90,7 +90,10 @@ def _examined(path: Path, chosen: Options) -> Examined:
     facts = merged([measure(m) for m in measured], weights(job, measured))
     found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
     copies = tuple(str(copy) for copy in run.copies)
-    return Examined(replace(found, history=_history(path), trace=replace(found.trace, copies=copies)), measured)
+    sections = Sections()
+    history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
+    not_judged, trace = (*sections.failed, *found.not_judged), replace(found.trace, copies=copies)
+    return Examined(replace(found, history=history, not_judged=not_judged, trace=trace), measured)
 
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:

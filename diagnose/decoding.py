@@ -101,18 +101,19 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
 
 
 def each(kind: Kind) -> Kind:
-    """An object of any keys whose values are of the kind."""
+    """An object of any keys whose values are of the kind; what is null is not there."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):
             return _left_out(value, path, told)
-        return dict(_entries(value, path, told, lambda key: kind))
+        found = _entries(value, path, told, lambda key: kind)
+        return {key: entry for key, entry in found if entry is not None}
 
     return decoded
 
 
 def table(fields: Mapping[str, Kind]) -> Kind:
-    """An object with these fields; others hold plain values, at most."""
+    """An object with these fields, null where they are; others hold plain values, at most."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from diagnose.diagnosis import Bound, Diagnosis, KernelRow, Peak, Roofs, SliceClass
+from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
 from diagnose.hardware.device import PRECISIONS
 from diagnose.metrics import Measured
-from diagnose.step_excerpt import class_of, step_timeline
+from diagnose.step_excerpt import class_of
 
 KERNELS_KEPT = 200
 LONGEST_NAME = 2000
@@ -25,17 +24,6 @@ _VERSIONS = (
 )
 
 Times = NDArray[np.int64]
-
-
-def with_excerpt(diagnosis: Diagnosis, typical: Measured) -> Diagnosis:
-    """The diagnosis with the excerpt of one rank that stands for the others."""
-    return replace(
-        diagnosis,
-        timeline=step_timeline(typical),
-        kernels=kernel_rows(typical),
-        roofs=roofs_of(typical),
-        versions=versions_of(typical),
-    )
 
 
 def roofs_of(measured: Measured) -> Roofs | None:

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from diagnose.attribution import Attribution, attribute
+from diagnose.defects import netted
 from diagnose.errors import UserError
 from diagnose.metrics.capture import lost_share
 from diagnose.metrics.registry import Settings, device_of
@@ -18,11 +21,14 @@ from diagnose.trace import Loading, Trace, load_all, ranks_of
 
 @dataclass(frozen=True)
 class RankAnalysis:
-    """A rank's timeline, what was recorded beside it, and its step divided among causes."""
+    """A rank's timeline, what was recorded beside it, and its step divided among causes.
+
+    `roofline` is None where a defect kept it from being computed.
+    """
 
     timeline: Timeline
     record: CaptureRecord
-    roofline: Roofline
+    roofline: Roofline | None
     attribution: Attribution
 
     @property
@@ -33,7 +39,7 @@ class RankAnalysis:
             self.attribution,
             host=self.record.text("host") or "",
             lost_share=lost_share(self.timeline),
-            sized_share=self.roofline.judged_share,
+            sized_share=self.roofline.judged_share if self.roofline is not None else 0.0,
         )
 
 
@@ -62,8 +68,14 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
     record = record_beside(Path(timeline.trace.path), timeline.rank)
     for kind in record.lost:
         timeline.trace.loss.count(kind)
-    roofline = roofline_of(timeline, device_of(timeline, settings, record))
-    return RankAnalysis(timeline, record, roofline, attribute(timeline, roofline.class_))
+    roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
+    class_ = np.full(len(timeline.gpu), "", object) if roofline is None else roofline.class_
+    return RankAnalysis(timeline, record, roofline, attribute(timeline, class_))
+
+
+def _unjudged(because: str) -> Roofline | None:
+    """No roofline; each metric that needs one fails on it again, and says so."""
+    return None
 
 
 def _only(timeline: Timeline, step: int) -> Timeline:

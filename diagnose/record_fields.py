@@ -69,9 +69,8 @@ _ARGUMENTS = {
             "dataloader_num_workers",
         )
     },
-    **{
-        name: flag
-        for name in (
+    **dict.fromkeys(
+        (
             "bf16",
             "fp16",
             "tf32",
@@ -80,9 +79,10 @@ _ARGUMENTS = {
             "use_liger_kernel",
             "logging_nan_inf_filter",
             "group_by_length",
-        )
-    },
-    **{name: text for name in ("eval_strategy", "save_strategy", "logging_strategy", "optim")},
+        ),
+        flag,
+    ),
+    **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy", "optim"), text),
 }
 _EXPECTED = {
     "rule": text,
@@ -123,12 +123,12 @@ RECORD = table(
         ),
         "optimizer": table({"class": text, "parameters": _PARAMETERS, "dtypes": each(_PARAMETERS)}),
         "compiled": flag,
-        "ddp": table({name: flag for name in ("find_unused_parameters", "gradient_as_bucket_view", "static_graph")}),
+        "ddp": table(dict.fromkeys(("find_unused_parameters", "gradient_as_bucket_view", "static_graph"), flag)),
         "fsdp": table({"class": text, "sharding_strategy": text, "forward_prefetch": flag}),
         "liger": table({"asked": flag, "loaded": flag}),
         "memory": each(_BYTES),
         "environment": each(text),
-        "applied": each(each(scalar)),
+        "applied": each(table({})),
         "refused": listed(each(text)),
         "expected": table(_EXPECTED),
         "steps": table(_STEPS),

@@ -7,6 +7,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from diagnose.defects import netted
 from diagnose.facts import Facts, Unknown
 from diagnose.idle import Host
 from diagnose.metrics import Measured
@@ -53,7 +54,12 @@ class Outlook:
     @cached_property
     def replay(self) -> Replay:
         """The replay of the rank's steps."""
-        return Replay.of(self.measured.timeline, self.measured.attribution)
+        return netted("replay", self._replayed, Replay.failed)
+
+    def _replayed(self) -> Replay:
+        found = Replay.of(self.measured.timeline, self.measured.attribution)
+        found.step_ns()
+        return found
 
     @cached_property
     def host_speed(self) -> float:

@@ -1,4 +1,4 @@
-"""Shared options, and a cache for the tests alone."""
+"""Shared options, a cache for the tests alone, and no net under what fails."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,14 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """Commands under test keep nothing in the user's own cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIAGNOSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_the_last_net() -> Iterator[None]:
+    """A defect inside one metric, rule or section fails the test, in this process and in those it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIAGNOSE_DEFECTS", "raise")
         yield
 
 

@@ -2,5 +2,6 @@
 
 from diagnose.judge.case import Case
 from diagnose.judge.judge import diagnose
+from diagnose.judge.sections import Sections
 
-__all__ = ["Case", "diagnose"]
+__all__ = ["Case", "Sections", "diagnose"]

@@ -1,10 +1,12 @@
 """The rules that fired, with what each change buys, and the order in which to make the changes."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Judged
+from diagnose.judge.sections import Sections
 from diagnose.patches import spelled, without_trainer
 from diagnose.plan import plan_of
 from diagnose.rule import Judgement, Rule
@@ -13,10 +15,14 @@ from diagnose.whatif import Outlook
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
-def findings_of(judged: Judged, facts: Facts, outlook: Outlook) -> tuple[Finding, ...]:
+def findings_of(judged: Judged, facts: Facts, outlook: Outlook, sections: Sections) -> tuple[Finding, ...]:
     """The rules that fired: what makes the answer unsafe first, then by what the change buys."""
-    found = [_finding(rule, judgement, facts, outlook) for rule, judgement in judged if judgement.fired]
-    return tuple(sorted(found, key=_precedence))
+    found = [
+        sections.part(rule.id, partial(_finding, rule, judgement, facts, outlook), None)
+        for rule, judgement in judged
+        if judgement.fired
+    ]
+    return tuple(sorted((finding for finding in found if finding is not None), key=_precedence))
 
 
 def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:

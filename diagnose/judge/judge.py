@@ -1,53 +1,74 @@
 """Ledgers, facts and rules to a Diagnosis."""
 
+from msgspec.structs import replace
+
 from diagnose.applied import applied_of
-from diagnose.diagnosis import Diagnosis
-from diagnose.excerpt import with_excerpt
+from diagnose.diagnosis import Diagnosis, LedgerEntry, Mfu, WaterfallPart
+from diagnose.excerpt import kernel_rows, roofs_of, versions_of
 from diagnose.judge.case import Case
 from diagnose.judge.findings import findings_of, plan_steps
 from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
 from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.outlook import outlook_of, replay_report
+from diagnose.judge.sections import Sections
 from diagnose.judge.summary import fact_report, summary_of
 from diagnose.postmortem import Postmortem, Straggler
 from diagnose.ranks.report import postmortem_of
 from diagnose.ranks.straggler_report import stragglers_of
+from diagnose.step_excerpt import step_timeline
 from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.verdict import verdict_of
-from diagnose.waterfall import waterfall_of
+from diagnose.waterfall import MatrixTime, waterfall_of
+
+NO_MFU = Mfu(
+    value=None,
+    reason="not judged: a defect of diagnose in mfu",
+    numerator="",
+    model_flops_per_step=None,
+    peak_flops=None,
+    peak_source="unknown",
+)
 
 
 def diagnose(case: Case) -> Diagnosis:
     """The diagnosis of one job."""
-    ranks = case.ranks
+    ranks, part = case.ranks, (sections := Sections()).part
     ledger = ledger_of(case.job, case.positions)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, grounds_of(ranks, case.facts))
-    work = matrix_time_of(case.measured)
+    work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     outlook = outlook_of(case, judged)
-    findings = findings_of(judged, case.facts, outlook)
+    findings = findings_of(judged, case.facts, outlook, sections)
     found = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks),
         ledger=ledger,
-        waterfall=waterfall_of(ledger, work and work.scaled(_ranks_per_measured(case))),
-        mfu=mfu_of(case.measured, work),
-        roofline=roofline_of_job(case.measured),
-        operators=operators_of_job(case.measured),
+        waterfall=part("waterfall", lambda: _waterfall(case, ledger, work), ()),
+        mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
+        roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
+        operators=part("operators", lambda: operators_of_job(case.measured), ()),
         findings=findings,
-        plan=plan_steps(case.facts, outlook),
+        plan=part("plan", lambda: plan_steps(case.facts, outlook), ()),
         replay=replay_report(outlook),
-        not_advised=not_advised(judged, case.facts, findings),
-        applied=applied_of(case.measured[0].record, case.facts),
+        not_advised=part("not_advised", lambda: not_advised(judged, case.facts, findings), ()),
+        applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
-        stragglers=_stragglers(case),
-        postmortem=_postmortem(case),
+        stragglers=part("stragglers", lambda: _stragglers(case), ()),
+        postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
+        timeline=part("timeline", lambda: step_timeline(outlook.measured), None),
+        kernels=part("kernels", lambda: kernel_rows(outlook.measured), ()),
+        roofs=part("roofs", lambda: roofs_of(outlook.measured), None),
+        versions=part("versions", lambda: versions_of(outlook.measured), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
-    return with_excerpt(found, outlook.measured)
+    return replace(found, not_judged=(*sections.failed, *found.not_judged))
+
+
+def _waterfall(case: Case, ledger: tuple[LedgerEntry, ...], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:
+    return waterfall_of(ledger, work and work.scaled(_ranks_per_measured(case)))
 
 
 def _stragglers(case: Case) -> tuple[Straggler, ...]:

@@ -1,5 +1,6 @@
 """The register of metrics, and what a metric may look at."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.attribution import Attribution
+from diagnose.defects import REPORT_IT, netted
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
@@ -171,8 +173,14 @@ class Metric:
     def measure(self, measured: Measured) -> Fact:
         """The fact for one rank."""
         blocked = measured.without_gpu if self.needs_gpu else None
-        value = blocked if blocked is not None else self.function(measured)
-        return Fact(self.name, _plain(value), self.unit, self.of)
+        value = blocked if blocked is not None else netted(self.name, lambda: self._measured(measured), _not_judged)
+        return Fact(self.name, value, self.unit, self.of)
+
+    def _measured(self, measured: Measured) -> Value:
+        value = _plain(self.function(measured))
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value} is no measurement")
+        return value
 
 
 REGISTRY: dict[str, Metric] = {}
@@ -223,6 +231,10 @@ def _merged_fact(facts: Sequence[Fact], by_time: Sequence[float]) -> Fact:
     known = [(float(f.value), w) for f, w in zip(facts, weights, strict=True) if not isinstance(f.value, Unknown)]
     mean = sum(value * weight for value, weight in known) / max(sum(weight for _, weight in known), 1e-9)
     return Fact(first.name, mean, first.unit, first.of)
+
+
+def _not_judged(because: str) -> Unknown:
+    return Unknown(because, REPORT_IT)
 
 
 def _plain(value: Value) -> Value:

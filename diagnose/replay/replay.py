@@ -54,6 +54,11 @@ class Replay:
         steps = _typical(timeline, lengths)
         return _on_device(timeline, steps) if timeline.has_gpu else _on_host(timeline, attribution, steps)
 
+    @classmethod
+    def failed(cls, because: str) -> "Replay":
+        """One that predicts nothing, and says why."""
+        return cls((), 0.0, np.zeros(0, np.int64), lambda change: 0.0, False, because)
+
     def step_ns(self, change: Change | None = None) -> float:
         """Nanoseconds of a step, as it is or with a change, when such steps follow each other for ever."""
         if change is None:

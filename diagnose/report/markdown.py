@@ -1,8 +1,9 @@
 """The report as GitHub-flavoured Markdown for a pull request or a language model: short whatever the job."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.postmortem import Postmortem, Traffic
@@ -55,17 +56,18 @@ def markdown(diagnosis: Diagnosis, about: About) -> str:
 
 
 def _document(seen: _Seen, to: Writer) -> str:
-    sections = (
-        ("", _verdict(seen.summary, to)),
-        ("Where the step goes", _ledger(seen.diagnosis, to)),
-        ("What to change", _plan(seen.changes, seen.summary.of, to)),
-        ("Findings", _findings(seen, to)),
-        ("Ranks", _job(seen.diagnosis, to)),
-        ("What would not help", _not_advised(seen, to)),
-        ("What was not judged", _not_judged(seen.changes, to)),
-        ("Source", _source(seen.source, to)),
+    sections: Sequence[tuple[str, Callable[[], str]]] = (
+        ("", lambda: _verdict(seen.summary, to)),
+        ("Where the step goes", lambda: _ledger(seen.diagnosis, to)),
+        ("What to change", lambda: _plan(seen.changes, seen.summary.of, to)),
+        ("Findings", lambda: _findings(seen, to)),
+        ("Ranks", lambda: _job(seen.diagnosis, to)),
+        ("What would not help", lambda: _not_advised(seen, to)),
+        ("What was not judged", lambda: _not_judged(seen.changes, to)),
+        ("Source", lambda: _source(seen.source, to)),
     )
-    blocks = [block for title, body in sections if body for block in (f"### {title}" if title else "", body) if block]
+    told = [(title, netted(title.lower() or "the verdict", body, to.text)) for title, body in sections]
+    blocks = [block for title, body in told if body for block in (f"### {title}" if title else "", body) if block]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -1,8 +1,11 @@
 """The terminal report: verdict, ledger, ranks, what to change next, what would not help, what could not be judged."""
 
+from collections.abc import Callable, Mapping
+
 from rich.console import Console
 from rich.text import Text
 
+from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
 from diagnose.report.applied import applied_line, got_slower
@@ -23,25 +26,25 @@ _STEP_SOURCES = {
 def render(diagnosis: Diagnosis, console: Console, *, details: bool = False, kernels: int = 0) -> None:
     """Print `diagnosis`: one screen, or with `details` everything; `kernels` is how many of the longest to list."""
     page = Page(console)
-    _verdict(page, diagnosis, details)
-    page.paragraph(steps_line(diagnosis), label="steps:")
-    _applied(page, diagnosis)
-    _notes(page, diagnosis)
-    for i, change in enumerate(diagnosis.history):
-        page.paragraph(Text(plain(change.says), "yellow"), label="" if i else "history:", most=2)
-    print_job_verdict(page, diagnosis, details)
-    page.gap()
-    print_ledger(page, diagnosis, details)
-    if details:
-        print_roofline(page, diagnosis)
-    if kernels:
-        print_kernels(page, diagnosis, kernels)
-    print_job(page, diagnosis, details)
-    print_changes(page, diagnosis, details)
-    if loss_line(diagnosis.trace):
-        page.paragraph(Text(loss_line(diagnosis.trace), "yellow"), label="lost:")
-    _absent(page, diagnosis)
-    _read(page, diagnosis.trace, details)
+    sections: Mapping[str, Callable[[], None]] = {
+        "the verdict": lambda: _verdict(page, diagnosis, details),
+        "the steps": lambda: page.paragraph(steps_line(diagnosis), label="steps:"),
+        "what was applied": lambda: _applied(page, diagnosis),
+        "the notes": lambda: _notes(page, diagnosis),
+        "the history": lambda: _history(page, diagnosis),
+        "the job's verdict": lambda: print_job_verdict(page, diagnosis, details),
+        "": page.gap,
+        "the ledger": lambda: print_ledger(page, diagnosis, details),
+        "the roofline": lambda: print_roofline(page, diagnosis) if details else None,
+        "the kernels": lambda: print_kernels(page, diagnosis, kernels) if kernels else None,
+        "the job": lambda: print_job(page, diagnosis, details),
+        "the changes": lambda: print_changes(page, diagnosis, details),
+        "what was lost": lambda: _lost(page, diagnosis.trace),
+        "what is left out": lambda: _absent(page, diagnosis),
+        "what was read": lambda: _read(page, diagnosis.trace, details),
+    }
+    for name, section in sections.items():
+        netted(name, section, page.paragraph)
 
 
 def render_brief(diagnosis: Diagnosis, console: Console) -> None:
@@ -54,6 +57,16 @@ def render_brief(diagnosis: Diagnosis, console: Console) -> None:
         page.paragraph(nothing_text(diagnosis), label="next:")
         return
     page.paragraph(brief(first, basis(diagnosis).name), label="next:")
+
+
+def _history(page: Page, diagnosis: Diagnosis) -> None:
+    for i, change in enumerate(diagnosis.history):
+        page.paragraph(Text(plain(change.says), "yellow"), label="" if i else "history:", most=2)
+
+
+def _lost(page: Page, trace: TraceSummary) -> None:
+    if loss_line(trace):
+        page.paragraph(Text(loss_line(trace), "yellow"), label="lost:")
 
 
 def _verdict_line(diagnosis: Diagnosis) -> Text:
@@ -124,7 +137,7 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
 def loss_line(trace: TraceSummary) -> str:
     """What of the files could not be read, "" when nothing was lost."""
     loss = trace.loss
-    if not (loss.events or loss.bytes or loss.truncated):
+    if not (loss.events or loss.bytes or loss.truncated or loss.kinds):
         return ""
     parts = [
         counted(loss.events, "event") if loss.events else "",
@@ -132,7 +145,7 @@ def loss_line(trace: TraceSummary) -> str:
         "the file ends early" if loss.truncated else "",
     ]
     kinds = f" ({', '.join(plain(kind) for kind in loss.kinds)})" if loss.kinds else ""
-    return "; ".join(part for part in parts if part) + kinds
+    return ("; ".join(part for part in parts if part) or "values that cannot be") + kinds
 
 
 def _absent(page: Page, diagnosis: Diagnosis) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from diagnose.condition import Condition
+from diagnose.defects import REPORT_IT, netted
 from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.facts import Facts, Scalar, Unknown, spoken
 from diagnose.remedy import Remedy
@@ -97,6 +98,9 @@ class Rule:
 
     def judge(self, facts: Facts) -> Judgement:
         """The highest severity that holds; unknown only if none holds and one is undecided."""
+        return netted(self.id, lambda: self._judged(facts), lambda told: Judgement("unknown", told, REPORT_IT))
+
+    def _judged(self, facts: Facts) -> Judgement:
         undecided = []
         for severity, condition in self.conditions:
             holds = condition.evaluate(facts)

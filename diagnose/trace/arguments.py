@@ -1,4 +1,4 @@
-"""The recorded arguments of operator calls as JSON of known form: sizes that a tensor can have, types and values as text.
+"""The recorded arguments of operator calls as JSON of known form: sizes a tensor can have, types and values as text.
 
 What has another form is as an argument that was not recorded. Sound JSON stays as it is, byte for byte.
 """
@@ -59,10 +59,10 @@ def _sizes(raw: Json) -> Json:
         return raw
     try:
         found: Any = _decode_sizes(raw)
+        if len(found) <= _MOST_ARGUMENTS and all(map(_sound, found)):
+            return raw
     except _UNREADABLE:
         found = _loosely(raw)
-    if len(found) <= _MOST_ARGUMENTS and all(map(_sound, found)):
-        return raw
     return json.dumps([sizes if _sound(sizes) else [] for sizes in found[:_MOST_ARGUMENTS]]).encode()
 
 
@@ -85,10 +85,10 @@ def _texts(raw: Json) -> Json:
         return raw
     try:
         found: Any = _decode_texts(raw)
+        if len(found) <= _MOST_ARGUMENTS and all(len(text) <= _LONGEST_VALUE for text in found):
+            return raw
     except _UNREADABLE:
         found = _loosely(raw)
-    if len(found) <= _MOST_ARGUMENTS and all(isinstance(t, str) and len(t) <= _LONGEST_VALUE for t in found):
-        return raw
     texts = (t if isinstance(t, str) and len(t) <= _LONGEST_VALUE else "" for t in found[:_MOST_ARGUMENTS])
     return json.dumps([encodable(t) for t in texts]).encode()
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.decoding import MOST_RANKS, encodable
+from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.arguments import MOST_ELEMENTS, Arguments
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent

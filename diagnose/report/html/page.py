@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.report.html.changes import changes_view
@@ -24,6 +25,8 @@ from diagnose.report.html.timeline import timeline_view
 from diagnose.report.ledger import CLASS_NAMES, basis
 from diagnose.report.page import plain
 from diagnose.report.words import Named, causes_named, evidence_line, of_step, speedup
+
+View = TypeVar("View")
 
 _HERE = Path(__file__).parent
 _STYLES = ("report.css", "figures.css")
@@ -41,7 +44,8 @@ class About:
 def page(diagnosis: Diagnosis, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
     styles, scripts = _embedded(_STYLES), _embedded(_SCRIPTS)
-    timeline = timeline_view(diagnosis)
+    failed: list[str] = []
+    timeline = _view("the timeline", lambda: timeline_view(diagnosis), failed)
     step = basis(diagnosis).name
     return (
         _environment(step, causes_named(diagnosis))
@@ -56,13 +60,19 @@ def page(diagnosis: Diagnosis, about: About) -> str:
             changes=changes_view(diagnosis),
             timeline=timeline,
             data=_data(timeline.data) if timeline else "",
-            roofline=roofline_view(diagnosis),
-            kernels=kernels_view(diagnosis),
-            heat=heat_view(diagnosis),
-            job=job_view(diagnosis),
+            roofline=_view("the roofline", lambda: roofline_view(diagnosis), failed),
+            kernels=_view("the kernels", lambda: kernels_view(diagnosis), failed),
+            heat=_view("the ranks", lambda: heat_view(diagnosis), failed),
+            job=_view("the job", lambda: job_view(diagnosis), failed),
             provenance=provenance_view(diagnosis, about.version, about.command),
+            failed=failed,
         )
     )
+
+
+def _view(name: str, action: Callable[[], View | None], failed: list[str]) -> View | None:
+    """The view, None where it fails; `failed` then says so."""
+    return netted(name, action, failed.append)
 
 
 def _environment(step: str, named: Named) -> Environment:

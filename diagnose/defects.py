@@ -1,0 +1,46 @@
+"""The last net: what fails inside one metric, rule or section leaves the rest of the report whole, and is said.
+
+It is for what nobody thought of. `DIAGNOSE_DEFECTS=raise` takes it away: tests and the fuzzer see what it holds.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+VARIABLE = "DIAGNOSE_DEFECTS"
+NOT_JUDGED = "not judged: a defect of diagnose in "
+REPORT_IT = f"nothing: report it, with the traceback that {VARIABLE}=raise and DIAGNOSE_TRACEBACK=1 show"
+_LONGEST = 120
+
+Value = TypeVar("Value")
+
+
+def netted(name: str, action: Callable[[], Value], otherwise: Callable[[str], Value]) -> Value:
+    """What `action` returns; where it fails what `otherwise` makes of the sentence that says so.
+
+    Args:
+        name: the metric, rule or section.
+        action: computes it.
+        otherwise: stands in for it.
+
+    Raises:
+        UserError, click.Abort, MemoryError: they are no defects.
+        Exception: with `DIAGNOSE_DEFECTS=raise`, whatever `action` raised.
+    """
+    try:
+        return action()
+    except (click.exceptions.Exit, click.Abort, click.ClickException, MemoryError, OSError):
+        raise
+    except Exception as error:
+        if os.environ.get(VARIABLE) == "raise":
+            raise
+        return otherwise(_sentence(name, error))
+
+
+def _sentence(name: str, error: Exception) -> str:
+    told = " ".join(str(error).split())
+    kind = type(error).__name__
+    why = f"{kind}: {told}" if told and told.isprintable() else kind
+    return f"{NOT_JUDGED}{name} ({why[:_LONGEST]})"

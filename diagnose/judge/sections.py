@@ -1,0 +1,26 @@
+"""The parts of a diagnosis, of which one that fails leaves the others as they are."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from diagnose.defects import REPORT_IT, netted
+from diagnose.diagnosis import NotJudged
+
+Value = TypeVar("Value")
+
+
+class Sections:
+    """Computes parts one by one; `failed` has an entry for each that could not be."""
+
+    def __init__(self) -> None:
+        self.failed: list[NotJudged] = []
+
+    def part(self, name: str, action: Callable[[], Value], otherwise: Value) -> Value:
+        """What `action` returns, `otherwise` where it fails."""
+
+        def instead(because: str) -> Value:
+            if all(entry.rule != name for entry in self.failed):
+                self.failed.append(NotJudged(rule=name, because=because, capture_next=REPORT_IT))
+            return otherwise
+
+        return netted(name, action, instead)

@@ -136,6 +136,12 @@ def thread_turns(pid: Times, tid: Times) -> Times:
     return np.flatnonzero((np.diff(pid, prepend=-2) != 0) | (np.diff(tid, prepend=-2) != 0))
 
 
+def grouped(numbers: NDArray[Any]) -> list[Times]:
+    """The positions of each distinct number, by number; within one in order. One sort, however many numbers."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
+
+
 def _activities(trace: Trace) -> tuple[Activities, int, int]:
     rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
     if len(rows):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,11 +78,16 @@ class Behind:
 
     def at(self, steps: Column) -> Column:
         """Positions of steps by their numbers."""
-        return np.searchsorted(np.array(self.numbers, np.int64), steps)
+        return np.searchsorted(self._numbers, steps)
 
     def judges(self, steps: Column) -> NDArray[np.bool_]:
         """Mask of the steps by their numbers that are told of."""
-        return np.isin(steps, self.numbers)
+        at = np.minimum(self.at(steps), len(self._numbers) - 1)
+        return np.asarray(self._numbers[at] == steps) if len(self._numbers) else np.zeros(len(steps), bool)
+
+    @cached_property
+    def _numbers(self) -> Column:
+        return np.array(self.numbers, np.int64)
 
 
 def excess_of(ranks: Sequence[RankDigest], found: GroupMatch) -> Excess:
@@ -152,7 +158,7 @@ def _further(behind: Behind, number: int, group: GroupMatch, own: Excess) -> Non
     ns = np.zeros((len(group.members), len(last), len(behind.causes)), np.int64)
     ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[last].transpose(1, 0, 2)
     by_itself = np.array([c != COMMUNICATION for c in behind.classes], bool)
-    more = ns[..., by_itself].sum(axis=-1) > behind.own[place]
+    more = ns[..., by_itself].sum(axis=-1) > behind.ns[place][..., by_itself].sum(axis=-1)
     further = (behind.group[place] == NOBODY) | more
     behind.ns[place] = np.where(further[..., None], ns, behind.ns[place])
     behind.group[place] = np.where(further, number, behind.group[place])

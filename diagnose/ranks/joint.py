@@ -6,9 +6,10 @@ waits for the others is no input, it follows. A collective that began as its str
 was ready before, and the ranks that did not wait show when.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.match import Match
+from diagnose.ranks.match import GroupMatch, Match
 from diagnose.ranks.parts import NONE, Part, part_of
 
 Column = NDArray[np.int64]
@@ -271,6 +272,27 @@ def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Column], found: Mat
     return of, np.array(transfer, np.float64)
 
 
+def _connected(count: int, found: Match) -> Iterator[GroupMatch]:
+    """The groups, each as the first that shares a rank with those before it; where none does, the first left."""
+    of_rank: list[list[int]] = [[] for _ in range(count)]
+    for number, group in enumerate(found):
+        for member in group.members.tolist():
+            of_rank[member].append(number)
+    given, near = [False] * len(found), list[int]()
+    for first in range(len(found)):
+        heappush(near, first)
+        while near:
+            number = heappop(near)
+            if given[number]:
+                continue
+            given[number] = True
+            yield found[number]
+            for member in found[number].members.tolist():
+                for other in of_rank[member]:
+                    heappush(near, other)
+                of_rank[member] = []
+
+
 def _places(count: int, rows: Column) -> Column:
     found = np.full(count, NONE, np.int64)
     found[rows] = np.arange(len(rows))
@@ -280,10 +302,7 @@ def _places(count: int, rows: Column) -> Column:
 def _ahead(count: int, found: Match) -> Times:
     """By how much each rank's clock is ahead of that of the first rank it is connected with by collectives."""
     ahead, known = np.zeros(count), np.zeros(count, bool)
-    left = list(found)
-    while left:
-        group = next((g for g in left if known[g.members].any()), left[0])
-        left.remove(group)
+    for group in _connected(count, found):
         at = int(np.argmax(known[group.members]))
         own = np.median(group.end - group.end[:, [at]], axis=0) + ahead[group.members[at]]
         new = ~known[group.members]

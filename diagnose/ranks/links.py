@@ -70,8 +70,7 @@ def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = 
 
 def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
     links = []
-    for number, ns, instances in entries:
-        typical = float(np.median([other for at, other, _ in entries if at != number]))
+    for (number, ns, instances), typical in zip(entries, _medians_of_others([ns for _, ns, _ in entries]), strict=True):
         if typical > 0 and ns >= SLOW * typical:
             members = tuple(found[number].members.tolist())
             told = (
@@ -81,6 +80,17 @@ def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[T
             extra_ns = int((ns - typical) * len(instances)) // steps
             links.append(SlowLink(members, told, extra_ns, number, instances, typical / ns))
     return links
+
+
+def _medians_of_others(values: Sequence[float]) -> list[float]:
+    """For each of two or more values the median of all the others."""
+    order = np.argsort(values, kind="stable")
+    ordered, others = np.array(values)[order], len(values) - 1
+    place = np.empty(len(values), np.int64)
+    place[order] = np.arange(len(values))
+    low, high = (others - 1) // 2, others // 2
+    both = (ordered[low + (place <= low)], ordered[high + (place <= high)])
+    return np.mean(both, axis=0).tolist()  # type: ignore[no-any-return]
 
 
 def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:

@@ -7,6 +7,7 @@ Sends match receives between two ranks alone.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
 from diagnose.ranks.naming import Group
 from diagnose.ranks.places import GroupCalls, Places, gathered, places_of
+from diagnose.timeline import grouped
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -65,7 +67,7 @@ class GroupMatch:
         """Nanoseconds that each rank spent in each collective."""
         return self.end - self.start
 
-    @property
+    @cached_property
     def transfer(self) -> Column:
         """Shortest duration over the ranks: the last to arrive does not wait. Needs no common clock."""
         return transfer_by_duration(self.duration)
@@ -75,7 +77,7 @@ class GroupMatch:
         """Nanoseconds that each rank waited in each collective."""
         return waiting_by_duration(self.duration)
 
-    @property
+    @cached_property
     def last(self) -> Column:
         """Position among the members of the rank that came last to each collective."""
         return np.asarray(self.duration.argmin(axis=1), np.int64)
@@ -109,12 +111,11 @@ def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
     for position, rank in enumerate(ranks):
         calls = rank.calls
         sent = np.array([kind == SEND_RECEIVE for kind in map(plain_kind, calls.kinds)], bool)
-        own = ~sent[calls.kind] if len(calls) else np.zeros(0, bool)
-        for number, group in enumerate(calls.groups):
-            rows = np.flatnonzero(own & (calls.group == number))
-            if len(rows):
-                of_rank = found.setdefault(_resolved(group, rank.rank, listed), {})
-                of_rank[position] = np.union1d(of_rank[position], rows) if position in of_rank else rows
+        own = np.flatnonzero(~sent[calls.kind]) if len(calls) else np.zeros(0, np.int64)
+        for rows in (own[places] for places in grouped(calls.group[own])):
+            group = calls.groups[int(calls.group[rows[0]])]
+            of_rank = found.setdefault(_resolved(group, rank.rank, listed), {})
+            of_rank[position] = np.union1d(of_rank[position], rows) if position in of_rank else rows
     return (gathered(g, rows, ranks) for g, rows in found.items() if len(rows) > 1 and not g.ambiguous)
 
 
@@ -189,14 +190,16 @@ def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
     position = {rank.rank: p for p, rank in enumerate(ranks)}
     ends: dict[tuple[int, int, str], dict[int, Column]] = {}
     for p, rank in enumerate(ranks):
-        messages, calls = rank.calls.messages, rank.calls
-        for sender, receiver, number in {(*m[1:], int(calls.group[m[0]])) for m in messages.tolist()}:
-            own = (messages[:, 1] == sender) & (messages[:, 2] == receiver) & (calls.group[messages[:, 0]] == number)
-            ends.setdefault((sender, receiver, calls.groups[number].name), {})[p] = np.sort(messages[own, 0])
-    for (sender, receiver, name), rows in ends.items():
+        ways: dict[tuple[int, int, int], list[int]] = {}
+        for row, sender, receiver in rank.calls.messages.tolist():
+            ways.setdefault((sender, receiver, int(rank.calls.group[row])), []).append(row)
+        for (sender, receiver, number), rows in ways.items():
+            name = rank.calls.groups[number].name
+            ends.setdefault((sender, receiver, name), {})[p] = np.array(sorted(rows), np.int64)
+    for (sender, receiver, name), of_end in ends.items():
         both = [position.get(sender, -1), position.get(receiver, -1)]
-        if sender != receiver and set(both) == set(rows):
-            yield _pair(Group(name, (sender, receiver)), {p: rows[p] for p in both}, ranks)
+        if sender != receiver and set(both) == set(of_end):
+            yield _pair(Group(name, (sender, receiver)), {p: of_end[p] for p in both}, ranks)
 
 
 def _pair(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDigest]) -> GroupMatch:

@@ -46,18 +46,13 @@ def traffic_of(ranks: Sequence[RankDigest], found: Match, topology: Topology) ->
     Matched ones have the least duration over the ranks as their transfer. Others keep their own durations.
     """
     samples = [*_matched(ranks, found), *_unmatched(ranks, found)]
-    rows = [(s.exposed_ns, _row(s, ranks, topology)) for s in samples]
-    return tuple(row for _, row in sorted(rows, key=lambda r: -r[0])[:MOST_ROWS])
+    return tuple(_row(s, ranks, topology) for s in sorted(samples, key=lambda s: -s.exposed_ns)[:MOST_ROWS])
 
 
 def _matched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
-    for group in found:
+    for group, (exposed, waited) in zip(found, _exposed(ranks, found), strict=True):
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
-        exposed, waited = np.zeros((2, len(rows)), np.int64)
-        for m, p in enumerate(group.members.tolist()):
-            start = group.start[:, m]
-            exposed += iv.coverage(ranks[p].exposed, start, group.end[:, m])
-            waited += iv.coverage(ranks[p].exposed, start, start + group.waiting[:, m])
+        transfer, waiting = group.transfer, group.waiting
         for own in _alike(calls.kind[rows], calls.bytes[rows]):
             yield Sample(
                 kind=calls.kinds[int(calls.kind[rows[own[0]]])],
@@ -65,12 +60,36 @@ def _matched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
                 members=tuple(group.members.tolist()),
                 bytes=int(calls.bytes[rows[own[0]]]),
                 matched=True,
-                transfer=group.transfer[own],
-                waiting=np.rint(group.waiting[own].mean(axis=1)).astype(np.int64),
+                transfer=transfer[own],
+                waiting=np.rint(waiting[own].mean(axis=1)).astype(np.int64),
                 exposed_ns=int(exposed[own].sum()),
                 exposed_waiting_ns=int(waited[own].sum()),
                 absent=group.absent,
             )
+
+
+def _exposed(ranks: Sequence[RankDigest], found: Match) -> list[NDArray[np.int64]]:
+    """For each group the exposed nanoseconds of its collectives and of the waiting in them, shape (2, instances).
+
+    Each rank's exposed time is looked through once for all its groups.
+    """
+    waiting = [group.waiting for group in found]
+    sums = [np.zeros((2, len(group.call)), np.int64) for group in found]
+    of_rank: list[list[tuple[int, int]]] = [[] for _ in ranks]
+    for number, group in enumerate(found):
+        for m, p in enumerate(group.members.tolist()):
+            of_rank[p].append((number, m))
+    for rank, own in zip(ranks, of_rank, strict=True):
+        if not own:
+            continue
+        start = np.concatenate([found[number].start[:, m] for number, m in own])
+        end = np.concatenate([found[number].end[:, m] for number, m in own])
+        waits = np.concatenate([waiting[number][:, m] for number, m in own])
+        pieces = np.stack((iv.coverage(rank.exposed, start, end), iv.coverage(rank.exposed, start, start + waits)))
+        ends = np.cumsum([len(found[number].call) for number, _ in own])
+        for (number, _), part in zip(own, np.split(pieces, ends[:-1], axis=1), strict=True):
+            sums[number] += part
+    return sums
 
 
 def _unmatched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
@@ -86,11 +105,12 @@ def _unmatched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
             row = int(rows[own[0]])
             key = calls.kinds[int(calls.kind[row])], calls.groups[int(calls.group[row])].name, int(calls.bytes[row])
             alike.setdefault(key, []).append((p, rows[own]))
+    exposed = [iv.coverage(rank.exposed, rank.calls.start, rank.calls.end) for rank in ranks]
     for (kind, name, size), parts in alike.items():
         lasted = np.concatenate([ranks[p].calls.end[rows] - ranks[p].calls.start[rows] for p, rows in parts])
-        exposed = [iv.coverage(ranks[p].exposed, ranks[p].calls.start[r], ranks[p].calls.end[r]) for p, r in parts]
+        exposed_ns = sum(int(exposed[p][rows].sum()) for p, rows in parts)
         members = tuple(p for p, _ in parts)
-        yield Sample(kind, name, members, size, False, lasted, 0 * lasted, int(np.concatenate(exposed).sum()), None)
+        yield Sample(kind, name, members, size, False, lasted, 0 * lasted, exposed_ns, None)
 
 
 def _alike(*keys: Column) -> Iterator[Column]:

@@ -6,12 +6,11 @@ keeps the delay it was measured with: a replay that did would reproduce any step
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.timeline import Activities
+from diagnose.timeline import Activities, grouped
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -84,12 +83,6 @@ def medians(values: Floats, use: Mask, keys: Sequence[Times], otherwise: float) 
         if missing.any():
             found[missing] = _group_medians(values, use, key, at_least)[missing]
     return np.where(np.isnan(found), otherwise, found)
-
-
-def grouped(numbers: NDArray[Any]) -> list[Times]:
-    """The positions of each distinct number, by number; within one in order. One sort, however many numbers."""
-    order = np.argsort(numbers, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
 
 
 def busiest(groups: Sequence[Times]) -> list[Times]:

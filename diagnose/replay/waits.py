@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, grouped, medians
+from diagnose.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, medians
 from diagnose.replay.host import Calls
-from diagnose.timeline import Activities, Timeline
+from diagnose.timeline import Activities, Timeline, grouped
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -84,7 +84,7 @@ def _running(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows
 def _last_begun(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows:
     """For each instant of a thread, the position of the last of `rows`, in nested order, that had begun there."""
     found, begin = np.full(len(time), NONE, np.int64), trace.ts[rows]
-    threads = {thread: own for thread, own in _threads(trace.pid[rows], trace.tid[rows])}
+    threads = dict(_threads(trace.pid[rows], trace.tid[rows]))
     order = np.lexsort((tid, pid))
     for thread, turn in _threads(pid[order], tid[order]):
         if (own := threads.get(thread)) is not None:
@@ -99,7 +99,7 @@ def _threads(pid: Rows, tid: Rows) -> Iterator[tuple[tuple[int, int], slice]]:
         return
     first = np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
     named = zip(pid[first].tolist(), tid[first].tolist(), strict=True)
-    for thread, begin, end in zip(named, first.tolist(), [*first[1:].tolist(), len(pid)], strict=True):
+    for thread, begin, end in zip(named, first.tolist(), [*first.tolist(), len(pid)][1:], strict=True):
         yield thread, slice(begin, end)
 
 

@@ -1,7 +1,7 @@
 """The columns of one rank's trace, and what of the file could not be used."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -132,6 +132,20 @@ class Trace:
                 columns[f.name] = like(column, column[keep])
         return replace(self, **columns, collectives=_select_collectives(self.collectives, keep))
 
+    def divided(self, groups: Sequence[NDArray[np.int64]]) -> "Iterator[Trace]":
+        """The same trace with only the events of each group, whose rows are in order and in no other group."""
+        columns = {f.name: column for f in fields(self) if isinstance(column := getattr(self, f.name), np.ndarray)}
+        group, place = np.full(len(self), ABSENT), np.zeros(len(self), np.int64)
+        for number, rows in enumerate(groups):
+            group[rows], place[rows] = number, np.arange(len(rows))
+        table = self.collectives
+        calls = np.argsort(group[table.row], kind="stable")
+        ends = np.searchsorted(group[table.row][calls], np.arange(len(groups) + 1))
+        for number, rows in enumerate(groups):
+            own = {name: like(column, column[rows]) for name, column in columns.items()}
+            picked = calls[ends[number] : ends[number + 1]]
+            yield replace(self, **own, collectives=_picked(table, picked, place[table.row[picked]]))
+
 
 def _marked(marks: NDArray[np.bool_], ids: Ids) -> NDArray[np.bool_]:
     """Mask of the ids that are marked; to compare them with a few is quicker than to look each up."""
@@ -145,11 +159,14 @@ def _marked(marks: NDArray[np.bool_], ids: Ids) -> NDArray[np.bool_]:
 
 
 def _select_collectives(table: Collectives, keep: NDArray[np.bool_]) -> Collectives:
-    kept = keep[table.row] if len(table.row) else np.zeros(0, bool)
-    new_row = np.cumsum(keep) - 1
-    index = np.flatnonzero(kept)
+    index = np.flatnonzero(keep[table.row])
+    return _picked(table, index, (np.cumsum(keep) - 1)[table.row[index]])
+
+
+def _picked(table: Collectives, index: NDArray[np.int64], row: Column) -> Collectives:
+    """The collectives at the given places, with the rows that their events have now."""
     return Collectives(
-        row=new_row[table.row[index]].astype(np.int64) if len(index) else np.empty(0, np.int64),
+        row=row.astype(np.int64),
         name=tuple(table.name[i] for i in index),
         group=tuple(table.group[i] for i in index),
         dtype=tuple(table.dtype[i] for i in index),

@@ -28,9 +28,11 @@ def ranks_of(trace: Trace) -> dict[int, Trace]:
     if len(numbers) < 2 or (pid >= _PIDS).any():
         return {}
     plain = replace(trace, pid=np.where(owned, pid, trace.pid), memory_reserved={})
+    places = np.flatnonzero(owned)
+    order = places[np.argsort(rank[places], kind="stable")]
+    groups = np.split(order, np.flatnonzero(np.diff(rank[order])) + 1)
     found: dict[int, Trace] = {}
-    for number in numbers:
-        rows = (rank == number) & owned
-        size, loss = round(trace.size * int(rows.sum()) / int(owned.sum())), Loss() if found else trace.loss
-        found[int(number)] = replace(plain.select(rows), size=size, loss=loss)
+    for number, rows, part in zip(numbers.tolist(), groups, plain.divided(groups), strict=True):
+        size, loss = round(trace.size * len(rows) / len(places)), Loss() if found else trace.loss
+        found[number] = replace(part, size=size, loss=loss)
     return found

@@ -36,6 +36,7 @@ _ROWS_AT_ONCE = 1 << 18
 _LARGEST_FOOTER = 1 << 30
 _LEAST_EVENT_BYTES = len(b'{"ph":"X","ts":1}')
 _LARGEST_TEXT = 1 << 50
+_LATEST_NS = 1 << 62
 
 Array = NDArray[Any]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_TEXT)]
@@ -107,8 +108,8 @@ def is_marked(file: BinaryIO) -> bool:
         OSError: the file cannot be read.
     """
     begins = file.read(len(MARK)) == MARK
-    file.seek(max(file.seek(0, os.SEEK_END) - len(_MAGIC.ljust(12, b"\0")), 0))
-    return begins or file.read() == _MAGIC.ljust(12, b"\0")
+    file.seek(max(file.seek(0, os.SEEK_END) - len(_MAGIC), 0))
+    return begins or file.read() == _MAGIC
 
 
 def unpack(file: BinaryIO, path: str, most_text_bytes: int = _LARGEST_TEXT, *, is_whole: bool = True) -> Trace:
@@ -130,8 +131,8 @@ def unpack(file: BinaryIO, path: str, most_text_bytes: int = _LARGEST_TEXT, *, i
             raise Corrupt("more events than the text has room for")
         trace = _unpacked(file, footer, path)
         _check_ids(trace)
-        if is_whole and without_impossible_events(trace) is not trace:
-            raise Corrupt("events that no trace holds")
+        if is_whole:
+            _check_times(trace)
         return trace
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, struct.error) as error:
         raise Corrupt(str(error)) from error
@@ -161,6 +162,14 @@ def _columns(about: dict[str, _Column], wanted: Mapping[str, np.dtype[Any]], row
     if {name: own.dtype for name, own in about.items()} != {name: dtype.name for name, dtype in wanted.items()}:
         raise Corrupt("columns of other names or types")
     return {name: _get(about[name], rows, file) for name in wanted}
+
+
+def _check_times(trace: Trace) -> None:
+    """What reading would have left out is not in what was read."""
+    if any(len(ns) and max(-int(ns.min()), int(ns.max())) > _LATEST_NS for ns in (trace.ts, trace.dur)):
+        raise Corrupt("a time is out of range")
+    if without_impossible_events(trace) is not trace:
+        raise Corrupt("events that no trace holds")
 
 
 def _check_ids(trace: Trace) -> None:

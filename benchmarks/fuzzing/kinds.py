@@ -24,7 +24,7 @@ _OPTIONS: tuple[tuple[str, ...], ...] = (
     *[("--tokens-per-step", "4096", "--params", "1B")] * 3,
     ("--flops-per-step", "1e14", "--peak-tflops", "989", "--hbm-gbs", "3350"),
     ("--step", "11"),
-    ("--low-memory", "1G"),
+    ("--low-memory", "8G"),  # of this process, which holds much more than a try
     ("--jobs", "2"),
 )
 _ODD_NAMES = (

@@ -35,7 +35,9 @@ FIRST_KNOWN = "first_known"  # the only function that may be given an unknown fa
 
 
 class RuleError(UserError):
-    """A rule that cannot be used; names the file and the key."""
+    """A rule that cannot be used; names the file and the key. As wrong usage it ends with exit code 2."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)

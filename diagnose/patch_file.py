@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnose.applied import expected_of
+from diagnose.decoding import all_of, anything, listed, nothing_told, number, scalar, table, text
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
 from diagnose.patches import python_lines
@@ -14,6 +15,16 @@ from diagnose.probes.apply_allowed import variable_text, why_not
 
 _LARGEST_BYTES = 64 << 20
 _LONGEST = 60
+_CHANGE = table({"rule": text, "patch": anything, "predicted_speedup": all_of(number(0, 1e9), 2, 2)})
+_DIAGNOSIS = table(
+    {
+        "plan": listed(_CHANGE),
+        "findings": listed(_CHANGE),
+        "facts": listed(table({"name": text, "value": scalar})),
+        "steps": table({"device_time_ns": number(0)}),
+    }
+)
+"""What is read of a diagnosis; the patch in it is checked as one that comes alone."""
 _FORMS = 'pass {"target": ..., "set": {...}}, a list of these, or the output of `diagnose analyze --json`'
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # each torch reads one of them, or both
 
@@ -65,8 +76,9 @@ def read(argument: str) -> Request:
     path, rule = _split(argument)
     given, expected = _loaded(path), None
     if rule or (isinstance(given, dict) and "plan" in given):
-        change = _of_diagnosis(given, path, rule)
-        given, expected = change["patch"], expected_of(given, str(change.get("rule")))
+        diagnosis = _DIAGNOSIS(given, "", nothing_told) or {}
+        change = _of_diagnosis(diagnosis, path, rule)
+        given, expected = change["patch"], expected_of(diagnosis, str(change.get("rule")))
     request = replace(_checked(_patches(given, path), path), expected=expected)
     if not request.wanted:
         why = "; ".join(f"{entry['key']}: {entry['because']}" for entry in request.refused) or "it sets nothing"
@@ -90,13 +102,13 @@ def _loaded(path: Path) -> Any:
         raise UserError("the patch is not JSON", where=path, why=printable(str(error)), do=_FORMS) from error
 
 
-def _of_diagnosis(given: Any, path: Path, rule: str) -> Any:
+def _of_diagnosis(diagnosis: Mapping[str, Any], path: Path, rule: str) -> Any:
     """The change of `rule`, else the first planned one, with its patch."""
     changes = [
         change
         for part in ("plan", "findings")
-        for change in (given.get(part) if isinstance(given, dict) else None) or ()
-        if isinstance(change, dict) and change.get("patch") is not None and (rule or part == "plan")
+        for change in diagnosis.get(part) or ()
+        if change.get("patch") is not None and (rule or part == "plan")
     ]
     found = next((change for change in changes if rule in ("", change.get("rule"))), None)
     if found is None:

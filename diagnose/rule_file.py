@@ -10,6 +10,8 @@ import msgspec
 from diagnose.condition import RuleError, did_you_mean
 from diagnose.diagnosis import Severity
 
+_LARGEST_BYTES = 1 << 20
+
 RuleClass = Literal["data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity"]
 Maturity = Literal["stable", "incubating", "sandbox"]
 Target = Literal["training_arguments", "model_kwargs", "environment", "ddp", "dataloader"]
@@ -125,6 +127,8 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 def text_of(path: Path) -> str:
     """What one rule file says."""
     try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise RuleError("no rule file is this large", where=path)
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError("the rule file cannot be read", where=path, why=str(error)) from None
@@ -134,6 +138,8 @@ def parsed(text: str, path: Path) -> RuleFile:
     """The text of the rule file at `path` by its keys, or what is wrong with it and where."""
     try:
         raw = tomllib.loads(text)
+    except RecursionError:
+        raise RuleError("the rule file is nested too deep", where=path) from None
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         line = found[1] if found else str(text.count("\n") + 1)

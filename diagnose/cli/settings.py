@@ -6,8 +6,10 @@
     fail-on = "critical"
 
 Options that write files or send traces elsewhere are not taken from a file: it may have come with somebody's code.
+A file that cannot be used stops no job: `diagnose run` says so in a line and does without.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,13 @@ ONLY_TYPED = frozenset(
     {"html", "markdown", "tables", "annotate", "scheduler", "out", "json_file", "apply", "patch_file", "as_json"}
 )
 _LARGEST_BYTES = 1 << 20
+_STARTS_A_JOB = "run"
+
+
+class SettingError(UserError):
+    """A setting of the wrong type: refused as if it were typed, with exit code 2."""
+
+    exit_code = click.UsageError.exit_code
 
 
 def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str, Any]:
@@ -29,7 +38,25 @@ def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str
     Raises:
         UserError: the file cannot be read, or names an option that the command does not have or does not take from it.
     """
-    found = _nearest(folder or Path.cwd())
+    try:
+        return _defaults_for(command, folder or _working_folder())
+    except UserError as error:
+        if command.name != _STARTS_A_JOB:
+            raise
+        click.echo(f"diagnose: the settings are left aside: {' '.join(error.format_message().split())}", err=True)
+        return {}
+
+
+def _working_folder() -> Path | None:
+    """None where it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def _defaults_for(command: click.Command, folder: Path | None) -> dict[str, Any]:
+    found = None if folder is None else _nearest(folder)
     if found is None:
         return {}
     path, tables = found
@@ -41,9 +68,9 @@ def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str
 
 def _nearest(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
     for place in (folder, *folder.parents):
-        if (place / OWN).is_file():
+        if os.path.isfile(place / OWN):  # a folder above that may not be read raises nothing here
             return place / OWN, _parsed(place / OWN)
-        if (place / SHARED).is_file():
+        if os.path.isfile(place / SHARED):
             tables = _parsed(place / SHARED).get("tool", {})
             tables = tables.get("diagnose", {}) if isinstance(tables, Mapping) else {}
             if isinstance(tables, Mapping) and tables:
@@ -58,7 +85,9 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         if path.stat().st_size > _LARGEST_BYTES:
             return {}
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError as error:
+        raise SettingError("the settings are nested too deep", where=path, do="mend or remove the file") from error
+    except (OSError, ValueError) as error:
         if path.name == SHARED:  # not ours to complain about
             return {}
         raise UserError(
@@ -75,9 +104,29 @@ def _checked(command: click.Command, key: str, value: object, path: Path) -> tup
                 raise UserError(
                     f"--{printable(key)} is only taken from the command line", where=path, do="remove it there"
                 )
-            return name, value
+            return name, _fitting(command, parameter, value, path)
     known = ", ".join(_known(command))
     raise UserError(f"{command.name} has no option --{printable(key)}", where=path, do=f"choose from {known}")
+
+
+def _fitting(command: click.Command, option: click.Option, value: object, path: Path) -> object:
+    """The value as it is, if the option takes it.
+
+    Raises:
+        SettingError: it is of another type or out of range.
+    """
+    name = option.opts[-1]
+    values = value if option.multiple and isinstance(value, list) else [value]
+    refused = SettingError(f"{name} does not take {printable(repr(value))[:60]}", where=path, do="see --help")
+    if not all(isinstance(each, str | int | float) and isinstance(each, bool) <= option.is_flag for each in values):
+        raise refused
+    try:
+        option.type_cast_value(click.Context(command), value)
+    except click.UsageError as error:
+        raise SettingError(printable(error.format_message()), where=path, do="see --help") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise refused from error
+    return value
 
 
 def _known(command: click.Command) -> list[str]:

@@ -69,8 +69,11 @@ class Joint:
     def strict_error(self) -> float:
         """Largest distance of a rank's replayed steps from its measured ones, of the measured ones.
 
-        From the starts that the ranks had; where there are two steps or more also in the rhythm that lasts.
+        From the starts that the ranks had; where there are two steps or more also in the rhythm that lasts. Infinite
+        where a rank's steps take no time.
         """
+        if not self.measured_ns.min() > 0:
+            return np.inf
         once = self._flat.replayed(self.transfer, "worst", self._start, 1) / self.steps
         apart = float(np.max(np.abs(once - self.measured_ns) / self.measured_ns))
         longest = float(self.measured_ns.max())

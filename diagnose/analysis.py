@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis, HistoryChange
@@ -89,10 +90,11 @@ def _examined(path: Path, chosen: Options) -> Examined:
     measured = read.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
     found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
-    copies = tuple(str(copy) for copy in run.copies)
+    copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
     sections = Sections()
     history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
-    not_judged, trace = (*sections.failed, *found.not_judged), replace(found.trace, copies=copies)
+    trace = replace(found.trace, copies=copies, skipped=skipped or UNSET)
+    not_judged = (*sections.failed, *found.not_judged)
     return Examined(replace(found, history=history, not_judged=not_judged, trace=trace), measured)
 
 

@@ -156,6 +156,8 @@ def _absent(page: Page, diagnosis: Diagnosis) -> None:
         page.paragraph(Text(text, "yellow"), label="left out:")
     for file in trace.copies:
         page.paragraph(Text(f"{plain(file)}, a copy of another file", "dim"), label="left out:")
+    for file in trace.skipped or ():
+        page.paragraph(Text(f"{plain(file)}, which is no file", "yellow"), label="left out:")
 
 
 def _read(page: Page, trace: TraceSummary, details: bool) -> None:

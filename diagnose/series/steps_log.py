@@ -1,6 +1,7 @@
 """Logs of steps as tables: CSV, JSON lines, and the `log_history` of transformers' trainer_state.json."""
 
 import csv
+import io
 import json
 import re
 from array import array
@@ -13,6 +14,7 @@ from typing import Any
 from diagnose.decoding import encodable, finite
 from diagnose.errors import UserError, printable
 from diagnose.series.columns import Column, columns, fits
+from diagnose.trace.source import opened
 
 MOST_ROWS = 2_000_000
 LONGEST_LINE = 1 << 20
@@ -115,7 +117,8 @@ def read_state(path: Path) -> list[dict[str, Any]]:
     try:
         if path.stat().st_size > LARGEST_STATE:
             raise UserError("the trainer state is too large", where=path, why=f"over {LARGEST_STATE >> 20} MiB")
-        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        with opened(path, "the trainer state") as file:
+            found = json.loads(file.read().decode("utf-8", "replace"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError("cannot read the trainer state", where=path, why=_why(error)) from error
     history = found.get("log_history") if isinstance(found, dict) else None
@@ -157,7 +160,7 @@ def _fitting(path: Path, names: Sequence[str]) -> dict[str, Column]:
 def _lines(path: Path) -> Iterator[str]:
     """The lines that are not empty, none longer than a megabyte."""
     try:
-        with path.open(encoding="utf-8", errors="replace", newline=None) as file:
+        with io.TextIOWrapper(opened(path, "the log"), encoding="utf-8", errors="replace", newline=None) as file:
             while line := file.readline(LONGEST_LINE):
                 if len(line) >= LONGEST_LINE:
                     raise UserError("no log of steps", where=path, why="a line is longer than a megabyte")

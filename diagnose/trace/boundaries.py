@@ -5,7 +5,7 @@ Space is matched possessively, so that no run of blanks is looked at twice.
 
 import re
 
-from diagnose.trace.events import length_of_event
+from diagnose.trace.events import length_of_event, length_of_junk
 
 BOUNDARY = re.compile(rb'\}\s*+,\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|args|dur|id|bp|s)"\s*+:')
 BOUNDARY_BYTES = 1 << 10  # room for a boundary with all its space
@@ -16,6 +16,7 @@ PROBABLE_END = re.compile(
     rb'"(?:traceName|baseTime\w*|displayTimeUnit|distributedInfo|deviceProperties|schemaVersion|record_shapes)"))'
 )
 _COMMA = re.compile(rb"\s*+(?:,\s*+)?+")
+_LARGEST_JUNK = 1 << 12
 _LOOKAHEADS = (64, 4096)  # boundaries that may lie inside one event, in its strings and nested arguments
 
 
@@ -38,6 +39,16 @@ def event_size(text: bytes, start: int, ends: list[int], at: int, *, last: bool)
         if size is not None:
             return size
     return 0
+
+
+def past_junk(text: bytes, start: int) -> int:
+    """Where the short values end that begin at `start` and are no objects, each with the comma before it."""
+    while True:
+        begin = start + leading(text[start : start + BOUNDARY_BYTES])
+        size = length_of_junk(text[begin : begin + _LARGEST_JUNK])
+        if not size:
+            return start
+        start = begin + size
 
 
 def last_boundary(text: bytes | bytearray, floor: int) -> int:

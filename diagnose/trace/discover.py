@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diagnose.errors import UserError, printable
 from diagnose.trace.source import Source
+from diagnose.trace.streams import is_stream
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
@@ -40,11 +41,12 @@ class RankFile:
 
 @dataclass(frozen=True)
 class Run:
-    """The trace files of one job, by rank, and those left out as copies of others."""
+    """The trace files of one job, by rank, and those left out: copies of others, and pipes, sockets and devices."""
 
     name: str
     files: tuple[RankFile, ...]
     copies: tuple[Path, ...] = ()
+    skipped: tuple[Path, ...] = ()
 
 
 def find_run(path: Path, name: str | None = None) -> Run:
@@ -58,7 +60,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
     if not path.is_dir():
         return Run(path.name, (_identify(path, _peek(path)),))
     files, copies = _without_copies(trace_files(path))
-    runs = [replace(run, copies=copies) for run in runs_of(files)]
+    runs = [replace(run, copies=copies, skipped=_no_files(path)) for run in runs_of(files)]
     if not runs:
         raise UserError(
             "no traces in the folder", where=path, why="no .json, .json.gz or .zst file in it holds profiler events"
@@ -83,10 +85,15 @@ def trace_files(folder: Path) -> list[RankFile]:
         except OSError as error:
             raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
         starts = ((p, _peek(p)) for p in paths)
-        traces = [_identify(p, start) for p, start in starts if _looks_like_trace(start)]
-        if traces:
-            return traces
+        traces = [(_identify(p, start), _may_hold_events(start)) for p, start in starts if _looks_like_trace(start)]
+        if traces:  # one without events is only told of where there is no other
+            return [file for file, holds in traces if holds] or [file for file, _ in traces]
     return []
+
+
+def _no_files(folder: Path) -> tuple[Path, ...]:
+    """What is called a trace and is there once, so that nobody opens it: a pipe, a socket, a device."""
+    return tuple(sorted(p for p in folder.iterdir() if _may_be_trace(p) and is_stream(p)))
 
 
 def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, ...]]:
@@ -225,6 +232,10 @@ def _rank_anywhere(path: Path) -> int | None:
         if (rank := _rank_in(text)) is not None:
             return rank
     return None
+
+
+def _may_hold_events(start: bytes) -> bool:
+    return b'"ph"' in start or len(start) >= _PEEK_BYTES
 
 
 def _looks_like_trace(text: bytes) -> bool:

@@ -139,6 +139,7 @@ def _refuse(constant: str) -> None:
 
 
 _STRICT = json.JSONDecoder(parse_float=str, parse_constant=_refuse)
+_BEGINS_JUNK = b'["-0123456789tfnNI'
 _LENIENT = json.JSONDecoder(parse_float=str, strict=False)
 
 
@@ -177,6 +178,18 @@ def length_of_event(text: bytes) -> int | None:
     except UNREADABLE:
         return 0
     return len(loose[:end].encode("utf-8", "surrogateescape")) if isinstance(found, dict) else 0
+
+
+def length_of_junk(text: bytes) -> int:
+    """Bytes of the JSON value that `text` begins with, 0 when that is an object, or none that ends inside it."""
+    if text[:1] not in _BEGINS_JUNK or not text:
+        return 0
+    loose = text.decode("utf-8", "surrogateescape")
+    try:
+        _, end = _LENIENT.raw_decode(loose)
+    except UNREADABLE:
+        return 0
+    return len(loose[:end].encode("utf-8", "surrogateescape")) if loose[end:].lstrip()[:1] in (",", "]") else 0
 
 
 def _from_dict(found: dict[str, Any]) -> ExactEvent:

@@ -1,4 +1,4 @@
-"""Traces on other machines: s3://, gs://, hf://, ssh://, http:// and whatever else fsspec reaches.
+"""Traces that are no files here: s3://, gs://, hf://, ssh://, http:// and whatever else fsspec reaches, and pipes.
 
 They are copied to a temporary folder, record files included, and analysed there. Reading them in place would fetch them
 several times: the ranks are told apart by looking into every file first.
@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from diagnose.errors import UserError, printable
 from diagnose.trace.discover import ENDINGS
+from diagnose.trace.streams import copy_stream, is_stream, shown
 
 _URL = re.compile(r"[A-Za-z][\w+.-]*://")
 _LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
@@ -54,17 +55,19 @@ def displayed(url: str) -> str:
 
 @contextlib.contextmanager
 def on_this_machine(path: str | Path) -> Iterator[Place]:
-    """The file or folder at `path`, copied here for as long as the block runs if it is on another machine.
+    """The file or folder at `path`, copied here for as long as the block runs if it is on another machine or a stream.
 
     Raises:
         UserError: it cannot be reached or there is no room for it; and those of the block, with its files' own names.
     """
     text = str(path)
     if not isinstance(path, str) or not is_remote(text):
-        yield Place(Path(unquote(_LOCAL.sub("", text)) if _LOCAL.match(text) else path))
-        return
+        path = Path(unquote(_LOCAL.sub("", text)) if _LOCAL.match(text) else path)
+        if not is_stream(path):
+            yield Place(path)
+            return
     with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
-        place = _copied(text, Path(folder))
+        place = _streamed(path, Path(folder)) if isinstance(path, Path) else _copied(text, Path(folder))
         try:
             yield place
         except UserError as error:
@@ -72,21 +75,27 @@ def on_this_machine(path: str | Path) -> Iterator[Place]:
             raise UserError(error.what, where=where, why=error.why, do=error.do) from error
 
 
+def _streamed(path: Path, folder: Path) -> Place:
+    target = folder / "trace.json"
+    copy_stream(path, target)
+    return Place(target, {str(target): shown(path)})
+
+
 def _copied(url: str, folder: Path) -> Place:
     fs, root = _filesystem(url)
-    shown = displayed(url)
+    address = displayed(url)
     with _explained(url):
         if not _is_folder(fs, url, root):
             target = folder / (_safe_parts(urlsplit(url).path) or ["trace.json"])[-1]
             _copy(fs, root, target)
-            return Place(target, {str(target): shown})
+            return Place(target, {str(target): address})
         files = _wanted(fs, root)
-        names = {str(folder): shown}
+        names = {str(folder): address}
         for remote, parts in files.items():
             target = folder.joinpath(*parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             _copy(fs, remote, target)
-            names[str(target)] = "/".join([shown.rstrip("/"), *parts])
+            names[str(target)] = "/".join([address.rstrip("/"), *parts])
     return Place(folder, names)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diagnose.errors import UserError
-from diagnose.trace.boundaries import BOUNDARY, LIST_END, NEXT_EVENT, PROBABLE_END, event_size, leading
+from diagnose.trace.boundaries import BOUNDARY, LIST_END, NEXT_EVENT, PROBABLE_END, event_size, leading, past_junk
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.columns import Loss
 from diagnose.trace.events import ExactEvent, decode_event, decode_loosely, exact_chunk
@@ -42,7 +42,9 @@ class Salvage:
         """
         ends = [*(m.start() + 1 for m in BOUNDARY.finditer(text)), len(text)]
         events: list[ExactEvent] = []
-        start, at = 0, 0
+        start = past_junk(text, 0)
+        book_garbage(text[:start], self.loss)
+        at = bisect_right(ends, start)
         while start < len(text):
             event, end = decode_event(text[start + leading(text[start : ends[at]]) : ends[at]]), ends[at]
             if event is None:
@@ -52,7 +54,9 @@ class Salvage:
                 event, end = self._damaged(text, start, end, size)
             if event is not None:
                 events.append(event)
-            start = end if NEXT_EVENT.match(text, end) else ends[bisect_left(ends, end)]
+            start = past_junk(text, end)
+            if not (NEXT_EVENT.match(text, start) or (start > end and LIST_END.match(text, start))):
+                start = ends[bisect_left(ends, end)]
             book_garbage(text[end:start], self.loss)
             at = bisect_right(ends, start)
         self.builder.add(exact_chunk(events))
@@ -73,7 +77,9 @@ class Salvage:
         if event is not None:
             if not rest.strip():
                 return event, end
-            if self._ends_list(rest.encode("utf-8", "replace") + text[end:], 0):
+            behind = rest.encode("utf-8", "replace")
+            if LIST_END.match(behind + b",{" if end < len(text) else behind):  # all boundaries are before an event
+                self._ends_list(behind + text[end:], 0)
                 return event, len(text)
         return None, self._lost(text, start, end)
 

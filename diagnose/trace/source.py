@@ -1,14 +1,18 @@
 """Blocks of JSON text from a file, whatever its name says about compression."""
 
 import contextlib
+import errno
 import importlib
+import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import BinaryIO
 
 from diagnose.errors import UserError
+from diagnose.trace.unpacking import GZIP_MAGIC, ZSTD_MAGIC, Frames, Members, Unpacker
 
 fast_zlib: ModuleType
 try:
@@ -29,9 +33,6 @@ zstd = _zstd()
 BLOCK_BYTES = 1 << 20
 BOMB_RATIO, BOMB_BYTES = 500, 1 << 30  # text from this size on must not be so many times what it was packed to
 Watch = Callable[[int, int], None]  # called with the bytes of the file that are read, and those it has
-_GZIP_MAGIC = b"\x1f\x8b"
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_SKIPPED = b"\x2a\x4d\x18"  # behind a first byte of any value: a frame that holds no data
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -56,7 +57,7 @@ class Source:
         self.truncated = False
 
     def blocks(self) -> Iterator[bytes]:
-        """Decompressed blocks of at most BLOCK_BYTES each, without a byte order mark.
+        """Decompressed blocks of about BLOCK_BYTES each, without a byte order mark.
 
         Raises:
             UserError: the file cannot be opened or read.
@@ -77,9 +78,9 @@ class Source:
             yield start
 
     def _decompressed(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
-            size, done = self.path.stat().st_size, 0
-            block = file.read(max(BLOCK_BYTES, len(_ZSTD_MAGIC)))
+        with opened(self.path) as file:
+            size, done = os.fstat(file.fileno()).st_size, 0
+            block = file.read(max(BLOCK_BYTES, len(ZSTD_MAGIC)))
             packed = self._unpacker(block)
             if packed is None and self._begin:
                 done = self.bytes_read = file.seek(min(self._begin, size))
@@ -89,7 +90,7 @@ class Source:
                 if packed is None:
                     yield block
                 else:
-                    for text in packed.feed(block):
+                    for text in _joined(packed.feed(block)):
                         self._refuse_bomb(done)
                         yield text
                 if self._watch is not None:
@@ -106,79 +107,44 @@ class Source:
                 do="capture again",
             )
 
-    def _unpacker(self, start: bytes) -> "_Unpacker | None":
-        if start.startswith(_GZIP_MAGIC):
-            return _Member()
-        if not start.startswith(_ZSTD_MAGIC):
+    def _unpacker(self, start: bytes) -> Unpacker | None:
+        if start.startswith(GZIP_MAGIC):
+            return Members(fast_zlib)
+        if not start.startswith(ZSTD_MAGIC):
             return None
         if zstd is None:
             raise UserError(
                 "cannot unpack zstd", where=self.path, do='pip install "diagnose-training[zstd]", or unpack it first'
             )
-        return _Frames(zstd)
+        return Frames(zstd)
 
 
-class _Unpacker(Protocol):
-    @property
-    def complete(self) -> bool: ...
+def opened(path: Path, what: str = "the trace") -> BinaryIO:
+    """The file, which is never waited for; `what` is in it.
 
-    def feed(self, block: bytes) -> Iterator[bytes]: ...
-
-
-class _Frames:
-    """The zstd frames of one file, decompressed in bounded pieces. The window is at most 128 MiB."""
-
-    def __init__(self, library: ModuleType) -> None:
-        self._library = library
-        self._stream: Any = library.ZstdDecompressor()
-        self.broken = False
-
-    @property
-    def complete(self) -> bool:
-        return bool(self._stream.eof) and not self.broken
-
-    def feed(self, block: bytes) -> Iterator[bytes]:
-        try:
-            while not self.broken:
-                if self._stream.eof:
-                    if not block or not _begins_frame(block):
-                        return
-                    self._stream = self._library.ZstdDecompressor()
-                out = self._stream.decompress(block, BLOCK_BYTES)
-                if out:
-                    yield out
-                block = self._stream.unused_data if self._stream.eof else b""
-                if self._stream.needs_input and not self._stream.eof:
-                    return
-        except (self._library.ZstdError, ValueError, EOFError):
-            self.broken = True
+    Raises:
+        UserError: it is a pipe, a socket or a device.
+        OSError: it cannot be opened.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    raise UserError(f"cannot read {what}", where=path, why=f"it is {kind}, not a file", do="copy it to a file")
 
 
-def _begins_frame(block: bytes) -> bool:
-    return _ZSTD_MAGIC.startswith(block[:4]) or _ZSTD_SKIPPED.startswith(block[1:4])
-
-
-class _Member:
-    """The gzip members of one file, decompressed in bounded pieces so that a bomb cannot fill the memory."""
-
-    def __init__(self) -> None:
-        self._stream: Any = fast_zlib.decompressobj(wbits=31)
-        self.broken = False
-
-    @property
-    def complete(self) -> bool:
-        return bool(self._stream.eof) and not self.broken
-
-    def feed(self, block: bytes) -> Iterator[bytes]:
-        try:
-            while block and not self.broken:
-                if self._stream.eof:
-                    if not _GZIP_MAGIC.startswith(block[: len(_GZIP_MAGIC)]):  # padding after the last member
-                        return
-                    self._stream = fast_zlib.decompressobj(wbits=31)
-                out = self._stream.decompress(block, BLOCK_BYTES)
-                block = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
-                if out:
-                    yield out
-        except (zlib.error, ValueError, getattr(fast_zlib, "error", zlib.error)):
-            self.broken = True  # what was decompressed so far is sound; the rest counts as cut off
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces as blocks, of which only the last is shorter than BLOCK_BYTES."""
+    held, size = list[bytes](), 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= BLOCK_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

@@ -76,10 +76,10 @@ def built(seeded: random.Random, kind: str | None = None) -> Case:
 def shown(seeded: random.Random, path: str) -> tuple[str, ...]:
     """The command that analyses `path`: its JSON, now and then every other form of the report too."""
     pick = seeded.random()
-    if pick < 0.08:
+    if pick < 0.06:
         pages = ("--html", "@out/page.html", "--markdown", "@out/page.md", "--tables", "@out/tables")
         return ("analyze", path, "--json", *pages, "--annotate", "@out/annotated.json")
-    if pick < 0.16:
+    if pick < 0.14:
         return ("analyze", path, "--details", "--kernels", "5")
     return ("analyze", path, "--json", *seeded.choice(_OPTIONS))
 

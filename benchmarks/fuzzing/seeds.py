@@ -174,7 +174,7 @@ def texted(seeded: random.Random, document: Document) -> bytes:
         seeded.shuffle(events)
     if seeded.random() < 0.05 and isinstance(events, list):
         return json.dumps(events).encode()
-    indent = seeded.choice([None, None, 1, 2])
+    indent = seeded.choice([*[None] * 8, 1, 2])
     try:
         return json.dumps(document, indent=indent).encode()
     except (RecursionError, ValueError):

@@ -1,5 +1,6 @@
 """`--annotate FILE`: the trace written back with what was found, for a viewer such as ui.perfetto.dev."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,15 @@ from typing import Any
 import click
 
 from diagnose.analysis import Examined, Options, examined
-from diagnose.cli.whole_file import whole_file
+from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 
 
 def _checked(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
     """Refuses before the analysis what can be seen to fail after it."""
-    if to is not None and (to.is_dir() or not to.absolute().parent.is_dir()):
-        why = "it is a folder" if to.is_dir() else "its folder does not exist"
+    if to is not None and (os.path.isdir(to) or not os.path.isdir(to.parent)):
+        why = "it is a folder" if os.path.isdir(to) else "its folder does not exist"
         raise UserError("cannot write the annotated trace", where=to, why=why, do="name a file in a folder that exists")
     return to
 
@@ -44,7 +45,7 @@ def annotated(path: str, options: Options, to: Path) -> Diagnosis:
 def _write(found: Examined, to: Path) -> None:
     from diagnose.annotate import write_annotated  # nobody waits for it who does not ask for it
 
-    if any(Path(m.timeline.trace.path).resolve() == to.resolve() for m in found.measured):
+    if any(is_same_file(Path(m.timeline.trace.path), to) for m in found.measured):
         raise UserError("cannot write the annotated trace", where=to, why="it is the trace", do="name another file")
     try:
         with whole_file(to) as file:

@@ -7,6 +7,7 @@ import click
 from rich.text import Text
 
 from diagnose.cli.ending import writing
+from diagnose.cli.settings import working_folder
 from diagnose.cli.terminal import terminal
 from diagnose.doctor import checks
 from diagnose.report.page import Page, joined, plain
@@ -22,6 +23,6 @@ def doctor() -> None:
     """
     with writing():
         page = Page(terminal())
-        for check in checks(Path.cwd(), os.environ):
+        for check in checks(working_folder() or Path(), os.environ):
             says = joined([Text(check.state.ljust(7), _STYLE[check.state]), plain(check.says)], gap="  ")
             page.paragraph(says, label=f"{check.name}:")

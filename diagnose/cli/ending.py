@@ -5,10 +5,12 @@ Exit codes: 0 ran, 1 --fail-on hit, 2 usage, 3 input (or output) that cannot be 
 """
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 
@@ -16,6 +18,20 @@ from diagnose.errors import UNUSABLE_INPUT, UserError, printable
 
 DEFECT = 70
 INTERRUPTED = 130
+_OURS = str(Path(__file__).parents[1])
+_OF_NAMES = {  # what a name leads to, or not: the world's doing
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENOSPC,
+    errno.EROFS,
+}
 LONGEST_MESSAGE = 300
 
 
@@ -59,6 +75,12 @@ def _outcome(action: Callable[[], object]) -> tuple[int, Callable[[], object]]:
         return INTERRUPTED, lambda: click.echo("interrupted", err=True)
     except MemoryError:
         return UNUSABLE_INPUT, UserError("out of memory", do="analyse one rank, or use a larger machine").show
+    except OSError as error:
+        if error.errno not in _OF_NAMES or str(error.filename).startswith(_OURS):
+            return DEFECT, _defect(error)
+        where = error.filename if isinstance(error.filename, str) else "the working folder"
+        why = error.strerror or type(error).__name__
+        return UNUSABLE_INPUT, UserError("cannot use a file or folder", where=where, why=why, do="name another").show
     except Exception as error:
         return DEFECT, _defect(error)
     return 0, _nothing

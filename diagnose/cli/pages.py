@@ -1,6 +1,7 @@
 """`--html`, `--markdown` and `--tables`: the report as files, beside what is printed."""
 
 import contextlib
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from diagnose import __version__
-from diagnose.cli.whole_file import whole_file
+from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 
@@ -25,15 +26,15 @@ def _checked(_context: click.Context, option: click.Parameter, to: Path | None) 
     what = f"cannot write {_MARKDOWN if option.name == 'markdown' else _HTML}"
     if to is None or (to == STDOUT and option.name == "markdown"):
         return to
-    if to.is_dir():
+    if os.path.isdir(to):
         raise UserError(what, where=to, why="it is a folder", do="name a file in it")
-    if not to.absolute().parent.is_dir():
+    if not os.path.isdir(to.parent):
         raise UserError(what, where=to, why="its folder does not exist", do="create it")
     return to
 
 
 def _folder(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
-    if to is not None and to.exists() and not to.is_dir():
+    if to is not None and os.path.exists(to) and not os.path.isdir(to):
         raise UserError(f"cannot write {_TABLES}", where=to, why="it is not a folder", do="name a folder")
     return to
 
@@ -75,7 +76,7 @@ def write_pages(diagnosis: Diagnosis, given: Mapping[str, Any], shown: str) -> N
         UserError: a file cannot be written.
     """
     for to in (given["html"], given["markdown"]):
-        if to is not None and any(Path(file).resolve() == to.resolve() for file in diagnosis.trace.files):
+        if to is not None and any(is_same_file(Path(file), to) for file in diagnosis.trace.files):
             raise UserError("cannot write the report", where=to, why="it is a trace", do="name another file")
     if given["html"] is not None:
         write_html(diagnosis, given["html"], shown)

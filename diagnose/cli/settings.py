@@ -39,7 +39,7 @@ def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str
         UserError: the file cannot be read, or names an option that the command does not have or does not take from it.
     """
     try:
-        return _defaults_for(command, folder or _working_folder())
+        return _defaults_for(command, folder or working_folder())
     except UserError as error:
         if command.name != _STARTS_A_JOB:
             raise
@@ -47,8 +47,8 @@ def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str
         return {}
 
 
-def _working_folder() -> Path | None:
-    """None where it was deleted."""
+def working_folder() -> Path | None:
+    """The working folder, None where it was deleted."""
     try:
         return Path.cwd()
     except OSError:
@@ -120,6 +120,8 @@ def _fitting(command: click.Command, option: click.Option, value: object, path: 
     refused = SettingError(f"{name} does not take {printable(repr(value))[:60]}", where=path, do="see --help")
     taken = (str, bool) if option.is_flag else (str, int, float)
     if not all(type(each) in taken for each in values):
+        raise refused
+    if any("\0" in each for each in values if isinstance(each, str)):
         raise refused
     try:
         option.type_cast_value(click.Context(command), value)

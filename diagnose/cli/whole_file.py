@@ -30,6 +30,14 @@ def whole_file(to: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether both names lead to one file that is there."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)

@@ -86,7 +86,7 @@ def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
     if any(len(d) >= 3 and d[-1] == d[-2] and d[-1] in tokens for d in dims):
         return True
     product = "bmm" in operator_name(m, row) and len(dims) >= 2
-    return product and dims[-2][-2] == dims[-1][-1] and dims[-1][-1] in tokens
+    return product and dims[-2][-2:-1] == dims[-1][-1:] and dims[-1][-1] in tokens
 
 
 def unfused_norm(m: Measured) -> Group:

@@ -137,7 +137,7 @@ def _recorded(m: Measured) -> Tokens | None:
         return None
     micro_batches = m.record.number("training_arguments.gradient_accumulation_steps")
     shape = m.record.get("batch.shapes.input_ids")
-    sequence = shape[-1] if isinstance(shape, list) and shape and isinstance(shape[-1], int) else None
+    sequence = shape[-1] or None if shape else None
     return Tokens(tokens * (micro_batches or 1), sequence, "the batches recorded by diagnose run")
 
 
@@ -156,7 +156,7 @@ def _looked_up(m: Measured) -> Tokens | None:
         return None
     own = [d[1] for d in lookups if d[0][0] == vocabulary]
     tokens = sum(int(np.prod(indices)) for indices in own)
-    return Tokens(tokens / steps.count, own[-1][-1] if own[-1] else None, "the embedding lookups in the trace")
+    return Tokens(tokens / steps.count, own[-1][-1] or None if own[-1] else None, "the embedding lookups in the trace")
 
 
 def _product_widths(m: Measured) -> set[int]:

@@ -7,7 +7,7 @@ import numpy as np
 from diagnose.facts import Unknown
 from diagnose.metrics import groups, remedy_groups
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
 
 _COMPARABLE = 0.1
 _ALL_ALIGNED = Unknown("no product has a size that is no multiple of 8", "nothing: all products are aligned")
@@ -43,6 +43,8 @@ def misaligned_slowdown_factor(m: Measured) -> Value:
     gemm = groups.NAMES["matrix"](m)
     assert not isinstance(gemm, Unknown)
     slow = _work(m, odd)
+    if not slow:
+        return NO_SHAPES
     fast = _work(m, gemm & ~odd)
     smallest = _COMPARABLE * max(flops for flops, _ in slow)
     alike = [(flops, ns) for flops, ns in fast if flops >= smallest]
@@ -57,7 +59,7 @@ def _work(m: Measured, activities: groups.Mask) -> list[tuple[float, int]]:
     for at in np.flatnonzero(activities & (m.operator >= 0)):
         time[int(m.operator[at])] += int(m.own_time[at])
     sized = [(remedy_groups.product_sizes(m, row), ns) for row, ns in time.items()]
-    return [(2.0 * float(np.prod(sizes, dtype=np.float64)), ns) for sizes, ns in sized if sizes and ns]
+    return [(2.0 * float(np.prod(sizes, dtype=np.float64)), ns) for sizes, ns in sized if sizes and all(sizes) and ns]
 
 
 def _rate(work: list[tuple[float, int]]) -> float:

@@ -1,5 +1,6 @@
 """Rule files found, read, and held to their own examples."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -27,7 +28,7 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ..
     """
     files: dict[str, Path] = {}
     for folder in (builtin_rules(), *dirs):
-        found = sorted(folder.glob("*.toml"))
+        found = sorted(folder.glob("*.toml")) if os.path.isdir(folder) else []
         if not found:
             raise RuleError("no rule files (*.toml) in this folder", where=folder)
         files |= {path.stem: path for path in found}

@@ -2,6 +2,7 @@
 
     python benchmarks/fuzz.py --tries 10000 --jobs 2
     python benchmarks/fuzz.py --tries 500 --only rule --keep found/
+    python benchmarks/fuzz.py --seeds my/traces
     python benchmarks/fuzz.py --replay tests/fuzzed
 
 Traces, jobs of ranks with one of them mutated, capture records, rules, patches, settings, logs of steps and cache
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from fuzzing import KINDS, ending, kept_cases, loaded
 from fuzzing.running import Tally, bounded_room, fuzz, fuzz_by_processes
+from fuzzing.seeds import begin_with
 
 
 def page(tally: Tally) -> str:
@@ -49,6 +51,8 @@ def replayed(folder: Path) -> Tally:
 def main() -> int:
     """The exit code: 1 when a try failed."""
     given = _parser().parse_args()
+    if given.seeds:
+        begin_with(given.seeds)
     if given.replay:
         tally = replayed(given.replay)
     elif given.share:
@@ -58,10 +62,8 @@ def main() -> int:
         sys.stdout.write(json.dumps(tally.to_json()))
         return 0
     else:
-        options = [
-            *(["--only", given.only] if given.only else []),
-            *(["--keep", str(given.keep)] if given.keep else []),
-        ]
+        stated = {"--only": given.only, "--keep": given.keep, "--seeds": given.seeds}
+        options = [word for name, value in stated.items() if value for word in (name, str(value))]
         tally = fuzz_by_processes(Path(__file__), given.tries, given.seed, given.jobs, options)
     sys.stdout.write(page(tally) + "\n")
     return int(tally.failed)
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the tries")
     parser.add_argument("--only", choices=list(KINDS), help="mutate inputs of this kind alone")
     parser.add_argument("--keep", type=Path, help="folder for what ends in a defect")
+    parser.add_argument("--seeds", type=Path, help="folder of sound traces to begin with, beside those made here")
     parser.add_argument("--replay", type=Path, help="run the kept cases of this folder, and nothing else")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from diagnose.vocabulary import PYTHON  # noqa: E402
 
 Document = dict[str, Any]
 MOST_EVENTS = 450
+_MOST_OF_A_KIND = 80
+MARK = "ProfilerStep"
+_LARGEST_BYTES = 4 << 20
 FEWEST, MOST, LARGEST_STEP = 50, 300, 55  # events of a drawn trace, and of one of its steps
 _SAMPLES = ("cpu-healthy", "cpu-python-host", "cpu-slow-loader", "synthetic-memory-bound", "synthetic-tiny-kernels")
 _HEADS = [[2, 8, 128, 64]] * 3
@@ -45,6 +49,34 @@ _PRODUCTS: tuple[tuple[str, Any], ...] = (  # operators whose work is computed f
     ("aten::_foreach_add_", [[[64], [64, 64]], []]),
     ("aten::sum", [[8, 128, 64], [], [], []]),
 )
+_GIVEN: list[Path] = []  # folders of traces to begin with, beside those made here
+
+
+def begin_with(folder: Path) -> None:
+    """Half of the tries begin with a trace below `folder`, and jobs with the traces of a folder in it."""
+    traces = (p for p in folder.rglob("*.json*") if p.suffix in (".json", ".gz") and p.stat().st_size < _LARGEST_BYTES)
+    _GIVEN[:] = sorted({path.parent for path in traces if not path.name.startswith("capture-")})
+
+
+@cache
+def _texts_of(folder: Path) -> str:
+    """The first traces in the folder that are sound, shortened."""
+    found: list[Document] = []
+    for path in sorted(folder.glob("*.json*")):
+        try:
+            content = path.read_bytes()
+            document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+            found += [shortened(document)] if "traceEvents" in document else []
+        except (ValueError, OSError, EOFError, TypeError):
+            continue
+        if len(found) == 4:
+            break
+    return json.dumps(found)
+
+
+def _given(folder: Path) -> list[Document]:
+    found: list[Document] = json.loads(_texts_of(folder))
+    return found or [sample(_SAMPLES[0])]
 
 
 def drawn(seeded: random.Random) -> Document:
@@ -74,6 +106,8 @@ def _operator(job: Job, name: str, dims: Any) -> None:
 
 def one_rank(seeded: random.Random) -> Document:
     """A sound trace of one rank, of any origin."""
+    if _GIVEN and seeded.random() < 0.5:
+        return seeded.choice(_given(seeded.choice(_GIVEN)))
     pick = seeded.random()
     if pick < 0.4:
         return drawn(seeded)
@@ -86,6 +120,8 @@ def one_rank(seeded: random.Random) -> Document:
 
 def ranks(seeded: random.Random) -> list[Document]:
     """Sound traces of a job, one for each rank: one to four of them."""
+    if _GIVEN and seeded.random() < 0.3:
+        return _given(seeded.choice(_GIVEN))
     pick = seeded.random()
     if pick < 0.35:
         return simulated(seeded.choice(("ddp", "fsdp", "tp_dp", "gloo")), seeded.randrange(6))
@@ -151,14 +187,22 @@ def sample(name: str) -> Document:
 
 
 def shortened(document: Document) -> Document:
-    """The document with at most `MOST_EVENTS` events: the marks of the steps, and the first of the others."""
-    events = document["traceEvents"]
+    """The document with at most `MOST_EVENTS` events: the marks of the steps, and the first of each category."""
+    events = [e for e in document["traceEvents"] if isinstance(e, dict)]
     if len(events) <= MOST_EVENTS:
         return document
-    marks = [e for e in events if str(e.get("name")).startswith("ProfilerStep")]
-    others = [e for e in events if e not in marks and e.get("cat") not in PYTHON]
-    others.sort(key=lambda e: float(e.get("ts", 0)))
-    return document | {"traceEvents": (marks + others)[:MOST_EVENTS]}
+    found, held = [], Counter[str]()
+    for event in sorted(events, key=_when):
+        kind = MARK if str(event.get("name")).startswith(MARK) else str(event.get("cat"))
+        held[kind] += 1
+        if held[kind] <= (_MOST_OF_A_KIND if kind not in PYTHON else 10):
+            found.append(event)
+    return document | {"traceEvents": found[:MOST_EVENTS]}
+
+
+def _when(event: dict[str, Any]) -> float:
+    ts = event.get("ts")
+    return ts if isinstance(ts, int | float) else 0.0
 
 
 def content(job: Any) -> Document:

@@ -1,7 +1,7 @@
 """Inputs made to break things: each is read or refused with one message, and none ends in a defect.
 
-`hostile/ENDS.json` names the end of each: "read" is analysed, "either" may be refused, too. DIAGNOSE_HOSTILE_INPUTS names
-a further folder of the same form.
+`hostile/ENDS.json` names the end of each: "read" is analysed, "either" may be refused, too. DIAGNOSE_HOSTILE_INPUTS
+names a further folder of the same form.
 """
 
 import json

@@ -175,7 +175,7 @@ def _track(
         told.unusable += int(np.sum(~good))
         good[:1] = False
     else:
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             seconds = 1 / value if kind == "rate" else value
         good = np.isfinite(seconds) & (seconds > 1e-9) & (seconds < 1e9)
         told.unusable += int(np.sum(~good))

@@ -2,8 +2,10 @@
 
 import json
 import resource
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from test_trace_reader import assert_same, saved, small_job
 
 from diagnose.analysis import Options, analyze
 from diagnose.cli import main
+from diagnose.cli.loading import limited
 from diagnose.errors import UserError
 from diagnose.trace import Loading, load, read
 
@@ -127,3 +130,51 @@ def test_what_does_not_fit_ends_with_a_message(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "")
     assert "out of memory" in done.stderr
+
+
+COUNTED = """
+import sys
+from diagnose.cli.loading import limited, taken_bytes
+budget = int(sys.argv[1])
+taken = []
+try:
+    with limited(budget):
+        while True:
+            taken.append([bytes(200) for _ in range(100)])
+except MemoryError:
+    print(taken_bytes() < budget)
+"""
+
+
+def test_many_small_requests_are_counted_before_the_system_refuses_one() -> None:
+    """A library in C that does not look whether it got its memory never meets the limit."""
+    done = subprocess.run([sys.executable, "-c", COUNTED, str(256 << 20)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+
+
+def test_one_large_request_is_refused_by_the_system() -> None:
+    with pytest.raises(MemoryError), limited(1 << 30):
+        np.ones(1 << 30)
+
+
+def test_the_limit_and_its_signal_end_with_it() -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA), signal.getsignal(signal.SIGALRM)
+    with limited(1 << 40):
+        assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 1 << 40
+        assert signal.getsignal(signal.SIGALRM) != before[1]
+    assert (resource.getrlimit(resource.RLIMIT_DATA), signal.getsignal(signal.SIGALRM)) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_in_another_thread_the_system_alone_limits() -> None:
+    """Only the main thread of a process may set signals."""
+    limits: list[int] = []
+
+    def look() -> None:
+        with limited(1 << 40):
+            limits.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert limits == [1 << 40]

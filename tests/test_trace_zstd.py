@@ -1,5 +1,6 @@
 """Traces packed with zstd, and the bar that shows how far reading has come."""
 
+import gzip
 import io
 import json
 import sys
@@ -114,3 +115,44 @@ def test_no_bar_without_a_terminal(monkeypatch: Any) -> None:
     with announced(Path("x")) as watch:
         assert watch is None
     assert sys.stderr.getvalue() == ""
+
+
+def many_events(number: int) -> bytes:
+    """Text of several blocks, each of which is 128 KiB."""
+    events = [dict(EVENT, ts=at, name=f"op {at * 7919 % 9973}") for at in range(number)]
+    return json.dumps({"traceEvents": events}).encode()
+
+
+EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+
+
+@needs_zstd
+@pytest.mark.parametrize("share", [0.4, 0.7, 0.95])
+@pytest.mark.parametrize("block_bytes", [1 << 12, 1 << 20])
+def test_all_before_the_damage_is_read(
+    share: float, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks are sound or not as a whole, and those before the damaged one are all there."""
+    text = many_events(10_000)
+    content = bytearray(packed(text))
+    content[int(share * len(content)) : int(share * len(content)) + 40] = b"\xff" * 40
+    monkeypatch.setattr(source, "BLOCK_BYTES", block_bytes)
+    path = saved(tmp_path / "damaged.json.zst", bytes(content))
+    blocks = source.Source(path)
+    found = b"".join(blocks.blocks())
+    assert text.startswith(found)
+    assert len(found) >= (share * len(text) // (128 << 10) - 1) * (128 << 10) > 0
+    assert blocks.truncated
+    assert read(path).loss.truncated
+
+
+def test_gzip_before_the_damage_is_read(tmp_path: Path) -> None:
+    text = many_events(10_000)
+    content = bytearray(gzip.compress(text))
+    content[-8:] = bytes(8)  # the checksum: all before it is sound
+    path = saved(tmp_path / "damaged.json.gz", bytes(content))
+    blocks = source.Source(path)
+    found = b"".join(blocks.blocks())
+    assert text.startswith(found)
+    assert len(found) >= len(text) - (1 << 14)
+    assert read(path).loss.truncated

@@ -18,7 +18,7 @@ from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.report.critical_path import render_critical_path
 from diagnose.report.text import render, render_brief
-from diagnose.trace import Loading, displayed
+from diagnose.trace import Loading, displayed, is_stream
 
 _SEVERITIES = ("info", "warning", "critical")
 
@@ -47,7 +47,7 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     """Say why a training job is slow and what to change next.
 
     PATH is a trace of torch.profiler (.json, .json.gz or .json.zst) or a folder with one trace per rank, here
-    or at a URL (s3://, gs://, hf://, ssh://, http://).
+    or at a URL (s3://, gs://, hf://, ssh://, http://), or a pipe, or - for standard input.
 
     \b
     Exit codes:
@@ -59,6 +59,8 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
       130  interrupted
     """
     _check(given)
+    if given["critical_path"] and is_stream(path):
+        raise click.UsageError("--critical-path reads the traces twice: write them to a file first.")
     with announced(Path(displayed(path)), wanted=not given["quiet"]) as watch:
         loading = loading_of(given, watch)
         with limited(loading.memory_bytes):

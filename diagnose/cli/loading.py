@@ -2,6 +2,8 @@
 
 import contextlib
 import resource
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +13,8 @@ from diagnose.cli.numbers import MEMORY
 from diagnose.cli.terminal import Bar
 from diagnose.trace import Loading
 
+_RESERVED, _MOST_RESERVED_BYTES = 8, 64 << 20  # an eighth of the budget, at most, is left for what comes between looks
+_LOOK_EVERY_S, _LOOK_AGAIN_S = 0.01, 2.0
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk."),
@@ -58,7 +62,12 @@ def loading_of(given: Mapping[str, Any], watch: Bar | None) -> Loading:
 
 @contextlib.contextmanager
 def limited(memory_bytes: int | None) -> Iterator[None]:
-    """The process may take that much for itself meanwhile: what would take more ends with an error."""
+    """The process may take that much for itself meanwhile: what would take more ends with a MemoryError.
+
+    What the process has taken is counted, and the error raised between two steps of Python when less than a reserve is
+    left. The system's limit is the last resort, for one large request, which numpy and Python answer with an error:
+    libraries in C do not all check the many small ones, and one that fails inside them can end the process.
+    """
     if memory_bytes is None:
         yield
         return
@@ -66,6 +75,37 @@ def limited(memory_bytes: int | None) -> Iterator[None]:
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, before[1]))
     try:
-        yield
+        with _counting(memory_bytes - min(memory_bytes // _RESERVED, _MOST_RESERVED_BYTES)):
+            yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+@contextlib.contextmanager
+def _counting(most_bytes: int) -> Iterator[None]:
+    """Raises a MemoryError once the process has taken more; nothing where it cannot be counted."""
+
+    def look(_number: int, _frame: object) -> None:
+        if (taken_bytes() or 0) > most_bytes:
+            signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN_S, _LOOK_AGAIN_S)  # what tidies up may end in peace
+            raise MemoryError
+
+    if taken_bytes() is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY_S, _LOOK_EVERY_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
+
+
+def taken_bytes() -> int | None:
+    """Memory that the process has taken for itself, as the system's limit counts it; None where nothing says."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[5]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return None

@@ -90,7 +90,8 @@ def _medians_of_others(values: Sequence[float]) -> list[float]:
     place[order] = np.arange(len(values))
     low, high = (others - 1) // 2, others // 2
     both = (ordered[low + (place <= low)], ordered[high + (place <= high)])
-    return np.mean(both, axis=0).tolist()  # type: ignore[no-any-return]
+    found: list[float] = np.mean(both, axis=0).tolist()
+    return found
 
 
 def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:

@@ -17,6 +17,7 @@ Columns = dict[str, Kind]
 Fields = dict[str, tuple[str, Kind]]
 
 PARQUET_NEEDS = "pyarrow"
+_BEGIN_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last are full-width
 _GAIN: Columns = {"speedup_low": float, "speedup_high": float}
 _SO_FAR: Columns = {"cumulative_speedup_low": float, "cumulative_speedup_high": float}
 _CHANGE: Columns = {"target": str, "change": str, "flags": str}
@@ -114,12 +115,21 @@ def tables_of(diagnosis: Diagnosis) -> dict[str, Table]:
 
 
 def csv_of(table: Table) -> bytes:
-    """The table as RFC 4180 has it, in UTF-8; what is not known is an empty field, a flag true or false."""
+    """The table as RFC 4180 has it, in UTF-8; what is not known is an empty field, a flag true or false.
+
+    A text that a spreadsheet would take for a formula, since a name in a trace may be one, has an apostrophe before it.
+    """
     to = io.StringIO(newline="")
     writer = csv.writer(to)
     writer.writerow(table.columns)
-    writer.writerows([str(cell).lower() if isinstance(cell, bool) else cell for cell in row] for row in table.rows)
+    writer.writerows([_in_csv(cell) for cell in row] for row in table.rows)
     return to.getvalue().encode()
+
+
+def _in_csv(cell: Cell) -> Cell:
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_BEGIN_FORMULAS) else cell
 
 
 def parquet_of(table: Table) -> bytes:

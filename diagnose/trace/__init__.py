@@ -6,6 +6,7 @@ from diagnose.trace.loading import Loading, load, load_all
 from diagnose.trace.merged import ranks_of
 from diagnose.trace.reader import read
 from diagnose.trace.remote import displayed, on_this_machine
+from diagnose.trace.streams import is_stream
 from diagnose.trace.workers import worthwhile
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Trace",
     "displayed",
     "find_run",
+    "is_stream",
     "load",
     "load_all",
     "on_this_machine",

@@ -142,7 +142,7 @@ class Trace:
         calls = np.argsort(group[table.row], kind="stable")
         ends = np.searchsorted(group[table.row][calls], np.arange(len(groups) + 1))
         for number, rows in enumerate(groups):
-            own = {name: like(column, column[rows]) for name, column in columns.items()}
+            own: dict[str, Any] = {name: like(column, column[rows]) for name, column in columns.items()}
             picked = calls[ends[number] : ends[number + 1]]
             yield replace(self, **own, collectives=_picked(table, picked, place[table.row[picked]]))
 

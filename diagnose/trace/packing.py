@@ -140,7 +140,7 @@ def unpack(file: BinaryIO, path: str, most_text_bytes: int = _LARGEST_TEXT, *, i
 
 def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
     columns = _columns(footer.columns, _COLUMNS, footer.rows, file)
-    table = _columns(footer.collectives, _CALL_COLUMNS, footer.calls, file)
+    table: dict[str, Any] = _columns(footer.collectives, _CALL_COLUMNS, footer.calls, file)
     if sorted(footer.texts) != sorted(_CALL_TEXTS) or {len(own) for own in footer.texts.values()} != {footer.calls}:
         raise Corrupt("collectives of different lengths")
     return Trace(
@@ -150,7 +150,7 @@ def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
         names=footer.names,
         cats=footer.cats,
         shapes=tuple((a.encode("latin-1"), b.encode("latin-1"), c.encode("latin-1")) for a, b, c in footer.shapes),
-        collectives=Collectives(**table, **footer.texts),
+        collectives=Collectives(**(table | footer.texts)),
         memory_reserved=dict(footer.memory_reserved),
         metadata=footer.metadata,
         loss=Loss(**msgspec.structs.asdict(footer.loss)),

@@ -132,9 +132,10 @@ class Members:
 
     def _step(self, block: bytes) -> Iterator[bytes]:
         try:
-            while block and not self._broken:
+            out = b""
+            while (block or len(out) >= _STEP_BYTES) and not self._broken:  # text may be left behind a full step
                 if self._stream.eof:
-                    if not GZIP_MAGIC.startswith(block[: len(GZIP_MAGIC)]):  # padding after the last member
+                    if not block or not GZIP_MAGIC.startswith(block[: len(GZIP_MAGIC)]):
                         return
                     self._stream = self._library.decompressobj(wbits=31)
                 out = self._stream.decompress(block, _STEP_BYTES)

@@ -14,7 +14,7 @@ from diagnose.cli import main
 from diagnose.diagnosis import Convention, Diagnosis, FactReport, KernelRow
 from diagnose.postmortem import Postmortem, Traffic
 from diagnose.report import tables
-from diagnose.report.tables import csv_of, parquet_of, tables_of
+from diagnose.report.tables import Table, csv_of, parquet_of, tables_of
 
 NAMES = {
     "ledger", "waterfall", "roofline", "operators", "kernels", "mfu", "facts", "findings", "evidence", "plan",
@@ -82,7 +82,7 @@ def test_the_plan_has_its_order_its_range_and_what_to_type() -> None:
 
     assert (first["position"], first["rule"], first["changes_numerics"]) == ("1", "data-wait", "false")
     assert (first["speedup_low"], first["speedup_high"], first["cumulative_speedup_low"]) == ("1.0", "1.66", "")
-    assert first["flags"] == "--dataloader_num_workers 8 --dataloader_pin_memory True"
+    assert first["flags"] == "'--dataloader_num_workers 8 --dataloader_pin_memory True"
 
 
 def test_unknown_figures_are_empty_and_traffic_is_per_collective() -> None:
@@ -95,6 +95,26 @@ def test_unknown_figures_are_empty_and_traffic_is_per_collective() -> None:
 def test_a_name_stays_in_its_field_with_control_characters_escaped() -> None:
     assert rows("kernels")[0]["kernel"] == 'a,"b"\\n=1+1\\u202e;核'
     assert len(csv_of(tables_of(job())["kernels"]).splitlines()) == 2
+
+
+FORMULAS = ("=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", " =1", "\tx", "\rx", "\uff1d1")
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_text_begins_as_a_formula_does(text: str) -> None:
+    columns: dict[str, Any] = {"name": str, "ns": int, "share": float, "is_late": bool}
+    table = Table(columns, ((text, -5, -0.5, True), ("a=1", 5, 0.5, False)))
+    first, second = csv.reader(csv_of(table).decode().splitlines(keepends=True)[1:])
+    assert first == [f"'{text}", "-5", "-0.5", "true"]
+    assert second == ["a=1", "5", "0.5", "false"]
+
+
+def test_parquet_holds_formulas_as_they_are() -> None:
+    pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    from pyarrow import BufferReader, parquet
+
+    table = Table({"name": str}, tuple((text,) for text in FORMULAS))
+    assert parquet.read_table(BufferReader(parquet_of(table)))["name"].to_pylist() == list(FORMULAS)
 
 
 def test_parquet_holds_what_csv_holds_with_types() -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from unittest import mock
 
 from diagnose import analysis
 from diagnose.metrics import REGISTRY
+from diagnose.rule import Rule
 
 
 @contextmanager
 def rules_read_once() -> Iterator[None]:
-    """Analyses inside the block use the rules as they are now."""
-    rules = analysis.load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})
-    with mock.patch.object(analysis, "load_rules", return_value=rules):
+    """Analyses inside the block use the builtin rules as they are now; those with rules of their own read all anew."""
+    load = analysis.load_rules
+    rules = load((), {name: metric.unit for name, metric in REGISTRY.items()})
+
+    def loaded(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
+        return load(dirs, known) if dirs else rules
+
+    with mock.patch.object(analysis, "load_rules", side_effect=loaded):
         yield

@@ -1,38 +1,154 @@
-"""Random damage, bombs and hostile names: an answer or a refusal, in bounded time and memory, and nothing else."""
+"""Mutated inputs, bombs and hostile names: an answer or a refusal, in bounded time and memory, and nothing else."""
 
 import gzip
 import json
 import random
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import fuzzing
+import msgspec
 import pytest
 from click.testing import CliRunner
+from fuzzing import beside, checks, running, seeds, values
 from kineto import Trace as Job
 from test_trace_reader import KERNEL, saved
 
 from diagnose.analysis import analyze
 from diagnose.cli import main
+from diagnose.diagnosis import to_json
 from diagnose.errors import UserError
 from diagnose.trace import read, source
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 HOSTILE = ["[bold red]x[/]", ESCAPE, "../../etc/passwd", "\u202egnp.exe", "a\r\nverdict: fine", "%s%n{0}", "\ud800"]
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+KEPT = sorted(path.parent for path in (Path(__file__).parent / "fuzzed").glob("*/case.json"))
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_hundred_damaged_traces(seed: int) -> None:
-    from fuzz import failed, fuzz
+def test_tries_of_every_kind(seed: int) -> None:
+    tally = running.fuzz(range(80), seed)
+    assert not tally.failed, tally.defects
+    assert {end for _, end in tally.endings} == {"read", "refused"}
+    assert len({kind for kind, _ in tally.endings}) > 5
 
-    result = fuzz(100, seed)
-    assert not failed(result), result
-    assert len(result["endings"]) > 1
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda folder: folder.name)
+def test_what_was_found_once_stays_mended(kept: Path, tmp_path: Path) -> None:
+    assert fuzzing.ending(fuzzing.loaded(kept), tmp_path).name in ("read", "refused")
+
+
+@pytest.mark.parametrize("kind", fuzzing.KINDS)
+def test_the_same_try_is_the_same_case(kind: str) -> None:
+    assert running.case_of(3, 7, kind) == running.case_of(3, 7, kind) != running.case_of(3, 8, kind)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_what_the_mutations_begin_with_is_sound(number: int, tmp_path: Path) -> None:
+    """Else a try says nothing about its mutation."""
+    seeded = random.Random(number)
+    files = {f"rank{rank}.json": json.dumps(one).encode() for rank, one in enumerate(seeds.ranks(seeded))}
+    own = {"capture-rank0.json": json.dumps(beside.record(seeded)).encode()}
+    log = {"log.jsonl": "\n".join(map(json.dumps, beside.steps_table(seeded))).encode()}
+    rule = beside.rule_files()[number]
+    rules = {f"rules/{rule.name}": values.toml(tomllib.loads(rule.read_text(encoding="utf-8"))).encode()}
+    patch = {"patch.json": json.dumps(beside.patch(seeded)).encode()}
+    for case in (
+        fuzzing.Case("job", ("analyze", "@", "--json"), files | own),
+        fuzzing.Case("series", ("series", "@log.jsonl", "--json"), log),
+        fuzzing.Case(
+            "series",
+            ("series", "@trainer_state.json"),
+            {"trainer_state.json": json.dumps(beside.trainer_state(seeded)).encode()},
+        ),
+        fuzzing.Case("rule", ("rules", "--rules", "@rules"), rules),
+        fuzzing.Case("patch", ("@patch.json",), patch, "patch"),
+    ):
+        assert fuzzing.ending(case, tmp_path).name == "read"
+
+
+def small_case() -> fuzzing.Case:
+    return fuzzing.Case(
+        "trace", ("analyze", "@trace.json", "--json"), {"trace.json": json.dumps(hostile_job("gemm")).encode()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("diagnose.analysis.find_run", "ZeroDivisionError in"),
+        ("diagnose.judge.judge.waterfall_of", "ZeroDivisionError in"),
+    ],
+)
+def test_the_fuzzer_tells_a_defect(broken: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broken, lambda *_: 1 / 0)
+    end = fuzzing.ending(small_case(), tmp_path)
+    assert end.is_defect
+    assert says in end.name
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "no JSON"),
+        ('{"a": NaN}', "NaN is no JSON"),
+        ("{}", "not by the types"),
+    ],
+)
+def test_a_report_that_is_none_is_told(text: str, says: str) -> None:
+    with pytest.raises(checks.Wrong, match=says):
+        checks.check_diagnosis(text, thorough=True)
+
+
+def test_a_ledger_that_does_not_add_up_is_told(tmp_path: Path) -> None:
+    found = analyze(saved(tmp_path / "trace.json", hostile_job("gemm")))
+    checks.check_diagnosis(to_json(found), thorough=True)
+    short = msgspec.structs.replace(found, ledger=found.ledger[1:])
+    with pytest.raises(checks.Wrong, match="ledger does not add up"):
+        checks.check_diagnosis(to_json(short), thorough=True)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_number_that_is_none_is_told_before_json_hides_it(value: float, tmp_path: Path) -> None:
+    found = analyze(saved(tmp_path / "trace.json", hostile_job("gemm")))
+    checks.check_finite(found)
+    with pytest.raises(checks.Wrong, match=r"Mfu\.value"):
+        checks.check_finite(msgspec.structs.replace(found, mfu=msgspec.structs.replace(found.mfu, value=value)))
+
+
+@pytest.mark.parametrize("text", ["a defect of diagnose in METRIC", "\x1b[2J", "Traceback (most recent call last):"])
+def test_a_page_that_hides_a_failure_is_told(text: str) -> None:
+    checks.check_text("steps: 4")
+    with pytest.raises(checks.Wrong):
+        checks.check_text(f"steps: 4 {text}")
+
+
+def test_the_smallest_case_is_what_is_kept(tmp_path: Path) -> None:
+    def fails(case: fuzzing.Case) -> bool:
+        return b"aten::mm" in case.files.get("trace.json", b"")
+
+    events = [{"name": f"op{number}", "args": {"n": number}} for number in range(100)]
+    events[60] = {"name": "aten::mm", "dur": 5}
+    files = {"trace.json": json.dumps({"traceEvents": events, "rank": 1}).encode(), "other.json": b"{}"}
+    case = fuzzing.Case("trace", ("analyze", "@trace.json", "--json", "--html", "@out/p.html"), files)
+
+    small = fuzzing.minimised(case, fails)
+
+    assert json.loads(small.files["trace.json"]) == {"traceEvents": [{"name": "aten::mm"}]}
+    assert list(small.files) == ["trace.json"]
+    assert small.arguments == ("analyze", "@trace.json", "--json")
+    fuzzing.saved(small, tmp_path / "kept", "DEFECT x")
+    assert fuzzing.loaded(tmp_path / "kept") == small
+
+
+def test_a_process_that_dies_is_a_defect_of_its_try(tmp_path: Path) -> None:
+    script = tmp_path / "dies.py"
+    script.write_text("import os, sys; open(sys.argv[-1], 'w').write('17'); os.abort()")
+    tally = running.fuzz_by_processes(script, 20, 1, 1, [])
+    assert tally.defects == [(17, "DEFECT the process ended with -6")]
 
 
 def test_a_size_beyond_all_numbers_is_no_size(tmp_path: Path) -> None:
@@ -44,25 +160,6 @@ def test_a_size_beyond_all_numbers_is_no_size(tmp_path: Path) -> None:
     path.write_text(json.dumps(job.json()).replace("[[128,", "[[641e308,"))
 
     assert analyze(path).steps.count == 1
-
-
-def test_the_fuzzer_tells_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fuzz
-
-    monkeypatch.setattr(fuzz, "analyze", lambda path: 1 / 0)
-    assert fuzz.failed(fuzz.fuzz(2, 1))
-
-
-@pytest.mark.parametrize("number", range(20))
-def test_damage_through_the_command_line(number: int, tmp_path: Path) -> None:
-    from fuzz import damaged, job_of
-
-    seeded = random.Random(number)
-    path = saved(tmp_path / "trace.json", damaged(seeded, job_of(seeded)))
-    done = CliRunner().invoke(main, ["analyze", str(path), "--details"])
-    assert done.exit_code in (0, 3)
-    assert done.exception is None or isinstance(done.exception, SystemExit)
-    assert "\x1b" not in done.output
 
 
 def hostile_job(name: str) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def _fitting(command: click.Command, option: click.Option, value: object, path: 
     name = option.opts[-1]
     values = value if option.multiple and isinstance(value, list) else [value]
     refused = SettingError(f"{name} does not take {printable(repr(value))[:60]}", where=path, do="see --help")
-    if not all(isinstance(each, str | int | float) and isinstance(each, bool) <= option.is_flag for each in values):
+    taken = (str, bool) if option.is_flag else (str, int, float)
+    if not all(type(each) in taken for each in values):
         raise refused
     if any("\0" in each for each in values if isinstance(each, str)):
         raise refused

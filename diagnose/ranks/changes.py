@@ -1,5 +1,6 @@
 """What a change would do to the step of the whole job, by the joint replay of its ranks."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -65,6 +66,8 @@ def changes_of(
     if isinstance(joint, Unknown):
         return Changes(because=joint.because)
     error = joint.strict_error
+    if math.isinf(error):
+        return Changes(because="the steps of one of the ranks take no time")
     if not error <= MOST_ERROR:
         return Changes((), error, f"the replay of all ranks is {error:.0%} away from the measured step of one of them")
     now = joint.job_step_ns()

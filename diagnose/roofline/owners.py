@@ -95,6 +95,8 @@ def _last_begun(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> R
 
 def _threads(pid: Rows, tid: Rows) -> Iterator[tuple[tuple[int, int], slice]]:
     """The threads of columns that are sorted by them, each with where it stands."""
+    if not len(pid):
+        return
     first = np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
     named = zip(pid[first].tolist(), tid[first].tolist(), strict=True)
     for thread, begin, end in zip(named, first.tolist(), [*first.tolist(), len(pid)][1:], strict=True):

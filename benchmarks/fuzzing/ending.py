@@ -1,0 +1,223 @@
+"""How a case ends: read, refused, or a defect with a name by which it is known again."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import re
+import shutil
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from diagnose import patch_file
+from diagnose.cli import main
+from diagnose.errors import UserError
+
+from .case import Case
+from .checks import Wrong, check_diagnosis, check_finite, check_series, check_text
+from .entries import everything_kept
+
+HANGS_AFTER_S = 60
+LONGEST_CPU_S = 10.0
+_FRAME = re.compile(r'File "[^"]*?/(diagnose/[^"]+|probes/[^"]+)", line \d+, in (\S+)')
+_USAGE = ("settings", "rule")  # only these kinds hold what can be wrong usage
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a try ended: "read", "refused", or "DEFECT ..."; and the seconds of processor time that it took."""
+
+    name: str
+    cpu_s: float = 0.0
+
+    @property
+    def is_defect(self) -> bool:
+        """Whether this must not be."""
+        return self.name.startswith("DEFECT")
+
+    @property
+    def signature(self) -> str:
+        """The part of the name by which two endings are the same."""
+        kind, _, text = self.name.partition(": ")
+        return re.sub(r"\d+", "", f"{kind}: {text[:60]}" if kind == "DEFECT wrong" else kind)
+
+
+class Hang(BaseException):
+    """The try runs for too long; no handler of the product may hold it."""
+
+
+def ending(case: Case, folder: Path, *, thorough: bool = True) -> Ending:
+    """Writes the case into `folder`, runs it, and checks what came out."""
+    place = folder / "case"
+    case.write(place)
+    begin = time.process_time()
+    try:
+        with _bounded(), _quiet(), _home(folder):
+            name = _run(case, place, thorough)
+    except Wrong as error:
+        name = f"DEFECT wrong: {error}"
+    except Hang:
+        name = f"DEFECT hang: over {HANGS_AFTER_S} s"
+    took = time.process_time() - begin
+    if took > LONGEST_CPU_S and not name.startswith("DEFECT"):
+        name = f"DEFECT slow: over {LONGEST_CPU_S:.0f} s"
+    return Ending(name[:300], took)
+
+
+def _run(case: Case, place: Path, thorough: bool) -> str:
+    if case.world == "patch":
+        return _patched(case.arguments[0].replace("@", f"{place}/", 1))
+    (place / "out").mkdir(exist_ok=True)
+    arguments = [f"{place}/{word[1:]}" if word.startswith("@") else word for word in case.arguments]
+    if case.world == "inside":
+        with contextlib.chdir(place):
+            return _commanded(case, arguments, place, thorough)
+    if case.world == "cached":
+        with everything_kept():
+            first = _commanded(case, arguments, place, False)
+            if first == "read":
+                _replace_entry(place)
+            return _commanded(case, arguments, place, thorough) if first == "read" else first
+    return _commanded(case, arguments, place, thorough)
+
+
+def _patched(argument: str) -> str:
+    try:
+        request = patch_file.read(argument)
+        request.to_json(), request.variables({}), request.lines()
+    except UserError as error:
+        check_text(error.format_message())
+        return "refused"
+    except Exception as error:
+        return f"DEFECT {_signature(error)}"
+    return "read"
+
+
+def _replace_entry(place: Path) -> None:
+    kept = list((place.parent / "cache").glob("*.trace"))
+    if not kept:
+        raise Wrong("the first run leaves no cache entry")
+    for entry in kept if (place / "entry.bin").exists() else ():
+        entry.write_bytes((place / "entry.bin").read_bytes())
+
+
+def _commanded(case: Case, arguments: list[str], place: Path, thorough: bool) -> str:
+    code, out, told = _invoked(arguments)
+    if code == 70:
+        return f"DEFECT {_named(told)}"
+    check_text(out + told)
+    if code in (2, 3):
+        return _refused(case, code, told)
+    if code not in ((0, 1) if case.kind == "settings" else (0,)):  # a file of settings may say --fail-on
+        return f"DEFECT exit code {code}"
+    if "--json" in arguments:
+        check_diagnosis(out, thorough) if arguments[0] == "analyze" else check_series(out)
+    for page in (place / "out").rglob("*.*"):
+        if page.suffix in (".html", ".md", ".csv"):
+            check_text(page.read_text(encoding="utf-8"))
+    return "read"
+
+
+def _refused(case: Case, code: int, told: str) -> str:
+    if code == 2 and case.kind not in _USAGE:
+        raise Wrong("a usage error, though the command is right")
+    if "out of memory" in told:
+        raise Wrong("out of memory")
+    if case.arguments[0] == "run":
+        raise Wrong("a setting stops the job")
+    if not told.strip():
+        raise Wrong("refused without a word")
+    return "refused"
+
+
+def _invoked(arguments: list[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the command, run in this process."""
+    out, told = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    module = importlib.import_module("diagnose.cli.analyze")
+    code: Any = 0
+    wrong: list[Wrong] = []
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told), warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with mock.patch.object(module, "to_json", _finite(module.to_json, wrong)):
+            try:
+                main.main(arguments, prog_name="diagnose")
+            except SystemExit as error:
+                code = error.code
+    if wrong:
+        raise wrong[0]
+    return code, _text(out), _text(told)
+
+
+def _finite(to_json: Callable[[Any], str], wrong: list[Wrong]) -> Callable[[Any], str]:
+    def checked(record: Any) -> str:
+        try:
+            check_finite(record)
+        except Wrong as error:
+            wrong.append(error)
+        return to_json(record)
+
+    return checked
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    with contextlib.suppress(ValueError):
+        stream.flush()
+    return stream.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+
+
+def _named(told: str) -> str:
+    """A defect by its error and the innermost function of ours, from the traceback on stderr."""
+    frames = _FRAME.findall(told)
+    where = f"{frames[-1][0].split('diagnose/')[-1]}:{frames[-1][1]}" if frames else "?"
+    lines = [
+        line for line in told.splitlines() if re.match(r"[\w.]+(Error|Exception|Warning|Wrong|Exit|Corrupt)\b", line)
+    ]
+    error = lines[0] if lines else told.strip().splitlines()[-1]
+    kind, _, text = error.partition(":")
+    return f"{kind.rsplit('.')[-1]} in {where}:{text[:120]}"
+
+
+def _signature(error: Exception) -> str:
+    import traceback
+
+    return _named("".join(traceback.format_exception(error)))
+
+
+@contextlib.contextmanager
+def _home(folder: Path) -> Iterator[None]:
+    """A cache of the try's own, and no net under a metric, a rule or a section that fails."""
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    changed = {"DIAGNOSE_CACHE_DIR": str(folder / "cache"), "DIAGNOSE_TRACEBACK": "1", "DIAGNOSE_DEFECTS": "raise"}
+    with mock.patch.dict(os.environ, changed), contextlib.chdir(folder):
+        yield
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Rich has a width, whatever the terminal is."""
+    with mock.patch.dict(os.environ, {"COLUMNS": "100"}):
+        yield
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """An alarm ends what hangs."""
+
+    def ring(*_: object) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

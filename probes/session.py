@@ -30,6 +30,7 @@ from .seen import Seen
 from .window import PROFILED, Window, planned
 
 MOST_WINDOWS = 4  # a search over hyperparameters trains hundreds of times
+MOST_BATCHES = 50  # and four steps' worth, without a step: the events of an evaluation would fill the memory
 
 
 class Session:
@@ -56,6 +57,7 @@ class Session:
         self._step_range = StepRange()
         self._opened = 0
         self._busy = self._passed = False
+        self._fetched = self._fetched_per_step = 0
         self._thread = threading.get_ident()
         self._owner = os.getpid()
         atexit.register(self._at_exit)
@@ -84,7 +86,17 @@ class Session:
         """One optimizer step has ended; its own time ends here, before anything the capture does."""
         if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
             return
+        self._fetched_per_step = max(self._fetched_per_step, self._fetched)
+        self._fetched = 0
         self._safely(self._step_ended, "capture stopped")
+
+    def batch_fetched(self) -> None:
+        """A loader has given the training thread a batch; a window in which many come without a step is over."""
+        if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
+            return
+        self._fetched += 1
+        if self.phase in PROFILED and self._fetched > MOST_BATCHES + 4 * self._fetched_per_step:
+            self.loop_ended("many batches came without a step")
 
     def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
         """The loop is over, in whatever way: writes what the window holds so far.
@@ -112,6 +124,7 @@ class Session:
     def _open(self, total: int | None) -> None:
         self.error, self.bundle, self.recorder, self._facts = None, None, None, None
         self.stop_asked = self._passed = False
+        self._fetched = self._fetched_per_step = 0
         self._thread = threading.get_ident()
         _, world_size = rank_and_world()
         self.window = Window(planned(self.config, world_size, total))

@@ -141,8 +141,10 @@ def _noting_batch(original: Any) -> Any:
     def __next__(self: Any) -> Any:
         batch = original(self)
         current = session()
-        if current is not None and current.phase in ("waiting", "warmup"):
-            quietly(lambda: current.seen.note_batch(batch))
+        if current is not None and current.phase != "done":
+            current.batch_fetched()
+            if current.phase in ("waiting", "warmup"):
+                quietly(lambda: current.seen.note_batch(batch))
         return batch
 
     __next__.__diagnose__ = "batch"  # type: ignore[attr-defined]

@@ -52,7 +52,7 @@ def write_trace(profiler: Any, path: Path, collections: Collections | None = Non
 
 
 def _with_collections(head: bytes, collections: Collections | None) -> bytes:
-    """The beginning of the text with the collections before its first event; as it is where their clock is not stated."""
+    """The beginning of the text with the collections before its first event; as it is where no clock is stated."""
     events, base = _EVENTS.search(head), _BASE.search(head)
     if collections is None or events is None or base is None:
         return head

@@ -213,7 +213,8 @@ class Terminal:
         while not endings or endings[-1].startswith("stopped"):
             _, status = os.waitpid(job, os.WUNTRACED)
             stopped = os.WIFSTOPPED(status)
-            endings.append(f"stopped {os.WSTOPSIG(status)}" if stopped else f"ended {os.waitstatus_to_exitcode(status)}")
+            code = os.WSTOPSIG(status) if stopped else os.waitstatus_to_exitcode(status)
+            endings.append(f"{'stopped' if stopped else 'ended'} {code}")
             if stopped:
                 Path("stopped").touch()
                 time.sleep(0.5)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis, HistoryChange
@@ -91,7 +90,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
     facts = merged([measure(m) for m in measured], weights(job, measured))
     found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
     copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
-    trace = replace(found.trace, copies=copies, skipped=skipped or UNSET)
+    trace = replace(found.trace, copies=copies, skipped=skipped)
     return Examined(replace(found, history=_history(path), trace=trace), measured)
 
 

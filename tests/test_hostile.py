@@ -122,6 +122,7 @@ def test_a_clean_change_is_found() -> None:
     found = strict(asked("series", str(OWN / "series" / "s.csv"), "--json").stdout)
 
     (change,) = found["changes"]
+    assert change["since_step"] == 20
     assert change["after_s"] == pytest.approx(2 * change["before_s"])
 
 

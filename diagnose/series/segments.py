@@ -102,12 +102,12 @@ def _misfit(values: Values) -> Values:
     """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in."""
     middle = np.median(values)
     reach = 3 * max(float(np.median(np.abs(values - middle))) * 1.4826, 1e-9)
-    near = np.clip(values, middle - reach, middle + reach)
+    near = np.clip(values - middle, -reach, reach)  # far from zero the squares would leave nothing of small differences
     n, sums = len(near), np.cumsum(near)
     k = np.arange(1, n)
     before, after = sums[:-1], sums[-1] - sums[:-1]
     misfit = near @ near - before**2 / k - after**2 / (n - k)
-    return np.maximum(np.asarray(misfit, np.float64), 0.0)  # two clean levels round to less than nothing
+    return np.maximum(np.asarray(misfit, np.float64), 0.0)  # clean levels may round to less than nothing
 
 
 def _best_place(values: Values, at: int) -> int:

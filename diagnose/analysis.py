@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis, HistoryChange
@@ -93,7 +92,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
     copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
     sections = Sections()
     history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
-    trace = replace(found.trace, copies=copies, skipped=skipped or UNSET)
+    trace = replace(found.trace, copies=copies, skipped=skipped)
     not_judged = (*sections.failed, *found.not_judged)
     return Examined(replace(found, history=history, not_judged=not_judged, trace=trace), measured)
 

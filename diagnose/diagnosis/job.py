@@ -44,7 +44,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     `missing_ranks` are those of the job's world of which there is no trace. `left_out` counts the events of Python
     functions that were not kept to save memory. `copies` are files that hold the same as one of `files`.
-    `skipped` are pipes, sockets and devices beside them, absent where there are none.
+    `skipped` are pipes, sockets and devices beside them.
     """
 
     files: tuple[str, ...]
@@ -54,4 +54,4 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     missing_ranks: tuple[int, ...] = ()
     left_out: int = 0
     copies: tuple[str, ...] = ()
-    skipped: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    skipped: tuple[str, ...] = ()

@@ -156,7 +156,7 @@ def _absent(page: Page, diagnosis: Diagnosis) -> None:
         page.paragraph(Text(text, "yellow"), label="left out:")
     for file in trace.copies:
         page.paragraph(Text(f"{plain(file)}, a copy of another file", "dim"), label="left out:")
-    for file in trace.skipped or ():
+    for file in trace.skipped:
         page.paragraph(Text(f"{plain(file)}, which is no file", "yellow"), label="left out:")
 
 

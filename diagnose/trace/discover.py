@@ -235,7 +235,8 @@ def _rank_anywhere(path: Path) -> int | None:
 
 
 def _may_hold_events(start: bytes) -> bool:
-    return b'"ph"' in start or len(start) >= _PEEK_BYTES
+    """Whether there may be an event in the file, or it says of which rank there is none."""
+    return b'"ph"' in start or len(start) >= _PEEK_BYTES or _rank_in(start) is not None
 
 
 def _looks_like_trace(text: bytes) -> bool:

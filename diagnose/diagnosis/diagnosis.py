@@ -58,11 +58,8 @@ def to_json(diagnosis: Diagnosis) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is present, but for those that may be unset."""
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
     described = msgspec.json.schema(Diagnosis)
     for definition in described["$defs"].values():
-        needed = definition.get("required", ())
-        definition["required"] = sorted(
-            k for k, own in definition["properties"].items() if k in needed or "default" in own
-        )
+        definition["required"] = sorted(definition["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Diagnosis"} | described

@@ -12,7 +12,7 @@ import ctypes
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
+from threading import get_ident, main_thread
 from types import FrameType
 from typing import Any
 
@@ -25,7 +25,7 @@ _library: Any = None
 @contextmanager
 def handlers_wait() -> Iterator[None]:
     """In the main thread: handlers in Python run at the end of the block, once for each signal that came."""
-    if current_thread() is not main_thread():  # no handler ever runs here
+    if get_ident() != main_thread().ident:  # no handler ever runs here
         yield
         return
     came: list[int] = []

@@ -1,4 +1,4 @@
-"""Capture through torch.profiler: one window of steps, one trace file per rank, never an error in the training loop."""
+"""Capture in the script's own code: one window of steps, one trace file per rank, never an error in the training loop."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from .aside import aside
-from .forks import profiler_started
-from .guard import guarded, say
+from .guard import guarded, quietly, say
 from .ranges import Range
-from .trace_file import write_trace
+from .recorder import Recorder
 
 
 class Capture:
@@ -25,67 +23,56 @@ class Capture:
     def __init__(self, out_dir: str | os.PathLike[str], wait: int, warmup: int, active: int) -> None:
         self.path = Path(out_dir) / f"rank{_rank()}.json.gz"
         self._window = (wait, warmup, active)
-        self._profiler: Any = None
-        self._written = False
+        self._recorder = Recorder(self.path, warmup, active)
+        self._steps = 0
+        self._over = False
 
     def __enter__(self) -> Capture:
-        self._guarded(self._start)
+        if not self._window[0]:
+            self._guarded(self._start)
         return self
 
     def step(self) -> None:
         """Say that one training step (one optimizer step) has ended."""
-        if self._profiler is not None:
-            self._guarded(self._profiler.step)
-            if self._written:
-                self._guarded(self._stop)
+        if not self._over:
+            self._guarded(self._step)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._profiler is not None:
+        if not self._over:
             self._guarded(self._stop)
-            if not self._written:
+            if not self._recorder.written:
                 say(f"no trace written: the loop ended before step {sum(self._window[:2]) + 1}, the first recorded")
 
     def _start(self) -> None:
-        from torch.autograd import _profiler_enabled
-        from torch.profiler import ProfilerActivity, schedule, supported_activities
-        from torch.profiler import profile as torch_profile
+        aside(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
+        self._recorder.start(self._stop)
 
-        if _profiler_enabled():
-            raise RuntimeError("another profiler is running in this process")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        wait, warmup, active = self._window
-        wanted = {ProfilerActivity.CPU, ProfilerActivity.CUDA}
-        profiler = torch_profile(
-            activities=wanted & set(supported_activities()),
-            schedule=schedule(wait=wait, warmup=warmup, active=active, repeat=1),
-            on_trace_ready=self._write,
-            record_shapes=True,
-        )
-        profiler_started(lambda: self._profiler is not None)
-        profiler.start()
-        self._profiler = profiler
-
-    def _write(self, profiler: Any) -> None:
-        """Called by the profiler, on the training thread, when the window closes."""
-        if profiler.step_num <= sum(self._window[:2]):  # stopped before one whole step was recorded
-            return
-        aside(lambda: write_trace(profiler, self.path))
-        self._written = True
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps == self._window[0]:
+            self._start()
+        elif self._recorder.running:
+            self._recorder.step()
+        if self._steps == sum(self._window):
+            self._stop()
 
     def _stop(self) -> None:
-        profiler, self._profiler = self._profiler, None
-        profiler.stop()
+        """Write what was recorded, if it is a step at least."""
+        self._over = True
+        if self._steps > sum(self._window[:2]):
+            self._recorder.stop()
+            aside(self._recorder.write)
+        else:
+            self._recorder.abort()
 
-    def _guarded(self, call: Callable[[], object]) -> None:
+    def _guarded(self, call: Callable[[], None]) -> None:
         guarded(call, "capture stopped", self._failed)
 
     def _failed(self, _why: str) -> None:
-        profiler, self._profiler = self._profiler, None
-        if profiler is not None:  # leave none running behind a failed capture: a second one could not start
-            profiler.on_trace_ready = None
-            profiler.stop()
+        self._over = True
+        quietly(self._recorder.abort)
 
 
 def profile(
@@ -106,4 +93,3 @@ def range(name: str) -> AbstractContextManager[None]:
 def _rank() -> int:
     rank = os.environ.get("RANK", "0")
     return int(rank) if rank.isdecimal() else 0
-

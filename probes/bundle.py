@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from .claim import CLAIM_BYTES, json_object, owner, parents_token, scratch_of, taken
@@ -51,8 +52,10 @@ class Bundle:
         try:
             self._write(self.folder / f"rank{self.rank}.done", marker)
         except OSError as failure:
-            if not self._noted(error or f"the bundle cannot be written: {failure.strerror or failure}"):
+            if self._token is None or self._claim.parent == self.folder:  # no parent sees it
                 self._claim.unlink(missing_ok=True)
+            else:
+                self._note(error or f"the bundle cannot be written: {failure.strerror or failure}")
             raise
         self._claim.unlink(missing_ok=True)
 
@@ -94,16 +97,10 @@ class Bundle:
             file.write(self._claim_text(None))
         return True
 
-    def _noted(self, error: str) -> bool:
-        """Whether `error` is in the claim now, for the parent: the claim's bytes are there even on a full disk."""
-        if self._token is None or self._claim.name.startswith("."):
-            return False
-        try:
-            with self._claim.open("r+b") as file:
-                file.write(self._claim_text(error))
-        except OSError:
-            return False
-        return True
+    def _note(self, error: str) -> None:
+        """Put `error` into the claim, for the parent: its bytes are there even on a full disk."""
+        with suppress(OSError), self._claim.open("r+b") as file:
+            file.write(self._claim_text(error))
 
     def _claim_text(self, error: str | None) -> bytes:
         claim = {"rank": self.rank, "world_size": self.world_size, "error": error and error[:100]}

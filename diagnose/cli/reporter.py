@@ -6,11 +6,15 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diagnose.bundle import Bundle, Written
 from diagnose.cli.voice import stderr, stdout
 from diagnose.errors import UserError, printable
 from diagnose.launch import ignores_our_hook
+
+if TYPE_CHECKING:
+    from diagnose.diagnosis import Diagnosis
 
 LOOK_EVERY_S = 0.3
 _MOST_RANKS = 8
@@ -51,21 +55,25 @@ class Reporter:
         """Print what the traces tell."""
         self.done = True
         from diagnose import analysis
-        from diagnose.cli.terminal import terminal
         from diagnose.diagnosis import to_json
-        from diagnose.report.text import render
 
         if written.traces and written.missing:
             say(_without(written))
         options = analysis.Options(run=_run_of(self._bundle.folder, written))
         diagnosis = analysis.analyze(self._bundle.folder, options=options)
+        guarded(lambda: self._show(diagnosis))
+        if self._json_file is not None:
+            text, file = to_json(diagnosis), self._json_file
+            guarded(lambda: _write(text, file), "no --json file")
+
+    def _show(self, diagnosis: "Diagnosis") -> None:
+        from diagnose.cli.terminal import terminal
+        from diagnose.report.text import render
+
         console = terminal()
         with console.capture() as page:  # in one piece: the job prints too
             render(diagnosis, console)
         stdout().say("\n" + page.get() + f"bundle:     {printable(near(self._bundle.folder))}\n")
-        if self._json_file is not None:
-            text, file = to_json(diagnosis), self._json_file
-            guarded(lambda: _write(text, file), "no --json file")
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Capture in the script's own code: one window of steps, one trace file per rank, never an error in the training loop."""
+"""Capture in the code of the script: one window of steps, one trace file per rank, never an error in its loop."""
 
 from __future__ import annotations
 

@@ -178,8 +178,7 @@ def test_what_the_script_starts_is_hooked_too(tmp_path: Path) -> None:
     assert ended(below(python(tmp_path, body)), tmp_path, env=environment()).stdout == "True\n"
 
 
-def test_a_signal_that_was_sent_before_the_command_began_is_not_lost(tmp_path: Path) -> None:
-    """It is pending while the command starts; Python's own handler in the fork would take it along to nowhere."""
+def test_python_in_the_command_has_its_own_handler_of_ctrl_c(tmp_path: Path) -> None:
     body = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
 
     assert ended(below(python(tmp_path, body)), tmp_path).stdout == "True\n"

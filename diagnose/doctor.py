@@ -25,7 +25,7 @@ _DCGM = ("nv-hostengine", "dcgm-exporter")
 _ASK_TORCH = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
-said = {"hooked": "sitecustomize" in sys.modules and any(type(f).__name__ == "_AfterImport" for f in sys.meta_path)}
+said = {"hooked": any(type(f).__name__ == "_AfterImport" for f in sys.meta_path)}
 try:
     import torch
     from torch.profiler import ProfilerActivity, profile, supported_activities

@@ -223,7 +223,9 @@ def test_the_general_rule_is_not_planned_beside_the_specific_one(tmp_path: Path)
 @pytest.mark.parametrize("prefetches", [True, False])
 def test_the_capture_says_whether_fsdp_prefetches(prefetches: bool) -> None:
     class FullyShardedDataParallel(torch.nn.Module):
-        forward_prefetch = prefetches
+        def __init__(self) -> None:
+            super().__init__()
+            self.forward_prefetch = prefetches  # as torch's own holds it
 
     recorded = wrapped_facts(FullyShardedDataParallel())["fsdp"]
 

@@ -12,7 +12,7 @@ from diagnose.attribution import attribute
 from diagnose.metrics import REGISTRY, Measured, measure
 from diagnose.metrics.registry import Settings
 from diagnose.ranks import JobView
-from diagnose.record import CaptureRecord
+from diagnose.record import decoded
 from diagnose.rule import Rule, load_rule
 from diagnose.whatif import Outlook
 
@@ -61,7 +61,7 @@ def rule(whatif: str, name: str = "a-fault", keys: str = "", sets: str = "") -> 
 
 def outlook(built: Built, fired: Sequence[Rule] = (), record: dict[str, object] | None = None) -> Outlook:
     line = timeline(built)
-    measured = Measured(line, attribute(line), JobView(), Settings(), CaptureRecord(record or {}))
+    measured = Measured(line, attribute(line), JobView(), Settings(), decoded(record or {}))
     return Outlook(measured, measure(measured), fired)
 
 

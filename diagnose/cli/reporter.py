@@ -149,7 +149,10 @@ def _told(cut: dict[int, str]) -> str:
     ranks = sorted(cut)
     listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
     why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")
-    return f"rank {listed} ended inside the window, before its trace was written{why}"
+    of_whom = f"ranks {listed} ended inside the window, before their traces were" if ranks[1:] else (
+        f"rank {listed} ended inside the window, before its trace was"
+    )
+    return f"{of_whom} written{why}"
 
 
 def _all_written(bundle: Bundle) -> Written:

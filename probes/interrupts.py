@@ -37,8 +37,10 @@ def of_the_job(error: BaseException, handled: BaseException | None = None) -> Ba
 def let_out(error: BaseException, handled: BaseException | None = None) -> None:
     """Raise the job's exception on; return when the error is the probe's own."""
     found = of_the_job(error, handled)
+    if found is error:
+        raise found
     if found is not None:
-        raise found from (found.__cause__ if found is error else None)
+        raise found from found.__cause__
 
 
 def _raised_by_a_handler(error: BaseException) -> bool:

@@ -149,10 +149,8 @@ def _told(cut: dict[int, str]) -> str:
     ranks = sorted(cut)
     listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
     why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")
-    of_whom = f"ranks {listed} ended inside the window, before their traces were" if ranks[1:] else (
-        f"rank {listed} ended inside the window, before its trace was"
-    )
-    return f"{of_whom} written{why}"
+    whose, traces = ("ranks", "their traces were") if ranks[1:] else ("rank", "its trace was")
+    return f"{whose} {listed} ended inside the window, before {traces} written{why}"
 
 
 def _all_written(bundle: Bundle) -> Written:

@@ -76,6 +76,7 @@ class Session:
     def loop_begins(self, source: str, total: int | None = None) -> None:
         """A training loop of `total` optimizer steps (None: unknown) begins."""
         self.loop_ended()
+        self._safely(self._finish, "capture stopped")
         if not self.open_to(source):
             return
         self.source = source
@@ -95,7 +96,8 @@ class Session:
         if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
             return
         self._fetched += 1
-        if self.phase in PROFILED and self._fetched > MOST_BATCHES + 4 * self._fetched_per_step:
+        usual = self._fetched_per_step  # hundreds, where gradients are accumulated
+        if usual and self.phase in PROFILED and self._fetched > MOST_BATCHES + 4 * usual:
             self.loop_ended("many batches came without a step")
 
     def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
@@ -152,6 +154,7 @@ class Session:
         self._passed = self.beside_a_profiler()
         window.step_passed()
         if window.phase in PROFILED:
+            self._claim()
             raise RuntimeError("another profiler is running in this process")
         if not self._passed:
             self.clock.step_begins()
@@ -174,7 +177,11 @@ class Session:
 
     def _claim(self) -> None:
         rank, world_size = rank_and_world()
-        self.bundle = self._beside(lambda: Bundle(self.config.out, rank, world_size))
+
+        def claim() -> None:  # there even if an exception of the job ends the waiting
+            self.bundle = Bundle(self.config.out, rank, world_size)
+
+        self._beside(claim)
 
     def _disarm(self) -> None:
         if self.recorder is not None:
@@ -185,14 +192,14 @@ class Session:
         if self.recorder is not None:
             self._beside(self.recorder.write)
 
-    def _beside(self, call: Callable[[], object]) -> Any:
-        """What `call`, whose business are files, returns; one that was not waited for to its end goes first."""
+    def _beside(self, call: Callable[[], object]) -> None:
+        """Run `call`, whose business are files; one that was not waited for to its end goes first."""
         earlier, self._writing = self._writing, None
         if earlier is not None:
             guarded(earlier.result, "not written", self._failed)
         running = self._writing = Aside(call)
         try:
-            return running.result()
+            running.result()
         finally:
             if running.ended:
                 self._writing = None
@@ -204,7 +211,8 @@ class Session:
         guarded(self._write, "no trace written", self._failed)
         bundle = self.bundle
         if bundle is not None:
-            self._note_facts()
+            if not self.beside_a_profiler():
+                self._note_facts()
             known = self._facts
             if known is not None:
                 known["error"] = self.error
@@ -258,11 +266,9 @@ class Session:
 
     def _interrupted(self, interrupt: BaseException) -> None:
         """The job's exception is on its way through: a running profiler is stopped, files wait for the exit."""
-        if self.recorder is not None and self.recorder.running:
+        if self.phase in PROFILED or (self.recorder is not None and self.recorder.running):
             self.error = f"the window was cut by {type(interrupt).__name__}, raised by a signal handler of the job"
             self._stop_all()
-        elif self.window is not None and self.window.phase in PROFILED:
-            self.window.phase = "done"
 
     def _abandon(self) -> None:
         self._stop_all()

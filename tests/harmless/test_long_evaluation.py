@@ -26,3 +26,17 @@ def test_a_long_evaluation_closes_the_window(batches: int, goes_on: bool, tmp_pa
     assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"
     steps = {event["name"] for event in events(tmp_path / "out") if str(event["name"]).startswith("ProfilerStep")}
     assert len(steps) == (4 if goes_on else 3)
+
+
+def test_a_step_of_many_batches_is_no_evaluation(tmp_path: Path) -> None:
+    accumulates = (
+        "rows = iter(loader(100 * 12))\n"
+        "for number in range(1, 13):\n"
+        "    for _ in range(100):\n        model(next(rows)[0]).square().mean().backward()\n"
+        "    optimizer.step()\n"
+    )
+    done = run(BARE + accumulates, tmp_path, {"at_step": 2, "steps": 3, "warmup": 1})
+
+    assert (done.returncode, done.stderr.count("diagnose:")) == (0, 0), done.stderr
+    steps = {event["name"] for event in events(tmp_path / "out") if str(event["name"]).startswith("ProfilerStep")}
+    assert len(steps) == 3

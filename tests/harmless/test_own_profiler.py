@@ -74,6 +74,7 @@ def test_nothing_is_looked_up_within_a_step_that_the_job_profiles(tmp_path: Path
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
     assert len(said(done)) == 1
     assert "another profiler" in said(done)[0]
+    assert "another profiler" in marker(tmp_path / "probed" / "out")["error"]
     assert names(tmp_path / "probed") == names(tmp_path / "plain")
 
 

@@ -21,5 +21,5 @@ def rules_read_once() -> Iterator[None]:
     def loaded(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
         return load(dirs, known) if dirs else rules
 
-    with mock.patch.object(analysis, "load_rules", side_effect=loaded):
+    with mock.patch.object(analysis, "load_rules", loaded):
         yield

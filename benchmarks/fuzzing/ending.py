@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -140,7 +141,8 @@ def _refused(case: Case, code: int, told: str) -> str:
 
 def _invoked(arguments: list[str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the command, run in this process."""
-    out, told = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    out, told = _streams()
+    _text(out), _text(told)  # a try that hung has left its own
     module = importlib.import_module("diagnose.cli.analyze")
     code: Any = 0
     wrong: list[Wrong] = []
@@ -151,9 +153,10 @@ def _invoked(arguments: list[str]) -> tuple[int, str, str]:
                 main.main(arguments, prog_name="diagnose")
             except SystemExit as error:
                 code = error.code
+    texts = _text(out), _text(told)
     if wrong:
         raise wrong[0]
-    return code, _text(out), _text(told)
+    return code, *texts
 
 
 def _finite(to_json: Callable[[Any], str], wrong: list[Wrong]) -> Callable[[Any], str]:
@@ -167,10 +170,20 @@ def _finite(to_json: Callable[[Any], str], wrong: list[Wrong]) -> Callable[[Any]
     return checked
 
 
+@cache
+def _streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper]:
+    """What stands for stdout and stderr in all tries: click keeps every stream that it ever wrote to."""
+    return tuple(io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))  # type: ignore[return-value]
+
+
 def _text(stream: io.TextIOWrapper) -> str:
-    with contextlib.suppress(ValueError):
-        stream.flush()
-    return stream.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+    """What was written since the last call."""
+    stream.flush()
+    stream.seek(0)
+    text = stream.buffer.read().decode("utf-8", "replace")
+    stream.seek(0)
+    stream.truncate()
+    return text
 
 
 def _named(told: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .trace_values import COLLECTIVE, DIMS, LINKS, METADATA, NAMES
 from .tree import mutate
-from .values import NUMBERS, bent, odd
+from .values import LARGEST, NUMBERS, bent, odd
 
 Document = dict[str, Any]
 Events = list[dict[str, Any]]
@@ -97,10 +97,15 @@ def _times(seeded: random.Random, document: Document, events: Events) -> None:
         seeded.choice([0, 1e-9, 1e3, 1e9, 1e15]),
         seeded.choice([1e9, -1e13, 1e16]),
     )
-    for event in _chosen(seeded, [e for e in events if isinstance(e.get(key), int | float)]):
+    for event in _chosen(seeded, [e for e in events if _is_number(e.get(key))]):
         now = event[key]
         ways = {"same": 0, "scaled": now * factor, "moved": now + shift, "odd": value, "negative": -now}
         event[key] = ways[way]
+
+
+def _is_number(value: Any) -> bool:
+    """Whether one can reckon with it: there are whole numbers that no float holds."""
+    return isinstance(value, int | float) and abs(value) < LARGEST
 
 
 def _categories(seeded: random.Random, document: Document, events: Events) -> None:

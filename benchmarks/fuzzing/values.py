@@ -17,7 +17,7 @@ TEXTS: tuple[str, ...] = (
     "[0, ", "\x00", "\x1b[2J", "\ud800", "\u202e", "a\nb", "[bold]x[/]", "=1+1", "%s{0}", "../..", "x" * 70_000, "٣",
     "cuda", "cpu", "float16", "aten::mm", "ProfilerStep#1", "unknown",
 )  # fmt: skip
-_LARGEST = 2**900  # beyond, no float holds it
+LARGEST = 2**900  # beyond, no float holds it
 
 
 def deep(levels: int, of: str = "list") -> Any:
@@ -47,7 +47,7 @@ def bent(seeded: random.Random, value: Any) -> Any:
     """`value` as another type, or another magnitude, of the same meaning or nearly so."""
     if isinstance(value, bool) or value is None:
         return seeded.choice([0, 1, "true", None, [value], not value])
-    if isinstance(value, int) and abs(value) > _LARGEST:
+    if isinstance(value, int) and abs(value) > LARGEST:
         return str(value)
     if isinstance(value, int | float):
         return _bent_number(seeded, value)

@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_used_is_named(run: Path, text: str, said: str) ->
     (run / "diagnose.toml").write_text(text)
     found = analyzed()
 
-    assert found.exit_code == 3
+    assert found.exit_code == 2
     assert said in found.output
     assert "diagnose.toml" in found.output
     assert not (run / "x.html").exists()

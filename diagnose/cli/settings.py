@@ -27,7 +27,7 @@ _STARTS_A_JOB = "run"
 
 
 class SettingError(UserError):
-    """A setting of the wrong type: refused as if it were typed, with exit code 2."""
+    """A file of settings that cannot be used: wrong usage, as if it were typed, with exit code 2."""
 
     exit_code = click.UsageError.exit_code
 
@@ -36,11 +36,11 @@ def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str
     """The command's defaults from the nearest file in `folder` (the working directory) or above it.
 
     Raises:
-        UserError: the file cannot be read, or names an option that the command does not have or does not take from it.
+        SettingError: the file cannot be read, or names an option that the command does not have or take from it.
     """
     try:
         return _defaults_for(command, folder or working_folder())
-    except UserError as error:
+    except SettingError as error:
         if command.name != _STARTS_A_JOB:
             raise
         click.echo(f"diagnose: the settings are left aside: {' '.join(error.format_message().split())}", err=True)
@@ -62,7 +62,7 @@ def _defaults_for(command: click.Command, folder: Path | None) -> dict[str, Any]
     path, tables = found
     table = tables.get(command.name or "", {})
     if not isinstance(table, Mapping):
-        raise UserError("a setting cannot be used", where=path, why=f"{command.name} is no table", do="see --help")
+        raise SettingError("a setting cannot be used", where=path, why=f"{command.name} is no table", do="see --help")
     return {name: value for key, given in table.items() for name, value in [_checked(command, str(key), given, path)]}
 
 
@@ -90,7 +90,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         if path.name == SHARED:  # not ours to complain about
             return {}
-        raise UserError(
+        raise SettingError(
             "the settings cannot be read", where=path, why=str(error), do="mend or remove the file"
         ) from error
 
@@ -101,12 +101,12 @@ def _checked(command: click.Command, key: str, value: object, path: Path) -> tup
         if isinstance(parameter, click.Option) and f"--{key}" in parameter.opts:
             name = parameter.name or ""
             if name in ONLY_TYPED:
-                raise UserError(
+                raise SettingError(
                     f"--{printable(key)} is only taken from the command line", where=path, do="remove it there"
                 )
             return name, _fitting(command, parameter, value, path)
     known = ", ".join(_known(command))
-    raise UserError(f"{command.name} has no option --{printable(key)}", where=path, do=f"choose from {known}")
+    raise SettingError(f"{command.name} has no option --{printable(key)}", where=path, do=f"choose from {known}")
 
 
 def _fitting(command: click.Command, option: click.Option, value: object, path: Path) -> object:

@@ -17,7 +17,7 @@ from .capture_machine import device, environment, memory, versions
 from .capture_model import model_facts, optimizer_facts, wrapped_facts
 from .config import rank_and_world
 from .guard import quietly
-from .held import attributes
+from .held import attributes, is_a
 
 if TYPE_CHECKING:
     from .session import Session
@@ -134,15 +134,15 @@ def training_arguments(arguments: Any) -> dict[str, object] | None:
     return {**known, "fsdp": asked, "deepspeed": values.get("deepspeed") is not None}
 
 
-def plain(value: object) -> object:
+def plain(value: Any) -> object:
     """A number, flag or single word as JSON holds it; anything else, such as a path or a token, is None."""
-    if issubclass(type(value), Enum):
+    if is_a(value, Enum):
         value = attributes(value).get("_value_")
-    if value is None or isinstance(value, (bool, int)):
+    if value is None or is_a(value, int):
         return value
-    if isinstance(value, float):
+    if is_a(value, float):
         return value if value == value and abs(value) != float("inf") else None
-    return value if isinstance(value, str) and _WORD.match(value) else None
+    return value if is_a(value, str) and _WORD.match(value) else None
 
 
 def batch_facts(batches: list[dict[str, Any]]) -> dict[str, object] | None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from .held import attributes, dtype, held, modules, parameters, setting, size, trains, untouched
+from .held import attributes, dtype, held, is_a, modules, parameters, setting, size, trains, untouched
 
 DIMENSIONS = [
     "hidden_size",
@@ -155,7 +155,7 @@ def _outer_modules(model: Any) -> Iterator[Any]:
         if not issubclass(type(thing), torch.nn.Module) or id(thing) in known:
             continue
         inner = held(thing, "_modules")
-        if isinstance(inner, dict) and any(id(dict.get(inner, name)) in known for name in _WRAPPED):
+        if is_a(inner, dict) and any(id(dict.get(inner, name)) in known for name in _WRAPPED):
             yield thing
 
 
@@ -190,7 +190,7 @@ def _fsdp(wrapper: Any) -> dict[str, object]:
 def _prefetches_forward(wrapper: Any) -> bool | None:
     """Whether any unit gathers the next one's parameters ahead; None where neither kind of FSDP says."""
     own = held(wrapper, "forward_prefetch")
-    if isinstance(own, bool):
+    if type(own) is bool:
         return own
     ahead = [found for module in modules(wrapper) if (found := _ahead_of(module)) is not None]
     return any(map(bool, ahead)) if ahead else None
@@ -206,11 +206,11 @@ def _ahead_of(module: Any) -> list[Any] | None:
 def _embeddings(model: Any) -> list[Any]:
     torch: Any = sys.modules["torch"]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return [p for module in modules(model) if issubclass(type(module), kinds) for p in parameters(module, False)]
+    return [p for module in modules(model) if is_a(module, *kinds) for p in parameters(module, False)]
 
 
 def _dimensions(config: Any) -> dict[str, object]:
-    return {name: value for name in DIMENSIONS if isinstance(value := setting(config, name), int)}
+    return {name: value for name in DIMENSIONS if is_a(value := setting(config, name), int)}
 
 
 def _text_config(config: Any) -> dict[str, object] | None:
@@ -226,5 +226,5 @@ def _dtypes(found: list[Any]) -> Counter[str]:
     return counted
 
 
-def _word(value: object) -> str | None:
-    return value if isinstance(value, str) and _WORD.match(value) else None
+def _word(value: Any) -> str | None:
+    return value if is_a(value, str) and _WORD.match(value) else None

@@ -7,9 +7,9 @@ that, and tools that took a signal without Python's knowledge keep it.
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident, main_thread
@@ -18,6 +18,7 @@ from typing import Any
 
 from .guard import quietly
 
+Handler = Callable[[int, FrameType | None], Any]
 _ROOM = 512  # bytes, more than any system's `struct sigaction`
 _library: Any = None
 
@@ -30,46 +31,50 @@ def handlers_wait() -> Iterator[None]:
         return
     came: list[int] = []
     held: dict[int, Any] = {}
+
+    def later(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
     try:
         for number in sorted(signal.valid_signals()):
             previous = signal.getsignal(number)
             if callable(previous):
                 held[number] = previous
-                _set(number, lambda arrived, _frame: came.append(arrived))
+                _set(number, later)
         yield
     finally:
-        _give_back(held, came)
+        _give_back(held, came, later)
 
 
-def _give_back(held: dict[int, Any], came: list[int]) -> None:
-    """Each handler in its place and every signal delivered, whatever a handler raises on the way."""
+def _give_back(held: dict[int, Any], came: list[int], later: Handler) -> None:
+    """Each handler in its place and every signal delivered, whatever a handler raises or changes on the way."""
     try:
         while held:
             number = next(iter(held))
-            _set(number, held[number])
+            if signal.getsignal(number) is later:
+                _set(number, held[number])
             del held[number]
         while came:
             _deliver(came.pop(0))
     finally:
         if held or came:
-            _give_back(held, came)
+            _give_back(held, came, later)
 
 
-def _set(number: int, handler: Callable[[int, FrameType | None], Any]) -> None:
+def _set(number: int, handler: Handler) -> None:
     """Change Python's handler alone: what the system does at the signal is put back as it was, with its flags."""
     library, before = _libc(), ctypes.create_string_buffer(_ROOM)
     known = library is not None and library.sigaction(number, None, before) == 0
     signal.signal(number, handler)
-    if known:
+    if known and signal.getsignal(number) is handler:
         library.sigaction(number, before, None)
 
 
 def _deliver(number: int) -> None:
-    """Python's part of an arrival alone: what the system did at the signal is done."""
-    try:
-        _thread.interrupt_main(number)  # type: ignore[arg-type]
-    except TypeError:  # Python 3.9 simulates SIGINT only
-        signal.raise_signal(number)
+    """Call the handler as Python would: of an arrival the rest, such as a byte for an event loop, is done."""
+    handler = signal.getsignal(number)
+    if callable(handler):
+        handler(number, sys._getframe())
 
 
 def _libc() -> Any:

@@ -37,11 +37,11 @@ def profiler_started(recording: Callable[[], bool]) -> None:
 def _in_child() -> None:
     quietly(_leave or (lambda: None))
     if _recording():
-        quietly(_record_nothing)
+        quietly(record_nothing)
 
 
-def _record_nothing() -> None:
-    """The profiler's callbacks came along with the thread that forked: nobody would ever fetch what they gather."""
+def record_nothing() -> None:
+    """Nobody would ever fetch what the profiler's callbacks gather: in a forked child, or of a profiler left alone."""
     import torch
 
     torch._C._autograd._enable_record_function(False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import UserDict
 from collections.abc import Iterator
+from contextlib import nullcontext
 from inspect import getattr_static
 from types import FunctionType
 from typing import Any
@@ -22,7 +23,12 @@ def attributes(thing: object) -> dict[str, Any]:
         found = object.__getattribute__(thing, "__dict__")
     except AttributeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if is_a(found, dict) else {}
+
+
+def is_a(thing: object, *kinds: type) -> Any:
+    """By the type of the thing alone: `isinstance` asks the thing itself, which may be a proxy of the job's."""
+    return issubclass(type(thing), kinds)
 
 
 def held(thing: object, name: str) -> Any:
@@ -75,28 +81,34 @@ def untouched() -> Any:
     return _torch()._C.DisableTorchFunction()
 
 
+def unseen() -> Any:
+    """A block whose operators, such as the beginning of a range, no dispatch mode of the job sees."""
+    return getattr(_torch()._C, "_DisableTorchDispatch", nullcontext)()
+
+
 def setting(config: object, name: str) -> Any:
     """A value of transformers' configuration: held, maybe under the name it is mapped to, or computed by its class."""
     values = attributes(config)
     if name in values:
         return values[name]
     mapped = getattr_static(type(config), "attribute_map", None)
-    if isinstance(mapped, dict) and mapped.get(name) in values:
+    if is_a(mapped, dict) and mapped.get(name) in values:
         return values[mapped[name]]
     found = getattr_static(type(config), name, None)
-    if isinstance(found, property) and isinstance(found.fget, FunctionType):
+    if is_a(found, property) and is_a(found.fget, FunctionType):
         return found.fget(config) if found.fget.__module__.startswith("transformers.") else None
-    return found if isinstance(found, int | float | str) else None
+    return found if is_a(found, int, float, str) else None
 
 
-def items(batch: object) -> dict[Any, Any]:
+def items(batch: Any) -> dict[Any, Any]:
     """The entries of a dictionary, of transformers' BatchEncoding, or of a dataclass; none of other things."""
-    if isinstance(batch, dict):
+    if is_a(batch, dict):
         return {key: dict.__getitem__(batch, key) for key in dict.keys(batch)}
-    data = held(batch, "data") if isinstance(batch, UserDict) else None
-    if isinstance(data, dict):
+    data = held(batch, "data") if UserDict in type(batch).__mro__ else None
+    if is_a(data, dict):
         return items(data)
-    return attributes(batch) if hasattr(type(batch), "__dataclass_fields__") else {}
+    fields = any("__dataclass_fields__" in vars(kind) for kind in type(batch).__mro__)
+    return attributes(batch) if fields else {}
 
 
 def inner_loader(loader: object) -> object:
@@ -117,7 +129,7 @@ def loader_length(loader: object) -> int | None:
         batch, drops = held(batches, "batch_size"), held(batches, "drop_last")
     if rows is None:
         return None
-    if not isinstance(batch, int) or batch < 1:
+    if type(batch) is not int or batch < 1:
         return rows
     return rows // batch if drops else -(-rows // batch)
 
@@ -158,8 +170,8 @@ def _is_torch(thing: object, *names: str) -> bool:
     return kind.__name__ in names and kind.__module__.startswith("torch.utils.data.")
 
 
-def _values(found: object) -> list[Any]:
-    return list(dict.values(found)) if isinstance(found, dict) else []
+def _values(found: Any) -> list[Any]:
+    return list(dict.values(found)) if is_a(found, dict) else []
 
 
 def _torch() -> Any:

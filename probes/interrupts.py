@@ -16,6 +16,7 @@ from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OWN_EXCEPTIONS = ("builtins", "torch", "numpy", "transformers", "accelerate", "nvtx")
+_BARE = (AssertionError, MemoryError, StopIteration, GeneratorExit)  # Python raises these without a word
 _TAKES_MORE = 0x04  # CO_VARARGS
 
 
@@ -80,10 +81,18 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def _sent_from_elsewhere(error: BaseException) -> bool:
-    """An exception that the probe's own line cannot raise, set by another thread or a handler in C."""
+    """An exception that the probe's own line cannot raise, set by another thread or a handler in C.
+
+    What another thread sets is a class, made an instance without arguments.
+    """
     frames = _frames(error)
+    bare = not error.args and not isinstance(error, _BARE)
+    if bare and isinstance(error, SystemExit):
+        return True
     if not frames or os.path.dirname(os.path.abspath(frames[-1].f_code.co_filename)) != _HERE:
         return False
+    if bare:
+        return True
     module = type(error).__module__.partition(".")[0]
     known = (*_OWN_EXCEPTIONS, *getattr(sys, "stdlib_module_names", ()), (__package__ or "").partition(".")[0])
     return module not in known

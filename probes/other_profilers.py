@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
+from threading import get_ident
 from typing import Any
 
 from .guard import quietly
@@ -24,7 +25,9 @@ _BEGIN = (
 )
 _RESULTS = "kineto_results"  # of a profiler: replaced when it ends
 _own: Any = None
+_thread = 0
 _give_way: Callable[[], object] = list
+_forsake: Callable[[], object] = list
 _prepared: list[tuple[Any, int]] = []  # weak references, and which results each had then
 
 
@@ -37,10 +40,14 @@ def watch() -> None:
             setattr(kind, method, _watched(original))
 
 
-def begins(own: Any, give_way: Callable[[], object]) -> None:
-    """The probe's own profiler `own` begins; `give_way` ends it before one of the job's begins."""
-    global _own, _give_way
-    _own, _give_way = own, give_way
+def begins(own: Any, give_way: Callable[[], object], forsake: Callable[[], object]) -> None:
+    """The probe's own profiler `own` begins in this thread; `give_way` ends it before one of the job's begins here.
+
+    One that begins in another thread takes torch's only session from it, and to end it afterwards would crash the
+    process: `forsake` leaves it as it is.
+    """
+    global _own, _thread, _give_way, _forsake
+    _own, _thread, _give_way, _forsake = own, get_ident(), give_way, forsake
 
 
 def ended() -> None:
@@ -69,7 +76,7 @@ def _watched(original: Any) -> Any:
     def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _own is None or self is not held(_own, "profiler"):
             if _own is not None:
-                _give_way()
+                (_give_way if get_ident() == _thread else _forsake)()
             if _RESULTS in vars(self):
                 _prepared.append((weakref.ref(self), id(held(self, _RESULTS))))
         return original(self, *args, **kwargs)

@@ -14,6 +14,7 @@ from inspect import isfunction
 from typing import Any
 
 from .guard import quietly
+from .held import unseen
 from .interrupts import let_out
 
 STEP = "diagnose.step"
@@ -63,7 +64,8 @@ class Range:
             self._nvtx = emit.nvtx
         if emit.record is not None:
             record = emit.record(self._name)
-            record.__enter__()
+            with unseen():
+                record.__enter__()
             self._record = record
 
     def __exit__(self, *error: object) -> None:
@@ -72,7 +74,8 @@ class Range:
         record, self._record = self._record, None
         nvtx, self._nvtx = self._nvtx, None
         if record is not None:
-            quietly(lambda: record.__exit__(None, None, None))
+            with unseen():
+                quietly(lambda: record.__exit__(None, None, None))
         if nvtx is not None:
             quietly(nvtx.pop)
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import other_profilers, ranges
+from . import forks, other_profilers, ranges
 from .deferral import handlers_wait
-from .forks import profiler_started
 from .gc_ranges import Collections
 from .guard import silent
+from .held import unseen
 from .trace_file import write_trace
+
+_forsaken: list[Any] = []
 
 
 class Recorder:
@@ -28,7 +30,7 @@ class Recorder:
 
     def __init__(self, path: Path, warmup: int, active: int) -> None:
         self.path = path
-        self.running = self.recorded = self.written = False
+        self.running = self.recorded = self.written = self._forsaken = False
         self.settings: dict[str, object] = {}
         self._length = (warmup, active)
         self._steps = 0
@@ -39,26 +41,26 @@ class Recorder:
         """Begin the warm-up; `give_way` is called when the job itself starts a profiler meanwhile."""
         other_profilers.watch()
         self._profiler = self._built()
-        profiler_started(lambda: self.running)
-        with handlers_wait(), silent():
+        forks.profiler_started(lambda: self.running)
+        with handlers_wait(), silent(), unseen():
             if other_profilers.running():
                 raise RuntimeError("another profiler is running in this process")
             self.running = True
-            other_profilers.begins(self._profiler, give_way)
+            other_profilers.begins(self._profiler, give_way, self.forsake)
             self._profiler.start()
             ranges.record(True)
             self._watch_collections()
 
     def step(self) -> None:
         """A profiled step has ended."""
-        with handlers_wait(), silent():
+        with handlers_wait(), silent(), unseen():
             self._steps += 1
             self._profiler.step()
             self._watch_collections()
 
     def stop(self) -> None:
         """Stop the profiler; what was recorded waits for `write`."""
-        with handlers_wait(), silent():
+        with handlers_wait(), silent(), unseen():
             if self.running:
                 self._unhook()
                 self._profiler.stop()
@@ -71,9 +73,23 @@ class Recorder:
             write_trace(profiler, self.path, self._collections)
             self.written = True
 
+    def still_ours(self) -> None:
+        """Raise when another thread's profiler has taken the session."""
+        if self._forsaken:
+            forks.record_nothing()
+            raise RuntimeError("the job started a profiler of its own in another thread")
+
+    def forsake(self) -> None:
+        """Another thread's profiler has taken torch's session: ours is neither stopped nor freed nor written."""
+        if self.running:
+            _forsaken.append(self._profiler)
+            self._profiler, self.recorded, self._forsaken = None, False, True
+            self._unhook()
+            self._stopped()
+
     def abort(self) -> None:
         """Leave no profiler running behind a failure, and nothing to write."""
-        with handlers_wait(), silent():
+        with handlers_wait(), silent(), unseen():
             profiler, self._profiler = self._profiler, None
             self.recorded = False
             if self.running:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from .held import held, inner_loader, items, shape, size, untouched
+from .held import held, inner_loader, is_a, items, shape, size, unseen, untouched
 
 BATCHES = 4
 LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
@@ -47,7 +47,7 @@ def described(batch: object) -> dict[str, Any]:
     """Shapes by name, tokens (elements of `input_ids`), and padding (share of `attention_mask` that is 0) or None."""
     tensors = dict(_tensors(batch, "", _DEPTH))
     ids, mask = tensors.get("input_ids"), tensors.get("attention_mask")
-    with untouched():
+    with untouched(), unseen():
         return {
             "shapes": {name: shape(tensor) for name, tensor in tensors.items()},
             "tokens": None if ids is None else size(ids),
@@ -66,12 +66,12 @@ def _padding(mask: Any) -> float | None:
     return None if numpy is None else 1 - int(numpy.count_nonzero(mask.numpy())) / mask.numel()
 
 
-def _tensors(value: object, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
     torch: Any = sys.modules["torch"]
-    if issubclass(type(value), torch.Tensor):
+    if is_a(value, torch.Tensor):
         yield name or "0", value
-    elif depth and isinstance(value, (tuple, list)):
-        parts = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+    elif depth and is_a(value, tuple, list):
+        parts = tuple.__iter__(value) if is_a(value, tuple) else list.__iter__(value)
         for index, part in zip(range(16), parts):  # noqa: B905
             yield from _tensors(part, _joined(name, str(index)), depth - 1)
     elif depth:

@@ -137,6 +137,8 @@ class Session:
     def _step_ended(self) -> None:
         window = self.window
         assert window is not None
+        if self.recorder is not None:
+            self.recorder.still_ours()
         if self._passed or self.beside_a_profiler():
             self._pass_over(window)
             return
@@ -154,7 +156,8 @@ class Session:
         self._passed = self.beside_a_profiler()
         window.step_passed()
         if window.phase in PROFILED:
-            self._claim()
+            if self.bundle is None:
+                self._claim()
             raise RuntimeError("another profiler is running in this process")
         if not self._passed:
             self.clock.step_begins()

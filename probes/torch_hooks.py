@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 from functools import wraps
 from typing import Any
 
@@ -69,14 +70,22 @@ class Cycle:
 _installed = False
 _over = False  # the hook stays: torch may be going through its list of hooks
 _cycle = Cycle()
+_counting = _thread.allocate_lock()
 _expected: int | None = None
 
 
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-    if _over:
+    if _over or not _counting.acquire(blocking=False):  # another thread counts, or the line that a handler interrupted
         return
+    try:
+        _count(optimizer)
+    finally:
+        _counting.release()
+
+
+def _count(optimizer: Any) -> None:
     current = session()
-    if current is None or not current.open_to("optimizer") or not _cycle.closed_by(id(optimizer)):
+    if current is None or not current.open_to("optimizer") or not quietly(lambda: _cycle.closed_by(id(optimizer))):
         return
     if current.source is None:
         guarded(lambda: _begin(current, optimizer), "no capture")
@@ -143,7 +152,7 @@ def _noting_batch(original: Any) -> Any:
         current = session()
         if current is not None and current.phase != "done":
             current.batch_fetched()
-            if current.phase in ("waiting", "warmup"):
+            if current.phase in ("waiting", "warmup") and not current.beside_a_profiler():
                 quietly(lambda: current.seen.note_batch(batch))
         return batch
 

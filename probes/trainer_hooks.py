@@ -125,6 +125,10 @@ class _Steps:
 
     diagnose_session: Session | None = None
 
+    def __reduce__(self) -> Any:
+        """A pickle or a copy of the job's has a callback that does nothing in this place, and needs none of us."""
+        return sys.modules["transformers.trainer_callback"].TrainerCallback, ()
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         current = self.diagnose_session or session()
         if current is not None:

@@ -1,5 +1,6 @@
 """A job that profiles itself gets the trace it would get without us."""
 
+import ast
 import json
 from collections import Counter
 from pathlib import Path
@@ -103,3 +104,42 @@ def test_a_search_over_hyperparameters_profiles_its_trials_as_always(tmp_path: P
 
     ours, theirs = (torch.load(tmp_path / kind / "final.pt") for kind in ("probed", "plain"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("at", [5, 7, 8])
+def test_a_profiler_in_another_thread_costs_the_window_and_not_the_job(at: int, tmp_path: Path) -> None:
+    """In the warm-up, in the window, and twice in it."""
+    during = (
+        "import threading\n"
+        "def beside():\n"
+        "    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:\n"
+        "        torch.randn(8, 8) @ torch.randn(8, 8)\n"
+        "    print(any(event.key == 'aten::matmul' for event in own.key_averages()), flush=True)\n"
+        "def during(number):\n"
+        f"    if number in ({at}, 8):\n"
+        "        thread = threading.Thread(target=beside)\n        thread.start()\n        thread.join()\n"
+    )
+    expected = run(BARE + during + "loop()\nfinish()\nprint('trained')\n", tmp_path / "plain")
+    done = run(BARE + during + "loop()\nfinish()\nprint('trained')\n", tmp_path / "probed", {"at_step": 6})
+
+    assert (done.returncode, done.stdout) == (0, expected.stdout), done.stderr
+    assert marker(tmp_path / "probed" / "out")["trace"] is None
+    assert "in another thread" in marker(tmp_path / "probed" / "out")["error"]
+
+
+def test_a_dispatch_mode_sees_the_operators_of_the_job_alone(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    counted = (
+        "from torch.utils._python_dispatch import TorchDispatchMode\n"
+        "seen = []\n"
+        "class Counting(TorchDispatchMode):\n"
+        "    def __torch_dispatch__(self, function, types, args=(), kwargs=None):\n"
+        "        seen.append(str(function))\n        return function(*args, **(kwargs or {}))\n"
+        "with Counting():\n    trainer(logging_strategy='no', save_strategy='no').train()\n"
+        "from collections import Counter\nprint(sorted(Counter(seen).items()))\n"
+    )
+    expected = run(TRAINER + counted, tmp_path / "plain")
+    done = run(TRAINER + counted, tmp_path / "probed", {})
+
+    assert done.returncode == 0, done.stderr
+    assert ast.literal_eval(done.stdout.splitlines()[-1]) == ast.literal_eval(expected.stdout.splitlines()[-1])

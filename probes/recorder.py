@@ -13,7 +13,7 @@ from .guard import silent
 from .held import unseen
 from .trace_file import write_trace
 
-_forsaken: list[Any] = []
+_forsaken: list[Any] = []  # kept: to free a profiler is to end it
 
 
 class Recorder:

@@ -51,6 +51,7 @@ class Capture:
 
     def _step(self) -> None:
         self._steps += 1
+        self._recorder.still_ours()
         if self._steps == self._window[0]:
             self._start()
         elif self._recorder.running:

@@ -66,3 +66,17 @@ def test_a_folder_that_cannot_be_made_costs_the_capture(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
     assert len(said(done)) == 1
+
+
+def test_a_profiler_in_another_thread_costs_the_capture(tmp_path: Path) -> None:
+    during = (
+        "import threading\n"
+        "def beside():\n    with torch.profiler.profile():\n        torch.ones(3).add(1)\n"
+        "def during(number):\n"
+        "    if number == 4:\n"
+        "        thread = threading.Thread(target=beside)\n        thread.start()\n        thread.join()\n"
+    )
+    done = run(BARE + during + WITHIN % ("active=6", 20), tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert ["in another thread" in line for line in said(done)] == [True]

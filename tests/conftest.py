@@ -1,5 +1,6 @@
 """Shared options, a cache for the tests alone, and no net under what fails."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,18 @@ def without_the_last_net() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIAGNOSE_DEFECTS", "raise")
         yield
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """`diagnose run` ends deaf to signals; called within this process, all that is started later would be deaf too."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -130,7 +130,7 @@ def training_arguments(arguments: Any) -> dict[str, object] | None:
     values = attributes(arguments)
     known = {name: plain(values[name]) for name in ARGUMENTS if name in values}
     fsdp = values.get("fsdp")
-    asked = bool(fsdp) if type(fsdp) in (bool, str, list, type(None)) else True
+    asked = bool(fsdp) if type(fsdp) in (bool, str, list, tuple, dict, type(None)) else True
     return {**known, "fsdp": asked, "deepspeed": values.get("deepspeed") is not None}
 
 

@@ -32,12 +32,12 @@ from diagnose.formulas.model_flops import attention_flops, linear_flops_per_toke
 from diagnose.formulas.named_models import NAMED_MODELS  # noqa: E402
 from diagnose.metrics import REGISTRY, Measured, measure  # noqa: E402
 from diagnose.metrics.registry import Settings  # noqa: E402
+from diagnose.predict.whatif import Outlook  # noqa: E402
 from diagnose.ranks import JobView  # noqa: E402
-from diagnose.remedy import Remedy  # noqa: E402
 from diagnose.rule import Rule, load_rules  # noqa: E402
+from diagnose.rule.remedy import Remedy  # noqa: E402
 from diagnose.timeline import timeline_of  # noqa: E402
 from diagnose.trace import read  # noqa: E402
-from diagnose.whatif import Outlook  # noqa: E402
 
 SHAPE = NAMED_MODELS["Llama-3.2-1B"]
 TF32_FLOPS, BF16_FLOPS = 330e12, 700e12  # what matrix products reach on the ladder's GPU before and under autocast

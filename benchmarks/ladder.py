@@ -27,7 +27,7 @@ from ladder_report import markdown
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import CONVENTIONS, flops_per_token
 from diagnose.hardware import Device, resolve
-from diagnose.record import CaptureRecord
+from diagnose.trace.record import CaptureRecord
 
 HERE = Path(__file__).parent
 NO_GPU = 3

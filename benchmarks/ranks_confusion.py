@@ -28,7 +28,7 @@ from simulator.job import PARALLELISMS
 
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
-from diagnose.postmortem import LatenessCause
+from diagnose.diagnosis.postmortem import LatenessCause
 
 SKEW = Clocks(offset_ms=3, drift_ppm=50)
 WORTH_NAMING = 0.05  # of the step

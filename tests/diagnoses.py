@@ -20,8 +20,8 @@ from diagnose.diagnosis import (
     Verdict,
     WaterfallPart,
 )
-from diagnose.postmortem import Straggler
-from diagnose.waterfall import MatrixTime, waterfall_of
+from diagnose.diagnosis.postmortem import Straggler
+from diagnose.judge.waterfall import MatrixTime, waterfall_of
 
 MS = 1_000_000
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.ranks import RankDigest
-from diagnose.ranks.calls import Calls
+from diagnose.ranks.collectives.calls import Calls
+from diagnose.ranks.collectives.process_groups import Group
 from diagnose.ranks.digest import Families, Source
-from diagnose.ranks.naming import Group
 
 US, MS = 1_000, 1_000_000
 BASE_NS = 1_758_000_000_000_000_000

@@ -17,7 +17,7 @@ from diagnose.diagnosis import (
     SliceLabel,
     StepTimeline,
 )
-from diagnose.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
+from diagnose.diagnosis.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
 
 US, MS = 1_000, 1_000_000
 HOSTILE = "</script></style><img src=x onerror=alert(1)>\"'`{{7*7}}\u202e\u0000[red]&amp;\u2028"

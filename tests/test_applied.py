@@ -9,15 +9,15 @@ from analysed import GEMM
 from kineto import Trace
 
 from diagnose.analysis import analyze
-from diagnose.applied import applied_of, expected_of
 from diagnose.diagnosis import Applied, Diagnosis, NotApplied, Patch, to_json
 from diagnose.facts import Fact, Facts, Unknown
-from diagnose.patch_file import read
+from diagnose.patch.applied import applied_of, expected_of
+from diagnose.patch.patch_file import read
 from diagnose.probes.apply import Asked
-from diagnose.record import CaptureRecord
 from diagnose.report.applied import applied_line, got_slower
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
+from diagnose.trace.record import CaptureRecord
 
 WORKERS = {"dataloader": {"num_workers": 4}}
 EXPECTED = {

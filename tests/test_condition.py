@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from diagnose.condition import MAX_LENGTH, Condition, RuleError
 from diagnose.facts import Fact, Facts, Scalar, Unknown
+from diagnose.rule.condition import MAX_LENGTH, Condition, RuleError
 
 KNOWN = {
     "wait_share": "share",

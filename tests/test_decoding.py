@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diagnose.record import decoded
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, flops_of
 from diagnose.roofline.traffic import bytes_of
 from diagnose.series.segments import splits
 from diagnose.trace.arguments import Arguments
 from diagnose.trace.numbers import exact_ns, within
+from diagnose.trace.record import decoded
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,15 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from diagnose import defects, rank_analysis, whatif
+from diagnose import defects
 from diagnose.analysis import analyze
+from diagnose.analysis import rank as rank_analysis
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, schema, to_json
 from diagnose.errors import UserError
 from diagnose.judge import judge
 from diagnose.metrics import REGISTRY
+from diagnose.predict import whatif
 from diagnose.report import text
 from diagnose.rule import Rule
 

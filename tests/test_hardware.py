@@ -15,7 +15,7 @@ from diagnose.facts import Unknown, spoken
 from diagnose.hardware import PRECISIONS, Device, resolve, table
 from diagnose.metrics import REGISTRY, Measured
 from diagnose.ranks import JobView
-from diagnose.record import CaptureRecord
+from diagnose.trace.record import CaptureRecord
 
 GIB = 2**30
 H100 = {"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_018_279_936, "numSms": 132}

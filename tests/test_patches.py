@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diagnose.diagnosis import Patch
-from diagnose.patches import accelerate_yaml, diff, export_lines, flags, python_lines, spelled, without_trainer
+from diagnose.patch.patches import accelerate_yaml, diff, export_lines, flags, python_lines, spelled, without_trainer
 
 
 def patch(target: str, **values: Any) -> Patch:

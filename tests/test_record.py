@@ -8,7 +8,7 @@ from kineto import Trace
 
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
-from diagnose.record import record_beside
+from diagnose.trace.record import record_beside
 
 
 def launch_bound(folder: Path, record: object, options: Options | None = None) -> Diagnosis:

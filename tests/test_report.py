@@ -15,7 +15,7 @@ from rich.console import Console
 
 from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
 from diagnose.diagnosis import Diagnosis, HistoryChange, LedgerEntry, Patch
-from diagnose.postmortem import Mismatch, Postmortem, Traffic
+from diagnose.diagnosis.postmortem import Mismatch, Postmortem, Traffic
 from diagnose.report.heat import heat_of
 from diagnose.report.ledger import basis, rows
 from diagnose.report.text import render, render_brief

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from diagnose.condition import RuleError
 from diagnose.diagnosis import NotAdvised, Patch
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.metrics import REGISTRY
 from diagnose.rule import PLACEHOLDER, SEVERITIES, Judgement, Rule, builtin_rules, load_rule, load_rules
+from diagnose.rule.condition import RuleError
 
 SMALL = {
     "wait_share": "share",

@@ -14,8 +14,8 @@ from kineto import Trace as Job
 from long_jobs import Counted, calls_counted
 from rich.console import Console
 
-from diagnose import rank_analysis
 from diagnose.analysis import analyze
+from diagnose.analysis import rank as rank_analysis
 from diagnose.diagnosis import to_json
 from diagnose.report.html import About, page
 from diagnose.report.text import render

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from diagnose.diagnosis import LedgerEntry, Verdict
-from diagnose.verdict import Grounds, class_shares, verdict_of
+from diagnose.judge.verdict import Grounds, class_shares, verdict_of
 
 GROUNDS = Grounds(of="the device step", steps=4, has_gpu=True)
 

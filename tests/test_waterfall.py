@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.diagnosis import LedgerEntry, WaterfallPart
-from diagnose.waterfall import MATRIX_CAUSES, MatrixTime, waterfall_of
+from diagnose.judge.waterfall import MATRIX_CAUSES, MatrixTime, waterfall_of
 
 
 def ledger(**ns: int) -> tuple[LedgerEntry, ...]:

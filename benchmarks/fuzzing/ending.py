@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from diagnose import patch_file
 from diagnose.cli import main
 from diagnose.errors import UserError
+from diagnose.patch import patch_file
 
 from .case import Case
 from .checks import Wrong, check_diagnosis, check_finite, check_series, check_text

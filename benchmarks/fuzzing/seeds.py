@@ -19,7 +19,7 @@ from faulty_traces import CASES as FAULTY  # noqa: E402
 from kineto import Trace as Job  # noqa: E402
 from single_gpu_jobs import CASES as SINGLE  # noqa: E402
 
-from diagnose.vocabulary import PYTHON  # noqa: E402
+from diagnose.trace.vocabulary import PYTHON  # noqa: E402
 
 Document = dict[str, Any]
 MOST_EVENTS = 450

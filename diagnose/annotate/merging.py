@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diagnose.annotate.tracks import Event, micros
-from diagnose.postmortem import Clock
+from diagnose.diagnosis.postmortem import Clock
 from diagnose.timeline import NOT_LAUNCHED, Timeline
 from diagnose.trace.columns import ABSENT
 

@@ -9,7 +9,7 @@ import click
 from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
 from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
-from diagnose.cli.ending import writing
+from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import STATED, stated_options
 from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages

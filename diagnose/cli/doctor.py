@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from diagnose.cli.ending import writing
+from diagnose.capture.doctor import checks
+from diagnose.cli.exit_status import writing
 from diagnose.cli.settings import working_folder
 from diagnose.cli.terminal import terminal
-from diagnose.doctor import checks
 from diagnose.report.page import Page, joined, plain
 
 _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}

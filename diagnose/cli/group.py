@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from diagnose.cli.ending import exit_code
+from diagnose.cli.exit_status import exit_code
 from diagnose.cli.settings import defaults_for
 
 

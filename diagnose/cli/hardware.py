@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from diagnose.cli.ending import writing
+from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.errors import UserError
 from diagnose.hardware import PRECISIONS, Device, Gpu, resolve, table

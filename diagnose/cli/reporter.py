@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diagnose.bundle import Bundle, Written
+from diagnose.capture.bundle import Bundle, Written
+from diagnose.capture.command import ignores_our_hook
 from diagnose.cli.voice import stderr, stdout
 from diagnose.errors import UserError, printable
-from diagnose.launch import ignores_our_hook
 
 if TYPE_CHECKING:
     from diagnose.diagnosis import Diagnosis

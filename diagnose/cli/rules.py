@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from diagnose.cli.ending import writing
+from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
 from diagnose.report.page import Page, plain

@@ -9,11 +9,8 @@ from typing import NoReturn
 
 import click
 
-from diagnose.bundle import Bundle
-from diagnose.cli.reporter import LOOK_EVERY_S, Reporter, guarded, last_words, say
-from diagnose.cli.voice import stderr
-from diagnose.errors import UserError, printable
-from diagnose.launch import (
+from diagnose.capture.bundle import Bundle
+from diagnose.capture.command import (
     Job,
     Window,
     become,
@@ -24,8 +21,11 @@ from diagnose.launch import (
     inherited_environment,
     resolved,
 )
-from diagnose.out_folder import is_first_rank
-from diagnose.patch_file import Request, read
+from diagnose.capture.folder import is_first_rank
+from diagnose.cli.reporter import LOOK_EVERY_S, Reporter, guarded, last_words, say
+from diagnose.cli.voice import stderr
+from diagnose.errors import UserError, printable
+from diagnose.patch.patch_file import Request, read
 
 _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
 

@@ -5,7 +5,7 @@ import json
 import click
 
 from diagnose import diagnosis
-from diagnose.cli.ending import writing
+from diagnose.cli.exit_status import writing
 
 
 @click.command(epilog="Example:  diagnose schema > diagnosis.schema.json")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from diagnose.cli.ending import writing
+from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.report.series import render
 from diagnose.series import judged, read_series, to_json

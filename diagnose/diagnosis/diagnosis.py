@@ -9,8 +9,8 @@ from diagnose.diagnosis.advice import Applied, FactReport, Finding, NotAdvised, 
 from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
+from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.timeline import StepTimeline
-from diagnose.postmortem import Postmortem, Straggler
 
 SCHEMA_VERSION = 3
 

@@ -9,7 +9,7 @@ import numpy as np
 from diagnose.errors import UserError
 from diagnose.hta.build import LoadedAnalysis, analysis_of, quiet
 from diagnose.hta.waits import CATEGORY
-from diagnose.steps import host_steps
+from diagnose.timeline.steps import host_steps
 from diagnose.trace import Trace
 
 _ANNOTATIONS = ("ProfilerStep", "diagnose.step")  # the step marks that HolisticTraceAnalysis can be asked for

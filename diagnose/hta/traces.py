@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from diagnose.analysis.rank import stated_rank
+from diagnose.analysis.ranks import numbered
 from diagnose.errors import UserError
-from diagnose.rank_analysis import stated_rank
-from diagnose.survey import numbered
 from diagnose.trace import Loading, Trace, find_run, load, load_all, on_this_machine, ranks_of
 
 

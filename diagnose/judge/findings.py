@@ -7,10 +7,10 @@ from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
-from diagnose.patches import spelled, without_trainer
-from diagnose.plan import plan_of
+from diagnose.patch.patches import spelled, without_trainer
+from diagnose.predict.plan import plan_of
+from diagnose.predict.whatif import Outlook
 from diagnose.rule import Judgement, Rule
-from diagnose.whatif import Outlook
 
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 

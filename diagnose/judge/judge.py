@@ -2,23 +2,23 @@
 
 from msgspec.structs import replace
 
-from diagnose.applied import applied_of
 from diagnose.diagnosis import Diagnosis, LedgerEntry, Mfu, WaterfallPart
-from diagnose.excerpt import kernel_rows, roofs_of, versions_of
+from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.case import Case
 from diagnose.judge.findings import findings_of, plan_steps
+from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
+from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.no_advice import not_advised, not_judged
-from diagnose.judge.outlook import outlook_of, replay_report
 from diagnose.judge.sections import Sections
+from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.summary import fact_report, summary_of
-from diagnose.postmortem import Postmortem, Straggler
+from diagnose.judge.typical_rank import outlook_of, replay_report
+from diagnose.judge.verdict import verdict_of
+from diagnose.judge.waterfall import MatrixTime, waterfall_of
+from diagnose.patch.applied import applied_of
 from diagnose.ranks.report import postmortem_of
-from diagnose.ranks.straggler_report import stragglers_of
-from diagnose.step_excerpt import step_timeline
-from diagnose.utilisation import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
-from diagnose.verdict import verdict_of
-from diagnose.waterfall import MatrixTime, waterfall_of
+from diagnose.ranks.stragglers.straggler_report import stragglers_of
 
 NO_MFU = Mfu(
     value=None,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from diagnose.diagnosis import LedgerEntry, RankReport, Steps, Verdict
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Case
+from diagnose.judge.verdict import Grounds, verdict_of
 from diagnose.ranks import Job, RankDigest
-from diagnose.verdict import Grounds, verdict_of
 
 DEVICE_STEP, HOST_STEP = "the device step", "the host step"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from diagnose.diagnosis import Finding, NotAdvised, NotJudged
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Case, Judged
-from diagnose.ranks.straggler_report import missing_suspect
+from diagnose.ranks.stragglers.straggler_report import missing_suspect
 
 
 def not_advised(judged: Judged, facts: Facts, findings: Sequence[Finding]) -> tuple[NotAdvised, ...]:

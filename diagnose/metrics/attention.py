@@ -8,7 +8,7 @@ from diagnose.metrics.kernels import compute_capability
 from diagnose.metrics.patterns import share_of
 from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
 from diagnose.roofline.calls import Call, call_of
-from diagnose.vocabulary import OPS
+from diagnose.trace.vocabulary import OPS
 
 _EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
 _MASK_ARGUMENT = 3

@@ -9,7 +9,7 @@ from diagnose.metrics.communication import searches_unused_parameters, world_siz
 from diagnose.metrics.gradients import NO_REDUCTION
 from diagnose.metrics.network import nodes
 from diagnose.metrics.registry import Measured, Value, metric
-from diagnose.ranks.messages import Messages, messages_of
+from diagnose.ranks.collectives.messages import Messages, messages_of
 
 Column = NDArray[np.int64]
 NO_SIZES = Unknown("no collective carries its size", "capture with torch 2.3 or later")

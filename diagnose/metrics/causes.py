@@ -5,7 +5,7 @@ from collections.abc import Callable
 from diagnose.attribution import HOST_CAUSES
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
-from diagnose.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
+from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 _CLASSES = ("data", "host", "memory", "compute", "communication")
 

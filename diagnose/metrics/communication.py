@@ -7,7 +7,7 @@ from diagnose.attribution import EXPOSED
 from diagnose.facts import Unknown
 from diagnose.formulas.accounting import overlapped_share
 from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
-from diagnose.ranks.kinds import itemsize
+from diagnose.ranks.collectives.kinds import itemsize
 
 _SMALL_BYTES = 1 << 20
 

@@ -6,12 +6,12 @@ from numpy.typing import NDArray
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, HOST_CAUSES
 from diagnose.facts import Unknown
-from diagnose.kernels import COMPUTE_FAMILIES
 from diagnose.metrics import groups
 from diagnose.metrics.registry import STEP, Measured, Value, metric
 from diagnose.metrics.setup import precision
-from diagnose.ranks.messages import BACKWARD
-from diagnose.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
+from diagnose.ranks.collectives.messages import BACKWARD
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
+from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
 SEARCH = r".*reducer::search_unused_parameters"

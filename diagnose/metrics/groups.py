@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
-from diagnose.kernels import COMPUTE_FAMILIES, Kind
 from diagnose.metrics.registry import NO_SHAPES, Measured
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind
 from diagnose.trace.arguments import listed
-from diagnose.vocabulary import OPTIMIZER_STEP
+from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
 Mask = NDArray[np.bool_]
 Group = Mask | Unknown

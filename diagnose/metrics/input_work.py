@@ -9,7 +9,7 @@ from diagnose.attribution import HOST_CAUSES
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
 from diagnose.metrics.steps import MORE_STEPS
-from diagnose.vocabulary import ANNOTATIONS, PYTHON
+from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON
 
 TEXT_WORK = re.compile(r"tokeni[sz](e|ation)|batch_encode|encode_(plus|batch)|collat", re.IGNORECASE)
 _MODULES = ("nn.Module", "torch/nn/", "<built-in method run_backward")

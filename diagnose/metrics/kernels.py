@@ -3,10 +3,10 @@
 import numpy as np
 
 from diagnose import intervals as iv
+from diagnose.attribution.idle import Host
 from diagnose.facts import Unknown
-from diagnose.idle import Host
 from diagnose.metrics.registry import STEP, Measured, Value, metric
-from diagnose.vocabulary import DEVICE_ALLOCATION, RUNTIME, SYNCHRONISATION
+from diagnose.trace.vocabulary import DEVICE_ALLOCATION, RUNTIME, SYNCHRONISATION
 
 _FAMILIES = {
     "gemm": "Matrix products",

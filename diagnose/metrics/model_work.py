@@ -17,7 +17,7 @@ from diagnose.formulas.model_flops import (
 )
 from diagnose.metrics.groups import argument_sizes
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
-from diagnose.vocabulary import OPS
+from diagnose.trace.vocabulary import OPS
 
 MIN_COVERED = 0.9
 FROZEN_FROM = 0.001

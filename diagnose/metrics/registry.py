@@ -14,11 +14,11 @@ from diagnose.defects import REPORT_IT, netted
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
-from diagnose.ranks.messages import Messages, messages_of
-from diagnose.record import CaptureRecord
+from diagnose.ranks.collectives.messages import Messages, messages_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.roofline.flops import CountedFlops, count
 from diagnose.timeline import Timeline
+from diagnose.trace.record import CaptureRecord
 
 STEP = "the step"
 NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")

@@ -22,7 +22,7 @@ from diagnose.metrics.groups import (
 from diagnose.metrics.registry import NO_SHAPES, Measured
 from diagnose.roofline import owners
 from diagnose.roofline.calls import PRECISIONS, call_of
-from diagnose.vocabulary import ANNOTATIONS, CLIP, OPS, PYTHON
+from diagnose.trace.vocabulary import ANNOTATIONS, CLIP, OPS, PYTHON
 
 PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
 ALIGNED, SMALLEST_PADDED = 8, 64

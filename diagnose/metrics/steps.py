@@ -4,7 +4,7 @@ import numpy as np
 
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import Measured, Value, metric
-from diagnose.record import unprofiled_ns
+from diagnose.trace.record import unprofiled_ns
 
 MORE_STEPS = "capture at least four steps after two warm-up steps"
 

@@ -1,10 +1,10 @@
 """Ranks of one job together: the same collective on every rank, who waits, and for whom."""
 
+from diagnose.ranks.collectives.matching import GroupMatch, Match, match
 from diagnose.ranks.digest import RankDigest, digest_of
 from diagnose.ranks.job import Job, JobView, join
-from diagnose.ranks.match import GroupMatch, Match, match
 from diagnose.ranks.missing import missing_ranks
-from diagnose.ranks.stragglers import Blame, blame_of
+from diagnose.ranks.stragglers.stragglers import Blame, blame_of
 
 __all__ = [
     "Blame",

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
-from diagnose.ranks.calls import Calls, calls_of
+from diagnose.ranks.collectives.calls import Calls, calls_of
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.arguments import listed
-from diagnose.vocabulary import OPS
+from diagnose.trace.vocabulary import OPS
 
 Column = NDArray[np.int64]
 OPERATOR = "operator"

@@ -7,18 +7,18 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, Attribution
+from diagnose.diagnosis.postmortem import NO_STRAGGLER
 from diagnose.facts import Unknown
-from diagnose.postmortem import NO_STRAGGLER
-from diagnose.ranks.bandwidth import Reached, bus_rate, reached
-from diagnose.ranks.behind import behind_of, excess_of
-from diagnose.ranks.blame import evidence_of
-from diagnose.ranks.changes import Changes, changes_of
+from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.links import extra_of, slow_links
-from diagnose.ranks.match import ALONE, Match, match
-from diagnose.ranks.stragglers import Blame, Trial, blame_of
-from diagnose.ranks.topology import topology_of
-from diagnose.ranks.waits import Waits, lateness_of, waiting_caused, waiting_share, waits_of
+from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
+from diagnose.ranks.network.slow_links import extra_of, slow_links
+from diagnose.ranks.network.topology import topology_of
+from diagnose.ranks.replay.changes import Changes, changes_of
+from diagnose.ranks.stragglers.evidence import evidence_of
+from diagnose.ranks.stragglers.lateness import behind_of, excess_of
+from diagnose.ranks.stragglers.stragglers import Blame, Trial, blame_of
+from diagnose.ranks.stragglers.waits import Waits, lateness_of, waiting_caused, waiting_share, waits_of
 
 LATE = "late-rank-"
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from diagnose.postmortem import Postmortem
-from diagnose.ranks.clocks import align, clocks_of, torn_hosts
+from diagnose.diagnosis.postmortem import Postmortem
+from diagnose.ranks.collectives.aligned_waits import AGREE, agreement
+from diagnose.ranks.collectives.clocks import align, clocks_of, torn_hosts
+from diagnose.ranks.collectives.mismatches import mismatches_of
 from diagnose.ranks.job import Job
-from diagnose.ranks.mismatches import mismatches_of
 from diagnose.ranks.missing import missing_ranks
-from diagnose.ranks.straggler_report import passing_of
-from diagnose.ranks.topology import topology_of
-from diagnose.ranks.traffic import traffic_of
-from diagnose.ranks.transfer import AGREE, agreement
+from diagnose.ranks.network.topology import topology_of
+from diagnose.ranks.network.traffic import traffic_of
+from diagnose.ranks.stragglers.straggler_report import passing_of
 
 
 def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:

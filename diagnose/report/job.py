@@ -3,8 +3,8 @@
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.postmortem import Postmortem, Traffic
 from diagnose.report.heat import HOST_CLASSES, Heat, HeatRow, by_host, heat_of, worst_first
 from diagnose.report.job_words import (
     beyond,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from diagnose.diagnosis import Diagnosis, RankReport
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.report.ledger import Basis
 from diagnose.report.page import plain
 from diagnose.report.words import LATENESS, cause_name, counted, spans

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.postmortem import Postmortem, Traffic
 from diagnose.report.github import Inline, Writer, bold, spaced, tokens
 from diagnose.report.heat import HOST_CLASSES, by_host, heat_of, worst_first
 from diagnose.report.html import About

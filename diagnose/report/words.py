@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from diagnose import patches
 from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
+from diagnose.patch import patches
 from diagnose.report.page import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.kernels import COMPUTE_FAMILIES
 from diagnose.roofline import owners
 from diagnose.roofline.calls import Call, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, direction
@@ -21,6 +20,7 @@ from diagnose.roofline.flops import Counted, convolution_outputs, counted
 from diagnose.roofline.precisions import element_bytes, precision
 from diagnose.roofline.traffic import bytes_of
 from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

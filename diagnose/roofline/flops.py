@@ -16,7 +16,7 @@ from diagnose.roofline import owners
 from diagnose.roofline.calls import call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, flops_of, key
 from diagnose.timeline import Timeline
-from diagnose.vocabulary import OPS
+from diagnose.trace.vocabulary import OPS
 
 
 @dataclass(frozen=True)

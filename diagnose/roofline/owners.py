@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
-from diagnose.vocabulary import OPS
+from diagnose.trace.vocabulary import OPS
 
 Rows = NDArray[np.int64]
 NONE = -1

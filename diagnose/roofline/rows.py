@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.hardware import Device
-from diagnose.kernels import COMPUTE_FAMILIES
 from diagnose.roofline.costs import Costs
 from diagnose.roofline.owners import distinct
 from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
 
 Floats = NDArray[np.float64]
 Times = NDArray[np.int64]

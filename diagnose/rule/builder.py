@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diagnose.attribution import HOST_CAUSES
-from diagnose.condition import Condition, RuleError, did_you_mean
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
 from diagnose.metrics import groups
-from diagnose.remedy import Remedy, remedy_of
+from diagnose.rule.condition import Condition, RuleError, did_you_mean
+from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless
-from diagnose.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
+from diagnose.rule.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
 HOST_TIME = frozenset(HOST_CAUSES) | {"operator-compute", "operator-memory"}  # the latter without a GPU
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from diagnose.condition import RuleError, did_you_mean
 from diagnose.facts import Fact, Unknown
 from diagnose.rule.builder import rule_of
+from diagnose.rule.condition import RuleError, did_you_mean
 from diagnose.rule.rule import SEVERITIES, Rule
-from diagnose.rule_file import ExampleTable, parsed, text_of
+from diagnose.rule.rule_file import ExampleTable, parsed, text_of
 
 
 def builtin_rules() -> Path:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from diagnose.condition import Condition
 from diagnose.defects import REPORT_IT, netted
 from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.facts import Facts, Scalar, Unknown, spoken
-from diagnose.remedy import Remedy
-from diagnose.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
+from diagnose.rule.condition import Condition
+from diagnose.rule.remedy import Remedy
+from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

@@ -10,9 +10,9 @@ from diagnose.errors import printable
 from diagnose.facts import duration
 from diagnose.series.change_points import ALPHA, Found, search
 from diagnose.series.findings import Change, Confidence, NotTold, Periodic, SeriesReport
-from diagnose.series.look import looks
 from diagnose.series.scope import Group, affected, culprits, groups, parts_of
 from diagnose.series.segments import MARGIN, MOST_BLOCKS
+from diagnose.series.suggested_capture import looks
 from diagnose.series.tracks import Series, Track
 
 _SHAPE = 60

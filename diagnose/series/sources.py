@@ -10,11 +10,11 @@ import numpy as np
 from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown
-from diagnose.record import CaptureRecord, record_beside
 from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.tracks import Series, Track
 from diagnose.series.windows import windows
+from diagnose.trace.record import CaptureRecord, record_beside
 
 STATE = "trainer_state.json"
 _LOGS = (".csv", ".tsv", ".jsonl")

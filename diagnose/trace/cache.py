@@ -42,7 +42,7 @@ _PREFIX = "diagnose-"
 _PART = re.compile(r"diagnose-\w{8}\.part")
 _OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 _ABANDONED_AFTER_S = 3600
-_LOADED_BY = ("trace", "formulas/kineto.py", "vocabulary.py")
+_LOADED_BY = ("trace", "formulas/kineto.py", "decoding.py")
 _State = tuple[int, ...]
 
 

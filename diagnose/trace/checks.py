@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.trace.columns import Trace
-from diagnose.vocabulary import GPU_CATEGORIES
+from diagnose.trace.vocabulary import GPU_CATEGORIES
 
 _FAR_NS = 60_000_000_000
 _IMPOSSIBLE_OVERLAP_NS = 100_000_000

@@ -9,8 +9,8 @@ from diagnose.trace.cache import Cache, default_folder
 from diagnose.trace.columns import Trace
 from diagnose.trace.reader import read
 from diagnose.trace.source import Watch
+from diagnose.trace.vocabulary import PYTHON
 from diagnose.trace.workers import parsed_by_workers, parsed_in_shares, worthwhile
-from diagnose.vocabulary import PYTHON
 
 _HELD = 16  # of the memory allowed, the part that columns grow to before they are written to disk
 

@@ -27,8 +27,8 @@ from diagnose.trace.events import (
     Chunk,
     decode_chunk,
 )
-from diagnose.trace.foreign import explain_foreign
 from diagnose.trace.metadata import top_level_keys
+from diagnose.trace.not_a_trace import explain_foreign
 from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch

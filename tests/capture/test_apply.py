@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from diagnose.launch import APPLY
-from diagnose.patch_file import Request
+from diagnose.capture.command import APPLY
+from diagnose.patch.patch_file import Request
 from diagnose.probes import apply, apply_model
 
 SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"

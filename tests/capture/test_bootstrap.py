@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.launch import SEEN, WINDOW, bootstrap_folder
+from diagnose.capture.command import SEEN, WINDOW, bootstrap_folder
 
 PROBES = bootstrap_folder().parent
 HOOKED = "import sys; print(any(type(f).__name__ == '_AfterImport' for f in sys.meta_path))"

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from diagnose import __version__, doctor
-from diagnose.doctor import Check
+from diagnose import __version__
+from diagnose.capture import doctor
+from diagnose.capture.doctor import Check
 
 
 def test_it_reports_on_this_machine() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.bundle import Bundle
-from diagnose.launch import Window, bootstrap_folder, environment, ignores_our_hook, resolved
-from diagnose.out_folder import is_first_rank
+from diagnose.capture.bundle import Bundle
+from diagnose.capture.command import Window, bootstrap_folder, environment, ignores_our_hook, resolved
+from diagnose.capture.folder import is_first_rank
 
 
 def test_a_rank_that_starts_late_joins_the_folder_of_the_others(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from diagnose.capture.command import APPLY, Window, environment
 from diagnose.errors import UserError
-from diagnose.launch import APPLY, Window, environment
-from diagnose.patch_file import Request, read
+from diagnose.patch.patch_file import Request, read
 from diagnose.probes.apply_allowed import ALLOWED, why_not
 
 RULES = Path(__file__).parents[2] / "rules"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harmless.parents import RANK, below, ended, python
 
-from diagnose.bundle import Bundle
+from diagnose.capture.bundle import Bundle
 
 USERS = {
     ".rank0.claim": "mine",

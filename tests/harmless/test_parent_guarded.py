@@ -162,7 +162,7 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     assert "verdict:" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["os.nice", "diagnose.cli.reporter._run_of", "diagnose.bundle.Bundle.written"])
+@pytest.mark.parametrize("name", ["os.nice", "diagnose.cli.reporter._run_of", "diagnose.capture.bundle.Bundle.written"])
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), MemoryError(), RuntimeError("broken")], ids=repr)
 def test_what_fails_in_the_parent_costs_a_line(
     name: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

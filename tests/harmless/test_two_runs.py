@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from harmless.parents import PATIENCE_S, RANK, TRACE, below, ended, python
 
-from diagnose.bundle import Bundle
+from diagnose.capture.bundle import Bundle
 from diagnose.probes import bundle as ranks
 
 STEP = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3"}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from harmless.parents import DIAGNOSE, RANK, below, ended, environment, python
 
-from diagnose.launch import bootstrap_folder
+from diagnose.capture.command import bootstrap_folder
 
 OURS = str(bootstrap_folder())
 MIRROR = """

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from diagnose.ranks import GroupMatch, RankDigest, match
-from diagnose.ranks.clocks import Alignment, align, clocks_of, torn_hosts
-from diagnose.ranks.transfer import agreement, by_start
+from diagnose.ranks.collectives.aligned_waits import agreement, by_start
+from diagnose.ranks.collectives.clocks import Alignment, align, clocks_of, torn_hosts
 
 Column = NDArray[np.int64]
 Clock = Callable[[int, Column], Column]

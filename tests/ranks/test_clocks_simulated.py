@@ -11,9 +11,9 @@ from simulator import Clocks, Job, simulate
 from simulator.truth import Truth
 
 from diagnose.ranks import Match, RankDigest, match
-from diagnose.ranks.clocks import align
-from diagnose.ranks.mismatches import mismatches_of
-from diagnose.ranks.transfer import agreement
+from diagnose.ranks.collectives.aligned_waits import agreement
+from diagnose.ranks.collectives.clocks import align
+from diagnose.ranks.collectives.mismatches import mismatches_of
 
 JOBS = {
     "ddp over two nodes": Job(ranks=8, ranks_per_node=4, clocks=Clocks(5, 30)),

@@ -13,13 +13,13 @@ import pytest
 from simulator import Fault, Job, Transport, simulate
 
 from diagnose.analysis import analyze
+from diagnose.analysis.rank import analyses
 from diagnose.metrics.registry import Settings
-from diagnose.rank_analysis import analyses
 from diagnose.ranks import RankDigest, match
-from diagnose.ranks.buckets import buckets_of, described, larger, smaller
-from diagnose.ranks.changes import Changes, changes_of, faster, hidden_ns, without_late
-from diagnose.ranks.joint import Joint, joint_of
-from diagnose.ranks.topology import topology_of
+from diagnose.ranks.network.topology import topology_of
+from diagnose.ranks.replay.buckets import buckets_of, described, larger, smaller
+from diagnose.ranks.replay.changes import Changes, changes_of, faster, hidden_ns, without_late
+from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.trace import Loading
 
 REAL = os.environ.get("DIAGNOSE_REAL_TRACES", "")

@@ -11,9 +11,9 @@ from kineto import COMMUNICATION, Trace, collective
 
 from diagnose.facts import Unknown
 from diagnose.ranks import GroupMatch, RankDigest, match
-from diagnose.ranks.kinds import kind_of
-from diagnose.ranks.mismatches import mismatches_of
-from diagnose.ranks.naming import Group, Naming
+from diagnose.ranks.collectives.kinds import kind_of
+from diagnose.ranks.collectives.mismatches import mismatches_of
+from diagnose.ranks.collectives.process_groups import Group, Naming
 
 Json = dict[str, Any]
 FIELDS = re.compile(r"Collective name|msg nelems|Group|Seq|dtype|split size")

@@ -7,8 +7,8 @@ import pytest
 from analysed import GEMM, content, digest
 from kineto import Trace
 
-from diagnose.postmortem import Mismatch
-from diagnose.ranks.mismatches import mismatches_of
+from diagnose.diagnosis.postmortem import Mismatch
+from diagnose.ranks.collectives.mismatches import mismatches_of
 
 MIB = 1 << 20
 Work = Callable[[Trace, int], None]

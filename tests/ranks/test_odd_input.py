@@ -14,9 +14,9 @@ from kineto import Trace, collective
 from diagnose.analysis import analyze
 from diagnose.errors import UserError
 from diagnose.ranks import RankDigest, match
-from diagnose.ranks.behind import excess_of
-from diagnose.ranks.links import slow_links
-from diagnose.ranks.naming import Group
+from diagnose.ranks.collectives.process_groups import Group
+from diagnose.ranks.network.slow_links import slow_links
+from diagnose.ranks.stragglers.lateness import excess_of
 
 
 def job(count: int = 4) -> list[dict[str, Any]]:

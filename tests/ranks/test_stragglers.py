@@ -10,7 +10,7 @@ from analysed import ADD, GEMM, MS, job
 from kineto import Trace, collective
 
 from diagnose.ranks import Job, join
-from diagnose.ranks.straggler_report import missing_suspect, stragglers_of
+from diagnose.ranks.stragglers.straggler_report import missing_suspect, stragglers_of
 
 Work = Callable[[Trace, int], None]
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>()"

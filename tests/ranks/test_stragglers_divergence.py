@@ -8,7 +8,7 @@ from analysed import GEMM, digest, timeline
 from kineto import Trace, collective
 
 from diagnose.ranks import join
-from diagnose.ranks.straggler_report import stragglers_of
+from diagnose.ranks.stragglers.straggler_report import stragglers_of
 
 Extra = Callable[[Trace], object]
 

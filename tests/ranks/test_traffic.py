@@ -7,11 +7,11 @@ import pytest
 from analysed import GEMM, digest
 from kineto import Trace, collective
 
+from diagnose.diagnosis.postmortem import Traffic
 from diagnose.facts import Unknown
-from diagnose.postmortem import Traffic
 from diagnose.ranks import RankDigest, match
-from diagnose.ranks.topology import topology_of
-from diagnose.ranks.traffic import HIERARCHICAL, LATENCY_BOUND, MODELLED, SOME_ABSENT, UPPER_BOUND, traffic_of
+from diagnose.ranks.network.topology import topology_of
+from diagnose.ranks.network.traffic import HIERARCHICAL, LATENCY_BOUND, MODELLED, SOME_ABSENT, UPPER_BOUND, traffic_of
 
 MIB = 1 << 20
 

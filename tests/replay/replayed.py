@@ -6,7 +6,7 @@ from analysed import GEMM, Built, timeline
 from kineto import Trace
 
 from diagnose.attribution import attribute
-from diagnose.replay import Replay
+from diagnose.predict.replay import Replay
 from diagnose.timeline import Timeline
 
 US = 1_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kineto import Trace
 from replay.replayed import US, replay_of
 
-from diagnose.replay import Change, Replay
+from diagnose.predict.replay import Change, Replay
 from diagnose.timeline import Timeline
 
 Actions = list[tuple[Any, ...]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kineto import COMMUNICATION, Trace
 from replay.replayed import replay, replay_of
 
-from diagnose.replay import Change
+from diagnose.predict.replay import Change
 
 MICROSECONDS = st.integers(0, 2000).map(lambda n: n / 3)
 STREAMS = st.sampled_from([7, 8, COMMUNICATION])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from replay.replayed import replay_of
 
-from diagnose.replay import Change, Replay
+from diagnose.predict.replay import Change, Replay
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import read
 

@@ -6,7 +6,7 @@ from analysed import ADD, COMM, GEMM, capture_failed, timeline, without
 from kineto import Trace
 from replay.replayed import US, gemms, replay, replay_of, steps
 
-from diagnose.replay import Change, host_speed_for
+from diagnose.predict.replay import Change, host_speed_for
 from diagnose.timeline import Timeline
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnose.replay.costs import Costs
-from diagnose.replay.device import NONE
-from diagnose.replay.engine import by_items_ns, period_ns
-from diagnose.replay.runs import runs_of
-from diagnose.replay.waits import ALL_STREAMS, ONE_STREAM
+from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.device import NONE
+from diagnose.predict.replay.engine import by_items_ns, period_ns
+from diagnose.predict.replay.runs import runs_of
+from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
 
 STREAMS = 3
 NANOSECONDS = [0.0, 1.0, 2.0, 7.0, 20.0, 50.0]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, Evidence, NotAdvised, NotJudged, Patch, PlanStep, RankReport
-from diagnose.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
+from diagnose.diagnosis.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
 from diagnose.report.github import Writer, tokens
 from diagnose.report.html import About
 from diagnose.report.markdown import MOST_TOKENS, markdown

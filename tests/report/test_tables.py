@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from diagnose.cli import main
 from diagnose.diagnosis import Convention, Diagnosis, FactReport, KernelRow
-from diagnose.postmortem import Postmortem, Traffic
+from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.report import tables
 from diagnose.report.tables import Table, csv_of, parquet_of, tables_of
 

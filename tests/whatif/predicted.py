@@ -11,10 +11,10 @@ from kineto import Trace
 from diagnose.attribution import attribute
 from diagnose.metrics import REGISTRY, Measured, measure
 from diagnose.metrics.registry import Settings
+from diagnose.predict.whatif import Outlook
 from diagnose.ranks import JobView
-from diagnose.record import decoded
 from diagnose.rule import Rule, load_rule
-from diagnose.whatif import Outlook
+from diagnose.trace.record import decoded
 
 ALWAYS = """
 title = "A fault"

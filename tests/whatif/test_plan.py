@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from whatif.predicted import device_bound, loading, outlook, rule
 
-from diagnose.plan import Planned, plan_of
+from diagnose.predict.plan import Planned, plan_of
+from diagnose.predict.whatif import Outlook
 from diagnose.rule import Rule
-from diagnose.whatif import Outlook
 
 Range = tuple[float, float]
 NOTHING = 'removes = "0"'

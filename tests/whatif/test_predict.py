@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kineto import Trace
 from whatif.predicted import device_bound, loading, outlook, rule, steps
 
-from diagnose.whatif import WIDEST, Outlook
+from diagnose.predict.whatif import WIDEST, Outlook
 
 ATTENTION = "kernels = { eager-attention = [0.25, 0.5] }"
 NO_WAIT = "host = { data-wait = [0.0, 0.0] }"

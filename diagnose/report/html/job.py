@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.postmortem import Clock, Postmortem, Straggler
 from diagnose.facts import duration, spoken
-from diagnose.postmortem import Clock, Postmortem, Straggler
 from diagnose.report.heat import HOST_CLASSES, by_host
 from diagnose.report.job_words import (
     TRAFFIC_HEADS,

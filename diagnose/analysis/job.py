@@ -1,0 +1,124 @@
+"""The whole path of the data: a file or folder in, a Diagnosis out."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from diagnose.analysis.ranks import comparable, representatives, survey, weights
+from diagnose.diagnosis import Diagnosis, HistoryChange
+from diagnose.errors import UserError, shown_path
+from diagnose.judge import Case, Sections, diagnose
+from diagnose.metrics import REGISTRY, Measured, measure, merged
+from diagnose.metrics.registry import Settings
+from diagnose.ranks import Job, join
+from diagnose.ranks.stragglers.straggler_report import suspecting
+from diagnose.rule import load_rules
+from diagnose.series import changes, series_beside
+from diagnose.trace import Loading, find_run, on_this_machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Settings):
+    """What the user may state beside the path: the settings of the run, and which rules and traces to use.
+
+    Attributes:
+        rules_dirs: folders with the user's own rules.
+        run: which run, when a folder holds several.
+        loading: how the traces are loaded.
+        scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
+        rank: the one rank to diagnose, with all others read for what it waits for; None for the whole job.
+    """
+
+    rules_dirs: tuple[Path, ...] = ()
+    run: str | None = None
+    loading: Loading = field(default_factory=Loading)
+    scheduler: str | None = None
+    rank: int | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """What is stated of the run alone, as other processes take it."""
+        return Settings(**{own.name: getattr(self, own.name) for own in fields(Settings)})
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A diagnosis, and the ranks it was measured on."""
+
+    diagnosis: Diagnosis
+    measured: Sequence[Measured]
+
+
+def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
+    """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
+
+    Args:
+        path: a file or folder, or as text the URL of one that fsspec reaches (`s3://bucket/run/`).
+        options: what the user states beside it.
+
+    Raises:
+        UserError: the input or a rule cannot be used.
+    """
+    with examined(path, options) as found:
+        return found.diagnosis
+
+
+@contextlib.contextmanager
+def examined(path: str | Path, options: Options | None = None) -> Iterator[Examined]:
+    """As `analyze`, with the measured ranks beside the diagnosis while their files are there.
+
+    Raises:
+        UserError: the input or a rule cannot be used.
+    """
+    with on_this_machine(path) as place:
+        found = _examined(place.path, options or Options())
+        trace = found.diagnosis.trace
+        files, copies = (tuple(shown_path(place.shown(f)) for f in listed) for listed in (trace.files, trace.copies))
+        yield Examined(replace(found.diagnosis, trace=replace(trace, files=files, copies=copies)), found.measured)
+
+
+def _examined(path: Path, chosen: Options) -> Examined:
+    rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
+    run = find_run(path, chosen.run)
+    read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
+    ranks, left_out = comparable(read.digests)
+    job = suspecting(join(ranks, chosen.network_gbs))
+    measured = read.measured(job, _chosen(job, chosen.rank, path))
+    facts = merged([measure(m) for m in measured], weights(job, measured))
+    found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
+    copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
+    sections = Sections()
+    history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
+    trace = replace(found.trace, copies=copies, skipped=skipped)
+    not_judged = (*sections.failed, *found.not_judged)
+    return Examined(replace(found, history=history, not_judged=not_judged, trace=trace), measured)
+
+
+def _history(path: Path) -> tuple[HistoryChange, ...]:
+    """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
+    series = series_beside(path)
+    return tuple(
+        HistoryChange(
+            since_step=change.since_step,
+            until_step=change.until_step,
+            change_share=change.change_share,
+            ranks=change.ranks,
+            hosts=change.hosts,
+            says=change.says,
+        )
+        for change in (changes(series) if series is not None else ())
+    )
+
+
+def _chosen(job: Job, rank: int | None, path: Path) -> list[int]:
+    """Positions of the ranks to measure in full."""
+    if rank is None:
+        return representatives(job)
+    there = [own.rank for own in job.ranks]
+    if rank not in there:
+        some = ", ".join(str(number) for number in there[:8]) + (", ..." if len(there) > 8 else "")
+        raise UserError(f"no rank {rank}", where=path, do=f"choose one of {some}")
+    return [there.index(rank)]

@@ -1,0 +1,88 @@
+"""One rank by itself: as far as it can be analysed without the others."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from diagnose.attribution import Attribution, attribute
+from diagnose.defects import netted
+from diagnose.errors import UserError
+from diagnose.metrics.capture import lost_share
+from diagnose.metrics.registry import Settings, device_of
+from diagnose.ranks import RankDigest, digest_of
+from diagnose.ranks.collectives.process_groups import MOST_RANKS
+from diagnose.roofline import Roofline, roofline_of
+from diagnose.timeline import Timeline, timeline_of
+from diagnose.trace import Loading, Trace, load_all, ranks_of
+from diagnose.trace.record import CaptureRecord, record_beside
+
+
+@dataclass(frozen=True)
+class RankAnalysis:
+    """A rank's timeline, what was recorded beside it, and its step divided among causes.
+
+    `roofline` is None where a defect kept it from being computed.
+    """
+
+    timeline: Timeline
+    record: CaptureRecord
+    roofline: Roofline | None
+    attribution: Attribution
+
+    @property
+    def digest(self) -> RankDigest:
+        """What the join needs of it."""
+        return digest_of(
+            self.timeline,
+            self.attribution,
+            host=self.record.text("host") or "",
+            lost_share=lost_share(self.timeline),
+            sized_share=self.roofline.judged_share if self.roofline is not None else 0.0,
+        )
+
+
+def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loading) -> Iterator[RankAnalysis]:
+    """Each rank of the files by itself; a file may hold several.
+
+    Raises:
+        UserError: a trace cannot be read.
+    """
+    traces = load_all([path for path, _ in files], loading)
+    for (_, rank), trace in zip(files, traces, strict=True):
+        for number, part in (ranks_of(trace) or {stated_rank(trace, rank): trace}).items():
+            yield _analysis(timeline_of(part, number), settings)
+
+
+def stated_rank(trace: Trace, otherwise: int) -> int:
+    """The rank in the metadata of the trace, `otherwise` where there is none that can be."""
+    info = trace.metadata.get("distributedInfo")
+    stated = info.get("rank") if isinstance(info, dict) else None
+    return stated if type(stated) is int and 0 <= stated < MOST_RANKS else otherwise
+
+
+def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
+    if settings.step is not None:
+        timeline = _only(timeline, settings.step)
+    record = record_beside(Path(timeline.trace.path), timeline.rank)
+    for kind in record.lost:
+        timeline.trace.loss.count(kind)
+    roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
+    class_ = np.full(len(timeline.gpu), "", object) if roofline is None else roofline.class_
+    return RankAnalysis(timeline, record, roofline, attribute(timeline, class_))
+
+
+def _unjudged(because: str) -> Roofline | None:
+    """No roofline; each metric that needs one fails on it again, and says so."""
+    return None
+
+
+def _only(timeline: Timeline, step: int) -> Timeline:
+    """The rank with one step alone counted."""
+    steps = timeline.steps.only(step)
+    if not steps.count:
+        counted = ", ".join(str(number) for number in timeline.steps.numbers)
+        do = f"choose one of the counted steps: {counted}"
+        raise UserError(f"no step {step} is counted", where=timeline.trace.path, do=do)
+    return replace(timeline, steps=steps)

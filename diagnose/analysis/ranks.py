@@ -1,0 +1,136 @@
+"""From the files of a run to its ranks: every rank as a digest, and a few of them in full.
+
+The digests are joined; what the metrics and the replay need of a rank beyond its digest is measured on representative
+ranks, so that the memory for a job does not grow with its traces.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from diagnose.analysis.rank import RankAnalysis, analyses
+from diagnose.analysis.workers import Task, digests
+from diagnose.errors import UserError, printable
+from diagnose.metrics import Measured
+from diagnose.metrics.registry import Settings
+from diagnose.ranks import Job, RankDigest
+from diagnose.trace import Loading, Run
+
+MOST_MEASURED = 16
+MOST_KEPT_BYTES = 4 << 30  # of JSON text; their columns take about a third
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The ranks of a run: digests in order of rank, and the analyses that are still in memory."""
+
+    run: Run
+    settings: Settings
+    loading: Loading
+    digests: tuple[RankDigest, ...]
+    kept: tuple[RankAnalysis, ...]
+
+    def measured(self, job: Job, positions: Sequence[int]) -> list[Measured]:
+        """The ranks at the positions of the joined job, in order of rank; read again where they are not in memory."""
+        wanted = {job.ranks[position].rank: position for position in positions}
+        return [
+            Measured(
+                own.timeline,
+                job.divided(wanted[own.timeline.rank], own.attribution),
+                job.view,
+                self.settings,
+                own.record,
+                own.roofline,
+            )
+            for own in self.kept or analyses(self._files(job, wanted), self.settings, self.loading)
+            if own.timeline.rank in wanted
+        ]
+
+    def _files(self, job: Job, wanted: dict[int, int]) -> list[tuple[Path, int]]:
+        paths = {job.ranks[position].source.path for position in wanted.values()}
+        return [(path, rank) for path, rank in numbered(self.run) if str(path) in paths]
+
+
+def survey(run: Run, settings: Settings, loading: Loading, scheduler: str | None = None) -> Survey:
+    """Reads every trace of the run: a large one on several processes, each rank by itself.
+
+    Args:
+        run: the files.
+        settings: what the user states of the job.
+        loading: how traces are loaded.
+        scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
+
+    Raises:
+        UserError: a trace cannot be read, two are of one rank, or the scheduler cannot be used.
+    """
+    files = numbered(run)
+    if len(files) > MOST_MEASURED or scheduler is not None:
+        each = replace(loading, jobs=1, watch=None)
+        found = digests([Task(path, rank, settings, each) for path, rank in files], loading, scheduler)
+        return Survey(run, settings, loading, _each_once(found), ())
+    found, kept, text = [], [], 0
+    for own in analyses(files, settings, loading):
+        found.append(own.digest)
+        kept.append(own)
+        text += own.timeline.trace.size
+        if len(kept) > 1 and text > MOST_KEPT_BYTES:
+            kept.clear()
+    whole = sorted(kept, key=lambda own: own.timeline.rank) if len(kept) == len(found) else ()
+    return Survey(run, settings, loading, _each_once(found), tuple(whole))
+
+
+def numbered(run: Run) -> list[tuple[Path, int]]:
+    """The files of the run, each with its rank: as its metadata or name tells, else the first that no other has."""
+    known = {f.rank for f in run.files}
+    free = (rank for rank in count() if rank not in known)
+    return [(f.path, f.rank if f.rank is not None else next(free)) for f in run.files]
+
+
+def _each_once(found: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
+    """The digests in order of rank, of which each has one.
+
+    Raises:
+        UserError: two files, or parts of them, say that they are of the same rank.
+    """
+    of_rank: dict[int, RankDigest] = {}
+    for digest in found:
+        other = of_rank.setdefault(digest.rank, digest)
+        if other is not digest:
+            raise UserError(
+                f"two traces say that they are of rank {digest.rank}",
+                where=digest.source.path,
+                why=f"the other is {printable(other.source.path)}",
+                do="keep one run in the folder, or pass one of the files",
+            )
+    return tuple(of_rank[rank] for rank in sorted(of_rank))
+
+
+def comparable(digests: Sequence[RankDigest]) -> tuple[tuple[RankDigest, ...], tuple[int, ...]]:
+    """The ranks whose time is accounted alike, and those left out: device steps and host steps do not add up."""
+    on_gpu = tuple(d for d in digests if d.has_gpu)
+    if not on_gpu:
+        return tuple(digests), ()
+    return on_gpu, tuple(d.rank for d in digests if not d.has_gpu)
+
+
+def representatives(job: Job) -> list[int]:
+    """Positions of the ranks that are measured in full: all of a small job, else the stragglers and ranks between."""
+    count = len(job.ranks)
+    if count <= MOST_MEASURED:
+        return list(range(count))
+    late = {b.rank for b in job.stragglers[: MOST_MEASURED // 2]}
+    chosen = {at for at, rank in enumerate(job.ranks) if rank.rank in late}
+    typical = [at for at in range(count) if at not in chosen]
+    places = MOST_MEASURED - len(chosen)
+    return sorted(chosen | {typical[i * len(typical) // places] for i in range(places)})
+
+
+def weights(job: Job, measured: Sequence[Measured]) -> list[float]:
+    """The time that each measured rank stands for: its own if it is a straggler, else its part of all others'."""
+    late = {b.rank for b in job.stragglers}
+    own = [float(m.attribution.total_ns) for m in measured]
+    typical = [m.timeline.rank not in late for m in measured]
+    others = sum(rank.total_ns for rank in job.ranks if rank.rank not in late)
+    spread = others / max(sum(ns for ns, is_typical in zip(own, typical, strict=True) if is_typical), 1.0)
+    return [ns * (spread if is_typical else 1.0) for ns, is_typical in zip(own, typical, strict=True)]

@@ -1,0 +1,40 @@
+"""The traces of a large job read by several processes, here or on a cluster."""
+
+from collections.abc import Iterator, Sequence
+
+from diagnose.analysis.workers.cluster import by_cluster
+from diagnose.analysis.workers.processes import by_processes
+from diagnose.analysis.workers.task import Result, Task, done
+from diagnose.errors import UserError
+from diagnose.ranks import RankDigest
+from diagnose.trace import Loading, worthwhile
+
+__all__ = ["Task", "digests"]
+
+
+def digests(tasks: Sequence[Task], loading: Loading, scheduler: str | None = None) -> list[RankDigest]:
+    """The digests of all files, in their order; several processes read them where that is faster.
+
+    Args:
+        tasks: one for each file.
+        loading: `jobs` is the number of processes, `watch` is told how many files are read.
+        scheduler: address or file of a Dask scheduler whose workers do it; None for this machine.
+
+    Raises:
+        UserError: a file cannot be used, or the scheduler.
+    """
+    found: list[RankDigest] = []
+    for number, (task, result) in enumerate(zip(tasks, _results(tasks, loading, scheduler), strict=True)):
+        if isinstance(result, UserError):
+            raise result
+        found += result
+        if loading.watch is not None:
+            loading.watch(task.path, number + 1, len(tasks))
+    return found
+
+
+def _results(tasks: Sequence[Task], loading: Loading, scheduler: str | None) -> Iterator[Result]:
+    if scheduler is not None:
+        return by_cluster(tasks, scheduler)
+    jobs = worthwhile([task.path for task in tasks]) if loading.jobs is None else loading.jobs
+    return by_processes(tasks, min(jobs, len(tasks))) if jobs > 1 else map(done, tasks)

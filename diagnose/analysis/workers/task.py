@@ -1,0 +1,37 @@
+"""The work on one trace file of a large job, as it is sent to another process: a path there, digests back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnose.analysis.rank import analyses
+from diagnose.errors import UserError
+from diagnose.metrics.registry import Settings
+from diagnose.ranks import RankDigest
+from diagnose.trace import Loading
+from diagnose.version import __version__
+
+
+@dataclass(frozen=True)
+class Task:
+    """One file: its rank, should the file not say, what the user states of the job, how it is loaded, and who asks."""
+
+    path: Path
+    rank: int
+    settings: Settings
+    loading: Loading
+    version: str = __version__
+
+
+Result = Sequence[RankDigest] | UserError
+
+
+def done(task: Task) -> Result:
+    """The digests of the file's ranks, or why it cannot be used."""
+    if task.version != __version__:
+        why = f"it has diagnose {__version__}, this machine {task.version}"
+        return UserError("a worker cannot be used", why=why, do="install the same version on both")
+    try:
+        return [own.digest for own in analyses([(task.path, task.rank)], task.settings, task.loading)]
+    except UserError as error:
+        return error

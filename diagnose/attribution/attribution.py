@@ -1,0 +1,249 @@
+"""Every nanosecond of a step to exactly one cause; the parts add up to the step.
+
+On a device step, in this order: compute kernels by family | communication alone (exposed) | copies alone | idle.
+Idle gaps are cut at the launch of the activity that ends them and each piece gets the cause that the launching
+threads show. Without a GPU the host step is divided by what the process did.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.attribution.idle import idle_causes
+from diagnose.intervals import Intervals
+from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import Kind, bound_by
+from diagnose.trace.vocabulary import (
+    ANNOTATIONS,
+    CLIP,
+    COMMUNICATION_RANGES,
+    DATA_WAIT,
+    LOGGING,
+    OPS,
+    OPTIMIZER_STEP,
+    PYTHON,
+)
+
+HOST_CAUSES = {
+    "data-wait": "data",
+    "host-to-device": "data",
+    "allocation": "host",
+    "host-allocation": "host",
+    "compile": "host",
+    "gc": "host",
+    "logging": "host",
+    "sync": "host",
+    "optimizer-host": "host",
+    "dispatch": "host",
+    "python": "host",
+    "launch-latency": "host",
+    "kernel-gap": "host",
+    "queued-on-idle-device": "unexplained",
+    "untraced": "unexplained",
+}
+COPY_CAUSES = {
+    "copy-HtoD": "data",
+    "copy-DtoH": "host",
+    "copy-DtoD": "memory",
+    "copy-PtoP": "communication",
+    "copy-unknown": "memory",
+    "memset": "memory",
+}
+EXPOSED = "exposed-communication"
+LOW_INTENSITY = "-low-intensity"
+MEMORY_BOUND = "memory"
+OPTIMIZER_CAUSE, CLIP_CAUSE = ("optimizer", "memory"), ("clip", "memory")
+_RANGE_CAUSES = (OPTIMIZER_CAUSE, CLIP_CAUSE)
+
+Mask = NDArray[np.bool_]
+Bound = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Disjoint pieces sorted by start that cover the counted steps; `cause` indexes `causes`, `classes` alike."""
+
+    windows: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    cause: NDArray[np.int32]
+    causes: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @property
+    def total_ns(self) -> int:
+        """Length of all counted steps."""
+        return int((self.windows[:, 1] - self.windows[:, 0]).sum())
+
+    def ns(self) -> dict[str, int]:
+        """Nanoseconds of each cause over all counted steps; they add up to `total_ns`."""
+        sums = np.zeros(len(self.causes), np.int64)
+        np.add.at(sums, self.cause, self.end - self.start)
+        return {c: int(n) for c, n in zip(self.causes, sums, strict=True)}
+
+    def class_of(self, cause: str) -> str:
+        """The class that `cause` counts in."""
+        return self.classes[self.causes.index(cause)]
+
+    def pieces(self, *causes: str) -> Intervals:
+        """The instants attributed to any of `causes`."""
+        known = frozenset(causes) & frozenset(self.causes)
+        if known not in self._pieces:
+            rows = np.flatnonzero(np.array([c in known for c in self.causes], bool)[self.cause])
+            self._pieces[known] = iv.intervals(self.start[rows], self.end[rows])
+        return self._pieces[known]
+
+    @cached_property
+    def _pieces(self) -> dict[frozenset[str], Intervals]:
+        """Those of `pieces`: metrics and what-ifs ask for the same causes again and again."""
+        return {}
+
+
+def attribute(timeline: Timeline, bound: Bound | None = None) -> Attribution:
+    """Divides the counted steps of one rank among causes.
+
+    Args:
+        timeline: the rank.
+        bound: for each GPU activity what bounds it by the roofline, "compute", "memory" or "" where its kind decides.
+    """
+    windows = timeline.windows
+    inside = iv.intervals(windows[:, 0], windows[:, 1])
+    parts = _device_parts(timeline, inside, bound) if timeline.has_gpu else _host_parts(timeline, inside)
+    return _joined(windows, parts)
+
+
+Parts = list[tuple[str, str, Intervals]]
+
+
+def _device_parts(timeline: Timeline, inside: Intervals, bound: Bound | None) -> Parts:
+    gpu = timeline.gpu
+    compute = ~gpu.is_communication & ~gpu.is_copy
+    parts = _kernel_parts(timeline, compute, bound)
+    busy = iv.intervals(gpu.start[compute], gpu.end[compute])
+    communication = gpu.is_communication
+    parts.append((EXPOSED, "communication", _alone(gpu.start[communication], gpu.end[communication], busy)))
+    busy = iv.union(busy, parts[-1][2])
+    for cause, class_ in COPY_CAUSES.items():
+        rows = _copies(timeline, cause)
+        alone = _alone(gpu.start[rows], gpu.end[rows], busy)
+        busy = iv.union(busy, alone)
+        parts.append((cause, class_, alone))
+    parts = [(cause, class_, iv.intersect(pieces, inside)) for cause, class_, pieces in parts]
+    idle = iv.subtract(inside, busy)
+    parts += [(cause, HOST_CAUSES[cause], pieces) for cause, pieces in idle_causes(timeline, idle, busy)]
+    return parts
+
+
+def _kernel_parts(timeline: Timeline, rows: Mask, bound: Bound | None) -> Parts:
+    """Each kernel's time that no earlier kernel covers, by what the kernel is for and by what bounds it."""
+    gpu = timeline.gpu
+    start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
+    number, causes = _kernel_causes(timeline, bound)
+    parts: Parts = []
+    for at, (cause, class_) in enumerate(causes):
+        own = number[rows] == at
+        if own.any():
+            parts.append((cause, class_, iv.intervals(start[own], end[own])))
+    return parts
+
+
+def _kernel_causes(timeline: Timeline, bound: Bound | None) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
+    """For each activity, the number of its (cause, class) in the list.
+
+    The cause is the kernel's family; kernels that the optimizer or the clipping of gradients launches are theirs,
+    matrix products left out. `bound` tells matrix kernels that memory bounds from those that the matrix units do.
+    """
+    gpu = timeline.gpu
+    causes = [(_cause_of(kind), bound_by(kind)) for kind in gpu.kinds]
+    causes = list(dict.fromkeys([*causes, *_RANGE_CAUSES]))
+    number = np.array([causes.index((_cause_of(k), bound_by(k))) for k in gpu.kinds], np.int32)[gpu.kind]
+    matrix = gpu.is_compute_bound
+    for cause, pattern in ((CLIP_CAUSE, CLIP), (OPTIMIZER_CAUSE, OPTIMIZER_STEP)):
+        number[timeline.launched_under(pattern) & ~matrix] = causes.index(cause)
+    if bound is not None:
+        for at, (name, class_) in enumerate(list(causes)):
+            if class_ == "compute":
+                causes.append((name + LOW_INTENSITY, "memory"))
+                number[(number == at) & (bound == MEMORY_BOUND)] = len(causes) - 1
+    return number, causes
+
+
+def _cause_of(kind: Kind) -> str:
+    if kind.family == "inductor" and kind.sub == "template":
+        return "inductor-template"
+    return "unclassified-kernel" if kind.family == "other" else kind.family
+
+
+def _copies(timeline: Timeline, cause: str) -> NDArray[np.bool_]:
+    kinds = timeline.gpu.kinds
+
+    def belongs(kind: Kind) -> bool:
+        if kind.family == "memset":
+            return cause == "memset"
+        name = f"copy-{kind.sub}"
+        return kind.family == "memcpy" and cause == (name if name in COPY_CAUSES else "copy-unknown")
+
+    return np.array([belongs(k) for k in kinds], bool)[timeline.gpu.kind]
+
+
+def _alone(starts: NDArray[np.int64], ends: NDArray[np.int64], others: Intervals) -> Intervals:
+    return iv.subtract(iv.intervals(starts, ends), others)
+
+
+def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
+    """A step without a GPU: data, operators by kind, communication that nothing hides, and the host's own rest."""
+    left, parts = inside, []
+    for cause, class_, pieces in _host_layers(timeline):
+        own = iv.intersect(pieces, left)
+        left = iv.subtract(left, own)
+        parts.append((cause, class_, own))
+    return [*parts, ("python", "host", left)]
+
+
+def _host_layers(timeline: Timeline) -> Parts:
+    trace = timeline.trace
+    classes = np.array([_OPERATOR_CLASSES.index(_operator_class(n)) for n in trace.names], np.int32)
+    operator = np.where(trace.rows_of(*OPS), classes[trace.name], 0)
+    masks = (
+        ("data-wait", "data", timeline.matching(DATA_WAIT, *ANNOTATIONS)),
+        ("gc", "host", timeline.matching("Python GC", *ANNOTATIONS, *PYTHON)),
+        ("logging", "host", timeline.matching(LOGGING, *ANNOTATIONS)),
+        ("operator-compute", "compute", operator == 1),
+        ("operator-memory", "memory", operator == 2),
+        (EXPOSED, "communication", timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
+    )
+    return [(cause, class_, iv.intervals(trace.ts[m], trace.ends(m))) for cause, class_, m in masks]
+
+
+_OPERATOR_CLASSES = ("", "compute", "memory")
+_COMPUTE_OPS = (
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm", "aten::convolution",
+    "aten::mkldnn_", "aten::_convolution", "aten::linear", "aten::matmul", "mkldnn::", "aten::convolution_backward",
+    "aten::_scaled_dot_product", "aten::_flash_attention",
+)  # fmt: skip
+
+
+def _operator_class(name: str) -> str:
+    if name.startswith(_COMPUTE_OPS):
+        return "compute"
+    return "memory" if name.startswith("aten::") else ""
+
+
+def _joined(windows: NDArray[np.int64], parts: Parts) -> Attribution:
+    causes = tuple(dict.fromkeys(cause for cause, _, _ in parts))
+    classes = {cause: class_ for cause, class_, _ in parts}
+    number = {cause: i for i, cause in enumerate(causes)}
+    pieces = np.concatenate([iv.EMPTY, *(p for _, _, p in parts)])
+    cause = np.concatenate([np.zeros(0, np.int32), *(np.full(len(p), number[c], np.int32) for c, _, p in parts)])
+    order = np.argsort(pieces[:, 0], kind="stable")
+    return Attribution(
+        windows,
+        pieces[order, 0],
+        pieces[order, 1],
+        cause[order],
+        causes,
+        tuple(classes[c] for c in causes),
+    )

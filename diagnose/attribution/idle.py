@@ -1,0 +1,193 @@
+"""Why the device is idle: each gap is cut at the next launch and painted with what the host did, first match wins."""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.intervals import Intervals
+from diagnose.timeline import Timeline
+from diagnose.trace.vocabulary import (
+    ANNOTATIONS,
+    DATA_WAIT,
+    DEVICE_ALLOCATION,
+    HOST_ALLOCATION,
+    LOGGING,
+    OPS,
+    PYTHON,
+    RUNTIME,
+    SYNCHRONISATION,
+)
+
+LAUNCH_LATENCY_NS = 20_000
+LONG_LAUNCH_NS = 500_000
+LONG_COPY_CALL_NS = 50_000
+SYNC_BLOCK_NS = 20_000
+PYTHON_HOLE_NS = 1_000_000
+_FEW_THREADS = 16  # are compared one by one, which is quicker than to number all threads
+
+Times = NDArray[np.int64]
+
+_COMPILE = re.compile(
+    r"cuModuleLoad|cuModuleUnload|cuLibraryLoad|hipModuleLoad|Runtime Triggered Module Loading|Lazy Function Loading"
+    r"|Driver Compiler|.*compile_fx|_compile\.compile_inner|.*PyCodeCache\.load|async_compile\.wait"
+)
+_SYNC = re.compile(SYNCHRONISATION)
+_COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
+
+
+def _among(pid: Times, tid: Times, threads: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Mask of the events on any of the threads, each of which is one of the events'."""
+    pids, of_pid = np.unique(pid, return_inverse=True)
+    tids, of_tid = np.unique(tid, return_inverse=True)
+    wanted = np.array(sorted(threads), np.int64)
+    numbers = np.searchsorted(pids, wanted[:, 0]) * len(tids) + np.searchsorted(tids, wanted[:, 1])
+    return np.isin(of_pid * len(tids) + of_tid, numbers)
+
+
+def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
+    """Divides the idle instants of a device among causes; the parts are disjoint and cover `idle`.
+
+    Args:
+        timeline: one rank with GPU activities.
+        idle: the instants of the counted steps at which the device does nothing.
+        busy: the instants at which it does something, also outside the steps.
+    """
+    if not len(idle):
+        return
+    waiting, latency, gap, queued = _cut_at_launch(timeline, idle)
+    host = Host(timeline)
+    for cause, pieces in host.layers(waiting, busy):
+        painted = iv.intersect(waiting, pieces)
+        waiting = iv.subtract(waiting, painted)
+        yield cause, painted
+    untraced = iv.longer_than(waiting, PYTHON_HOLE_NS)
+    yield "python", iv.subtract(waiting, untraced)
+    yield "untraced", untraced
+    yield "launch-latency", latency
+    yield "kernel-gap", gap
+    yield "queued-on-idle-device", queued
+
+
+def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Intervals, Intervals, Intervals]:
+    """Idle time before the next launch returns; then launch latency, gaps between queued work, and what is left."""
+    gpu = timeline.gpu
+    following = np.searchsorted(gpu.start, idle[:, 1], side="left")
+    safe = np.minimum(following, len(gpu) - 1)
+    returned = np.where(following < len(gpu), gpu.launch_end[safe], np.iinfo(np.int64).min)
+    own = (following < len(gpu)) & (gpu.launch[safe] >= 0)
+    cut = np.where(own, np.clip(returned, idle[:, 0], idle[:, 1]), idle[:, 1])
+    late = np.minimum(cut + LAUNCH_LATENCY_NS, idle[:, 1])
+    ahead = own & (returned <= idle[:, 0])
+    return (
+        iv.intervals(idle[:, 0], cut),
+        iv.intervals(cut[~ahead], late[~ahead]),
+        iv.intervals(cut[ahead], late[ahead]),
+        iv.intervals(late, idle[:, 1]),
+    )
+
+
+class Host:
+    """What the launching threads did, as sets of instants.
+
+    Args:
+        timeline: one rank.
+        span: begin and end of the time that is asked about, None for all; the sets may leave out what lies beyond.
+    """
+
+    def __init__(self, timeline: Timeline, span: tuple[int, int] | None = None) -> None:
+        self.timeline = timeline
+        self.trace = timeline.trace
+        self._span = span
+        self.runtime = self.trace.rows_of(*RUNTIME) & self._launching
+
+    @cached_property
+    def _launching(self) -> NDArray[np.bool_]:
+        """Mask of the events on threads that launch; main and autograd threads hand over to each other."""
+        threads, trace = self.timeline.launching_threads, self.trace
+        if len(threads) > _FEW_THREADS:
+            return _among(trace.pid, trace.tid, threads)
+        mask = np.zeros(len(trace), bool)
+        for pid, tid in threads:
+            mask |= (trace.pid == pid) & (trace.tid == tid)
+        return mask
+
+    def _named(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+        return self.trace.named(np.array([pattern.match(n) is not None for n in self.trace.names], bool))
+
+    def _set(self, mask: NDArray[np.bool_]) -> Intervals:
+        return iv.intervals(*self._times(mask))
+
+    def _times(self, mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows = np.flatnonzero(mask if self._span is None else mask & self._in_span)
+        return self.trace.ts[rows], self.trace.ends(rows)
+
+    @cached_property
+    def _in_span(self) -> NDArray[np.bool_]:
+        begin, end = self._span or (0, 0)
+        return (self.trace.ts < end) & (self.trace.ts + self.trace.dur > begin)
+
+    def layers(self, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
+        """Causes in order of precedence with the instants at which each holds."""
+        launching, trace = self._launching, self.trace
+        data_wait = self.timeline.matching(DATA_WAIT, *ANNOTATIONS)
+        yield "data-wait", self._set(data_wait & launching)
+        yield "allocation", self._set(self.runtime & self._named(re.compile(DEVICE_ALLOCATION)))
+        yield "host-allocation", self._set(self.runtime & self._named(re.compile(HOST_ALLOCATION)))
+        long_launch = self.runtime & (trace.dur > LONG_LAUNCH_NS) & self._named(re.compile(".*Launch"))
+        compiling = self._named(_COMPILE) & ~trace.rows_of("gpu_user_annotation")
+        yield "compile", self._set(compiling | long_launch)
+        yield "gc", self._set(self._named(re.compile("Python GC")))
+        yield "logging", self._set(self.timeline.matching(LOGGING, *ANNOTATIONS))
+        to_device, to_host = self.long_copies()
+        yield "host-to-device", self._set(to_device)
+        sync = self._set(self.runtime & (self._named(_SYNC) | to_host))
+        yield "sync", _bubbles(sync, idle, busy)
+        yield "optimizer-host", self._set(self.timeline.matching(r"Optimizer\.", *ANNOTATIONS))
+        calls = self._set(launching & trace.rows_of(*OPS, *RUNTIME) & ~self._named(_SYNC))
+        yield "dispatch", calls
+        yield "sync", sync
+        yield "data-wait", self._set(data_wait)  # a prefetching thread: it counts when no launching thread works
+        yield "python", self._set(launching & (trace.rows_of(*PYTHON) | self._ranges()))
+
+    def _ranges(self) -> NDArray[np.bool_]:
+        """Mask of the user's own ranges, step markers left out: inside one the host is in known code."""
+        return self.trace.rows_of("user_annotation") & ~self._named(re.compile(r"ProfilerStep|diagnose\.step"))
+
+    def long_copies(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""
+        gpu = self.timeline.gpu
+        to_host = np.zeros(len(self.trace), bool)
+        down = np.array([k.sub == "DtoH" for k in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)
+        to_host[gpu.launch[down]] = True
+        long = self.runtime & (self.trace.dur > LONG_COPY_CALL_NS) & self._named(_COPY_CALL)
+        return long & ~to_host, long & to_host
+
+
+def _bubbles(sync: Intervals, idle: Intervals, busy: Intervals) -> Intervals:
+    """Idle time after a wait for the device, up to what the host lost in that wait.
+
+    A host that waits for `b` ns while the device works could have run `b` ns ahead: the idle time until its next wait
+    is the wait's doing up to `b`, and the host's own beyond.
+    """
+    blocked = iv.coverage(busy, sync[:, 0], sync[:, 1])
+    rows = np.flatnonzero(blocked >= SYNC_BLOCK_NS)
+    found = [iv.EMPTY]
+    for row in rows:
+        begin = sync[row, 0]
+        until = sync[row + 1, 0] if row + 1 < len(sync) else np.iinfo(np.int64).max
+        first = np.searchsorted(idle[:, 1], begin, side="right")
+        last = np.searchsorted(idle[:, 0], until, side="left")
+        after = np.clip(idle[first:last], begin, until)
+        found.append(_first_ns(after, int(blocked[row])))
+    return iv.union(*found)
+
+
+def _first_ns(pieces: Intervals, ns: int) -> Intervals:
+    """The first `ns` nanoseconds of the set."""
+    lengths = pieces[:, 1] - pieces[:, 0]
+    before = np.concatenate(([0], np.cumsum(lengths)[:-1])) if len(lengths) else lengths
+    return iv.intervals(pieces[:, 0], np.minimum(pieces[:, 1], pieces[:, 0] + np.maximum(ns - before, 0)))

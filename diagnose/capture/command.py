@@ -1,0 +1,278 @@
+"""The command of `diagnose run`: what is executed, in which environment, how signals and exit codes pass through."""
+
+import contextlib
+import errno
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from diagnose.patch.patch_file import Request
+from diagnose.probes.apply_allowed import VARIABLE as APPLY
+
+WINDOW = "PYTHON_DIAGNOSE"  # launchers that forward only PYTHON* forward it
+SEEN = "PYTHON_DIAGNOSE_SEEN"
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
+_OUR_OWN = {  # what this process does itself, or what cannot be held up
+    signal.SIGKILL,
+    signal.SIGSTOP,
+    signal.SIGCHLD,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGSEGV,
+    signal.SIGSYS,
+    signal.SIGTRAP,
+}
+_FORWARDED = signal.valid_signals() - _OUR_OWN
+_STOPPING = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_LOOK_EVERY_S = 0.2
+_STOPS_WITHIN_S = 1.0
+_BY_THE_KERNEL = 128  # si_code of a signal that a terminal sent: the job, in the same process group, has it already
+_COERCED = {"C.UTF-8", "C.utf8", "UTF-8"}
+_INTERPRETERS = ("python", "pypy")
+_BLOCK = Path("/proc/self/environ")  # as it was when this process started
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which steps are captured; None leaves the choice to the probe.
+
+    Attributes:
+        out: the bundle's folder, absolute.
+        steps: profiled steps.
+        warmup: steps with the profiler on that are not recorded.
+        skip: steps at most until the step times count as settled.
+        at_step: the step the window begins at, instead of waiting for step times to settle.
+        stop: end the job after the window.
+        token: tells the markers of this run from others'.
+    """
+
+    out: str
+    steps: int
+    warmup: int
+    skip: int | None = None
+    at_step: int | None = None
+    stop: bool = False
+    token: str | None = None
+
+
+def inherited_environment() -> dict[str, str]:
+    """The environment this process was started with: without the locale that Python itself has put there (PEP 538)."""
+    env = dict(os.environ)
+    if env.get("LC_CTYPE") in _COERCED:
+        with contextlib.suppress(OSError):
+            if b"LC_CTYPE" not in {entry.split(b"=")[0] for entry in _BLOCK.read_bytes().split(b"\0")}:
+                del env["LC_CTYPE"]
+    return env
+
+
+def resolved(command: Sequence[str]) -> list[str]:
+    """The command as executed: a script or `-m` gets our interpreter, the rest is run as is.
+
+    A program that is not on PATH is looked for beside our interpreter: environments are often used without activation.
+    """
+    first = command[0]
+    if first == "-m" or first.endswith((".py", ".pyw")):
+        return [sys.executable, *command]
+    beside = Path(sys.executable).parent / first
+    if os.sep not in first and shutil.which(first) is None and beside.is_file():
+        return [str(beside), *command[1:]]
+    return list(command)
+
+
+def environment(
+    inherited: Mapping[str, str], window: Window, seen: Path, patch: Request | None = None
+) -> dict[str, str]:
+    """The job's environment: Python in it runs our sitecustomize at start, which applies the patch.
+
+    Our folder goes before what PYTHONPATH holds; an empty entry there is the current folder and stays one.
+    """
+    bootstrap = str(bootstrap_folder())
+    others = inherited.get("PYTHONPATH", "")
+    while others == bootstrap or others.startswith(bootstrap + os.pathsep):  # below another `diagnose run`
+        others = others[len(bootstrap) + 1 :]
+    path = bootstrap + os.pathsep + others if others else bootstrap
+    ours = {"PYTHONPATH": path, WINDOW: json.dumps(asdict(window)), SEEN: str(seen)}
+    if patch is not None:
+        return {**inherited, **patch.variables(inherited), **ours, APPLY: patch.to_json()}
+    return {name: text for name, text in inherited.items() if name != APPLY} | ours
+
+
+def bootstrap_folder() -> Path:
+    """Where the sitecustomize is."""
+    spec = importlib.util.find_spec("diagnose.probes.bootstrap")
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError("the installation has no diagnose.probes.bootstrap")
+    return Path(spec.submodule_search_locations[0]).resolve()
+
+
+def ignores_our_hook(argv: Sequence[str]) -> str | None:
+    """The option that makes the interpreter ignore PYTHONPATH or sitecustomize; None when none is seen."""
+    if not Path(argv[0]).name.startswith(_INTERPRETERS):
+        return None
+    words = iter(argv[1:])
+    for word in words:
+        if not word.startswith("-") or word in ("-", "--"):
+            return None
+        if word.startswith("--"):
+            continue
+        for i, letter in enumerate(word[1:], start=1):
+            if letter in "IES":
+                return f"-{letter}"
+            if letter in "cm":
+                return None
+            if letter in "WX":  # these take a value: the rest of the word, else the next one
+                if i == len(word) - 1:
+                    next(words, None)
+                break
+    return None
+
+
+class Job:
+    """The command, running. It finds the world as it would without us: nothing of it is closed, reset or held back.
+
+    Raises:
+        OSError: it cannot be executed; `exit_code_of` tells what a shell would return.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+        try:
+            self._process = self._started(argv, env)
+        except BaseException:
+            self._as_before()
+            raise
+        for number in _ENDING:  # once the command has ended they end what we still do, and not its exit code
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                signal.signal(number, _interrupted)
+
+    def _started(self, argv: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        try:
+            return subprocess.Popen(argv, env=env, close_fds=False, preexec_fn=self._in_the_child)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            sh = ["/bin/sh", *argv]  # as a shell does
+            return subprocess.Popen(sh, env=env, close_fds=False, preexec_fn=self._in_the_child)
+
+    def runs(self, for_s: float) -> bool:
+        """Whether the command still runs after `for_s` seconds; returns at once when it ends."""
+        try:
+            self._process.wait(for_s)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def exit_code(self) -> int:
+        """Wait for the end; the code is the one a shell gives: 128 + n after signal n."""
+        code = self._process.wait()
+        return 128 - code if code < 0 else code
+
+    @contextlib.contextmanager
+    def forwarding(self) -> Iterator[None]:
+        """Signals sent to us reach the command, in a thread: they do so while a report is made too."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._forward, args=(ended,), name="signals", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads for this user: the signals are forwarded first, the report comes after
+            self._forward(ended, until_it_ends=True)
+        try:
+            yield
+        finally:
+            ended.set()
+            if thread.ident is not None:
+                thread.join()
+            self._heard_again()
+
+    def _forward(self, ended: threading.Event, until_it_ends: bool = False) -> None:
+        while not ended.is_set() and not (until_it_ends and self._process.poll() is not None):
+            info = signal.sigtimedwait(_FORWARDED, _LOOK_EVERY_S)
+            if info is None:
+                continue
+            if self._process.poll() is not None:  # nothing left to forward to: it is meant for us
+                self._heard_again()
+                os.kill(os.getpid(), info.si_signo)
+            elif info.si_signo == signal.SIGCONT:
+                self._continue()
+            else:
+                if info.si_code != _BY_THE_KERNEL:
+                    self._process.send_signal(info.si_signo)
+                if info.si_signo in _STOPPING:
+                    self._stop_with_the_command()
+
+    def _stop_with_the_command(self) -> None:
+        """A shell that waits for us has to see that its job has stopped; a command may also decide not to stop."""
+        until = time.monotonic() + _STOPS_WITHIN_S
+        while not self._is_stopped() and self._process.poll() is None:
+            if time.monotonic() > until:
+                return
+            time.sleep(_LOOK_EVERY_S / 10)
+        if self._process.poll() is None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _continue(self) -> None:
+        """A shell continues the command together with us; others know of us alone."""
+        if self._is_stopped():
+            self._process.send_signal(signal.SIGCONT)
+
+    def _is_stopped(self) -> bool:
+        try:
+            after_the_name = Path(f"/proc/{self._process.pid}/stat").read_text(errors="replace").rpartition(")")[2]
+        except OSError:
+            return False
+        return after_the_name.split()[0] == "T"
+
+    def _in_the_child(self) -> None:
+        """Python's own handler would swallow a Ctrl-C that comes before the command is there."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        self._as_before()
+
+    def _heard_again(self) -> None:
+        """Of all signals but the one by which a terminal may stop a background job that writes: ours is the report."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, {*self._mask, signal.SIGTTOU})
+
+    def _as_before(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Execute the command in the place of this process, which is not there for a report then.
+
+    Raises:
+        OSError: it cannot be executed.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
+        signal.signal(number, signal.SIG_DFL)
+    os.execvpe(argv[0], list(argv), dict(env))
+
+
+def deaf() -> None:
+    """From here on no signal that can be ignored changes how this process ends."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def exit_code_of(error: OSError) -> int:
+    """What a shell returns for a command that it cannot execute."""
+    return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,193 @@
+"""What a capture can see on this machine. Torch is asked in a process of its own: its import can fail in many ways."""
+
+import contextlib
+import ctypes
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from diagnose.capture.command import Window, environment
+from diagnose.version import __version__
+
+_PACKAGES = ("transformers", "accelerate", "liger-kernel", "nvtx")
+_ROOM_BYTES = 2 << 30
+_PATIENCE_S = 120
+_DCGM = ("nv-hostengine", "dcgm-exporter")
+
+_ASK_TORCH = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+said = {"hooked": any(type(f).__name__ == "_AfterImport" for f in sys.meta_path)}
+try:
+    import torch
+    from torch.profiler import ProfilerActivity, profile, supported_activities
+    said["torch"] = torch.__version__
+    said["built_for"] = torch.version.cuda or torch.version.hip
+    said["devices"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    said["activities"] = sorted(activity.name for activity in supported_activities())
+    if said["devices"]:
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+            torch.ones(8, device="cuda").add_(1)
+            torch.cuda.synchronize()
+        said["kernels"] = sum(event.device_type.name == "CUDA" for event in profiler.events())
+except BaseException as error:
+    said["error"] = f"{type(error).__name__}: {error}"
+print("\\n" + json.dumps(said))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the doctor.
+
+    Attributes:
+        name: what was looked at.
+        state: ok, warn (a capture loses something), or unknown (it could not be looked at).
+        says: what was found, and what to do about it.
+    """
+
+    name: str
+    state: Literal["ok", "warn", "unknown"]
+    says: str
+
+
+def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:
+    """Everything, for captures into `folder` in the environment `env`."""
+    yield Check("diagnose", "ok", f"{__version__}, Python {platform.python_version()}, {sys.executable}")
+    said = ask_torch(env)
+    yield hook(said)
+    yield torch_found(said)
+    yield gpu_events(said)
+    yield nvml()
+    yield nsight(env)
+    yield dcgm(running())
+    yield disk(folder)
+    yield blocking(env)
+    yield Check("versions", "ok", ", ".join(map(version, _PACKAGES)))
+
+
+def ask_torch(env: Mapping[str, str]) -> dict[str, object]:
+    """What a Python process of a job, hooked as by `diagnose run`, says of torch; `error` when it says nothing."""
+    try:
+        hooked = environment(env, Window("", 1, 0), Path(os.devnull))
+        command = [sys.executable, "-c", _ASK_TORCH]
+        done = subprocess.run(command, env=hooked, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+        said = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        return {"error": f"asking it failed: {type(error).__name__}"}
+    return said if isinstance(said, dict) else {}
+
+
+def hook(said: Mapping[str, object]) -> Check:
+    """Whether our sitecustomize runs in a Python process of the job."""
+    if said.get("hooked"):
+        return Check("hook", "ok", "Python processes of a job are reached through PYTHONPATH and sitecustomize")
+    if "hooked" in said:
+        return Check("hook", "warn", "sitecustomize did not run: captures need `diagnose.probes.profile` in the script")
+    return Check("hook", "unknown", str(said.get("error", "")))
+
+
+def torch_found(said: Mapping[str, object]) -> Check:
+    """Which torch, if any."""
+    if "torch" not in said:
+        return Check("torch", "warn", f"cannot be imported: {said.get('error')}")
+    return Check("torch", "ok", f"{said['torch']}, built for {said.get('built_for') or 'CPU only'}")
+
+
+def gpu_events(said: Mapping[str, object]) -> Check:
+    """Whether the profiler of torch receives kernels (CUPTI, roctracer), shown by running one."""
+    devices, name = said.get("devices"), "GPU events"
+    if not devices or not isinstance(devices, list):
+        return Check(name, "unknown", "no GPU is visible to torch: traces hold the host only")
+    here = f"{len(devices)} x {devices[0]}"
+    if "kernels" not in said:
+        return Check(name, "warn", f"{here}: the profiler failed: {said.get('error')}")
+    if not said["kernels"]:
+        return Check(name, "warn", f"{here}: the profiler saw no kernel; is another tool attached to CUPTI?")
+    return Check(name, "ok", f"{here}: the profiler sees kernels")
+
+
+def nvml() -> Check:
+    """Whether clocks and power can be read."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return Check("NVML", "unknown", "no NVIDIA driver here: no clocks, power or throttle reasons")
+    if library.nvmlInit_v2() != 0:
+        return Check("NVML", "warn", "the driver's library refuses to start: no clocks, power or throttle reasons")
+    try:
+        device, value = ctypes.c_void_p(), ctypes.c_uint()
+        if library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0:
+            return Check("NVML", "warn", "no device may be opened: no clocks, power or throttle reasons")
+        refused = [
+            what
+            for what, code in (
+                ("clocks", library.nvmlDeviceGetClockInfo(device, 1, ctypes.byref(value))),
+                ("power", library.nvmlDeviceGetPowerUsage(device, ctypes.byref(value))),
+            )
+            if code != 0
+        ]
+    finally:
+        library.nvmlShutdown()
+    if refused:
+        return Check("NVML", "warn", f"not readable: {', '.join(refused)}")
+    return Check("NVML", "ok", "clocks and power are readable")
+
+
+def nsight(env: Mapping[str, str]) -> Check:
+    """Nsight Systems takes the one CUPTI subscription of a process."""
+    if env.get("NSYS_PROFILING_SESSION_ID"):
+        says = "this shell runs under nsys: GPU events go there; capture outside of it"
+        return Check("Nsight", "warn", says)
+    return Check("Nsight", "ok", "not under nsys")
+
+
+def dcgm(processes: Iterable[str]) -> Check:
+    """DCGM's profiling counters exclude other profilers on some GPUs."""
+    found = sorted(set(_DCGM) & set(processes))
+    if found:
+        says = f"{', '.join(found)} runs; if GPU events are missing: `dcgmi profmon --pause`, later `--resume`"
+        return Check("DCGM", "warn", says)
+    return Check("DCGM", "ok", "no host engine among the processes seen")
+
+
+def running() -> Iterator[str]:
+    """Names of the processes that /proc shows."""
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            yield path.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def disk(folder: Path) -> Check:
+    """Room for traces where they are written by default."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Check("disk", "warn", f"{folder}: {error.strerror}")
+    if not os.access(folder, os.W_OK):
+        return Check("disk", "warn", f"{folder} is read-only: pass --out")
+    room = f"{free / (1 << 30):.1f} GiB free in {folder}"
+    return Check("disk", "ok" if free >= _ROOM_BYTES else "warn", room)
+
+
+def blocking(env: Mapping[str, str]) -> Check:
+    """Settings that distort what is measured."""
+    if env.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+        return Check("launches", "warn", "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel; unset it")
+    return Check("launches", "ok", "asynchronous")
+
+
+def version(package: str) -> str:
+    """A package that a capture records, or can use, with its version."""
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"no {package}"

@@ -1,0 +1,120 @@
+"""What a report shows beside the judgement: the longest kernels, the roofs, one step, and what recorded it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
+from diagnose.hardware.device import PRECISIONS
+from diagnose.judge.step_timeline import class_of
+from diagnose.metrics import Measured
+
+KERNELS_KEPT = 200
+LONGEST_NAME = 2000
+_BOUNDS: tuple[Bound, ...] = ("unknown", "compute", "memory", "latency", "under-filled")
+_CLASSES: tuple[SliceClass, ...] = ("", "compute", "memory")
+_VERSIONS = (
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+)
+
+Times = NDArray[np.int64]
+
+
+def roofs_of(measured: Measured) -> Roofs | None:
+    """Memory bandwidth and the peaks that are known; None without a GPU."""
+    device = measured.device
+    if not measured.timeline.has_gpu:
+        return None
+    peaks = [(precision, device.peak(precision)) for precision in PRECISIONS]
+    return Roofs(
+        hbm_bytes_per_s=device.hbm_bytes_per_s,
+        hbm_source=device.hbm_bytes_per_s_source,
+        peaks=tuple(
+            Peak(precision=name, flops_per_s=peak, source=device.peak_source(name)) for name, peak in peaks if peak
+        ),
+    )
+
+
+def versions_of(measured: Measured) -> dict[str, str]:
+    """The software of the run, as its record and its trace name it."""
+    recorded = measured.record.get("versions")
+    found: dict[str, Any] = dict(recorded) if isinstance(recorded, Mapping) else {}
+    found |= {key: measured.timeline.trace.metadata.get(key) for key in _VERSIONS}
+    return {str(key): str(value)[:80] for key, value in found.items() if isinstance(value, str | int) and value}
+
+
+def kernel_rows(measured: Measured) -> tuple[KernelRow, ...]:
+    """GPU activities by name, longest first; those behind the first 200 share the last row."""
+    gpu = measured.timeline.gpu
+    at = np.flatnonzero(measured.in_steps) if measured.timeline.has_gpu else np.zeros(0, np.int64)
+    if not len(at):
+        return ()
+    names, group = np.unique(measured.timeline.trace.name[gpu.row[at]], return_inverse=True)
+    ns = np.bincount(group, weights=(gpu.end - gpu.start)[at]).astype(np.int64)
+    order = np.argsort(-ns, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.minimum(np.arange(len(order)), KERNELS_KEPT)
+    grouped = _Grouped(measured, at, rank[group])
+    texts = measured.timeline.trace.names
+    rows = [grouped.row(i, texts[names[own]]) for i, own in enumerate(order[:KERNELS_KEPT])]
+    if len(order) > KERNELS_KEPT:
+        rows.append(grouped.row(KERNELS_KEPT, "", len(order) - KERNELS_KEPT))
+    return tuple(rows)
+
+
+class _Grouped:
+    """Activities `at` of one rank in numbered groups."""
+
+    def __init__(self, measured: Measured, at: Times, group: Times) -> None:
+        self.measured, self.group = measured, group
+        gpu, roofline = measured.timeline.gpu, measured.roofline
+        self.time = (gpu.end - gpu.start)[at]
+        self.ns, self.count = np.bincount(group, weights=self.time), np.bincount(group)
+        above = roofline.above_roof_ns[at]
+        self.known = np.bincount(group, weights=~np.isnan(above)) > 0
+        self.above = np.bincount(group, weights=np.nan_to_num(above))
+        self.kind = self._most(gpu.kind[at])
+        operator = measured.operator[at]
+        self.operator = self._most(np.where(operator >= 0, measured.timeline.trace.name[operator], -1))
+        self.bound = self._most(_coded(roofline.bound[at], _BOUNDS))
+        self.class_ = self._most(_coded(roofline.class_[at], _CLASSES))
+
+    def _most(self, code: NDArray[Any]) -> Times:
+        """For each group, the code with the most time."""
+        codes, number = np.unique(code, return_inverse=True)
+        pairs = np.bincount(self.group * len(codes) + number, weights=self.time, minlength=len(self.ns) * len(codes))
+        return codes[pairs.reshape(len(self.ns), len(codes)).argmax(axis=1)]
+
+    def row(self, i: int, name: str, names: int = 1) -> KernelRow:
+        """The group with number `i`."""
+        m = self.measured
+        steps, kind = max(m.timeline.steps.count, 1), m.timeline.gpu.kinds[self.kind[i]]
+        operator, judged = int(self.operator[i]), _CLASSES[self.class_[i]]
+        shown = name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "..."
+        return KernelRow(
+            name=shown,
+            names=names,
+            family="" if names > 1 else kind.family,
+            class_="" if names > 1 else judged or class_of(kind),
+            bound=_BOUNDS[self.bound[i]] if names == 1 else "unknown",
+            operator="" if operator < 0 or names > 1 else m.timeline.trace.names[operator],
+            count=int(self.count[i]) / steps,
+            ns=int(self.ns[i]) // steps,
+            share=min(float(self.ns[i]) / max(m.attribution.total_ns, 1), 1.0),
+            mean_ns=int(self.ns[i] / max(self.count[i], 1)),
+            above_roof_ns=int(self.above[i]) // steps if self.known[i] else None,
+        )
+
+
+def _coded(labels: NDArray[np.object_], names: tuple[str, ...]) -> Times:
+    """The position of each label in `names`, 0 where it has none."""
+    code = np.zeros(len(labels), np.int64)
+    for number, name in enumerate(names):
+        code[labels == name] = number
+    return code

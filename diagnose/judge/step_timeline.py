@@ -1,0 +1,231 @@
+"""One step as it can be drawn: streams, the threads that launch, and why the device waits; short slices merged."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
+from diagnose.diagnosis import Lane, LaneKind, SliceClass, SliceLabel, StepTimeline
+from diagnose.metrics import Measured
+from diagnose.timeline import thread_turns
+from diagnose.timeline.kernel_names import Kind, bound_by
+from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, RUNTIME, SYNCHRONISATION
+
+BUDGET: dict[LaneKind, int] = {"cause": 800, "stream": 1200, "thread": 1000}  # slices of each kind of lane
+STREAMS, THREADS, DEPTH = 8, 4, 2
+FINEST = 20_000  # slices shorter than this part of the step are no wider than a pixel even when zoomed ten times
+LONGEST_LABEL = 200
+
+Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Key = tuple[str, SliceClass]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Slices of one lane, disjoint and by start, on the trace's clock; `label` indexes `keys`."""
+
+    name: str
+    kind: LaneKind
+    start: Times
+    end: Times
+    label: Times
+    keys: Sequence[Key]
+
+
+def step_timeline(measured: Measured) -> StepTimeline | None:
+    """The step of median length with at most 3,000 slices; None when nothing was recorded in it."""
+    windows = measured.timeline.windows
+    if not len(windows):
+        return None
+    at = int(np.argsort(windows[:, 1] - windows[:, 0], kind="stable")[(len(windows) - 1) // 2])
+    begin, end = (int(t) for t in windows[at])
+    streams, more_streams = _streams(measured, begin, end)
+    threads, more_threads = _threads(measured, begin, end)
+    rows = [_clipped(row, begin, end) for row in (*_causes(measured), *streams, *threads)]
+    lanes, labels, merged_below = _bounded([row for row in rows if len(row.start)], begin, end - begin)
+    numbers = measured.timeline.steps.numbers
+    return StepTimeline(
+        rank=measured.timeline.rank,
+        step=numbers[at] if at < len(numbers) else at,
+        length_ns=end - begin,
+        labels=labels,
+        lanes=lanes,
+        merged_below_ns=merged_below,
+        lanes_left_out=more_streams + more_threads,
+    )
+
+
+def _causes(measured: Measured) -> Iterator[_Row]:
+    """The pieces in which no kernel runs but the device idles or waits for others; none where that is not known."""
+    if measured.timeline.capture_failed:
+        return
+    found = measured.attribution
+    waits = np.array([c in HOST_CAUSES or c == EXPOSED or c.startswith("late-rank") for c in found.causes], bool)
+    own = waits[found.cause] if len(found.cause) else np.zeros(0, bool)
+    keys = [(cause, cast(SliceClass, class_)) for cause, class_ in zip(found.causes, found.classes, strict=True)]
+    yield _Row("idle and waiting", "cause", found.start[own], found.end[own], found.cause[own].astype(np.int64), keys)
+
+
+def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
+    """A row for each of the streams that are busiest in a window, and how many there are besides."""
+    gpu, trace = measured.timeline.gpu, measured.timeline.trace
+    at = np.flatnonzero((gpu.start < end) & (gpu.end > begin))
+    kinds = [class_of(kind) for kind in gpu.kinds]
+    judged = zip(measured.roofline.class_[at].tolist(), gpu.kind[at].tolist(), strict=True) if len(at) else ()
+    classes = np.array([class_ or kinds[kind] for class_, kind in judged], object)
+    label, keys = _labelled(trace.name[gpu.row[at]], classes, trace.names)
+    streams, number = np.unique(gpu.stream[at], return_inverse=True)
+    busiest = np.argsort(-np.bincount(number, weights=(gpu.end - gpu.start)[at]), kind="stable")[:STREAMS]
+    rows = [
+        _Row(f"stream {streams[i]}", "stream", gpu.start[at][own], gpu.end[at][own], label[own], keys)
+        for i in sorted(busiest.tolist())
+        for own in [number == i]
+    ]
+    return rows, len(streams) - len(rows)
+
+
+def class_of(kind: Kind) -> SliceClass:
+    """The class that an activity of this kind counts in while it runs alone."""
+    if kind.family == "comm":
+        return "communication"
+    if kind.family in ("memcpy", "memset"):
+        name = "memset" if kind.family == "memset" else f"copy-{kind.sub}"
+        return cast(SliceClass, COPY_CAUSES.get(name, COPY_CAUSES["copy-unknown"]))
+    return cast(SliceClass, bound_by(kind))
+
+
+def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
+    """Rows for the outer calls and the runtime calls of the busiest threads, launching ones first."""
+    trace, timeline = measured.timeline.trace, measured.timeline
+    inside = (trace.ts < end) & (trace.ts + trace.dur > begin)
+    step_marks = trace.named(np.array([n.startswith(("ProfilerStep", "diagnose.step")) for n in trace.names], bool))
+    calls = np.flatnonzero(trace.rows_of(*ANNOTATIONS, *OPS, *RUNTIME) & inside & ~step_marks)
+    on_pid, on_tid = trace.pid[calls], trace.tid[calls]
+    found = _time_by_thread(on_pid, on_tid, np.minimum(trace.dur[calls], end - begin))
+    chosen = timeline.launching_threads & found.keys() or found.keys()
+    ordered = sorted(chosen, key=lambda thread: -found[thread])
+    rows: list[_Row] = []
+    for pid, tid in ordered[:THREADS]:
+        rows += _calls(measured, calls[(on_pid == pid) & (on_tid == tid)], f"thread {tid}")
+    return rows, len(ordered[THREADS:])
+
+
+def _time_by_thread(pid: Times, tid: Times, ns: Times) -> Counter[tuple[int, int]]:
+    """The sum of `ns` for each thread; added up first where calls of one thread follow each other."""
+    found: Counter[tuple[int, int]] = Counter()
+    turns = thread_turns(pid, tid)
+    if len(turns):
+        for thread, time in zip(zip(pid[turns], tid[turns], strict=True), np.add.reduceat(ns, turns), strict=True):
+            found[int(thread[0]), int(thread[1])] += int(time)
+    return found
+
+
+def _calls(measured: Measured, own: Times, name: str) -> Iterator[_Row]:
+    """The outermost calls, those inside them, and the calls into the runtime."""
+    trace = measured.timeline.trace
+    runtime = trace.rows_of(*RUNTIME)[own]
+    left = _sorted(measured, own[~runtime])
+    for depth in range(DEPTH):
+        top = _outermost(trace.ts[left], trace.ends(left))
+        yield _host_row(measured, f"{name}{', inside' * depth}", left[top])
+        left = left[~top]
+    calls = _sorted(measured, own[runtime])
+    calls = calls[_outermost(trace.ts[calls], trace.ends(calls))]
+    yield _host_row(measured, f"{name}, runtime", calls)
+
+
+def _sorted(measured: Measured, rows: Times) -> Times:
+    trace = measured.timeline.trace
+    return rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))]
+
+
+def _outermost(start: Times, end: Times) -> Mask:
+    """Mask of the calls, sorted by start, that begin when every earlier one has ended."""
+    if not len(end):
+        return np.zeros(0, bool)
+    reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
+    return start >= reached
+
+
+def _host_row(measured: Measured, name: str, rows: Times) -> _Row:
+    timeline, trace = measured.timeline, measured.timeline.trace
+    classes = np.full(len(rows), "", object)
+    for pattern, class_ in ((DATA_WAIT, "data"), (SYNCHRONISATION, "host"), (COMMUNICATION_RANGES, "communication")):
+        classes[timeline.matching(pattern, *ANNOTATIONS, *RUNTIME)[rows]] = class_
+    label, keys = _labelled(trace.name[rows], classes, trace.names)
+    return _Row(name, "thread", trace.ts[rows], trace.ends(rows), label, keys)
+
+
+def _labelled(name: NDArray[Any], classes: NDArray[np.object_], names: Sequence[str]) -> tuple[Times, list[Key]]:
+    """A number for each distinct (name, class), and what the numbers stand for."""
+    known = sorted(set(classes.tolist()))
+    code = np.searchsorted(np.array(known, str), classes.astype(str)) if known else np.zeros(0, np.int64)
+    pairs, number = np.unique(name.astype(np.int64) * max(len(known), 1) + code, return_inverse=True)
+    keys = [(names[p // len(known)][:LONGEST_LABEL], cast(SliceClass, known[p % len(known)])) for p in pairs.tolist()]
+    return number.astype(np.int64), keys
+
+
+def _clipped(row: _Row, begin: int, end: int) -> _Row:
+    start, stop = np.clip(row.start, begin, end), np.clip(row.end, begin, end)
+    keep = stop > start
+    return _Row(row.name, row.kind, start[keep], stop[keep], row.label[keep], row.keys)
+
+
+def _bounded(rows: Sequence[_Row], begin: int, length: int) -> tuple[tuple[Lane, ...], tuple[SliceLabel, ...], int]:
+    """The lanes, their labels, and the longest slice that was merged with its neighbours."""
+    below = {kind: _resolution([r for r in rows if r.kind == kind], length, most) for kind, most in BUDGET.items()}
+    numbers: dict[Key, int] = {}
+    lanes = []
+    for row in rows:
+        start, end, label, count = _merged(row, below[row.kind])
+        own = [numbers.setdefault(row.keys[i], len(numbers)) for i in label.tolist()]
+        lanes.append(
+            Lane(
+                name=row.name,
+                kind=row.kind,
+                start_ns=tuple((start - begin).tolist()),
+                length_ns=tuple((end - start).tolist()),
+                label=tuple(own),
+                count=tuple(count.tolist()),
+            )
+        )
+    labels = tuple(SliceLabel(name=name, class_=class_) for name, class_ in numbers)
+    return tuple(lanes), labels, max((below[row.kind] for row in rows), default=0)
+
+
+def _resolution(rows: Sequence[_Row], length: int, most: int) -> int:
+    """The smallest length to merge below with which the rows have at most `most` slices together; 0 merges none."""
+    below = 0
+    while sum(len(_merged(row, below)[0]) for row in rows) > most:
+        below = max(2 * below, length // FINEST, 1)
+    return below
+
+
+def _merged(row: _Row, below: int) -> tuple[Times, Times, Times, Times]:
+    """Start, end, label and count of the slices, neighbours that are shorter and nearer than `below` being one.
+
+    What begins in different cells of a grid of `below` stays apart, so that a long run of short slices keeps its shape.
+    """
+    if not below or not len(row.start):
+        return row.start, row.end, row.label, np.ones(len(row.start), np.int64)
+    small = row.end - row.start < below
+    near = (row.start[1:] - row.end[:-1] < below) & (row.start[1:] // below == row.start[:-1] // below)
+    joins = small[1:] & small[:-1] & near
+    first = np.concatenate(([True], ~joins))
+    group = np.cumsum(first) - 1
+    last = np.concatenate((first[1:], [True]))
+    return row.start[first], row.end[last], _most(group, row), np.bincount(group)
+
+
+def _most(group: Times, row: _Row) -> Times:
+    """For each group of slices, the label with the most time."""
+    pairs, inverse = np.unique(group * len(row.keys) + row.label, return_inverse=True)
+    time = np.bincount(inverse, weights=row.end - row.start)
+    order = np.lexsort((time, pairs // len(row.keys)))
+    last = np.concatenate((np.diff(pairs[order] // len(row.keys)) > 0, [True]))
+    return pairs[order[last]] % len(row.keys)

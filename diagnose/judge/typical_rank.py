@@ -1,0 +1,33 @@
+"""The rank whose step is replayed with each change, and how far that replay can be trusted."""
+
+from diagnose.diagnosis import ReplayReport
+from diagnose.judge.case import Case, Judged
+from diagnose.predict.whatif import Outlook
+from diagnose.rule import Rule
+
+STRAGGLER = "straggler"
+
+
+def outlook_of(case: Case, judged: Judged) -> Outlook:
+    """Of the first rank that is no straggler and can be replayed: curing the late one is a change of its own."""
+    fired = [rule for rule, judgement in judged if judgement.fired and not _is_own(rule, case)]
+    late = {blame.rank for blame in case.job.stragglers}
+    typical = [m for m in case.measured if m.timeline.rank not in late] or case.measured[:1]
+    outlooks = [Outlook(measured, case.facts, fired) for measured in typical]
+    return next((outlook for outlook in outlooks if outlook.replay.valid), outlooks[0])
+
+
+def _is_own(rule: Rule, case: Case) -> bool:
+    """Whether the rule is about the very rank that the diagnosis is of: what makes it late has rules of its own."""
+    return rule.id == STRAGGLER and case.only in {blame.rank for blame in case.job.stragglers}
+
+
+def replay_report(outlook: Outlook) -> ReplayReport:
+    """How far the replay of the unchanged step is from the measured one."""
+    replay = outlook.replay
+    return ReplayReport(
+        measured_ns=replay.measured_ns,
+        strict_error=replay.strict_error if replay.measured_ns else None,
+        valid=replay.valid,
+        because=replay.because,
+    )

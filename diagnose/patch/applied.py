@@ -1,0 +1,126 @@
+"""A patch put to the test: what was predicted of it, carried with the run, beside what the run measured."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from diagnose.diagnosis import Applied, NotApplied, Patch
+from diagnose.facts import Facts, Unknown
+from diagnose.trace.record import CaptureRecord
+
+WITHOUT_PROFILER, DEVICE_STEP, HOST_STEP = "step without the profiler", "device step", "host step"
+_SAMPLES = ("per_device_train_batch_size", "gradient_accumulation_steps")
+_CAME_ALONE = (
+    "the patch came without the diagnosis that proposes it: pass what `diagnose run --json` or "
+    "`diagnose analyze --json` wrote"
+)
+
+
+def expected_of(diagnosis: Mapping[str, Any], rule: str) -> dict[str, Any]:
+    """What a diagnosis, as JSON, predicts of a rule's change alone, and the step times that it predicts it from."""
+    changes = [*_listed(diagnosis, "findings"), *_listed(diagnosis, "plan")]
+    own = next((change for change in changes if change.get("rule") == rule), {})
+    facts = {fact.get("name"): fact.get("value") for fact in _listed(diagnosis, "facts")}
+    steps = diagnosis.get("steps")
+    on_device = isinstance(steps, Mapping) and steps.get("device_time_ns") is not None
+    return {
+        "rule": rule if re.fullmatch(r"[a-z0-9-]{1,80}", rule) else "",
+        "speedup": _range(own.get("predicted_speedup")),
+        "step": DEVICE_STEP if on_device else HOST_STEP,
+        "step_ns": _number(facts.get("step_time_ns")),
+        "unprofiled_step_ns": _number(facts.get("unprofiled_step_time_ns")),
+        "samples_per_step": _product(facts.get("micro_batch_size"), facts.get("accumulation_steps")),
+    }
+
+
+def applied_of(record: CaptureRecord, facts: Facts) -> Applied | None:
+    """Prediction and measurement of the patch that the record names; None for a run without one."""
+    in_use = record.get("applied")
+    if not isinstance(in_use, Mapping):
+        return None
+    patches = tuple(Patch(target=target, set=dict(own)) for target, own in in_use.items() if isinstance(own, Mapping))
+    refused = tuple(
+        NotApplied(key=str(entry.get("key")), because=str(entry.get("because")))
+        for entry in record.get("refused") or ()
+        if isinstance(entry, Mapping)
+    )
+    expected = record.get("expected")
+    if not isinstance(expected, Mapping) or not patches:
+        because = "nothing of the patch is in use" if not patches else _CAME_ALONE
+        return Applied(patches=patches, refused=refused, because=because)
+    step, before, after = _times(expected, facts)
+    work = _work(patches, expected, facts)
+    measured = None
+    if before is not None and after and not isinstance(work, Unknown):
+        measured = before * work / after
+    return Applied(
+        patches=patches,
+        refused=refused,
+        rule=str(expected.get("rule") or ""),
+        predicted_speedup=_pair(expected.get("speedup")),
+        measured_speedup=measured,
+        before_ns=before,
+        after_ns=after,
+        step=step,
+        noise_share=_fact(facts, "step_noise_share"),
+        because="" if measured else work.because if isinstance(work, Unknown) else _why_no_times(before),
+    )
+
+
+def _times(expected: Mapping[str, Any], facts: Facts) -> tuple[str, float | None, float | None]:
+    """Which steps are compared, and their medians before and after: those without the profiler where both are known."""
+    before, after = _number(expected.get("unprofiled_step_ns")), _fact(facts, "unprofiled_step_time_ns")
+    if before is not None and after is not None:
+        return WITHOUT_PROFILER, before, after
+    has_gpu = "has_gpu" in facts and facts["has_gpu"].value is True
+    step = DEVICE_STEP if has_gpu else HOST_STEP
+    after = _fact(facts, "step_time_ns")
+    return step, _number(expected.get("step_ns")) if expected.get("step") == step else None, after
+
+
+def _work(patches: tuple[Patch, ...], expected: Mapping[str, Any], facts: Facts) -> float | Unknown:
+    """Samples of a step over those before, where the patch changes their number; 1 where it does not."""
+    if not any(key in own.set for own in patches for key in _SAMPLES):
+        return 1.0
+    before = _number(expected.get("samples_per_step"))
+    after = _product(_fact(facts, "micro_batch_size"), _fact(facts, "accumulation_steps"))
+    if before is None or after is None:
+        return Unknown("the patch changes the work of a step, and how many samples a step has is not known", "")
+    return after / before
+
+
+def _why_no_times(before: float | None) -> str:
+    return f"the step time {'before' if before is None else 'with the patch'} is not known, or is of other steps"
+
+
+def _fact(facts: Facts, name: str) -> float | None:
+    return _number(facts[name].value) if name in facts else None
+
+
+def _number(value: object) -> float | None:
+    """A finite number of zero or more."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return float(value) if fits else None  # type: ignore[arg-type]
+
+
+def _product(one: object, other: object) -> float | None:
+    a, b = _number(one), _number(other)
+    return None if a is None or b is None else a * b
+
+
+def _range(value: object) -> list[float] | None:
+    pair = _pair(value)
+    return None if pair is None else list(pair)
+
+
+def _pair(value: object) -> tuple[float, float] | None:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return None
+    low, high = _number(value[0]), _number(value[1])
+    return None if low is None or high is None else (low, high)
+
+
+def _listed(diagnosis: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = diagnosis.get(key)
+    return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []

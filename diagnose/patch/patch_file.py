@@ -1,0 +1,155 @@
+"""PATCH.json of `diagnose run --apply`: what is asked for, checked before the command starts."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from diagnose.decoding import all_of, anything, listed, nothing_told, number, scalar, table, text
+from diagnose.diagnosis import Patch
+from diagnose.errors import UserError, printable
+from diagnose.patch.applied import expected_of
+from diagnose.patch.patches import python_lines
+from diagnose.probes.apply_allowed import variable_text, why_not
+
+_LARGEST_BYTES = 64 << 20
+_LONGEST = 60
+_CHANGE = table({"rule": text, "patch": anything, "predicted_speedup": all_of(number(0, 1e9), 2, 2)})
+_DIAGNOSIS = table(
+    {
+        "plan": listed(_CHANGE),
+        "findings": listed(_CHANGE),
+        "facts": listed(table({"name": text, "value": scalar})),
+        "steps": table({"device_time_ns": number(0)}),
+    }
+)
+"""What is read of a diagnosis; the patch in it is checked as one that comes alone."""
+_FORMS = 'pass {"target": ..., "set": {...}}, a list of these, or the output of `diagnose analyze --json`'
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # each torch reads one of them, or both
+
+
+@dataclass(frozen=True)
+class Request:
+    """What of a patch can be asked for.
+
+    Attributes:
+        wanted: the allowed values, by target and key.
+        refused: target, key and reason of the others.
+        expected: what the diagnosis that proposes the patch predicts, and the step time that it rests on.
+    """
+
+    wanted: Mapping[str, Mapping[str, Any]]
+    refused: tuple[Mapping[str, str], ...] = ()
+    expected: Mapping[str, Any] | None = None
+
+    def to_json(self) -> str:
+        """What the training process reads."""
+        return json.dumps({"set": self.wanted, "refused": self.refused, "expected": self.expected})
+
+    def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The environment variables to set; settings of the allocator that are there and not patched are kept."""
+        found: dict[str, str] = {}
+        for name, value in self.wanted.get("environment", {}).items():
+            if name in _ALLOCATOR:
+                there = next((inherited[other] for other in _ALLOCATOR if inherited.get(other)), "")
+                found |= dict.fromkeys(_ALLOCATOR, _merged(there, variable_text(value)))
+            else:
+                found[name] = variable_text(value)
+        return found
+
+    def lines(self) -> list[str]:
+        """The change as it is typed in code."""
+        return [
+            line
+            for target, values in self.wanted.items()
+            for line in python_lines(Patch(target=target, set=dict(values)))
+        ]
+
+
+def read(argument: str) -> Request:
+    """The patch in FILE, or that of one rule in the diagnosis in FILE, as `FILE#RULE`.
+
+    Raises:
+        UserError: there is no such file or patch, it has another form, or nothing in it can be applied.
+    """
+    path, rule = _split(argument)
+    given, expected = _loaded(path), None
+    if rule or (isinstance(given, dict) and "plan" in given):
+        diagnosis = _DIAGNOSIS(given, "", nothing_told) or {}
+        change = _of_diagnosis(diagnosis, path, rule)
+        given, expected = change["patch"], expected_of(diagnosis, str(change.get("rule")))
+    request = replace(_checked(_patches(given, path), path), expected=expected)
+    if not request.wanted:
+        why = "; ".join(f"{entry['key']}: {entry['because']}" for entry in request.refused) or "it sets nothing"
+        raise UserError("nothing in the patch can be applied", where=path, why=why)
+    return request
+
+
+def _split(argument: str) -> tuple[Path, str]:
+    file, mark, rule = argument.rpartition("#")
+    return (Path(file), rule) if mark and file and not Path(argument).exists() else (Path(argument), "")
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise UserError("no patch is this large", where=path, do=_FORMS)
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError("cannot read the patch", where=path, why=error.strerror or str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise UserError("the patch is not JSON", where=path, why=printable(str(error)), do=_FORMS) from error
+
+
+def _of_diagnosis(diagnosis: Mapping[str, Any], path: Path, rule: str) -> Any:
+    """The change of `rule`, else the first planned one, with its patch."""
+    changes = [
+        change
+        for part in ("plan", "findings")
+        for change in diagnosis.get(part) or ()
+        if change.get("patch") is not None and (rule or part == "plan")
+    ]
+    found = next((change for change in changes if rule in ("", change.get("rule"))), None)
+    if found is None:
+        listed = ", ".join(dict.fromkeys(str(change.get("rule")) for change in changes))
+        what = f"no change of rule {rule!r} with a patch" if rule else "no planned change has a patch"
+        raise UserError(what, where=path, do=f"these rules have one: {printable(listed)}" if listed else "")
+    return found
+
+
+def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
+    """(target, key, value) of each setting."""
+    found = []
+    for patch in given if isinstance(given, list) else [given]:
+        known = patch if isinstance(patch, dict) else {}
+        target, values = known.get("target"), known.get("set")
+        if set(known) != {"target", "set"} or not isinstance(target, str) or not isinstance(values, dict):
+            raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
+        found += [(target, key, value) for key, value in values.items()]
+    return found
+
+
+def _checked(settings: Iterable[tuple[str, str, Any]], path: Path) -> Request:
+    wanted: dict[str, dict[str, Any]] = {}
+    refused = []
+    for target, key, value in settings:
+        because = why_not(target, key, value)
+        if because:
+            refused.append({"target": _brief(target), "key": _brief(key), "because": _brief(because, 2 * _LONGEST)})
+        elif wanted.get(target, {}).get(key, value) != value:
+            raise UserError(f"the patches set {key} of {target} to different values", where=path)
+        else:
+            wanted.setdefault(target, {})[key] = value
+    return Request(wanted, tuple(refused))
+
+
+def _brief(text: str, longest: int = _LONGEST) -> str:
+    return printable(text) if len(printable(text)) <= longest else printable(text)[: longest - 3] + "..."
+
+
+def _merged(there: str, patch: str) -> str:
+    """Comma-separated `name:value`, those of the patch last and once."""
+    names = {setting.split(":")[0] for setting in patch.split(",")}
+    kept = [setting for setting in there.split(",") if setting and setting.split(":")[0] not in names]
+    return ",".join([*kept, patch])

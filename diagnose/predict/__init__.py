@@ -1,0 +1,1 @@
+"""What a change buys: a rank's step replayed with it, and the order in which changes pay."""

@@ -1,0 +1,151 @@
+"""A change applied to the items of a step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.predict.replay.change import Change
+from diagnose.predict.replay.device import NONE
+from diagnose.predict.replay.host import CAUSES, END_OF_STEP, ISSUING
+from diagnose.predict.replay.items import Items
+from diagnose.timeline import Activities
+
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The items with a change applied; columns of equal length, times in nanoseconds.
+
+    `before` and `own` are host time before the call and in it. `latency` is from the launch to the earliest start,
+    minus infinity for an activity that needs no launch. `gap` follows the activity before on the stream, `edge_ns`
+    the activity of item `edge`. `launches` marks the items that take a place in their stream's queue.
+    """
+
+    before: Floats
+    own: Floats
+    launches: Mask
+    owner: Times
+    stream: Times
+    latency: Floats
+    gap: Floats
+    duration: Floats
+    edge: Times
+    wait: Times
+    edge_ns: float
+    queue: int
+    streams: int
+
+
+def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
+    """The items' costs under `change`.
+
+    Raises:
+        ValueError: an array of the change is not aligned with what it is about.
+    """
+    _check_aligned(items, change)
+    on_device = items.activity >= 0
+    gone = on_device & _vanished(items, change)
+    unlaunched = gone | (on_device & _merged(items, change))
+    before, own = _host(items, change, _needed(items, on_device & ~unlaunched))
+    stream, edge = _streams(gpu, items, change)
+    latency = items.starts.latency_ns[items.activity] * change.host.get("launch-latency", 1.0)
+    gap = items.starts.gap_ns[items.activity] * change.host.get("kernel-gap", 1.0)
+    return Costs(
+        before=before,
+        own=own,
+        launches=on_device & (items.owner == np.arange(len(items))),
+        owner=items.owner,
+        stream=stream,
+        latency=np.where(unlaunched, -np.inf, latency),
+        gap=np.where(unlaunched, 0.0, gap),
+        duration=np.where(on_device, _durations(gpu, change)[items.activity], 0.0),
+        edge=edge,
+        wait=np.where(gone | _freed(items, change), NONE, items.wait),
+        edge_ns=items.starts.edge_ns,
+        queue=items.queue,
+        streams=items.streams * 2,
+    )
+
+
+def _check_aligned(items: Items, change: Change) -> None:
+    activities = len(items.starts.previous)
+    for name, array, rows in (
+        ("kernels", change.kernels, activities),
+        ("merge", change.merge, activities),
+        ("no_wait", change.no_wait, items.events),
+    ):
+        if array is not None and array.shape != (rows,):
+            raise ValueError(f"{name} has shape {array.shape} where ({rows},) is due")
+
+
+def _durations(gpu: Activities, change: Change) -> Floats:
+    factor = np.ones(len(gpu)) if change.kernels is None else change.kernels
+    return (gpu.end - gpu.start) * factor * np.where(gpu.is_communication, change.communication, 1.0)
+
+
+def _vanished(items: Items, change: Change) -> Mask:
+    return np.zeros(len(items), bool) if change.kernels is None else change.kernels[items.activity] == 0
+
+
+def _merged(items: Items, change: Change) -> Mask:
+    """The activities that fuse into the one before them on their stream, in the same step."""
+    if change.merge is None:
+        return np.zeros(len(items), bool)
+    held = np.flatnonzero(items.activity >= 0)
+    item_of = np.full(len(change.merge), NONE, np.int64)
+    item_of[items.activity[held]] = held
+    ends = (items.call >= 0) & (items.calls.row[items.call] == END_OF_STEP)
+    step = np.cumsum(ends)
+    previous = items.starts.previous[items.activity]
+    before = item_of[previous]
+    follows = (previous >= 0) & (before >= 0) & (step[before] == step)
+    return follows & change.merge[items.activity] & change.merge[previous]
+
+
+def _freed(items: Items, change: Change) -> Mask:
+    """The calls that no longer wait."""
+    row = np.where(items.call >= 0, items.calls.row[items.call], NONE)
+    return np.zeros(len(items), bool) if change.no_wait is None else (row >= 0) & change.no_wait[row]
+
+
+def _needed(items: Items, launched: Mask) -> Mask:
+    """The calls that launch nothing, or still launch something."""
+    launching = np.zeros(len(items), bool)
+    launching[items.owner[items.owner >= 0]] = True
+    still = np.zeros(len(items), bool)
+    still[items.owner[launched & (items.owner >= 0)]] = True
+    return ~launching | still
+
+
+def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
+    """Host time before each item and in it. A call that is not needed goes together with what issued it."""
+    calls, factors, called = items.calls, change.factors(CAUSES), items.call >= 0
+    launching = np.zeros(len(items), bool)
+    launching[items.owner[items.owner >= 0]] = True
+    launch = np.where(needed, np.where(launching, change.launches, 1.0), 0.0)
+    issuing = _weighted(calls.before[:, ISSUING], factors[ISSUING])
+    before = _weighted(calls.before, factors)[items.call] - issuing[items.call] * (1 - launch)
+    length = calls.inside.sum(axis=1)
+    inside = np.divide(_weighted(calls.inside, factors), length, out=np.ones(len(calls)), where=length > 0)
+    own = items.own_ns * inside[items.call] * launch
+    return np.where(called, before, 0.0) * change.host_speed, np.where(called, own, 0.0) * change.host_speed
+
+
+def _weighted(times: Floats, factors: Floats) -> Floats:
+    """The sum of each row with its factors; not by BLAS, whose threads keep every core busy as they wait."""
+    weighted: Floats = np.einsum("ij,j->i", times, factors)
+    return weighted
+
+
+def _streams(gpu: Activities, items: Items, change: Change) -> tuple[Times, Times]:
+    """Streams and edges; those of collectives that overlap are their own, and kernels do not wait for them."""
+    if not change.overlap:
+        return items.stream, items.edge
+    collective = (items.activity >= 0) & gpu.is_communication[items.activity]
+    source = items.starts.edge[items.activity]
+    held = (items.edge != NONE) & gpu.is_communication[source] & ~collective
+    return np.where(collective, items.streams + items.stream, items.stream), np.where(held, NONE, items.edge)

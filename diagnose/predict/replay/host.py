@@ -1,0 +1,122 @@
+"""One logical host timeline: the calls that launch or block, and the host time before and inside them by cause.
+
+Main and autograd threads hand over to each other, so the calls of all launching threads form one sequence; where two
+calls overlap, the time counts once.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
+from diagnose.intervals import Intervals
+from diagnose.timeline import Timeline
+from diagnose.trace.vocabulary import SYNCHRONISATION
+
+Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+CAUSES = tuple(HOST_CAUSES)
+ISSUING = [CAUSES.index(cause) for cause in ("dispatch", "optimizer-host")]
+END_OF_STEP = -1
+
+_SYNCHRONISES = re.compile(rf"({SYNCHRONISATION}|(cuda|hip)Free$)")
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The host calls of the replayed steps in order, each step closed by a row END_OF_STEP without length.
+
+    Attributes:
+        row: row of the trace, or END_OF_STEP.
+        called: when the call began by the trace.
+        start: the same, but not before all earlier calls had returned.
+        end: when it and all earlier calls had returned.
+        synchronises: whether the call waits for the device (freeing device memory does).
+        before: nanoseconds of host time by cause since the previous call, shape (n, len(CAUSES)).
+        inside: the same during this one.
+    """
+
+    row: Times
+    called: Times
+    start: Times
+    end: Times
+    synchronises: Mask
+    before: NDArray[np.float64]
+    inside: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def calls_of(timeline: Timeline, windows: NDArray[np.int64]) -> Calls:
+    """The calls that launch GPU activities or wait for them, within host windows in order, shape (n, 2)."""
+    host = Host(timeline, (int(windows[:, 0].min()), int(windows[:, 1].max())) if len(windows) else None)
+    synchronises = host.runtime & timeline.trace.named(_matching(timeline.trace.names))
+    row, step = _rows(timeline, windows, synchronises)
+    trace, last = timeline.trace, windows[step, 1]
+    called = np.where(row >= 0, trace.ts[row], last)
+    returned = np.where(row >= 0, np.minimum(trace.ts[row] + trace.dur[row], last), last)
+    reached = _reached(step, returned, windows)
+    start, end = np.maximum(called, reached), np.maximum(returned, reached)
+    painted = _painted(host, windows)
+    return Calls(
+        row=row,
+        called=called,
+        start=start,
+        end=end,
+        synchronises=(row >= 0) & synchronises[row],
+        before=_by_cause(painted, reached, start),
+        inside=_by_cause(painted, start, end),
+    )
+
+
+def _matching(names: tuple[str, ...]) -> Mask:
+    return np.array([_SYNCHRONISES.match(name) is not None for name in names], bool)
+
+
+def _rows(timeline: Timeline, windows: NDArray[np.int64], synchronises: Mask) -> tuple[Times, Times]:
+    """Rows of the calls and of the ends of the steps, in order, and the step of each."""
+    trace, wanted = timeline.trace, synchronises.copy()
+    wanted[timeline.gpu.launch[timeline.gpu.launch >= 0]] = True
+    rows = np.flatnonzero(wanted)
+    step = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
+    inside = (step >= 0) & (trace.ts[rows] < windows[np.maximum(step, 0), 1])
+    rows, step = rows[inside], step[inside]
+    order = np.lexsort((trace.dur[rows], trace.ts[rows], step))
+    last = np.searchsorted(step[order], np.arange(len(windows)), side="right")
+    return np.insert(rows[order], last, END_OF_STEP), np.insert(step[order], last, np.arange(len(windows)))
+
+
+def _reached(step: Times, returned: Times, windows: NDArray[np.int64]) -> Times:
+    """When all earlier calls of the same step have returned."""
+    reached = np.empty(len(returned), np.int64)
+    first = np.searchsorted(step, np.arange(len(windows) + 1))
+    for number, begin in enumerate(windows[:, 0]):
+        own = slice(first[number], first[number + 1])
+        reached[own] = np.maximum.accumulate(np.concatenate(([begin], returned[own][:-1])))
+    return reached
+
+
+def _painted(host: Host, windows: NDArray[np.int64]) -> dict[str, Intervals]:
+    """The host's time in the windows by cause, disjoint, with the precedence that idle gaps have."""
+    left = iv.intervals(windows[:, 0], windows[:, 1])
+    painted: dict[str, Intervals] = {}
+    for cause, pieces in host.layers(iv.EMPTY, iv.EMPTY):
+        own = iv.intersect(pieces, left)
+        left = iv.subtract(left, own)
+        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), own)
+    painted["untraced"] = iv.longer_than(left, PYTHON_HOLE_NS)
+    painted["python"] = iv.union(painted["python"], iv.subtract(left, painted["untraced"]))
+    return painted
+
+
+def _by_cause(painted: dict[str, Intervals], start: Times, end: Times) -> NDArray[np.float64]:
+    found = np.zeros((len(start), len(CAUSES)))
+    for cause, pieces in painted.items():
+        found[:, CAUSES.index(cause)] = iv.coverage(pieces, start, end)
+    return found

@@ -1,0 +1,143 @@
+"""The step as one sequence of items, in an order in which each comes after all it waits for.
+
+An item is a host call with the GPU activity it launched, a host call alone (a wait, or the end of a step), or an
+activity alone (the later kernels of a graph, what the trace does not link, what its stream holds back).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.predict.replay.device import NONE, Starts, starts_of
+from diagnose.predict.replay.host import Calls, calls_of
+from diagnose.predict.replay.waits import ONE_STREAM, waits_of
+from diagnose.timeline import Activities, Timeline
+from diagnose.trace.vocabulary import RUNTIME
+
+Times = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_STREAM_WAITS = r"(cuda|hip)StreamWaitEvent|cuStreamWaitEvent"
+
+
+@dataclass(frozen=True)
+class Items:
+    """Columns of equal length; item numbers refer to other items, NONE where there is none.
+
+    Attributes:
+        call: row of `calls`, or NONE for an activity alone.
+        activity: row of `timeline.gpu`, or NONE for a host call alone.
+        owner: the item whose call launched the activity: itself, an earlier one, or NONE.
+        stream: number of the stream, counted from 0.
+        edge: the item of another stream that the activity waits for, or ONE_STREAM - stream for all that holds.
+        wait: the item whose activity the call waits for, or ALL_STREAMS, or ONE_STREAM - stream.
+        own_ns: what the call takes of the host beside waiting.
+        queue: launches that a stream holds before the next one blocks.
+        streams: how many streams there are.
+        events: how many events the trace has.
+    """
+
+    call: Times
+    activity: Times
+    owner: Times
+    stream: Times
+    edge: Times
+    wait: Times
+    own_ns: Floats
+    queue: int
+    streams: int
+    events: int
+    calls: Calls
+    starts: Starts
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
+    """The items of the steps whose host windows are given, in order, shape (n, 2)."""
+    gpu, trace = timeline.gpu, timeline.trace
+    calls = calls_of(timeline, windows)
+    call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE).astype(np.int64)
+    starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.matching(_STREAM_WAITS, *RUNTIME)]))
+    names, stream = np.unique(gpu.stream, return_inverse=True)
+    mine = _launched_in(gpu, windows)
+    launcher = _call_of(gpu, calls, mine)
+    first = _first_of(launcher, len(calls))
+    waits = waits_of(timeline, calls, starts, first, stream)
+    in_order = (first >= 0) & (starts.due[first] == gpu.launch_start[first])
+    call, activity = _sequence(calls, starts, launcher, np.where(in_order, first, NONE), mine)
+    item_of, item_of_call = _inverse(activity, len(gpu)), _inverse(call, len(calls))
+    own = np.arange(len(call))
+    target = _looked_up(call, waits.target)
+    awaited = _looked_up(target, item_of)
+    return Items(
+        call=call,
+        activity=activity,
+        owner=_looked_up(_looked_up(activity, launcher), item_of_call),
+        stream=_looked_up(activity, stream),
+        edge=_edges(activity, starts, stream, item_of),
+        wait=np.where(target < NONE, target, np.where(awaited <= own, awaited, NONE)),
+        own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
+        queue=waits.queue,
+        streams=len(names),
+        events=len(trace),
+        calls=calls,
+        starts=starts,
+    )
+
+
+def _launched_in(gpu: Activities, windows: NDArray[np.int64]) -> Times:
+    """The activities launched in the windows; the head, launched before the trace began, is in none."""
+    step = np.searchsorted(windows[:, 0], gpu.launch_start, side="right") - 1
+    return np.flatnonzero((step >= 0) & (gpu.launch_start < windows[np.maximum(step, 0), 1]))
+
+
+def _call_of(gpu: Activities, calls: Calls, mine: Times) -> Times:
+    """For each activity the call that launched it, or NONE."""
+    order = np.argsort(calls.row, kind="stable")
+    at = order[np.minimum(np.searchsorted(calls.row[order], gpu.launch[mine]), len(calls) - 1)]
+    hit = (calls.row[at] == gpu.launch[mine]) & (gpu.launch[mine] >= 0)
+    launcher = np.full(len(gpu), NONE, np.int64)
+    launcher[mine[hit]] = at[hit]
+    return launcher
+
+
+def _first_of(launcher: Times, calls: int) -> Times:
+    """For each call the first activity it launched, or NONE."""
+    first = np.full(calls, NONE, np.int64)
+    rows = np.flatnonzero(launcher >= 0)[::-1]
+    first[launcher[rows]] = rows
+    return first
+
+
+def _sequence(calls: Calls, starts: Starts, launcher: Times, with_call: Times, mine: Times) -> tuple[Times, Times]:
+    """The calls in order, each activity alone after the call at which the last of its stream so far is launched."""
+    alone = np.setdiff1d(mine, with_call)
+    after = np.searchsorted(calls.called, starts.due[alone], side="right") - 1
+    position = np.concatenate((np.arange(len(calls)), np.maximum(after, launcher[alone])))
+    call = np.concatenate((np.arange(len(calls)), np.full(len(alone), NONE)))
+    order = np.lexsort((np.arange(len(call)), position))
+    return call[order], np.concatenate((with_call, alone))[order]
+
+
+def _edges(activity: Times, starts: Starts, stream: Times, item_of: Times) -> Times:
+    """The item each activity waits for. One of the step before is the last its stream holds, or has long ended."""
+    source = _looked_up(activity, starts.edge)
+    item = _looked_up(source, item_of)
+    whole = (source >= 0) & starts.edge_is_whole[np.maximum(activity, 0)]
+    before = (item >= 0) & (item < np.arange(len(activity)))
+    return np.where(before, item, np.where(whole, ONE_STREAM - stream[np.maximum(source, 0)], NONE))
+
+
+def _inverse(rows: Times, size: int) -> Times:
+    """For each row the item that holds it, or NONE."""
+    found = np.full(size, NONE, np.int64)
+    held = np.flatnonzero(rows >= 0)
+    found[rows[held]] = held
+    return found
+
+
+def _looked_up(rows: Times, column: Times) -> Times:
+    return np.where(rows >= 0, column[np.maximum(rows, 0)], NONE)

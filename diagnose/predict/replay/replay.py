@@ -1,0 +1,172 @@
+"""The replay of one rank: the step time that the trace's own medians give, and the one that a change would."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.attribution import EXPOSED, Attribution
+from diagnose.predict.replay.change import Change
+from diagnose.predict.replay.costs import costs_of
+from diagnose.predict.replay.engine import period_ns
+from diagnose.predict.replay.items import Items, items_of
+from diagnose.timeline import Timeline
+from diagnose.timeline.steps import host_steps
+
+STEPS = 3
+MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens of times
+STRICT_ERROR_LIMIT = 0.05
+BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
+SLOWEST_PROFILER = 0.3  # host speed below which a control step is not believed
+DEVICE_BOUND_SHARE = 0.02
+
+NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
+NOT_STEADY = "the host takes longer than the device in these steps, so they do not last: profile more of them"
+NOT_RECORDED = "kernels were launched, but what the GPU did was not recorded"
+NOT_LINKED = "the trace does not link kernels to the calls that launched them"
+NO_STEP = "the trace holds no step"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Steps of one rank that can be replayed with a change.
+
+    Attributes:
+        steps: the replayed ones, as rows of the counted steps: those whose time is closest to the median.
+        measured_ns: mean time of these steps, on the device where there is one.
+        waits: rows of the trace of the calls in them that wait for the device, for `Change.no_wait`.
+    """
+
+    steps: tuple[int, ...]
+    measured_ns: float
+    waits: NDArray[np.int64]
+    _replayed_ns: Callable[[Change], float]
+    _communicates: bool
+    _obstacle: str = ""
+
+    @classmethod
+    def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
+        """Prepares at most STEPS steps, fewer where they are large. Without a GPU a step is its ledger of host time."""
+        lengths = attribution.windows[:, 1] - attribution.windows[:, 0]
+        steps = _typical(timeline, lengths)
+        return _on_device(timeline, steps) if timeline.has_gpu else _on_host(timeline, attribution, steps)
+
+    @classmethod
+    def failed(cls, because: str) -> "Replay":
+        """One that predicts nothing, and says why."""
+        return cls((), 0.0, np.zeros(0, np.int64), lambda change: 0.0, False, because)
+
+    def step_ns(self, change: Change | None = None) -> float:
+        """Nanoseconds of a step, as it is or with a change, when such steps follow each other for ever."""
+        if change is None:
+            return self._unchanged_ns
+        changed = self._replayed_ns(change)
+        keeps_end = change.communication_keeps == "end" and self._communicates
+        return max(changed, self._unchanged_ns) if keeps_end else changed
+
+    @cached_property
+    def _unchanged_ns(self) -> float:
+        return self._replayed_ns(Change())
+
+    @property
+    def strict_error(self) -> float:
+        """How far the unchanged replay is from the measured steps, as a share of these."""
+        return abs(self._unchanged_ns / self.measured_ns - 1) if self.measured_ns else np.inf
+
+    @property
+    def valid(self) -> bool:
+        """Whether predictions may be shown."""
+        return not self.because
+
+    @property
+    def because(self) -> str:
+        """Why predictions are withheld, "" when they are not."""
+        if self._obstacle or self.strict_error <= STRICT_ERROR_LIMIT:
+            return self._obstacle
+        return NOT_SHOWN if self._unchanged_ns < self.measured_ns else NOT_STEADY
+
+
+def host_speed_for(replay: Replay, unprofiled_step_ns: float) -> float:
+    """The factor on host time at which the unchanged replay takes as long as a step without the profiler.
+
+    1.0 when the device bounds the step anyway: a factor is not read from less than DEVICE_BOUND_SHARE of the step.
+    """
+    fastest = replay.step_ns(Change(host_speed=SLOWEST_PROFILER))
+    wanted = max(unprofiled_step_ns, fastest * (1 + DEVICE_BOUND_SHARE))
+    if replay.step_ns() <= wanted:
+        return 1.0
+    low, high = SLOWEST_PROFILER, 1.0
+    while high - low > 0.005:
+        middle = (low + high) / 2
+        low, high = (middle, high) if replay.step_ns(Change(host_speed=middle)) <= wanted else (low, middle)
+    return low
+
+
+def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
+    items = items_of(timeline, _host_windows(timeline, steps))
+    activity = items.activity[items.activity >= 0]
+    waiting = items.call[(items.wait != -1) & (items.call >= 0)]
+    return Replay(
+        steps,
+        _measured_ns(timeline, steps),
+        np.sort(items.calls.row[waiting]),
+        partial(_device_step_ns, timeline, items, len(steps)),
+        bool(timeline.gpu.is_communication[activity].any()),
+        "" if len(activity) else NOT_LINKED,
+    )
+
+
+def _typical(timeline: Timeline, lengths: NDArray[np.int64]) -> tuple[int, ...]:
+    """The steps whose length is closest to the median, in order: at most STEPS, and as few as hold little enough."""
+    nearest = np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")[:STEPS]
+    each = len(timeline.gpu) / max(len(lengths), 1)
+    most = STEPS if each * STEPS <= MOST_ACTIVITIES else max(int(MOST_ACTIVITIES / each), 1)
+    return tuple(sorted(nearest[:most].tolist()))
+
+
+def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change) -> float:
+    return period_ns(costs_of(timeline.gpu, items, change)) / steps
+
+
+def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> NDArray[np.int64]:
+    """Host windows of the steps, each from the end of the step before it where that is near."""
+    own = timeline.steps.host[list(steps)]
+    ends = np.sort(host_steps(timeline.trace).host[:, 1])
+    earlier = ends[np.maximum(np.searchsorted(ends, own[:, 0], side="right") - 1, 0)]
+    pause = own[:, 0] - earlier
+    near = (pause >= 0) & (pause < BETWEEN_STEPS_SHARE * (own[:, 1] - own[:, 0]))
+    return np.stack((np.where(near, earlier, own[:, 0]), own[:, 1]), axis=1)
+
+
+def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
+    """Mean device step. One without a step before it ends on the device before the host is done: it lasts as the host.
+
+    What the host does after its last launch delays the device in the next step, which such a trace may not hold.
+    """
+    device, host = timeline.steps.device[list(steps)], timeline.steps.host[list(steps)]
+    lengths, on_host = device[:, 1] - device[:, 0], host[:, 1] - host[:, 0]
+    first = (device[:, 0] == host[:, 0]) | (timeline.steps.count == 1)
+    return float(np.where(first, np.maximum(lengths, on_host), lengths).mean())
+
+
+def _on_host(timeline: Timeline, attribution: Attribution, steps: tuple[int, ...]) -> Replay:
+    windows = attribution.windows[list(steps)]
+    ledger = {
+        cause: float(iv.coverage(attribution.pieces(cause), windows[:, 0], windows[:, 1]).mean())
+        for cause in attribution.causes
+    }
+    measured = float((windows[:, 1] - windows[:, 0]).mean())
+    obstacle = NOT_RECORDED if timeline.capture_failed else "" if measured else NO_STEP
+    communicates = ledger.get(EXPOSED, 0.0) > 0
+    return Replay(steps, measured, np.zeros(0, np.int64), partial(_ledger_ns, ledger), communicates, obstacle)
+
+
+def _ledger_ns(ledger: dict[str, float], change: Change) -> float:
+    """The parts of a host step, each scaled; `kernels` and what else concerns a GPU changes nothing."""
+    scaled = {cause: ns * change.host.get(cause, 1.0) * change.host_speed for cause, ns in ledger.items()}
+    communication = scaled.pop(EXPOSED, 0.0) * change.communication
+    rest = sum(scaled.values())
+    return max(rest, communication) if change.overlap else rest + communication

@@ -1,0 +1,153 @@
+"""What a host call waits for, and what it takes of the host beside that.
+
+Synchronisations, copies from and to pageable memory, and launches on a full queue wait. How long is the replay's to
+say; what they take beside is a median, never the call's own.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.predict.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, medians
+from diagnose.predict.replay.host import Calls
+from diagnose.timeline import Activities, Timeline, grouped
+
+Times = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+ALL_STREAMS, ONE_STREAM = -2, -3  # waits for all launched so far: everywhere, or on stream ONE_STREAM - wait
+QUEUE_LAUNCHES = 1021  # of the 1,024 entries of a CUDA channel; the same on V100 and H100
+_DEEP_LAUNCHES = 100
+_NEARLY_FULL = 0.9
+_BLOCKED_NS = 20_000
+_SLOW = 3  # times what a call takes while the queue is far from full
+_DEFAULT_LAUNCH_NS = 5_000.0
+_RETURN_NS = 5_000  # by which the clocks of host and device may disagree about the end of a wait
+_WAITED_NS = 50_000
+
+_WHOLE_DEVICE = re.compile(r".*(DeviceSynchronize|CtxSynchronize|Free)$")
+_FREES = re.compile(r".*Free$")
+
+
+@dataclass(frozen=True)
+class Waits:
+    """For each call: an activity, ALL_STREAMS, ONE_STREAM - stream, or NONE; and the host time it takes beside.
+
+    `queue` is how many launches a stream holds before the next one blocks.
+    """
+
+    target: Times
+    own_ns: Floats
+    queue: int
+
+
+def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Times, stream: Times) -> Waits:
+    """What each of `calls` waits for.
+
+    Args:
+        timeline: one rank with GPU activities.
+        calls: the calls of the replayed steps.
+        starts: the order of the activities on their streams.
+        launched: the first activity that each call launched, or NONE.
+        stream: the number of each activity's stream.
+    """
+    target, own = np.full(len(calls), NONE, np.int64), (calls.end - calls.start).astype(float)
+    whole, frees = _named(timeline, calls, _WHOLE_DEVICE), _named(timeline, calls, _FREES)
+    rows = np.flatnonzero(calls.synchronises)
+    target[rows], ended = _synchronised(timeline.gpu, calls, starts, stream, rows)
+    target[rows[whole[rows]]] = ALL_STREAMS
+    beside = _beside(calls, rows, ended)
+    own[rows] = np.where(frees[rows], beside, _typical(beside[~frees[rows]]))
+    rows = _blocking_copies(timeline, calls, launched)
+    target[rows] = launched[rows]
+    own[rows] = _typical(_beside(calls, rows, timeline.gpu.end[launched[rows]]))
+    queue, full, usual = _full_queue(timeline, stream)
+    rows = np.flatnonzero(launched >= 0)
+    rows = rows[full[launched[rows]]]
+    own[rows] = np.minimum(own[rows], usual[launched[rows]])
+    return Waits(target, own, queue)
+
+
+def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
+    matches = np.array([pattern.match(name) is not None for name in timeline.trace.names], bool)
+    return (calls.row >= 0) & timeline.trace.named(matches)[calls.row]
+
+
+def _beside(calls: Calls, rows: Times, ended: Times) -> Floats:
+    """The part of the calls after what they waited for had ended."""
+    return (calls.end[rows] - np.clip(ended, calls.start[rows], calls.end[rows])).astype(float)
+
+
+def _typical(ns: Floats) -> float:
+    return float(np.median(ns)) if len(ns) else 0.0
+
+
+def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Times, rows: Times) -> tuple[Times, Times]:
+    """What each synchronisation waits for, and when that had ended.
+
+    The trace does not say which stream a call waits for: it is the one whose work ended just before the call did, or,
+    when nothing was left to wait for, the one launched on last. Of very many streams only the busiest are looked at.
+    """
+    begin, until = calls.start[rows], calls.end[rows] + _RETURN_NS
+    streams = busiest(grouped(stream))
+    shape = (max(len(streams), 1), len(rows))
+    target, ended, due = np.full(shape, NONE), np.full(shape, LONG_AGO), np.full(shape, LONG_AGO)
+    for number, own in enumerate(streams):
+        last = np.searchsorted(starts.due[own], begin, side="left") - 1
+        at = np.minimum(np.searchsorted(gpu.end[own], until, side="right") - 1, last)
+        some = at >= 0
+        target[number] = np.where(some, np.where(at == last, ONE_STREAM - stream[own[0]], own[np.maximum(at, 0)]), NONE)
+        ended[number] = np.where(some, gpu.end[own[np.maximum(at, 0)]], LONG_AGO)
+        due[number] = np.where(some, starts.due[own[np.maximum(last, 0)]], LONG_AGO)
+    every, latest = np.arange(len(rows)), ended.argmax(axis=0)
+    end = ended[latest, every]
+    chosen = np.where((end > begin) & (end >= until - _RETURN_NS - _WAITED_NS), latest, due.argmax(axis=0))
+    return target[chosen, every], end
+
+
+def _blocking_copies(timeline: Timeline, calls: Calls, launched: Times) -> Times:
+    """Calls that return when their copy from or to pageable memory has ended; small ones are staged and return."""
+    gpu, trace = timeline.gpu, timeline.trace
+    crosses = np.array([k.family == "memcpy" and k.sub in ("HtoD", "DtoH") for k in gpu.kinds], bool)
+    pinned = np.array(["Pinned" in name for name in trace.names], bool)
+    rows = np.flatnonzero(launched >= 0)
+    own = launched[rows]
+    blocks = crosses[gpu.kind[own]] & ~pinned[trace.name[gpu.row[own]]]
+    return rows[blocks & (gpu.end[own] <= calls.end[rows] + _RETURN_NS)]
+
+
+def _full_queue(timeline: Timeline, stream: Times) -> tuple[int, Mask, Floats]:
+    """How many launches a stream holds; the activities whose call met a full queue, and what it takes beside waiting.
+
+    A full queue shows in many calls that last long and return when the same number of launches is left to start.
+    """
+    gpu = timeline.gpu
+    first, depth = _depths(gpu, stream)
+    took = np.where(first, gpu.launch_end - gpu.launch_start, 0).astype(float)
+    shallow = first & (depth < max(_DEEP_LAUNCHES, int(depth.max(initial=0)) // 2))
+    slow = _SLOW * float(np.median(took[shallow])) if shallow.any() else _BLOCKED_NS
+    blocked = first & ~shallow & (took > slow)
+    if blocked.sum() < ENOUGH:
+        return QUEUE_LAUNCHES, np.zeros(len(gpu), bool), took
+    queue = int(np.median(depth[blocked]))
+    full = first & (blocked | (depth >= _NEARLY_FULL * queue))
+    name = np.where(gpu.launch >= 0, timeline.trace.name[gpu.launch], NONE).astype(np.int64)
+    keys = [name, np.zeros_like(name)]
+    quick = medians(took, first & (took < _BLOCKED_NS), keys, _DEFAULT_LAUNCH_NS)
+    usual = medians(took, first & ~full, [name], np.nan)
+    return queue, full, np.minimum(took, np.where(np.isnan(usual), quick, usual))
+
+
+def _depths(gpu: Activities, stream: Times) -> tuple[Mask, Times]:
+    """The first activity of each launch, and how many launches back the last one is that had started by its end."""
+    linked = np.flatnonzero(gpu.launch >= 0)
+    firsts = np.sort(linked[np.unique(gpu.launch[linked], return_index=True)[1]])
+    first, depth = np.zeros(len(gpu), bool), np.zeros(len(gpu), np.int64)
+    first[firsts] = True
+    for positions in grouped(stream[firsts]):
+        own = firsts[positions]
+        depth[own] = np.arange(len(own)) - np.searchsorted(gpu.start[own], gpu.launch_end[own], side="right") + 1
+    return first, depth

@@ -1,0 +1,68 @@
+"""Transfer and waiting by start times on aligned clocks, held against those by durations, which need no clocks.
+
+By durations is what the ledger uses: the two differ where ranks do not end a collective together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.formulas.collectives import transfer_by_start, waiting_by_start
+from diagnose.ranks.collectives.clocks import Alignment, bases_of
+from diagnose.ranks.collectives.matching import GroupMatch, Match
+from diagnose.ranks.digest import RankDigest
+
+Column = NDArray[np.int64]
+RESIDUALS = 3
+AGREE = 0.9
+_OF_TWO = 2**0.5  # waiting is a distance between two clocks
+
+
+@dataclass(frozen=True)
+class ByStart:
+    """Transfer and waiting of one group by start times, shape (instances, members), nanoseconds.
+
+    Waiting of no more than `error_ns`, three residuals of two clocks, is not claimed: it is zero here.
+    """
+
+    transfer: Column
+    waiting: Column
+    error_ns: float
+
+
+def by_start(ranks: Sequence[RankDigest], group: GroupMatch, alignment: Alignment) -> ByStart | None:
+    """Transfer and waiting on aligned clocks; None where a member's clock is not aligned, or not known how well."""
+    error = RESIDUALS * _OF_TWO * float(alignment.residual[group.members].max())
+    if not np.isfinite(error):
+        return None
+    base = bases_of([ranks[p] for p in group.members.tolist()])
+    start, end = (alignment.aligned(group.members, times + base) for times in (group.start, group.end))
+    waiting = waiting_by_start(start)
+    return ByStart(transfer_by_start(start, end), np.where(waiting > error, waiting, 0), error)
+
+
+def agreement(ranks: Sequence[RankDigest], found: Match, alignment: Alignment) -> float | None:
+    """Part of all waiting above three residuals on which durations and start times agree within three residuals.
+
+    None where no waiting is that long, or no clock is aligned that well.
+    """
+    parts = [_compared(group, own) for group, own in _aligned(ranks, found, alignment)]
+    claimed, agreed = sum(c for c, _ in parts), sum(a for _, a in parts)
+    return agreed / claimed if claimed else None
+
+
+def _aligned(ranks: Sequence[RankDigest], found: Match, alignment: Alignment) -> Iterator[tuple[GroupMatch, ByStart]]:
+    for group in found:
+        own = None if group.paired else by_start(ranks, group, alignment)
+        if own is not None:
+            yield group, own
+
+
+def _compared(group: GroupMatch, own: ByStart) -> tuple[int, int]:
+    """Nanoseconds of waiting that either way claims, and those on which both agree."""
+    longer = np.maximum(group.waiting, own.waiting)
+    claimed = longer > own.error_ns
+    agreed = claimed & (np.abs(group.waiting - own.waiting) <= own.error_ns)
+    return int(longer[claimed].sum()), int(longer[agreed].sum())

@@ -1,0 +1,125 @@
+"""The fields of each collective kernel: its own, else those of the host's record that launched it.
+
+RCCL and some versions of Kineto leave the fields on the host's `record_param_comms` alone. Before torch 2.3 there are
+none, and only the annotation around the launch tells which collective a kernel belongs to. A batch of sends and
+receives is recorded call by call and launched as one kernel after the last.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.ranks.collectives.kinds import SEND_RECEIVE, kind_of
+from diagnose.timeline import Timeline
+from diagnose.trace import Trace
+from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES
+
+Column = NDArray[np.int64]
+ABSENT = -1
+_ANNOTATION = r"(nccl|rccl|xccl):"
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What is known of some GPU activities, columns of equal length, each ABSENT where nothing is.
+
+    Attributes:
+        field: index of the trace's `collectives`.
+        annotation: row of the annotation around the launch.
+        messages: shape (messages, 3): which of the activities, its sender and its receiver, ranks of the job.
+    """
+
+    field: Column
+    annotation: Column
+    messages: Column
+
+
+def fields_of(timeline: Timeline, activity: Column) -> Fields:
+    """The fields of the GPU activities at the given positions."""
+    trace, gpu = timeline.trace, timeline.gpu
+    launch = gpu.launch[activity]
+    records = _records(trace)
+    own = _own(trace, gpu.row[activity])
+    recorded = _taken(records, _around(trace, trace.collectives.row[records], launch))
+    field = np.where(own >= 0, own, recorded)
+    batch, kernel = _batches(trace, records, launch, field)
+    field[kernel] = batch
+    rows = np.flatnonzero(timeline.matching(_ANNOTATION, *ANNOTATIONS))
+    annotation = _taken(rows, _around(trace, rows, launch))
+    alone = np.flatnonzero((field >= 0) & ~np.isin(np.arange(len(field)), kernel))
+    messages = _messages(timeline, np.append(alone, kernel), np.append(field[alone], batch))
+    return Fields(field, annotation, messages)
+
+
+def _own(trace: Trace, rows: Column) -> Column:
+    """The index of the fields that each event carries itself."""
+    table = trace.collectives.row
+    if not len(table):
+        return np.full(len(rows), ABSENT, np.int64)
+    order = np.argsort(table, kind="stable")
+    at = np.minimum(np.searchsorted(table[order], rows), len(table) - 1)
+    return np.where(table[order][at] == rows, order[at], ABSENT)
+
+
+def _records(trace: Trace) -> Column:
+    """Indexes of the fields that the host recorded."""
+    return np.flatnonzero(~trace.rows_of(*GPU_CATEGORIES)[trace.collectives.row])
+
+
+def _around(trace: Trace, ranges: Column, launch: Column) -> Column:
+    """Which of the ranges, none within another, each launch lies in on its own thread."""
+    at = _last_before(trace, ranges, launch)
+    if not len(ranges):
+        return at
+    row, called, end = ranges[at], np.maximum(launch, 0), trace.ts + trace.dur
+    inside = (trace.tid[row] == trace.tid[called]) & (end[called] <= end[row])
+    return np.where((at >= 0) & (launch >= 0) & inside, at, ABSENT)
+
+
+def _last_before(trace: Trace, ranges: Column, calls: Column) -> Column:
+    """Which of the ranges began last before each call, in order of thread and time."""
+    rows = np.concatenate((ranges, np.maximum(calls, 0)))
+    is_call = np.arange(len(rows)) >= len(ranges)
+    order = np.lexsort((is_call, trace.ts[rows], trace.tid[rows]))
+    latest = np.maximum.accumulate(np.where(is_call[order], ABSENT, np.arange(len(rows))))
+    found = np.empty(len(rows), np.int64)
+    found[order] = np.where(latest >= 0, order[latest], ABSENT)
+    return found[len(ranges) :]
+
+
+def _batches(trace: Trace, records: Column, launch: Column, field: Column) -> tuple[Column, Column]:
+    """Sends and receives that launch nothing themselves: indexes of their fields, and the kernel that follows each."""
+    names = trace.collectives.name
+    sends = np.array([i for i in records.tolist() if kind_of(names[i]) == SEND_RECEIVE], np.int64)
+    sends = sends[~np.isin(sends, field)]
+    known = np.flatnonzero(launch >= 0)
+    if not len(sends) or not len(known):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    follows = known[_next_after(trace, trace.collectives.row[sends], launch[known])]
+    thread = trace.tid[trace.collectives.row[sends]]
+    sound = (trace.tid[launch[follows]] == thread) & (field[follows] == ABSENT)
+    return sends[sound], follows[sound]
+
+
+def _next_after(trace: Trace, rows: Column, calls: Column) -> Column:
+    """Which of the calls comes first after each event, in order of thread and time; the last one when none does."""
+    both = np.concatenate((rows, calls))
+    is_call = np.arange(len(both)) >= len(rows)
+    order = np.lexsort((is_call, trace.ts[both], trace.tid[both]))
+    last = int(np.flatnonzero(is_call[order])[-1])
+    nearest = np.minimum.accumulate(np.where(is_call[order], np.arange(len(both)), last)[::-1])[::-1]
+    found = np.empty(len(both), np.int64)
+    found[order] = order[nearest] - len(rows)
+    return found[: len(rows)]
+
+
+def _messages(timeline: Timeline, at: Column, field: Column) -> Column:
+    table, rank = timeline.trace.collectives, timeline.rank
+    sender, receiver = table.sender[field], table.receiver[field]
+    ends = np.stack((at, np.where(sender >= 0, sender, rank), np.where(receiver >= 0, receiver, rank)), axis=1)
+    return ends[(sender >= 0) | (receiver >= 0)].astype(np.int64)
+
+
+def _taken(values: Column, at: Column) -> Column:
+    return np.append(values, ABSENT)[at]  # -1 takes the last

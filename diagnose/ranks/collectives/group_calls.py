@@ -1,0 +1,118 @@
+"""The calls of one process group on all its ranks, side by side by what they are known by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.ranks.collectives.kinds import is_untold
+from diagnose.ranks.collectives.process_groups import Group
+from diagnose.ranks.digest import RankDigest
+
+Column = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+ABSENT = -1
+
+
+@dataclass(frozen=True)
+class GroupCalls:
+    """Collectives of one process group, those of the first member first, each member's in order of start.
+
+    Attributes:
+        group: its name and, where known, its ranks.
+        members: positions of its ranks in the job, shape (members,).
+        member: which of the members each call is of; columns of equal length from here on.
+        call: row of that member's `calls`.
+        step: number of the step.
+        seq: number in the process group, ABSENT when not recorded.
+        kind: index of `kinds`.
+        bytes: of the message, ABSENT when not recorded.
+    """
+
+    group: Group
+    members: Column
+    member: Column
+    call: Column
+    step: Column
+    seq: Column
+    kind: Column
+    bytes: Column
+    kinds: tuple[str, ...]
+
+    @property
+    def has_seq(self) -> bool:
+        """Whether every call carries its number in the group, and these tell most calls apart."""
+        distinct = len(np.unique(code_of(self.member, self.seq)))
+        return bool((self.seq >= 0).all()) and 2 * distinct > len(self.seq)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether every call says of what kind it is."""
+        return not any(is_untold(kind) for kind in self.kinds)
+
+
+def gathered(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDigest]) -> GroupCalls:
+    """The calls at the given rows of each rank, by its position in the job."""
+    calls = [ranks[p].calls for p in rows]
+    names = tuple(dict.fromkeys(kind for own in calls for kind in own.kinds))
+    number = {name: i for i, name in enumerate(names)}
+    kinds = [
+        np.array([number[k] for k in own.kinds], np.int64)[own.kind[at]]
+        for own, at in zip(calls, rows.values(), strict=True)
+    ]
+    return GroupCalls(
+        group=group,
+        members=np.array(list(rows), np.int64),
+        member=np.repeat(np.arange(len(rows)), [len(at) for at in rows.values()]),
+        call=np.concatenate(list(rows.values())),
+        step=_joined([own.step for own in calls], rows),
+        seq=_joined([own.seq for own in calls], rows),
+        kind=np.concatenate(kinds),
+        bytes=_joined([own.bytes for own in calls], rows),
+        kinds=names,
+    )
+
+
+def _joined(columns: Sequence[Column], rows: Mapping[int, Column]) -> Column:
+    return np.concatenate([column[at] for column, at in zip(columns, rows.values(), strict=True)])
+
+
+@dataclass(frozen=True)
+class Places:
+    """What the members ran at each place of a group's collectives.
+
+    Attributes:
+        number: the Seq or the step of each place, shape (places,).
+        at: index of the group's calls by place and member, shape (places, members), ABSENT where a member has none.
+    """
+
+    number: Column
+    at: Column
+
+    @property
+    def full(self) -> Mask:
+        """The places at which every member ran a collective."""
+        return np.asarray((self.at >= 0).all(axis=1))
+
+
+def places_of(calls: GroupCalls, *labels: Column) -> Places:
+    """The calls side by side: those with equal labels, the first of which is the number, by their order among them."""
+    alike = code_of(*labels)
+    order = np.lexsort((alike, calls.member))
+    member, ordered = calls.member[order], alike[order]
+    first = np.flatnonzero((np.diff(member, prepend=ABSENT) != 0) | (np.diff(ordered, prepend=ABSENT) != 0))
+    place = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    _, one, index = np.unique(code_of(ordered, place), return_index=True, return_inverse=True)
+    at = np.full((len(one), len(calls.members)), ABSENT, np.int64)
+    at[index, member] = order
+    return Places(labels[0][order[one]], at)
+
+
+def code_of(*columns: Column) -> Column:
+    """One number for each distinct row of the columns, in the order of the rows."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, index = np.unique(column, return_inverse=True)
+        code = code * (len(values) + 1) + index
+    return code

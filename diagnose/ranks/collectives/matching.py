@@ -1,0 +1,209 @@
+"""Which collective on one rank is the same as on another.
+
+Instances match by process group and Seq where every rank of the group recorded them, else by their order within a
+step, group and kind, which is only trusted in steps in which every rank has equally many of each, of equal sizes.
+Sends match receives between two ranks alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.facts import Unknown
+from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
+from diagnose.ranks.collectives.group_calls import GroupCalls, Places, gathered, places_of
+from diagnose.ranks.collectives.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
+from diagnose.ranks.collectives.process_groups import Group
+from diagnose.ranks.digest import RankDigest
+from diagnose.timeline import grouped
+
+Column = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+ALONE = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
+_NONE_RECORDED = Unknown("no collective was recorded in the counted steps", "nothing: the ranks do not communicate")
+_AMBIGUOUS = Unknown(
+    "several process groups share one name and the traces do not list their ranks",
+    "capture with torch 2.3 or later, which records the ranks of each process group",
+)
+_OTHER_STEPS = Unknown(
+    "the ranks captured different steps", "capture the same steps on every rank: count them alike and start together"
+)
+_UNEQUAL = Unknown(
+    "the ranks recorded different numbers of collectives, so their order does not match them",
+    "capture the same steps on every rank, with a torch that records Seq (2.12 or later)",
+)
+
+
+@dataclass(frozen=True)
+class GroupMatch:
+    """The collectives of one process group that all its analysed ranks took part in.
+
+    Attributes:
+        group: its name and, where known, its ranks.
+        members: positions of its ranks in the job, shape (members,).
+        call: for each instance the row of each member's `calls`, shape (instances, members), in order of start on
+            the first member.
+        start: nanoseconds of each rank's own clock, as `end`, of the same shape.
+        symmetric: whether no member can end an instance before all have begun it, shape (instances,).
+        paired: the instances are sends and their receives, and the members sender and receiver.
+        absent: ranks of the group whose traces are not there, 0 where their number is not known. Any of them may have
+            come last, so that the shortest duration is no more than a bound on the transfer.
+    """
+
+    group: Group
+    members: Column
+    call: Column
+    start: Column
+    end: Column
+    symmetric: Mask
+    paired: bool = False
+    absent: int = 0
+
+    @property
+    def duration(self) -> Column:
+        """Nanoseconds that each rank spent in each collective."""
+        return self.end - self.start
+
+    @cached_property
+    def transfer(self) -> Column:
+        """Shortest duration over the ranks: the last to arrive does not wait. Needs no common clock."""
+        return transfer_by_duration(self.duration)
+
+    @property
+    def waiting(self) -> Column:
+        """Nanoseconds that each rank waited in each collective."""
+        return waiting_by_duration(self.duration)
+
+    @cached_property
+    def last(self) -> Column:
+        """Position among the members of the rank that came last to each collective."""
+        return np.asarray(self.duration.argmin(axis=1), np.int64)
+
+
+Match = tuple[GroupMatch, ...]
+
+
+def match(ranks: Sequence[RankDigest]) -> Match | Unknown:
+    """Joins the collectives of several ranks group by group, or says why none can be joined."""
+    if len(ranks) < 2:
+        return ALONE
+    if not any(len(rank.calls) for rank in ranks):
+        return _NONE_RECORDED
+    found = [_matched(calls, ranks) for calls in groups_of(ranks)]
+    return tuple(f for f in (*found, *_pairs(ranks)) if len(f.call)) or _why_none(ranks)
+
+
+def _why_none(ranks: Sequence[RankDigest]) -> Unknown:
+    if all(group.ambiguous for rank in ranks for group in rank.calls.groups):
+        return _AMBIGUOUS
+    return _UNEQUAL if set.intersection(*(set(rank.numbers) for rank in ranks)) else _OTHER_STEPS
+
+
+def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
+    """The collectives of each process group that two or more of the ranks are known to share; no sends."""
+    listed: dict[str, set[Group]] = {}
+    for group in {group for rank in ranks for group in rank.calls.groups if group.ranks}:
+        listed.setdefault(group.name, set()).add(group)
+    found: dict[Group, dict[int, Column]] = {}
+    for position, rank in enumerate(ranks):
+        calls = rank.calls
+        sent = np.array([kind == SEND_RECEIVE for kind in map(plain_kind, calls.kinds)], bool)
+        own = np.flatnonzero(~sent[calls.kind]) if len(calls) else np.zeros(0, np.int64)
+        for rows in (own[places] for places in grouped(calls.group[own])):
+            group = calls.groups[int(calls.group[rows[0]])]
+            of_rank = found.setdefault(_resolved(group, rank.rank, listed), {})
+            of_rank[position] = np.union1d(of_rank[position], rows) if position in of_rank else rows
+    return (gathered(g, rows, ranks) for g, rows in found.items() if len(rows) > 1 and not g.ambiguous)
+
+
+def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Group:
+    """The group by the same name that holds the rank, where other ranks list it and this one does not."""
+    if group.ranks:
+        return group
+    candidates = [g for g in listed.get(group.name, ()) if rank in g.ranks]
+    return candidates[0] if len(candidates) == 1 else group
+
+
+def _matched(calls: GroupCalls, ranks: Sequence[RankDigest]) -> GroupMatch:
+    if calls.has_seq:
+        places = places_of(calls, calls.seq)
+        kept = places.full & _alike(calls, places)
+    else:
+        places = places_of(calls, calls.step, calls.kind) if calls.is_told else places_of(calls, calls.step)
+        sound = places.full & _alike(calls, places)
+        kept = ~np.isin(places.number, places.number[~sound])
+    at = places.at[kept]
+    call = calls.call[at]
+    return _instances(calls.group, calls.members, call, ranks)
+
+
+def _alike(calls: GroupCalls, places: Places) -> Mask:
+    """The places at which the members' kinds and sizes agree, as far as they are known."""
+    kinds = np.array([not is_untold(kind) for kind in calls.kinds], bool)
+    sized = np.array([plain_kind(kind) in SAME_SIZE for kind in calls.kinds], bool)[calls.kind] & (calls.bytes >= 0)
+    return _equal(calls.kind, kinds[calls.kind], places.at) & _equal(calls.bytes, sized, places.at)
+
+
+def _equal(values: Column, known: Mask, at: Column) -> Mask:
+    """Whether the known ones of the values at each place are all the same."""
+    seen = known[at] & (at >= 0)
+    own = values[at]
+    highest = np.where(seen, own, np.iinfo(np.int64).min).max(axis=1)
+    lowest = np.where(seen, own, np.iinfo(np.int64).max).min(axis=1)
+    return np.asarray(highest <= lowest)
+
+
+def _instances(
+    group: Group, members: Column, call: Column, ranks: Sequence[RankDigest], paired: bool = False
+) -> GroupMatch:
+    calls = [ranks[p].calls for p in members.tolist()]
+    start = np.stack([own.start[call[:, m]] for m, own in enumerate(calls)], axis=1)
+    order = np.argsort(start[:, 0], kind="stable")
+    call = call[order]
+    symmetric = np.array([plain_kind(kind) in SYMMETRIC for kind in calls[0].kinds], bool)
+    return GroupMatch(
+        group=group,
+        members=members,
+        call=call,
+        start=start[order],
+        end=np.stack([own.end[call[:, m]] for m, own in enumerate(calls)], axis=1),
+        symmetric=symmetric[calls[0].kind[call[:, 0]]] if len(call) else np.zeros(0, bool),
+        paired=paired,
+        absent=max(_size(group, members, call, ranks) - len(members), 0),
+    )
+
+
+def _size(group: Group, members: Column, call: Column, ranks: Sequence[RankDigest]) -> int:
+    """How many ranks the group has: as listed, as recorded, else all of the job."""
+    if group.ranks or not len(call):
+        return len(group.ranks)
+    first = ranks[int(members[0])]
+    recorded = int(first.calls.size[call[0, 0]])
+    return recorded if recorded > 0 else first.world_size or 0
+
+
+def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
+    """The sends of one rank to another, each with its receive: in order, where a step has equally many of both."""
+    position = {rank.rank: p for p, rank in enumerate(ranks)}
+    ends: dict[tuple[int, int, str], dict[int, Column]] = {}
+    for p, rank in enumerate(ranks):
+        ways: dict[tuple[int, int, int], list[int]] = {}
+        for row, sender, receiver in rank.calls.messages.tolist():
+            ways.setdefault((sender, receiver, int(rank.calls.group[row])), []).append(row)
+        for (sender, receiver, number), rows in ways.items():
+            name = rank.calls.groups[number].name
+            ends.setdefault((sender, receiver, name), {})[p] = np.array(sorted(rows), np.int64)
+    for (sender, receiver, name), of_end in ends.items():
+        both = [position.get(sender, -1), position.get(receiver, -1)]
+        if sender != receiver and set(both) == set(of_end):
+            yield _pair(Group(name, (sender, receiver)), {p: of_end[p] for p in both}, ranks)
+
+
+def _pair(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDigest]) -> GroupMatch:
+    calls = gathered(group, rows, ranks)
+    places = places_of(calls, calls.step)
+    kept = ~np.isin(places.number, places.number[~places.full])
+    return _instances(group, calls.members, calls.call[places.at[kept]], ranks, paired=True)

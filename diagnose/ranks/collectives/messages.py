@@ -1,0 +1,89 @@
+"""The collective kernels of one rank: what they carry, and which of them reduce gradients."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.ranks.collectives.fields import fields_of
+from diagnose.ranks.collectives.kinds import dtype_in, itemsize, kind_of, plain_dtype
+from diagnose.timeline import Timeline
+
+Mask = NDArray[np.bool_]
+Column = NDArray[np.int64]
+
+BACKWARD = r"autograd::engine::evaluate_function"
+LEAST_BYTES = 1 << 20  # a smaller reduction carries a metric, a norm or the first bucket
+NOT_RECORDED = -1
+_REDUCTIONS = ("allreduce", "reducescatter")
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Collective kernels that start in the counted steps, in order of start; columns of equal length.
+
+    Attributes:
+        activity: row of `timeline.gpu`.
+        kind: "allreduce", "allgather", "reducescatter", "broadcast" and so on.
+        dtype: "float", "bfloat16" and so on; "" when neither the kernel's name nor its fields say.
+        elements: of the whole message, the full buffer of a sharded collective; NOT_RECORDED without its fields.
+        bytes: of the same; NOT_RECORDED without its fields.
+        ranks: of its group; NOT_RECORDED without its fields.
+        start: nanoseconds, as `end` and `launched`.
+        in_backward: launched while the backward pass runs.
+    """
+
+    activity: Column
+    kind: NDArray[np.str_]
+    dtype: NDArray[np.str_]
+    elements: Column
+    bytes: Column
+    ranks: Column
+    start: Column
+    end: Column
+    launched: Column
+    in_backward: Mask
+
+    def when(self, which: Mask) -> iv.Intervals:
+        """The instants at which any of the collectives in the mask runs."""
+        return iv.intervals(self.start[which], self.end[which])
+
+    @property
+    def gathers(self) -> Mask:
+        """Mask of the all-gathers."""
+        return np.asarray(self.kind == "allgather")
+
+    @property
+    def reduces_gradients(self) -> Mask:
+        """Mask of the reductions launched in the backward pass that are not known to be small or of whole numbers.
+
+        Where the trace does not show the backward pass, of all such reductions.
+        """
+        large = (self.bytes >= LEAST_BYTES) | (self.bytes == NOT_RECORDED)
+        found: Mask = np.isin(self.kind, _REDUCTIONS) & large & ~np.isin(self.dtype, ("int", "long", "byte"))
+        return found & self.in_backward if self.in_backward.any() else found
+
+
+def messages_of(timeline: Timeline, inside: Mask) -> Messages:
+    """The collectives among the GPU activities in the mask `inside`."""
+    gpu, table = timeline.gpu, timeline.trace.collectives
+    chosen = np.flatnonzero(gpu.is_communication & inside)
+    at = fields_of(timeline, chosen).field.tolist()
+    names = [timeline.trace.names[n] for n in timeline.trace.name[gpu.row[chosen]].tolist()]
+    dtype = [plain_dtype(table.dtype[i]) if i >= 0 else dtype_in(name) for i, name in zip(at, names, strict=True)]
+    counts = [max(int(table.elements_in[i]), int(table.elements_out[i])) if i >= 0 else NOT_RECORDED for i in at]
+    elements, sizes = np.array(counts, np.int64), np.array([itemsize(d) for d in dtype], np.int64)
+    known = (elements > 0) & (sizes > 0)
+    return Messages(
+        activity=chosen,
+        kind=np.array([kind_of(table.name[i] if i >= 0 else n) for i, n in zip(at, names, strict=True)], np.str_),
+        dtype=np.array(dtype, np.str_),
+        elements=np.where(known, elements, NOT_RECORDED),
+        bytes=np.where(known, elements * sizes, NOT_RECORDED),
+        ranks=np.array([int(table.group_size[i]) if i >= 0 else NOT_RECORDED for i in at], np.int64),
+        start=gpu.start[chosen],
+        end=gpu.end[chosen],
+        launched=gpu.launch_start[chosen],
+        in_backward=timeline.launched_under(BACKWARD)[chosen],
+    )

@@ -1,0 +1,1 @@
+"""Over what the ranks communicate, how fast, and how fast that should be."""

@@ -1,0 +1,103 @@
+"""Groups whose links are slow: the same collective takes them longer than other groups of the same size."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.facts import duration
+from diagnose.ranks.collectives.kinds import plain_kind
+from diagnose.ranks.collectives.matching import Match
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.stragglers.lateness import is_point_to_point
+
+MIN_GROUPS = 2
+SLOW = 1.5
+Alike = tuple[str, int, int, int]  # kind, bytes, ranks, nodes that these are on
+Column = NDArray[np.int64]
+Typical = tuple[int, float, Column]  # place of the group in the match, nanoseconds of its transfer, its instances
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """A group whose transfers take longer than those of the other groups.
+
+    Attributes:
+        members: positions of its ranks in the job.
+        because: a sentence with the numbers.
+        extra_ns: what its collectives take longer in each step.
+        group: its place in the match.
+        instances: of the group, those that take longer.
+        typical: transfer of the other groups over its own.
+    """
+
+    members: tuple[int, ...]
+    because: str
+    extra_ns: int
+    group: int
+    instances: Column
+    typical: float
+
+
+def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = ()) -> list[SlowLink]:
+    """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
+
+    With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
+
+    Args:
+        ranks: of the job.
+        found: their collectives by group.
+        node: number of each rank's machine, empty when nothing says.
+    """
+    alike: dict[Alike, list[Typical]] = defaultdict(list)
+    for number, group in enumerate(found):
+        calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
+        if is_point_to_point(ranks, group):
+            continue
+        nodes = len({node[p] for p in group.members.tolist()}) if node else 0
+        keys = np.stack((calls.kind[rows], calls.bytes[rows]))
+        for kind, size in np.unique(keys, axis=1).T.tolist():
+            if size < 0 and plain_kind(calls.kinds[kind]) == calls.kinds[kind]:
+                continue  # of unknown sizes nobody can say that they are alike
+            own = np.flatnonzero((keys[0] == kind) & (keys[1] == size))
+            entry = (number, float(np.median(group.transfer[own])), own)
+            alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)
+    slow = [_slow(ranks, found, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
+    return [link for links in slow for link in links]
+
+
+def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
+    links = []
+    for (number, ns, instances), typical in zip(entries, _medians_of_others([ns for _, ns, _ in entries]), strict=True):
+        if typical > 0 and ns >= SLOW * typical:
+            members = tuple(found[number].members.tolist())
+            told = (
+                f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
+            )
+            steps = max(ranks[members[0]].steps, 1)
+            extra_ns = int((ns - typical) * len(instances)) // steps
+            links.append(SlowLink(members, told, extra_ns, number, instances, typical / ns))
+    return links
+
+
+def _medians_of_others(values: Sequence[float]) -> list[float]:
+    """For each of two or more values the median of all the others."""
+    order = np.argsort(values, kind="stable")
+    ordered, others = np.array(values)[order], len(values) - 1
+    place = np.empty(len(values), np.int64)
+    place[order] = np.arange(len(values))
+    low, high = (others - 1) // 2, others // 2
+    both = (ordered[low + (place <= low)], ordered[high + (place <= high)])
+    found: list[float] = np.mean(both, axis=0).tolist()
+    return found
+
+
+def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
+    """By position, what the slow links of a rank cost it in each step; of several the worst."""
+    extra: dict[int, int] = {}
+    for link in links:
+        for member in link.members:
+            extra[member] = max(extra.get(member, 0), link.extra_ns)
+    return extra

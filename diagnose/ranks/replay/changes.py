@@ -1,0 +1,160 @@
+"""What a change would do to the step of the whole job, by the joint replay of its ranks."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange
+from diagnose.facts import Unknown
+from diagnose.formulas.straggler import gpu_hours_lost_per_day
+from diagnose.ranks.collectives.matching import Match
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.network.slow_links import SlowLink
+from diagnose.ranks.network.topology import Topology
+from diagnose.ranks.replay.buckets import buckets_of, larger, smaller
+from diagnose.ranks.replay.hybrid import hybrid_of
+from diagnose.ranks.replay.joint import Case, Joint, joint_of
+from diagnose.ranks.replay.rank_work import Part
+
+MOST_ERROR = 0.05
+LEAST_GAIN = 1.005  # of the best case; less is no change worth a line
+LATENCY_NS: dict[Case, float] = {"worst": 40_000.0, "best": 10_000.0}  # of a collective, which no bandwidth shortens
+CONTENTION: dict[Case, float] = {"worst": 0.2, "best": 0.0}  # kernels last longer by so much of what they newly hide
+CASES: tuple[Case, Case] = ("worst", "best")
+StepNs = Callable[[Case], float]
+Candidate = tuple[str, str, StepNs]
+
+LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
+MENDED = "slow links are as fast as those of the other groups"
+HIDDEN = "no kernel waits for a collective; kernels beside the transfers last longer by 20 % of those at worst"
+FASTER = "transfers take half the time, but for 10 to 40 us of latency each"
+LARGER = "gradients travel in messages of twice the size; one message less saves 10 to 40 us"
+SMALLER = "gradients travel in messages of half the size, the first half earlier; one more costs 10 to 40 us"
+HYBRID = (
+    "parameters are sharded inside a node, at 60 to 100 % of the bandwidth expected there, and each GPU reduces its "
+    "shard between the nodes at the rate measured now; each node has to hold a whole state"
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What was predicted. `error` is the distance of the unchanged replay, None without one; `because` if withheld."""
+
+    changes: tuple[JobChange, ...] = ()
+    error: float | None = None
+    because: str = ""
+
+
+def changes_of(
+    ranks: Sequence[RankDigest], found: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()
+) -> Changes:
+    """What the job's step would gain from each change; withheld where the replay misses a rank's step by 5 %.
+
+    Args:
+        ranks: of the job.
+        found: their collectives.
+        late: positions of the ranks that stand out by what they do.
+        topology: of the job.
+        slow: links that make ranks stand out.
+    """
+    if not found:
+        return Changes()
+    joint = joint_of(ranks, found)
+    if isinstance(joint, Unknown):
+        return Changes(because=joint.because)
+    error = joint.strict_error
+    if math.isinf(error):
+        return Changes(because="the steps of one of the ranks take no time")
+    if not error <= MOST_ERROR:
+        return Changes((), error, f"the replay of all ranks is {error:.0%} away from the measured step of one of them")
+    now = joint.job_step_ns()
+    candidates = (*_cures(found, late, slow, joint), *_candidates(ranks, found, topology, joint))
+    made = (_change(name, says, now, step) for name, says, step in candidates)
+    gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
+    return Changes(tuple(_with_cost(change, ranks) for change in gains), error)
+
+
+def _cures(found: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint) -> Iterator[Candidate]:
+    """The job without what makes ranks late."""
+    says = "; ".join([*([LATE] if late else []), *([MENDED] if slow else [])])
+    if says:
+        quick = mended(joint, found, slow)
+        yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case).job_step_ns(case)
+
+
+def _candidates(ranks: Sequence[RankDigest], found: Match, topology: Topology, joint: Joint) -> Iterator[Candidate]:
+    """Each further change with what it assumes and the step that it makes."""
+    if joint.steps > 1:  # a single step may begin with ranks apart, and overlap does not bring them together
+        yield "perfect overlap", HIDDEN, lambda case: hidden_ns(joint, case)
+    yield "twice the bandwidth", FASTER, lambda case: faster(joint, case).job_step_ns(case)
+    buckets = buckets_of(ranks, joint)
+    if buckets.any():
+        yield "larger buckets", LARGER, lambda case: larger(joint, buckets, case).job_step_ns(case)
+        yield "smaller buckets", SMALLER, lambda case: smaller(joint, buckets, case).job_step_ns(case)
+    hybrid = hybrid_of(ranks, found, joint, topology)
+    if hybrid is not None:
+        yield "HSDP", HYBRID, lambda case: hybrid.applied(joint, case).job_step_ns(case)
+
+
+def _change(name: str, says: str, now_ns: float, step: StepNs) -> JobChange:
+    """A change that only costs is one not to make, so no speedup is below 1."""
+    low, high = sorted(max(now_ns / step(case), 1.0) for case in CASES)
+    return JobChange(change=name, says=says, speedup=(low, high))
+
+
+def _with_cost(change: JobChange, ranks: Sequence[RankDigest]) -> JobChange:
+    """A straggler costs at least what its worst case supports."""
+    if change.change != NO_STRAGGLER or not ranks[0].has_gpu:
+        return change
+    size = max(len(ranks), ranks[0].world_size or 0)
+    return replace(change, gpu_hours_per_day=gpu_hours_lost_per_day(size, change.speedup[0]))
+
+
+def without_late(joint: Joint, late: Sequence[int], case: Case) -> Joint:
+    """Each late rank has the work of one that does the same: of the slowest, or of the median one."""
+    return joint.with_parts({p: _peer(joint, p, late, case) for p in late})
+
+
+def mended(joint: Joint, found: Match, slow: Sequence[SlowLink]) -> Joint:
+    """The collectives over slow links take as long as those of the other groups."""
+    transfer = joint.transfer.copy()
+    for link in slow:
+        position, rows = link.members[0], found[link.group].call[link.instances, 0]
+        own = np.isin(joint.parts[position].row, rows)
+        transfer[joint.collective[position][own]] *= link.typical
+    return joint.with_transfer(transfer)
+
+
+def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> Part:
+    """The rank's own part where no other with the same calls is ready earlier."""
+    own = joint.parts[position]
+    others = [part for p, part in enumerate(joint.parts) if p not in late and part.signature == own.signature]
+    earlier = sorted((part for part in others if _reach(part) < _reach(own)), key=_reach)
+    if not earlier:
+        return own
+    return earlier[-1 if case == "worst" else len(earlier) // 2].in_order_of(own)
+
+
+def _reach(part: Part) -> float:
+    """When the rank would have done its steps without any waiting."""
+    return part.start + part.own_ns
+
+
+def hidden_ns(joint: Joint, case: Case) -> float:
+    """The step when work never waits for collectives: that of the longest work, or of the busiest group."""
+    steps = []
+    for part, of in zip(joint.parts, joint.collective, strict=True):
+        blocked = np.bincount(part.block_on, part.blocked, len(of))
+        hidden = float(np.minimum(blocked, joint.transfer[of]).sum())
+        busiest = max((float(joint.transfer[of[chain]].sum()) for chain in part.chains), default=0.0)
+        steps.append(max(part.own_ns + CONTENTION[case] * hidden, busiest))
+    return max(steps) / joint.steps
+
+
+def faster(joint: Joint, case: Case) -> Joint:
+    """Half the transfer, but for its latency."""
+    latency = np.minimum(joint.transfer, LATENCY_NS[case])
+    return joint.with_transfer(latency + (joint.transfer - latency) / 2)

@@ -1,0 +1,210 @@
+"""Why a rank is late: what it spent beyond the others, and whether its kernels are more, larger or slower."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.diagnosis.postmortem import LatenessCause
+from diagnose.facts import duration
+from diagnose.ranks.digest import OPERATOR, RankDigest
+from diagnose.ranks.stragglers.lateness import COMMUNICATION, Behind
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
+
+Column = NDArray[np.int64]
+
+_CAUSES: dict[str, LatenessCause] = {"gc": "gc", "logging": "checkpoint"}
+_CLASSES: dict[str, LatenessCause] = {"data": "data", "host": "host"}
+_DISPATCH = ("dispatch", "python", "launch-latency", "kernel-gap")
+EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels have to account for
+ALIKE, SLOWER = 0.35, 1.04
+MORE_TOKENS = 1.05  # of the other ranks': less is no routing to speak of
+TELLING = 0.01  # of the kernel time: smaller families say nothing
+_PLAIN = {"gc": "garbage collection", "logging": "saving, logging or evaluating", "data-wait": "waiting for data",
+          "sync": "synchronisation", "python": "Python", "dispatch": "dispatch of operators", "untraced":
+          "host time that the trace does not show", "optimizer-host": "host code of the optimizer", "allocation":
+          "allocation of device memory", "host-allocation": "allocation of pinned memory", "compile": "compilation",
+          "launch-latency": "launch latency", "kernel-gap": "gaps between queued kernels"}  # fmt: skip
+
+
+Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one rank is late.
+
+    Attributes:
+        cause: its kind.
+        because: a sentence with the numbers it rests on.
+        excess: nanoseconds per late step by cause beyond the other ranks, largest first.
+        explained_share: part of the lateness that the excess of this cause accounts for, None without lateness.
+    """
+
+    cause: LatenessCause
+    because: str
+    excess: tuple[tuple[str, int], ...] = ()
+    explained_share: float | None = None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A rank's kernels of one family over those of the typical rank: time, number, elements worked on, and FLOPs.
+
+    `elements` and `flops` are None where shapes were not recorded; `ns` is the rank's own time per step.
+    """
+
+    family: str
+    ns: float
+    time: float
+    count: float
+    elements: float | None
+    flops: float | None
+
+    @property
+    def size(self) -> float:
+        """By how much larger the work is, by elements or FLOPs; 1 where shapes were not recorded."""
+        return max(self.elements or 0.0, self.flops or 0.0) or 1.0
+
+    @property
+    def work(self) -> float:
+        """By how much the work is more, by number or by size."""
+        return max(self.count, self.size)
+
+
+def reason_of(
+    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Column, waited_ns: int,
+    tokens: float | None = None,
+) -> Reason:  # fmt: skip
+    """Why a rank is late.
+
+    Args:
+        rank: the one in question.
+        peers: the other ranks of the group that it is late in.
+        behind: how far each rank is behind, for its causes.
+        ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
+        waited_ns: what each other rank waits for it in such a step.
+        tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
+    """
+    mean = ns.mean(axis=0)
+    more = {c: int(n) for c, n in zip(behind.causes, mean.tolist(), strict=True) if n >= 1}
+    classes = dict(zip(behind.causes, behind.classes, strict=True))
+    own = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if classes[c] != COMMUNICATION}
+    if not own:
+        return Reason("unknown", "nothing that it did differs from what the other ranks did")
+    cause, parts, because = _judged(own, classes, ratios(rank, peers), tokens)
+    explained = min(sum(own[c] for c in parts) / max(waited_ns, 1), 1.0)
+    return Reason(cause, because, tuple(own.items()), explained)
+
+
+def _judged(own: dict[str, int], classes: dict[str, str], ratio: Sequence[Ratio], tokens: float | None) -> Judged:
+    """The cause, the parts of the excess that are its, and a sentence."""
+    sums: dict[str, int] = {}
+    for cause, ns in own.items():
+        kind = "kernels" if classes[cause] in ("compute", "memory") else classes[cause]
+        sums[kind] = sums.get(kind, 0) + ns
+    kind = max(sums, key=lambda k: sums[k])
+    parts = [c for c in own if kind in (classes[c], "kernels" if classes[c] in ("compute", "memory") else "")]
+    if kind == "kernels":
+        return _kernels(parts, sum(own[c] for c in parts), ratio, tokens)
+    main = parts[0]
+    dispatching = sum(own[c] for c in parts if c in _DISPATCH)
+    if main in _DISPATCH and 2 * dispatching > sums[kind] and (more := _more_operators(ratio)):
+        return "more_work", parts, more
+    if main in _CAUSES:
+        parts = [c for c in parts if c == main]
+    return _CAUSES.get(main, _CLASSES.get(kind, "unknown")), parts, _spoken(own, parts)
+
+
+def _spoken(own: dict[str, int], parts: Sequence[str]) -> str:
+    told = [p for p in parts if own[p] >= 0.15 * own[parts[0]]][:3]
+    listed = ", ".join(f"{duration(own[p])} more of {_PLAIN.get(p, p.replace('-', ' '))}" for p in told)
+    return f"per step {listed} than the other ranks"
+
+
+def ratios(rank: RankDigest, peers: Sequence[RankDigest]) -> list[Ratio]:
+    """A rank's kernel families over the median of other ranks, per step, those with most time first."""
+    found = []
+    for name in rank.families.names:
+        usual = [float(np.median(column)) for column in zip(*(_per_step(p, name) for p in peers), strict=True)]
+        mine = _per_step(rank, name)
+        if usual[0] > 0 and usual[1] > 0 and mine[1]:
+            time, count, *work = (m / u if u else None for m, u in zip(mine, usual, strict=True))
+            found.append(Ratio(name, mine[0], time or 0.0, count or 0.0, *work))
+    total = sum(r.ns for r in found)
+    return sorted((r for r in found if r.ns >= TELLING * total), key=lambda r: -r.ns)
+
+
+def _per_step(rank: RankDigest, family: str) -> tuple[float, ...]:
+    """Time, number, elements and FLOPs of a family's kernels."""
+    families, steps = rank.families, max(rank.steps, 1)
+    if family not in families.names:
+        return (0.0,) * 4
+    at = families.names.index(family)
+    return tuple(
+        float(c[:, at].sum()) / steps for c in (families.ns, families.count, families.elements, families.flops)
+    )
+
+
+def _weighted(ratio: Sequence[Ratio], value: str) -> float:
+    """Mean of a ratio over the families, weighted by the typical rank's time."""
+    weights = [r.ns / r.time for r in ratio]
+    return sum(getattr(r, value) * w for r, w in zip(ratio, weights, strict=True)) / max(sum(weights), 1e-9)
+
+
+def _more_operators(ratio: Sequence[Ratio]) -> str:
+    """A sentence when the rank runs notably more kernels than the others, "" else."""
+    count = _weighted(ratio, "count") if ratio else 1.0
+    noun = "operators" if ratio and ratio[0].family == OPERATOR else "kernels"
+    return f"it runs {count:.2f} times as many {noun} as the other ranks" if count >= 1.1 else ""
+
+
+def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | None) -> Judged:
+    """More work when more or larger kernels account for half of the longer time, else slower kernels.
+
+    Where no shapes were recorded, more tokens for its experts are more work too.
+    """
+    if not ratio:
+        return "unknown", parts, f"its kernels take {duration(ns)} longer per step"
+    time, work = _weighted(ratio, "time"), _weighted(ratio, "work")
+    enough = 1 + EXPLAINS_BY_WORK * (time - 1)
+    routed = tokens is not None and tokens >= max(enough, MORE_TOKENS)
+    if (work >= enough and work > 1) or (routed and _without_shapes(ratio)):
+        more = f"; its experts got {100 * (tokens - 1):.0f} % more tokens" if tokens is not None and routed else ""
+        return "more_work", parts, _more(ratio, time) + more
+    return "slower_kernels", parts, _slower(ratio, ns)
+
+
+def _without_shapes(ratio: Sequence[Ratio]) -> bool:
+    return all(r.elements is None for r in ratio)
+
+
+def _more(ratio: Sequence[Ratio], time: float) -> str:
+    count, size = _weighted(ratio, "count"), _weighted(ratio, "size")
+    noun = "operators" if ratio[0].family == OPERATOR else "kernels"
+    told = f"{count:.2f} times as many {noun}" if count >= 1.02 else f"as many {noun}"
+    sized = f" with {size:.2f} times the work" if size >= 1.02 and size > 1.02 * count else ""
+    return f"it runs {told}{sized} as the other ranks, which take {time:.2f} times as long"
+
+
+def _slower(ratio: Sequence[Ratio], ns: int) -> str:
+    listed = ", ".join(f"{r.family} {r.time:.2f}" for r in ratio[:5])
+    told = f"as many kernels of the same sizes take {duration(ns)} longer per step (times as long: {listed})"
+    if _without_shapes(ratio):
+        told = told.replace(" of the same sizes", "") + "; shapes were not recorded, so larger inputs are not ruled out"
+    return f"{told}{_pattern(ratio)}"
+
+
+def _pattern(ratio: Sequence[Ratio]) -> str:
+    """What the families that are slower have in common."""
+    compute = [r for r in ratio if r.family in COMPUTE_FAMILIES]
+    memory = [r for r in ratio if r.family not in COMPUTE_FAMILIES and r.family != OPERATOR]
+    if not compute or not memory:
+        return ""
+    by_compute, by_memory = _weighted(compute, "time"), _weighted(memory, "time")
+    if by_compute < 1 + ALIKE * (by_memory - 1) and by_memory > SLOWER:
+        return "; only the memory-bound ones: something else uses the memory's bandwidth"
+    if by_memory > 1 + ALIKE * (by_compute - 1) and by_compute > SLOWER:
+        return "; all families alike: clocks, power or heat"
+    return ""

@@ -1,0 +1,174 @@
+"""The first operation of a late rank's step that ran unlike that of the other ranks.
+
+Both are walked in order as segments that cover the step: the gap before an operation, and what it takes itself.
+Segments are aligned by the sequence of their names. A segment diverges when it takes longer than in any step of the
+typical ranks, by more than a tenth of the rank's lateness.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.facts import duration
+from diagnose.ranks.stragglers.stragglers import Blame
+from diagnose.timeline import Timeline
+from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTIME
+
+STEP_MARKS = r"ProfilerStep|diagnose\.step"
+Column = NDArray[np.int64]
+Names = tuple[tuple[str, bool], ...]
+TELLING = 0.1  # of the lateness
+LONGEST = 4_000  # operations of a step that are aligned
+TYPICAL_RANKS = 3
+END = "the end of the step"
+ON_DEVICE = ("slower_kernels", "more_work")
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One step in order: for each segment its name, whether it is the gap before, its duration and time in the step."""
+
+    names: Names
+    ns: Column
+    at: Column
+
+
+@dataclass(frozen=True)
+class Found:
+    """A segment that diverges: `usual_ns` is the longest of the typical ranks, None where they have no such segment."""
+
+    name: str
+    is_gap: bool
+    ns: int
+    usual_ns: int | None
+    at: int
+
+
+def first_diverging(blame: Blame, timelines: Sequence[Timeline], late: Collection[int]) -> str:
+    """The first diverging operation of a late rank in words, "" where none is found or the rank was not measured."""
+    own = next((t for t in timelines if t.rank == blame.rank), None)
+    typical = [t for t in timelines if t.rank not in late and t.has_gpu == (own is None or own.has_gpu)]
+    if own is None or not typical or not blame.steps:
+        return ""
+    on_device = own.has_gpu and blame.cause in ON_DEVICE
+    number = blame.steps[len(blame.steps) // 2]
+    usual = [walk for t in typical[:TYPICAL_RANKS] for walk in _walks(t, on_device, t.steps.numbers)]
+    walks = _walks(own, on_device, (number,))
+    found = _first(walks[0], usual, TELLING * blame.own_ns) if walks and usual else None
+    return "" if found is None else _told(found, blame.rank)
+
+
+def _told(found: Found, rank: int) -> str:
+    after = f"{duration(found.at)} into the step"
+    if found.usual_ns is None:
+        return f"rank {rank}: {found.name} {duration(found.ns)}, which the other ranks do not run, {after}"
+    what = f"{duration(found.ns)} before {found.name}" if found.is_gap else f"{found.name} {duration(found.ns)}"
+    return f"rank {rank}: {what} instead of {duration(found.usual_ns)}, {after}"
+
+
+def _first(own: Walk, usual: Sequence[Walk], enough: float) -> Found | None:
+    """The first segment that exceeds the longest of the typical walks, each aligned with it.
+
+    Most walks are alike but for their times and are aligned once.
+    """
+    known, longest = np.full(len(own.ns), -1, np.int64), dict[Names, Column]()
+    for walk in usual:
+        longest[walk.names] = np.maximum(longest.get(walk.names, walk.ns), walk.ns)
+    for names, ns in longest.items():
+        at, theirs = _aligned(own.names, names)
+        known[at] = np.maximum(known[at], ns[theirs])
+    excess = own.ns - np.maximum(known, 0)
+    hits = np.flatnonzero(excess > max(enough, 1.0))
+    if not len(hits):
+        return None
+    hit = int(hits[0])
+    name, is_gap = own.names[hit]
+    usually = int(known[hit])
+    return Found(name, is_gap, int(own.ns[hit]), usually if usually >= 0 else None, int(own.at[hit]))
+
+
+def _aligned(own: Names, other: Names) -> tuple[Column, Column]:
+    """Positions of the segments that are the same in both, by the sequence of names; beginning and end go first."""
+    shorter = min(len(own), len(other))
+    same = next((i for i in range(shorter) if own[i] != other[i]), shorter)
+    ends = next((i for i in range(shorter - same) if own[-1 - i] != other[-1 - i]), shorter - same)
+    middle = own[same : len(own) - ends], other[same : len(other) - ends]
+    blocks = SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks() if all(middle) else []
+    pairs = [(i, i) for i in range(same)]
+    pairs += [(same + a + i, same + b + i) for a, b, size in blocks for i in range(size)]
+    pairs += [(len(own) - i, len(other) - i) for i in range(ends, 0, -1)]
+    columns = np.array(pairs, np.int64).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1]
+
+
+def _walks(timeline: Timeline, on_device: bool, numbers: Collection[int]) -> list[Walk]:
+    """The steps of these numbers, on the device or the host."""
+    windows = timeline.steps.device if on_device else timeline.steps.host
+    chosen = [w for n, w in zip(timeline.steps.numbers, windows.tolist(), strict=True) if n in numbers]
+    rows = _kernels(timeline) if on_device else _ranges(timeline)
+    return [_walk(timeline, rows, begin, end) for begin, end in chosen]
+
+
+def _kernels(timeline: Timeline) -> Column:
+    gpu = timeline.gpu
+    return gpu.row[~gpu.is_communication & ~gpu.is_copy]
+
+
+def _ranges(timeline: Timeline) -> Column:
+    """What the threads that run the step do, innermost last; collectives on threads of their own are left out."""
+    trace = timeline.trace
+    wanted = trace.rows_of(*ANNOTATIONS, *PYTHON, *RUNTIME)
+    rows = np.flatnonzero(wanted & ~timeline.matching(f"{COMMUNICATION_RANGES}|{STEP_MARKS}", *ANNOTATIONS))
+    threads = timeline.launching_threads or _step_threads(timeline)
+    keys = trace.pid[rows] * (1 << 32) + trace.tid[rows]
+    return rows[np.isin(keys, [pid * (1 << 32) + tid for pid, tid in threads])]
+
+
+def _step_threads(timeline: Timeline) -> set[tuple[int, int]]:
+    """Threads that run operators in a job without a GPU."""
+    trace = timeline.trace
+    rows = np.flatnonzero(trace.rows_of("cpu_op"))
+    return set(zip(trace.pid[rows].tolist(), trace.tid[rows].tolist(), strict=True))
+
+
+def _walk(timeline: Timeline, rows: Column, begin: int, end: int) -> Walk:
+    """The segments of one step in order: the gap before each operation, and its time after the last one inside it."""
+    trace = timeline.trace
+    rows = rows[(trace.ts[rows] >= begin) & (trace.ts[rows] < end)]
+    rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))][:LONGEST]
+    starts, ends = trace.ts[rows].tolist(), trace.ends(rows).tolist()
+    steps = _Segments(begin)
+    for row, start, stop in zip(rows.tolist(), starts, ends, strict=True):
+        steps.close(start)
+        steps.until(start, trace.names[trace.name[row]], is_gap=True)
+        steps.running.append((trace.names[trace.name[row]], stop))
+    steps.close(end)
+    steps.until(end, END, is_gap=True)
+    return Walk(tuple(steps.names), np.array(steps.ns, np.int64), np.array(steps.at, np.int64))
+
+
+class _Segments:
+    """Segments so far, and the operations that are still running, innermost last."""
+
+    def __init__(self, begin: int) -> None:
+        self.begin = self.reached = begin
+        self.running: list[tuple[str, int]] = []
+        self.names: list[tuple[str, bool]] = []
+        self.ns: list[int] = []
+        self.at: list[int] = []
+
+    def until(self, time: int, name: str, *, is_gap: bool) -> None:
+        """The time up to `time` is that of a name."""
+        self.names.append((name, is_gap))
+        self.ns.append(max(time - self.reached, 0))
+        self.at.append(self.reached - self.begin)
+        self.reached = max(self.reached, time)
+
+    def close(self, time: int) -> None:
+        """Ends what ends by `time`."""
+        while self.running and self.running[-1][1] <= time:
+            name, stop = self.running.pop()
+            self.until(stop, name, is_gap=False)

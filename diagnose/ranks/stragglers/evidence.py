@@ -1,0 +1,195 @@
+"""Which ranks make the others wait: those that are late by more than chance, step after step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.ranks.collectives.matching import Match
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.stragglers.lateness import NOBODY, Behind
+
+Column = NDArray[np.int64]
+
+MIN_SHARE = 0.05
+MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
+PERSISTENT = 2 / 3
+FEW_STEPS = 3
+PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work
+ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
+OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
+LEAST_SPREAD = 0.005  # of the step: ranks closer than this are alike
+_T_CRITICAL = (6.31, 2.92, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
+_T_MANY = 2.6
+_DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.349, 0.338, 0.329, 0.320, 0.313, 0.306,
+             0.300)  # fmt: skip
+"""Critical values of Dixon's r10 for 5 to 20 observations, one-sided at 5 %."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the naming rests on; arrays of shape (ranks, steps) unless stated.
+
+    Attributes:
+        caused: nanoseconds that the others wait for each rank.
+        own: nanoseconds that each rank is behind the others by its own doing.
+        step_ns: length of the step, mean over ranks, shape (steps,).
+        enough: share of the step below which lateness is noise.
+        votes: collectives in which each rank alone comes later than chance allows, shape (ranks,).
+        peers: for each rank those of the groups in which it is furthest behind, mask of shape (ranks, ranks); nobody
+            else waits for it without a messenger between them.
+    """
+
+    caused: Column
+    own: Column
+    step_ns: Column
+    enough: float
+    votes: Column
+    peers: NDArray[np.bool_]
+
+    @property
+    def late(self) -> NDArray[np.bool_]:
+        """Mask of the ranks and steps behind by more than noise."""
+        return np.asarray(self.own >= self.enough * self.step_ns)
+
+
+def evidence_of(
+    ranks: Sequence[RankDigest], found: Match, behind: Behind, caused: Column, by_link: Mapping[int, int] | None = None
+) -> Evidence:
+    """Gathers what tells a late rank from an unlucky one.
+
+    Args:
+        ranks: of the job.
+        found: their collectives by group.
+        behind: how far each is behind at the end of each step.
+        caused: what `waiting_caused` returns.
+        by_link: positions of ranks whose own links are slow, with what that costs them in each step.
+    """
+    own = behind.own.copy()
+    for rank, extra in (by_link or {}).items():
+        own[rank] += extra
+    enough = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
+    votes = votes_of(found, len(ranks))
+    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes, _peers(found, behind))
+
+
+def _peers(found: Match, behind: Behind) -> NDArray[np.bool_]:
+    peers = np.zeros((len(behind.group), len(behind.group)), bool)
+    for rank, groups in enumerate(behind.group):
+        for group in set(groups.tolist()) - {NOBODY}:
+            peers[rank, found[group].members] = True
+    return peers
+
+
+def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:
+    sums, count = (np.zeros(behind.ns.shape[1], np.int64) for _ in range(2))
+    for rank in ranks:
+        numbers = np.array(rank.numbers, np.int64)
+        judged = behind.judges(numbers)
+        np.add.at(sums, behind.at(numbers[judged]), (rank.windows[:, 1] - rank.windows[:, 0])[judged])
+        np.add.at(count, behind.at(numbers[judged]), 1)
+    return sums // np.maximum(count, 1)
+
+
+def votes_of(found: Match, ranks: int) -> Column:
+    """For each rank the collectives of five or more ranks in which it alone comes too late for chance.
+
+    The last rank has the shortest duration; whether it is apart from the rest tells Dixon's ratio, the gap to the
+    next over the range of all.
+    """
+    votes = np.zeros(ranks, np.int64)
+    for group in found:
+        members = len(group.members)
+        if members < ENOUGH_TO_VOTE:
+            continue
+        order = np.sort(group.duration, axis=1)
+        gap, spread = order[:, 1] - order[:, 0], order[:, -1] - order[:, 0]
+        critical = _DIXON_95[min(members - ENOUGH_TO_VOTE, len(_DIXON_95) - 1)]
+        np.add.at(votes, group.members[group.last[(spread > 0) & (gap >= critical * spread)]], 1)
+    return votes
+
+
+def stragglers_among(found: Evidence) -> tuple[int, ...]:
+    """Positions of the ranks to name, those furthest behind first; none in a healthy job, and at most half of all.
+
+    Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
+    of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
+    is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
+    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting of the
+    ranks of their groups. A single step names one rank at most, by the vote of the collectives.
+    """
+    named = np.flatnonzero(_steady(found.late) & (found.own.sum(axis=1) >= found.enough * found.step_ns.sum()))
+    while len(named):
+        certain = np.array([r for r in named.tolist() if _stands_out(found, r, named)], np.int64)
+        if len(certain) == len(named):
+            break
+        named = certain
+    if not len(named) or 2 * len(named) > len(found.own) or not _cause_the_waiting(found, named):
+        return ()
+    return tuple(named[np.argsort(-found.own[named].sum(axis=1), kind="stable")].tolist())
+
+
+def _steady(late: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether something holds in enough of all steps, the last axis."""
+    return np.asarray(late.all(axis=-1) if late.shape[-1] <= FEW_STEPS else late.mean(axis=-1) >= PERSISTENT)
+
+
+def _cause_the_waiting(found: Evidence, named: Column) -> bool:
+    """Whether the named ranks cause far more than their even share of the waiting; steps without waiting have none."""
+    ranks, totals = len(found.own), found.caused.sum(axis=0)
+    together = found.caused[named].sum(axis=0)
+    dominant = (1 + len(named) / ranks) / 2
+    peers = np.asarray(found.peers[named].any(axis=0))
+    peers[named] = False
+    enough = PART_SEEN * found.enough * found.step_ns.sum() * int(peers.sum())
+    leads = (totals > 0) & (together >= dominant * totals)
+    return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
+
+
+def _stands_out(found: Evidence, rank: int, named: Column) -> bool:
+    """Whether the rank's lateness is apart from that of the ranks that are not named."""
+    others = np.delete(np.arange(len(found.own)), named)
+    if not len(others):
+        return False
+    if found.own.shape[1] == 1:
+        return bool(found.votes[rank] >= MIN_VOTES and found.votes[rank] > np.delete(found.votes, rank).max())
+    return _significant(found.own[rank] - found.own[others].max(axis=0)) and effect(found, rank, others) >= OUTLIER
+
+
+def _significant(lead: Column) -> bool:
+    """Whether a lead, step by step, is too steady for chance."""
+    freedom = len(lead) - 1
+    error = float(lead.std(ddof=1)) / np.sqrt(len(lead))
+    critical = _T_CRITICAL[freedom - 1] if freedom <= len(_T_CRITICAL) else _T_MANY
+    return bool(lead.mean() > critical * error)
+
+
+def effect(found: Evidence, rank: int, others: Column) -> float:
+    """Effect size: the rank's distance from the median of the others in their spread, a modified z-score."""
+    own, rest = float(found.own[rank].mean()), found.own[others].mean(axis=1)
+    spread = float(np.median(np.abs(rest - np.median(rest))))
+    return 0.6745 * (own - float(np.median(rest))) / max(spread, LEAST_SPREAD * float(found.step_ns.mean()), 1.0)
+
+
+def shared(found: Evidence, named: Sequence[int]) -> Column:
+    """The waiting by rank and step; what several named ranks cause is divided in proportion to their lateness."""
+    blame = found.caused.copy()
+    if len(named) > 1:
+        rows = np.array(named, np.int64)
+        late = np.maximum(found.own[rows], 0)
+        blame[rows] = found.caused[rows].sum(axis=0) * late // np.maximum(late.sum(axis=0), 1)
+    return blame
+
+
+def passing(found: Evidence, named: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranks and positions of steps in which an unnamed rank held up the job as if it were a straggler.
+
+    Nothing when it happens in more than a third of the steps: then it is an imbalance.
+    """
+    totals, ranks = found.caused.sum(axis=0), len(found.own)
+    alone = found.caused >= (1 + 1 / ranks) / 2 * np.maximum(totals, 1)
+    long = found.caused >= 2 * found.enough * found.step_ns * (ranks - 1)
+    places = [(r, s) for r, s in np.argwhere(alone & long & found.late).tolist() if r not in named]
+    steps = found.own.shape[1]
+    return places if steps > FEW_STEPS and len(places) <= (1 - PERSISTENT) * steps else []

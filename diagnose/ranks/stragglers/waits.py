@@ -1,0 +1,208 @@
+"""Who waits for whom inside the collectives, when, and for what the late rank did meanwhile.
+
+A rank that comes late because it waited for another one elsewhere, as tensor-parallel ranks do inside data-parallel
+groups, is a messenger: its own time is like the others', its communication is not. What is waited for it counts for
+the rank at the beginning of the chain. The stages of a pipeline wait for each other by design, which counts for nobody.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose import intervals as iv
+from diagnose.ranks.collectives.matching import Match
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Behind, Excess, is_point_to_point
+
+Column = NDArray[np.int64]
+LONGEST_CHAIN = 16
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """For each collective of a group: position in the job of the rank that is waited for, and the class of its reason.
+
+    `late` is NOBODY where a rank was waited for that waited itself, for whom is not known.
+    """
+
+    late: Column
+    class_: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The instants at which one rank waits inside collectives, disjoint and in order; columns of equal length.
+
+    Attributes:
+        start: nanoseconds of the rank's own clock, as `end`.
+        late: position in the job of the rank that is waited for, or NOBODY.
+        class_: index of `classes`, the class of what made that rank late.
+        exposed_ns: the part of the time in which nothing else runs.
+        step: number of the step that it begins in.
+    """
+
+    start: Column
+    end: Column
+    late: Column
+    class_: Column
+    exposed_ns: Column
+    step: Column
+    classes: tuple[str, ...]
+
+    def pieces(self, class_: str) -> iv.Intervals:
+        """The instants of waiting for ranks that are late by causes of a class."""
+        if class_ not in self.classes:
+            return iv.EMPTY
+        own = self.class_ == self.classes.index(class_)
+        return iv.intervals(self.start[own], self.end[own])
+
+
+def lateness_of(
+    ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess], behind: Behind, slow: Collection[int] = ()
+) -> list[Lateness]:
+    """Who is waited for in each collective: the rank that came last, or the one that this rank waited for itself.
+
+    Args:
+        ranks: of the job.
+        found: their collectives by group.
+        excess: of each group.
+        behind: how far each rank is behind in each step.
+        slow: positions of ranks whose own links are slow; they are behind by their communication and no messengers.
+    """
+    chain = _Chain(ranks, found, excess, behind, slow)
+    parts = [
+        Lateness(group.members[group.last], _main_classes(own, group.last))
+        for group, own in zip(found, excess, strict=True)
+    ]
+    return [_blamed(chain, number, parts) for number in range(len(parts))]
+
+
+def _blamed(chain: "_Chain", number: int, parts: Sequence[Lateness]) -> Lateness:
+    late, classes = parts[number].late.copy(), list(parts[number].class_)
+    for instance in np.flatnonzero(chain.messengers[number]).tolist():
+        origin = chain.origin(number, instance)
+        late[instance] = NOBODY if origin is None else parts[origin[0]].late[origin[1]]
+        classes[instance] = COMMUNICATION if origin is None else parts[origin[0]].class_[origin[1]]
+    return replace(parts[number], late=late, class_=tuple(classes))
+
+
+def _main_classes(own: Excess, last: Column) -> tuple[str, ...]:
+    """For each collective the class in which the last rank has most excess, communication when it has none."""
+    names = tuple(dict.fromkeys(own.classes))
+    more = np.maximum(own.ns[np.arange(len(last)), last], 0)
+    more[:, own.communicates] = 0
+    sums = np.stack([more[:, [c == name for c in own.classes]].sum(axis=1) for name in names], axis=1)
+    pairs = zip(sums.argmax(axis=1).tolist(), sums.max(axis=1).tolist(), strict=True)
+    return tuple(names[best] if ns else COMMUNICATION for best, ns in pairs)
+
+
+class _Chain:
+    """For whom the last rank of a collective waited itself, in an earlier collective of the same step."""
+
+    def __init__(
+        self,
+        ranks: Sequence[RankDigest],
+        found: Match,
+        excess: Sequence[Excess],
+        behind: Behind,
+        slow: Collection[int],
+    ) -> None:
+        self._ranks, self._found, self._excess, self._behind = ranks, found, excess, behind
+        relays = [len(rank.calls.groups) > 1 and p not in slow for p, rank in enumerate(ranks)]
+        self._relays = np.array(relays, bool)
+        self.messengers = [self._is_messenger(number) for number in range(len(found))]
+        self._of: list[list[tuple[int, int]]] = [[] for _ in ranks]
+        for number, group in enumerate(found):
+            for m, p in enumerate(group.members.tolist()):
+                self._of[p].append((number, m))
+
+    def _is_messenger(self, number: int) -> NDArray[np.bool_]:
+        """Mask of a group's collectives whose last rank is behind by its communication more than by its own doing.
+
+        Of messages those whose sender's own lateness is less than half of what is waited for it.
+        """
+        group, excess = self._found[number], self._excess[number]
+        late, at = group.members[group.last], np.arange(len(group.call))
+        if is_point_to_point(self._ranks, group):
+            steps = np.minimum(self._behind.at(excess.step), len(self._behind.numbers) - 1)
+            own = self._behind.own[late, steps]
+            return np.asarray(2 * own < group.waiting.max(axis=1))
+        own, passed_on = excess.own[at, group.last], excess.passed_on[at, group.last]
+        return self._relays[late] & (passed_on > np.maximum(own, 0))
+
+    def origin(self, number: int, instance: int) -> tuple[int, int] | None:
+        """Group and instance at the beginning of the chain; None where it is lost."""
+        for _ in range(LONGEST_CHAIN):
+            place = self._longest_wait(number, instance)
+            if place is None or not self.messengers[place[0]][place[1]]:
+                return place
+            number, instance = place
+        return None
+
+    def _longest_wait(self, number: int, instance: int) -> tuple[int, int] | None:
+        """The collective of another group in which the last rank waited longest before, in the same step."""
+        group, step = self._found[number], self._excess[number].step[instance]
+        last = int(group.last[instance])
+        until, best, found = group.start[instance, last], 0, None
+        for other, m in self._of[int(group.members[last])]:
+            if other == number:
+                continue
+            theirs = self._found[other]
+            first, end = np.searchsorted(self._excess[other].step, (step, step + 1))
+            waiting = np.where(theirs.end[first:end, m] <= until, theirs.waiting[first:end, m], 0)
+            if len(waiting) and waiting.max() > best:
+                best, found = int(waiting.max()), (other, first + int(waiting.argmax()))
+        return found
+
+
+def waits_of(ranks: Sequence[RankDigest], found: Match, lateness: Sequence[Lateness]) -> tuple[Waits, ...]:
+    """The waiting of each rank; of collectives that overlap the one that began first has the time.
+
+    Args:
+        ranks: of the job.
+        found: their collectives by group.
+        lateness: for each group what `lateness_of` returns.
+    """
+    classes = tuple(sorted({class_ for entry in lateness for class_ in entry.class_}))
+    parts: list[list[Column]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
+    for group, entry in zip(found, lateness, strict=True):
+        about = np.stack((entry.late, np.array([classes.index(c) for c in entry.class_], np.int64)), axis=1)
+        waiting = group.waiting
+        for m, p in enumerate(group.members.tolist()):
+            times = np.stack((group.start[:, m], group.start[:, m] + waiting[:, m]), axis=1)
+            parts[p].append(np.concatenate((times, about), axis=1)[waiting[:, m] > 0])
+    return tuple(_waits(rank, np.concatenate(own), classes) for rank, own in zip(ranks, parts, strict=True))
+
+
+def _waits(rank: RankDigest, rows: Column, classes: tuple[str, ...]) -> Waits:
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    start, end = iv.exclusive(rows[:, 0], rows[:, 1])
+    step = np.searchsorted(rank.windows[:, 0], start, side="right") - 1
+    numbers = np.array(rank.numbers, np.int64)
+    return Waits(
+        start=start,
+        end=end,
+        late=rows[:, 2],
+        class_=rows[:, 3],
+        exposed_ns=iv.coverage(rank.exposed, start, end),
+        step=numbers[np.maximum(step, 0)] if len(numbers) else start,
+        classes=classes,
+    )
+
+
+def waiting_caused(waits: Sequence[Waits], behind: Behind) -> Column:
+    """Exposed nanoseconds that the others wait for each rank in each step of the job, shape (ranks, steps)."""
+    caused = np.zeros(behind.ns.shape[:2], np.int64)
+    for position, own in enumerate(waits):
+        other = (own.late != position) & (own.late != NOBODY) & behind.judges(own.step)
+        np.add.at(caused, (own.late[other], behind.at(own.step[other])), own.exposed_ns[other])
+    return caused
+
+
+def waiting_share(ranks: Sequence[RankDigest], waits: Sequence[Waits], late: Collection[int]) -> float:
+    """Exposed waiting of the other ranks for those at the positions `late`, of the other ranks' steps."""
+    others = [p for p in range(len(ranks)) if p not in late]
+    waited = sum(int(waits[p].exposed_ns[np.isin(waits[p].late, list(late))].sum()) for p in others)
+    return waited / max(sum(ranks[p].total_ns for p in others), 1)

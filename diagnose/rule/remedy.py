@@ -1,0 +1,155 @@
+"""What a rule's change does to a step, as written in its `[whatif]`, with its factors computed from facts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from diagnose.facts import Facts
+from diagnose.rule.condition import Condition, RuleError
+from diagnose.rule.rule_file import Factor, Span, Waits, WhatIfTable
+
+Parse = Callable[[str, str], Condition]
+Value = float | Condition
+Values = tuple[Value, Value]
+Case = Literal["best", "worst"]
+MOST_REMOVED, LEAST_TOKENS = 0.95, 0.001
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The factors of one case. `removed`: share of the step that goes; `tokens`: of a step, over those of now."""
+
+    removed: float = 0.0
+    kernels: Mapping[str, float] = field(default_factory=dict)
+    host: Mapping[str, float] = field(default_factory=dict)
+    launches: float = 1.0
+    communication: float = 1.0
+    tokens: float = 1.0
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What a change does to a step; every factor has a best and a worst case.
+
+    Attributes:
+        removes: the share of the step that goes; it needs no replay.
+        kernels: factor on the time of each group of kernels.
+        fuses: groups whose kernels become one.
+        host: factor on host time by cause of the ledger.
+        launches: factor on the host time of every launch.
+        communication: factor on the time of collectives.
+        hides: collectives hold no kernel back.
+        waits: the calls that no longer wait for the device.
+        batch: factor on the tokens of a step.
+        assumes: what the factors rest on, in words.
+        source: where the factors come from.
+    """
+
+    removes: Values | None = None
+    kernels: Mapping[str, Values] = field(default_factory=dict)
+    fuses: tuple[str, ...] = ()
+    host: Mapping[str, Values] = field(default_factory=dict)
+    launches: Values | None = None
+    communication: Values | None = None
+    hides: bool = False
+    waits: Waits | None = None
+    batch: Values | None = None
+    assumes: str = ""
+    source: str = ""
+
+    @property
+    def replayed(self) -> bool:
+        """Whether it says what changes in a step, and not only what share goes."""
+        return bool(self.kernels or self.host or self.waits or self.hides) or any(
+            values is not None for values in (self.launches, self.communication, self.batch)
+        )
+
+    def factors(self, facts: Facts, case: Case) -> Factors | None:
+        """The factors of a case; None where a fact that one rests on is unknown."""
+        at = 0 if case == "best" else 1
+        kernels = {name: _number(values[at], facts) for name, values in self.kernels.items()}
+        host = {name: _number(values[at], facts) for name, values in self.host.items()}
+        each = [self.launches, self.communication, self.batch]
+        single = [1.0 if values is None else _number(values[at], facts) for values in each]
+        removed = 0.0 if self.removes is None else _number(self.removes[at], facts)
+        known_kernels = {name: value for name, value in kernels.items() if value is not None}
+        known_host = {name: value for name, value in host.items() if value is not None}
+        launches, communication, tokens = single
+        if launches is None or communication is None or tokens is None or removed is None:
+            return None
+        if len(known_kernels) < len(kernels) or len(known_host) < len(host):
+            return None
+        return Factors(
+            min(removed, MOST_REMOVED), known_kernels, known_host, launches, communication, max(tokens, LEAST_TOKENS)
+        )
+
+
+def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[str], causes: frozenset[str]) -> Remedy:
+    """The table checked: groups and causes that exist, factors that are numbers or expressions over facts.
+
+    Args:
+        table: as written.
+        where: the file, for messages.
+        parse: reads an expression, given its text and its key.
+        groups: names of the groups of kernels.
+        causes: names of the ledger's host causes.
+
+    Raises:
+        RuleError: a name is unknown, a factor is negative, or a replay comes without its assumption.
+    """
+    _known(table.kernels, groups, f"{where}: whatif.kernels", "group of kernels")
+    _known(dict.fromkeys(table.fuses), frozenset(table.kernels), f"{where}: whatif.fuses", "group in whatif.kernels")
+    _known(table.host, causes, f"{where}: whatif.host", "host cause")
+
+    def span(values: Span, key: str) -> Values:
+        return _factor(values[0], key, parse, where), _factor(values[1], key, parse, where)
+
+    found = Remedy(
+        removes=_removed(table, parse) if table.removes else None,
+        kernels={name: span(values, f"whatif.kernels.{name}") for name, values in table.kernels.items()},
+        fuses=table.fuses,
+        host={name: span(values, f"whatif.host.{name}") for name, values in table.host.items()},
+        launches=span(table.launches, "whatif.launches") if table.launches else None,
+        communication=span(table.communication, "whatif.communication") if table.communication else None,
+        hides=table.hides,
+        waits=table.waits,
+        batch=span(table.batch, "whatif.batch") if table.batch else None,
+        assumes=" ".join((table.assumes or "").split()),
+        source=table.source or "",
+    )
+    if found.removes is None and not found.replayed:
+        raise RuleError("nothing changes", where=f"{where}: whatif", do="add removes, or a factor such as host")
+    bound = not found.replayed and table.removes_at_least is None
+    if not bound and not (found.assumes and found.source):
+        key = "source" if found.assumes else "assumes"
+        raise RuleError(f"a prediction needs its {key}", where=f"{where}: whatif.{key}", do=f"add {key} = ...")
+    return found
+
+
+def _removed(table: WhatIfTable, parse: Parse) -> Values:
+    least = parse(table.removes_at_least, "whatif.removes_at_least") if table.removes_at_least else 0.0
+    return parse(table.removes or "0", "whatif.removes"), least
+
+
+def _known(given: Mapping[str, object], names: frozenset[str], where: str, what: str) -> None:
+    for name in given:
+        if name not in names:
+            hint = f"one of {', '.join(sorted(names))}" if names else "there are none"
+            raise RuleError(f"no {what} is named '{name}'", where=where, do=hint)
+
+
+def _factor(value: Factor, key: str, parse: Parse, where: str) -> Value:
+    if isinstance(value, str):
+        if not value.startswith("="):
+            raise RuleError("a factor is a number, or a text that starts with =", where=f"{where}: {key}")
+        return parse(value[1:], key)
+    if value < 0:
+        raise RuleError("a factor is zero or more", where=f"{where}: {key}")
+    return float(value)
+
+
+def _number(value: Value, facts: Facts) -> float | None:
+    if not isinstance(value, Condition):
+        return value
+    found = value.value(facts)
+    return None if found is None or isinstance(found, str) else max(float(found), 0.0)

@@ -1,0 +1,184 @@
+"""The shape of a rule file: TOML with fixed keys, read strictly, every complaint naming file and key."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from diagnose.diagnosis import Severity
+from diagnose.rule.condition import RuleError, did_you_mean
+
+_LARGEST_BYTES = 1 << 20
+
+RuleClass = Literal["data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity"]
+Maturity = Literal["stable", "incubating", "sandbox"]
+Target = Literal["training_arguments", "model_kwargs", "environment", "ddp", "dataloader"]
+Waits = Literal["sync", "copies"]
+Effort = Literal["setting", "code", "cluster"]
+Answer = Literal[Severity, "quiet", "unknown", "not_advised"]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Link = Annotated[str, msgspec.Meta(pattern="^https://")]
+
+
+Factor = float | Text
+Span = tuple[Factor, Factor]
+
+
+class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the change does to a step: `removes` (a share that goes), or factors for the replay.
+
+    A factor is given as [best, worst]; a text that starts with "=" is an expression over facts. `removes` goes at most,
+    `removes_at_least` (nothing where it is absent) in the worst case.
+    """
+
+    removes: Text | None = None
+    removes_at_least: Text | None = None
+    kernels: dict[str, Span] = {}
+    fuses: tuple[str, ...] = ()
+    host: dict[str, Span] = {}
+    launches: Span | None = None
+    communication: Span | None = None
+    hides: bool = False
+    waits: Waits | None = None
+    batch: Span | None = None
+    assumes: Text | None = None
+    source: Text | None = None
+
+
+class AdviceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to do in the place of the rule's `do` while a condition holds; the first that holds counts."""
+
+    do: Text
+    if_: Text = msgspec.field(name="if")
+
+
+class NotWhenTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A precondition that turns the advice into its opposite."""
+
+    because: Text
+    if_: Text = msgspec.field(name="if")
+
+
+class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The change as configuration; a text in `set` that starts with "=" is an expression over facts.
+
+    Where the `if` of one of `not_when` holds, the patch is withheld and becomes negative advice; the finding stays.
+    """
+
+    target: Target
+    set: dict[str, Any]
+    if_: Text | None = msgspec.field(default=None, name="if")
+    not_when: tuple[NotWhenTable, ...] = ()
+
+
+class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The remedy that would not help while the rule is quiet."""
+
+    what: Text
+    because: Text
+    if_: Text | None = msgspec.field(default=None, name="if")
+
+
+class ExampleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Facts and the answer they must give."""
+
+    name: Text
+    facts: dict[str, Any]
+    expect: Answer
+
+
+class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule as written. Conditions and templates are still text."""
+
+    title: Text
+    class_: RuleClass = msgspec.field(name="class")
+    maturity: Maturity
+    critical: Text | None = None
+    warning: Text | None = None
+    info: Text | None = None
+    says: Text
+    do: Text
+    unless: Text
+    see: tuple[Link, ...]
+    numerics: bool = False
+    effort: Effort = "setting"
+    excludes: tuple[Text, ...] = ()
+    whatif: WhatIfTable | None = None
+    patch: PatchTable | None = None
+    advice: tuple[AdviceTable, ...] = ()
+    not_when: tuple[NotWhenTable, ...] = ()
+    negative: NegativeTable | None = None
+    example: tuple[ExampleTable, ...]
+
+
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "": RuleFile,
+    "whatif": WhatIfTable,
+    "patch": PatchTable,
+    "advice": AdviceTable,
+    "not_when": NotWhenTable,
+    "negative": NegativeTable,
+    "example": ExampleTable,
+}
+
+
+def text_of(path: Path) -> str:
+    """What one rule file says."""
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise RuleError("no rule file is this large", where=path)
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleError("the rule file cannot be read", where=path, why=str(error)) from None
+
+
+def parsed(text: str, path: Path) -> RuleFile:
+    """The text of the rule file at `path` by its keys, or what is wrong with it and where."""
+    try:
+        raw = tomllib.loads(text)
+    except RecursionError:
+        raise RuleError("the rule file is nested too deep", where=path) from None
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        line = found[1] if found else str(text.count("\n") + 1)
+        raise RuleError("the rule file is not valid TOML", where=f"{path}, line {line}", why=str(error)) from None
+    try:
+        return msgspec.convert(raw, RuleFile)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), path) from None
+
+
+def _explained(message: str, path: Path) -> RuleError:
+    """msgspec's complaint in the words of the file."""
+    what, _, place = message.partition(" - at `$")
+    key = place.rstrip("`").lstrip(".")
+    parts = re.findall(r"[^.\[\]]+", key)
+    table = TABLES.get(parts[0], RuleFile) if parts else RuleFile
+    named = re.search(r"field `([^`]*)`", what)
+    where = f"{path}: {'.'.join(part for part in (key, named[1] if named else '') if part)}"
+    if named and "unknown" in what:
+        keys = [field.encode_name for field in msgspec.structs.fields(table)]
+        return RuleError("unknown key", where=where, do=did_you_mean(named[1], keys) or f"keys here: {', '.join(keys)}")
+    if named:
+        return RuleError("missing key", where=where, do=f"add {named[1]} = ...")
+    if "Invalid enum value" in what:
+        value, choices = what.split("'")[1], _choices(table, parts[-1])
+        hint = did_you_mean(value, choices) or f"one of {', '.join(choices)}"
+        return RuleError(f"'{value}' is not possible here", where=where, do=hint)
+    if "regex" in what:
+        return RuleError("a link starts with https://", where=where)
+    return RuleError(_in_toml_words(what), where=where)
+
+
+def _choices(table: type[msgspec.Struct], key: str) -> list[str]:
+    field = next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
+    return [str(choice) for choice in get_args(field.type)]
+
+
+def _in_toml_words(what: str) -> str:
+    if "length" in what:
+        return "the text is empty"
+    words = {"str": "text", "bool": "true or false", "object": "a table", "array": "a list", "int": "a number"}
+    return re.sub(r"`(\w+)( \| null)?`", lambda found: words.get(found[1], found[1]), what).lower()

@@ -1,0 +1,170 @@
+"""Which steps a trace holds, when each ran on the host, and when on the device."""
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagnose.timeline.kernel_names import classify
+from diagnose.trace import Trace
+from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, PYTHON, RUNTIME
+
+Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_STEP_MARKS = ("ProfilerStep", "diagnose.step")
+_FIRST_IS_LEFT_OUT_FROM = 3
+
+
+@dataclass(frozen=True)
+class StepMarks:
+    """Where the steps come from, their host windows in order, shape (n, 2), and the number each goes by."""
+
+    source: str
+    host: NDArray[np.int64]
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StepWindows:
+    """Host and device windows of the counted steps, [start, end) in nanoseconds, shape (count, 2).
+
+    `numbers` are those of the step marks, by which ranks agree on a step. `dropped_ns` holds the device (else host)
+    duration of the first step, when it is left out.
+    """
+
+    source: str
+    host: NDArray[np.int64]
+    device: NDArray[np.int64]
+    numbers: tuple[int, ...] = ()
+    dropped_ns: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of counted steps."""
+        return len(self.host)
+
+    def only(self, number: int) -> "StepWindows":
+        """The one step that goes by `number`, as if no other were counted; empty when there is none."""
+        kept = [at for at, own in enumerate(self.numbers) if own == number]
+        return replace(self, host=self.host[kept], device=self.device[kept], numbers=(number,) * len(kept))
+
+
+def host_steps(trace: Trace) -> StepMarks:
+    """The steps by the first of: ProfilerStep, the probe's ranges, optimizer steps, optimizer kernels, the window."""
+    for prefix in _STEP_MARKS:
+        rows = _marked(trace, prefix, trace.rows_of(*ANNOTATIONS))
+        if len(rows):
+            begin, end = trace.ts[rows], trace.ts[rows] + trace.dur[rows]
+            end[:-1] = np.minimum(end[:-1], begin[1:])  # times that were rounded overlap
+            windows = np.stack((begin, end), axis=1)
+            return StepMarks(prefix, windows, tuple(_number(trace.names[trace.name[r]], i) for i, r in enumerate(rows)))
+    for source, ends in (
+        ("Optimizer.step", _optimizer_ends(trace)),
+        ("optimizer kernels", _optimizer_kernel_bursts(trace)),
+    ):
+        if len(ends) >= 2:
+            return StepMarks(source, np.stack((ends[:-1], ends[1:]), axis=1), tuple(range(len(ends) - 1)))
+    return StepMarks("window", _whole_window(trace), (0,))
+
+
+def device_steps(trace: Trace, marks: StepMarks, start: Times, end: Times, launched: Times) -> StepWindows:
+    """Step k ends on the device when the last activity launched during host steps up to k ends.
+
+    Args:
+        trace: the rank's trace.
+        marks: its steps on the host.
+        start: when each GPU activity starts, in order.
+        end: when each ends.
+        launched: when each was launched, the smallest integer when that is not known.
+    """
+    inside = launched >= marks.host[0, 0]
+    if marks.source in ("window", "optimizer kernels") or not inside.any():
+        return _by_device_clock(trace, marks, start, end)
+    step = np.searchsorted(marks.host[:, 1], launched, side="right")
+    begin = max(int(marks.host[0, 0]), int(end[~inside].max(initial=np.iinfo(np.int64).min)))
+    own = inside & (step < len(marks.host))
+    worked = np.bincount(step[own], minlength=len(marks.host)) > 0
+    last = np.full(len(marks.host), begin, np.int64)
+    np.maximum.at(last, step[own], end[own])
+    ends = np.maximum.accumulate(last)
+    device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
+    return _counted(marks, device, worked & (device[:, 1] > device[:, 0]))
+
+
+def host_only(marks: StepMarks) -> StepWindows:
+    """The counted steps of a trace without GPU activity."""
+    return _counted(marks, marks.host, marks.host[:, 1] > marks.host[:, 0])
+
+
+def _by_device_clock(trace: Trace, marks: StepMarks, start: Times, end: Times) -> StepWindows:
+    """Steps whose boundaries lie on the device: without links to launches there is no other clock to use."""
+    first, last = int(start.min()), int(end.max())
+    rows = _marked(trace, "ProfilerStep", trace.rows_of("gpu_user_annotation"))
+    if marks.source != "optimizer kernels" and len(rows):
+        begins = np.unique(trace.ts[rows])
+        device = np.stack((begins, np.append(begins[1:], max(last, int(begins[-1]) + 1))), axis=1)
+        marks = StepMarks("ProfilerStep", device, tuple(range(len(device))))
+    elif marks.source != "optimizer kernels":
+        window = _whole_window(trace)
+        marks = StepMarks("window", np.array([[min(first, window[0, 0]), max(last, window[0, 1])]]), (0,))
+        device = np.clip(marks.host, None, last)
+    else:
+        device = np.clip(marks.host, first, last)
+    return _counted(marks, device, device[:, 1] > device[:, 0])
+
+
+def _counted(marks: StepMarks, device: NDArray[np.int64], keep: Mask) -> StepWindows:
+    """Leaves out steps without work, and the first of three or more: it still holds the start of the capture."""
+    rows = np.flatnonzero(keep)
+    dropped: tuple[int, ...] = ()
+    if len(rows) >= _FIRST_IS_LEFT_OUT_FROM:
+        dropped = (int(device[rows[0], 1] - device[rows[0], 0]),)
+        rows = rows[1:]
+    if not len(rows):
+        rows = np.arange(len(marks.host))
+    return StepWindows(marks.source, marks.host[rows], device[rows], tuple(marks.numbers[r] for r in rows), dropped)
+
+
+def _marked(trace: Trace, prefix: str, where: Mask) -> Times:
+    """Rows of the events whose name begins with `prefix`, by start."""
+    rows = np.flatnonzero(trace.named(np.array([n.startswith(prefix) for n in trace.names], bool)) & where)
+    return rows[np.argsort(trace.ts[rows], kind="stable")]
+
+
+def _number(name: str, position: int) -> int:
+    found = re.search(r"#(\d{1,15})$", name)
+    return int(found[1]) if found else position
+
+
+def _optimizer_ends(trace: Trace) -> Times:
+    """Ends of the optimizer that steps least often: with several optimizers a step ends once."""
+    rows = _marked(trace, "Optimizer.step#", trace.rows_of(*ANNOTATIONS))
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    names, times = np.unique(trace.name[rows], return_counts=True)
+    return np.sort(trace.ends(rows[trace.name[rows] == names[times.argmin()]]))
+
+
+def _optimizer_kernel_bursts(trace: Trace) -> Times:
+    """Ends of the bursts of optimizer kernels, for optimizers that leave no range."""
+    families = np.array([classify(n).family == "optimizer" for n in trace.names], bool)
+    gpu = np.flatnonzero(trace.rows_of("kernel"))
+    order = gpu[np.argsort(trace.ts[gpu], kind="stable")]
+    optimizer = trace.named(families)[order]
+    if not optimizer.any():
+        return np.zeros(0, np.int64)
+    last = np.flatnonzero(optimizer & ~np.concatenate((optimizer[1:], [False])))
+    ends = trace.ends(order[last])
+    if len(ends) < 2:
+        return np.zeros(0, np.int64)
+    far = np.diff(ends) > 0.5 * np.median(np.diff(ends))
+    return ends[np.concatenate((far, [True]))]
+
+
+def _whole_window(trace: Trace) -> NDArray[np.int64]:
+    used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
+    if not used.any():
+        used = np.ones(len(trace), bool)
+    return np.array([[trace.ts[used].min(), trace.ends(used).max()]], np.int64)

@@ -1,0 +1,94 @@
+"""What the probe writes beside a trace: settings, sizes and step times that the trace does not hold.
+
+A record is decoded once, here: what is read from it is of the type and in the range that `record_fields` gives it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from diagnose.decoding import MOST_COUNT, Told, encodable, finite
+from diagnose.trace.record_fields import RECORD
+
+_LARGEST_BYTES = 16 << 20
+_MOST_TOLD = 64
+_PLAIN_PATH = re.compile(r"(?:[a-zA-Z_]\w{0,39}\.?){1,4}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class CaptureRecord:
+    """The content of `capture-rank{R}.json`, empty when there is none. Keys are read by dotted path.
+
+    `lost` names what was left out because it was of the wrong type or out of range, as kinds of loss.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def get(self, path: str) -> Any:
+        """The value at `path`, such as "model.attn_implementation"; None where any part is missing or null."""
+        found: Any = self.values
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+    def text(self, path: str) -> str | None:
+        """The text at `path`, None when it is no text."""
+        found = self.get(path)
+        return found if isinstance(found, str) else None
+
+    def flag(self, path: str) -> bool | None:
+        """The flag at `path`, None when it is no flag."""
+        found = self.get(path)
+        return found if isinstance(found, bool) else None
+
+    def number(self, path: str) -> float | None:
+        """The number at `path`, finite and at most 2**53 in size; None when it is no number."""
+        return finite(self.get(path), -MOST_COUNT, MOST_COUNT)
+
+
+def unprofiled_ns(record: CaptureRecord) -> list[float]:
+    """Times of the steps that the capture took without the profiler, in the order of the run; nanoseconds."""
+    return [
+        ns
+        for key in ("control_before_ns", "control_after_ns")
+        for ns in record.get(f"steps.{key}") or ()
+        if ns is not None
+    ]
+
+
+def record_beside(trace: Path, rank: int) -> CaptureRecord:
+    """The record of the rank in the trace's folder. One that cannot be read is as good as none: the trace decides."""
+    path = trace.parent / f"capture-rank{rank}.json"
+    try:
+        if not path.is_file():
+            return CaptureRecord()
+        if path.stat().st_size > _LARGEST_BYTES:
+            return CaptureRecord(lost=("unreadable-record",))
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return CaptureRecord(lost=("unreadable-record",))
+    return decoded(found)
+
+
+def decoded(found: object) -> CaptureRecord:
+    """The record that the parsed file holds."""
+    lost: dict[str, None] = {}
+    values = RECORD(found, "", _booked_in(lost))
+    if values is None:
+        return CaptureRecord(lost=("unreadable-record",))
+    return CaptureRecord(values, tuple(lost)[:_MOST_TOLD])
+
+
+def _booked_in(lost: dict[str, None]) -> Told:
+    def told(path: str) -> None:
+        known = _PLAIN_PATH.match(encodable(path))
+        lost[f"record-value {known[0].strip('.')}" if known else "record-value"] = None
+
+    return told

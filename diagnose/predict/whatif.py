@@ -37,7 +37,7 @@ class Changed:
 NOTHING = Changed(Change())
 
 
-class Outlook:
+class Predictor:
     """What remedies would do to one rank's step.
 
     Args:

@@ -1,9 +1,9 @@
 """How data-parallel ranks reduce gradients: in which type, how often, behind the backward pass or after it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution import EXPOSED, HOST_CAUSES
 from diagnose.facts import Unknown
 from diagnose.metrics import groups
@@ -114,7 +114,7 @@ def steps_repeat(m: Measured) -> Value:
     return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
 
 
-def _alike(step: NDArray[np.int64], name: NDArray[np.int64], steps: int, names: int) -> bool:
+def _alike(step: Ints, name: Ints, steps: int, names: int) -> bool:
     """Whether each of the steps holds the same names equally often; a table of both would grow with their product."""
     pairs, counts = np.unique(step * names + name, return_counts=True)
     if len(pairs) % steps:
@@ -174,7 +174,7 @@ def last_reduction_bytes(m: Measured) -> Value:
     return float(sent.bytes[which][last].mean())
 
 
-def _micro_steps(m: Measured) -> tuple[NDArray[np.bool_], int] | Unknown:
+def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
     """Of the forward passes of whole updates: whether each one's gradients are reduced; and how many updates."""
     starts = ranges(m, FORWARD)[:, 0]
     if not len(starts):
@@ -192,7 +192,7 @@ def _micro_steps(m: Measured) -> tuple[NDArray[np.bool_], int] | Unknown:
     return whole, len(closes) - 1
 
 
-def _any_inside(times: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _any_inside(times: Ints, start: Ints, end: Ints) -> Mask:
     ordered = np.sort(times)
     return np.asarray(np.searchsorted(ordered, end) > np.searchsorted(ordered, start))
 

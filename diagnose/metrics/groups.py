@@ -5,15 +5,14 @@ from functools import lru_cache
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Mask
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import NO_SHAPES, Measured
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind
 from diagnose.trace.arguments import listed
 from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
-Mask = NDArray[np.bool_]
 Group = Mask | Unknown
 COPY_BACK = r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad"
 

@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown
 from diagnose.metrics.communication import world_size
 from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
@@ -101,7 +101,7 @@ def _slowed(m: Measured) -> tuple[float, float] | Unknown:
     return beside, without
 
 
-def _alike(keys: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+def _alike(keys: Ints) -> list[Mask]:
     _, number = np.unique(keys, axis=1, return_inverse=True)
     flat = number.reshape(-1)
     return [flat == i for i in range(int(flat.max()) + 1)]

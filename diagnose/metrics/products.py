@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 
+from diagnose.arrays import Mask
 from diagnose.facts import Unknown
 from diagnose.metrics import groups, remedy_groups
 from diagnose.metrics.patterns import share_of
@@ -53,7 +54,7 @@ def misaligned_slowdown_factor(m: Measured) -> Value:
     return _rate(alike) / _rate([(flops, ns) for flops, ns in slow if flops >= smallest])
 
 
-def _work(m: Measured, activities: groups.Mask) -> list[tuple[float, int]]:
+def _work(m: Measured, activities: Mask) -> list[tuple[float, int]]:
     """FLOPs and nanoseconds of each product operator with kernels among the activities."""
     time: Counter[int] = Counter()
     for at in np.flatnonzero(activities & (m.operator >= 0)):

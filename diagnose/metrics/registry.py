@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution import Attribution
 from diagnose.defects import REPORT_IT, netted
 from diagnose.facts import Fact, Facts, Scalar, Unknown
@@ -113,20 +113,20 @@ class Measured:
         return count(self.timeline)
 
     @cached_property
-    def in_steps(self) -> NDArray[np.bool_]:
+    def in_steps(self) -> Mask:
         """Mask of the GPU activities that start inside the counted steps."""
         windows, start = self.timeline.windows, self.timeline.gpu.start
         at = np.searchsorted(windows[:, 0], start, side="right") - 1
         return (at >= 0) & (start < windows[np.maximum(at, 0), 1])
 
     @cached_property
-    def own_time(self) -> NDArray[np.int64]:
+    def own_time(self) -> Ints:
         """For each GPU activity, its nanoseconds inside the counted steps (kernels of several streams may overlap)."""
         gpu = self.timeline.gpu
         return np.where(self.in_steps, gpu.end - gpu.start, 0)
 
     @cached_property
-    def kernels(self) -> NDArray[np.bool_]:
+    def kernels(self) -> Mask:
         """Mask of the GPU activities in the counted steps that are neither collectives nor copies."""
         gpu = self.timeline.gpu
         return self.in_steps & ~gpu.is_communication & ~gpu.is_copy
@@ -137,7 +137,7 @@ class Measured:
         return messages_of(self.timeline, self.in_steps)
 
     @cached_property
-    def operator(self) -> NDArray[np.int64]:
+    def operator(self) -> Ints:
         """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
 
         One operator may own many kernels.
@@ -145,7 +145,7 @@ class Measured:
         return self.roofline.operator
 
     @cached_property
-    def operators(self) -> NDArray[np.int64]:
+    def operators(self) -> Ints:
         """Rows of the operators that launched kernels in the counted steps, ascending."""
         rows = np.unique(self.operator[self.kernels])
         return rows[rows >= 0]

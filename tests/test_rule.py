@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diagnose.diagnosis import NotAdvised, Patch
-from diagnose.facts import Fact, Facts, Scalar, Unknown
+from diagnose.facts import Fact, Facts, Scalar, Unknown, capture_setting
 from diagnose.metrics import REGISTRY
 from diagnose.rule import PLACEHOLDER, SEVERITIES, Judgement, Rule, builtin_rules, load_rule, load_rules
 from diagnose.rule.condition import RuleError
@@ -54,7 +54,7 @@ def known() -> Mapping[str, str]:
 
 def facts(**values: Scalar) -> Facts:
     return {
-        name: Fact(name, values.get(name, Unknown(f"no {name}", f"capture {name}")), unit)
+        name: Fact(name, values.get(name, Unknown(f"no {name}", capture_setting(name))), unit)
         for name, unit in SMALL.items()
     }
 
@@ -86,14 +86,14 @@ def test_the_highest_severity_that_holds_is_the_answer(rule: Any) -> None:
 
 
 def test_unknown_says_why_and_what_to_capture(rule: Any) -> None:
-    assert rule(EXAMPLES).judge(facts()) == Judgement("unknown", "no wait_share", "capture wait_share")
+    assert rule(EXAMPLES).judge(facts()) == Judgement("unknown", "no wait_share", (capture_setting("wait_share"),))
     assert rule(EXAMPLES).judge({}).because == "wait_share was not measured"
 
 
 def test_a_known_lower_severity_stands_where_a_higher_one_is_unknown(rule: Any) -> None:
     mixed = rule(EXAMPLES.replace("wait_share =", "idle_share = 0.0, wait_share ="), TWO_FACTS)
     assert mixed.judge(facts(wait_share=0.2)).answer == "warning"
-    assert mixed.judge(facts(wait_share=0.0)) == Judgement("unknown", "no idle_share", "capture idle_share")
+    assert mixed.judge(facts(wait_share=0.0)) == Judgement("unknown", "no idle_share", (capture_setting("idle_share"),))
 
 
 def test_a_quotient_without_a_value_is_unknown(rule: Any) -> None:

@@ -3,7 +3,7 @@
 import math
 
 from diagnose.attribution import EXPOSED, HOST_CAUSES
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, nothing_helps
 from diagnose.formulas.batch_model import BatchModel, recompute_pays
 from diagnose.metrics import remedy_groups
 from diagnose.metrics.memory import memory_peak_bytes, memory_total_bytes
@@ -85,7 +85,7 @@ def fewer_accumulation_steps(m: Measured) -> Value:
         if isinstance(value, Unknown):
             return value
     if not float(steps) > 1:  # type: ignore[arg-type]
-        return Unknown("no gradients are accumulated", "nothing: each micro-batch is one optimizer step")
+        return Unknown("no gradients are accumulated", nothing_helps("each micro-batch is one optimizer step"))
     return max(1, round(float(steps) * float(batch) / max(float(larger), 1.0)))  # type: ignore[arg-type]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.attribution import Attribution
-from diagnose.defects import REPORT_IT, netted
-from diagnose.facts import Fact, Facts, Scalar, Unknown
+from diagnose.defects import netted
+from diagnose.facts import A_DEFECT, Fact, Facts, Scalar, Unknown, analysis_option, another_run, capture_setting
 from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of
@@ -21,15 +21,13 @@ from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
 
 STEP = "the step"
-NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")
+NO_GPU = Unknown("the trace has no GPU activity", capture_setting("ProfilerActivity.CUDA on the GPU machine"))
 CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
-    "capture again without Nsight or DCGM profiling attached, with at least one warm-up step",
+    another_run("capture again without Nsight or DCGM profiling attached, with at least one warm-up step"),
 )
-NO_PYTHON = Unknown(
-    "events of Python functions were left out to save memory", "nothing: analyse again with --python-functions"
-)
-NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_shapes=True")
+NO_PYTHON = Unknown("events of Python functions were left out to save memory", analysis_option("--python-functions"))
+NO_SHAPES = Unknown("operator shapes were not recorded", capture_setting("record_shapes=True"))
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,7 @@ def _merged_fact(facts: Sequence[Fact], by_time: Sequence[float]) -> Fact:
 
 
 def _not_judged(because: str) -> Unknown:
-    return Unknown(because, REPORT_IT)
+    return Unknown(because, A_DEFECT)
 
 
 def _plain(value: Value) -> Value:

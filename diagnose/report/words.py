@@ -231,11 +231,8 @@ def _mfu_unknown(mfu: Mfu) -> str:
 
 
 def to_capture(item: NotJudged) -> str:
-    """What to capture, as a noun where it was "capture with ..."; empty when no capture would help."""
-    parts = [plain(part) for part in item.capture_next.split("; ")]
-    if any(part.startswith("nothing") for part in parts):
-        return ""
-    return "; ".join(re.sub(r"^capture with ", "", part) for part in parts)
+    """What to capture, in the words that stand under such a heading; empty when no capture would help."""
+    return "; ".join(plain(c.wanted) for c in item.captures) if all(c.helps for c in item.captures) else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from diagnose.defects import REPORT_IT, netted
+from diagnose.defects import netted
 from diagnose.diagnosis import NotAdvised, Patch, Severity
-from diagnose.facts import Facts, Scalar, Unknown, spoken
+from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
 from diagnose.rule.condition import Condition
 from diagnose.rule.remedy import Remedy
 from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
@@ -24,13 +24,13 @@ class Judgement:
     Attributes:
         answer: a severity when the rule fires, else "quiet", "unknown" or "not_advised".
         because: for "unknown" why the facts it needs are unknown, for "not_advised" the sentence that says why not.
-        capture_next: for "unknown" what to capture so that it can be judged.
+        captures: for "unknown" all that is to be captured so that it can be judged.
         evidence: the facts in the comparisons that held.
     """
 
     answer: Answer
     because: str = ""
-    capture_next: str = ""
+    captures: tuple[Capture, ...] = ()
     evidence: tuple[str, ...] = ()
 
     @property
@@ -98,7 +98,7 @@ class Rule:
 
     def judge(self, facts: Facts) -> Judgement:
         """The highest severity that holds; unknown only if none holds and one is undecided."""
-        return netted(self.id, lambda: self._judged(facts), lambda told: Judgement("unknown", told, REPORT_IT))
+        return netted(self.id, lambda: self._judged(facts), lambda told: Judgement("unknown", told, (A_DEFECT,)))
 
     def _judged(self, facts: Facts) -> Judgement:
         undecided = []
@@ -162,11 +162,11 @@ class Rule:
 
 
 def _unknown(names: Iterable[str], facts: Facts) -> Judgement:
-    values = [facts[name].value if name in facts else Unknown(f"{name} was not measured", "") for name in names]
+    values = [facts[name].value if name in facts else Unknown(f"{name} was not measured", None) for name in names]
     reasons = [value for value in values if isinstance(value, Unknown)]
     because = "; ".join(dict.fromkeys(reason.because for reason in reasons))
-    capture_next = "; ".join(dict.fromkeys(reason.capture_next for reason in reasons if reason.capture_next))
-    return Judgement("unknown", because or "a quotient in its condition has no value", capture_next)
+    captures = dict.fromkeys(reason.capture for reason in reasons if reason.capture)
+    return Judgement("unknown", because or "a quotient in its condition has no value", tuple(captures))
 
 
 def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:

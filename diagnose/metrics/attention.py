@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown, nothing_helps
+from diagnose.facts import STEP, Unknown, nothing_helps
 from diagnose.metrics import remedy_groups
 from diagnose.metrics.kernels import compute_capability
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 from diagnose.roofline.calls import Call, call_of
 from diagnose.trace.vocabulary import OPS
 

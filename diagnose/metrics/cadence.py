@@ -1,9 +1,9 @@
 """Checkpoints and evaluations: how long one takes, and what share of the run they are at their interval."""
 
 from diagnose import intervals as iv
-from diagnose.facts import DIAGNOSE_RUN, Unknown, another_run, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run, nothing_helps
 from diagnose.metrics.gradients import ranges
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 
 SAVE, EVAL = r"diagnose\.save", r"diagnose\.eval"
 RUN = "the run"

@@ -1,6 +1,6 @@
 """Whether the capture can be trusted."""
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, another_run
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run
 from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.timeline import Timeline
 
@@ -39,7 +39,7 @@ def profiler_overhead_factor(m: Measured) -> Value:
     return Unknown("the trace holds no unprofiled steps to compare with", DIAGNOSE_RUN)
 
 
-@metric("share", "the step", needs_gpu=False)
+@metric("share", STEP, needs_gpu=False)
 def unexplained_share(m: Measured) -> Value:
     """Part of the step that no cause explains: the device idles although work is queued, or the host is untraced."""
     return m.class_share("unexplained")

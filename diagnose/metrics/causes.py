@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from diagnose.attribution import HOST_CAUSES
-from diagnose.facts import DIAGNOSE_RUN, Unknown, another_run
-from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run
+from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, Measured, Value, metric
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 _CLASSES = ("data", "host", "memory", "compute", "communication")

@@ -4,9 +4,9 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED
-from diagnose.facts import Unknown, capture_setting, nothing_helps
+from diagnose.facts import STEP, Unknown, capture_setting, nothing_helps
 from diagnose.formulas.accounting import overlapped_share
-from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
+from diagnose.metrics.registry import CAPTURE_FAILED, Measured, Value, metric
 from diagnose.ranks.collectives.kinds import itemsize
 
 _SMALL_BYTES = 1 << 20

@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED, HOST_CAUSES
-from diagnose.facts import DIAGNOSE_RUN, Unknown, another_run, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run, nothing_helps
 from diagnose.metrics import groups
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.metrics.setup import precision
 from diagnose.ranks.collectives.messages import BACKWARD
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES

@@ -6,8 +6,8 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution import HOST_CAUSES
-from diagnose.facts import Unknown, capture_setting, nothing_helps
-from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
+from diagnose.facts import STEP, Unknown, capture_setting, nothing_helps
+from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, Measured, Value, metric
 from diagnose.metrics.steps import MORE_STEPS
 from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution.idle import Host
-from diagnose.facts import Unknown, another_run, capture_setting, nothing_helps
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.facts import STEP, Unknown, another_run, capture_setting, nothing_helps
+from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.trace.vocabulary import DEVICE_ALLOCATION, RUNTIME, SYNCHRONISATION
 
 _FAMILIES = {

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.facts import DIAGNOSE_RUN, Unknown, another_run, capture_setting
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run, capture_setting
 from diagnose.metrics.communication import world_size
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 _ENOUGH, _LONG_NS, _COVERED = 3, 20_000, 0.9
 _COMPARABLE = 0.05

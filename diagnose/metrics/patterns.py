@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown, another_run
+from diagnose.facts import STEP, Unknown, another_run
 from diagnose.metrics import groups
 from diagnose.metrics.groups import Group
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 
 _MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
 

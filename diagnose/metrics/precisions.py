@@ -1,10 +1,10 @@
 """The precision that matrix products run in, what casting to it costs, and how near its ceiling they are."""
 
-from diagnose.facts import Unknown, another_run, nothing_helps
+from diagnose.facts import STEP, Unknown, another_run, nothing_helps
 from diagnose.metrics import groups, remedy_groups
 from diagnose.metrics.model_work import MIN_COVERED
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 from diagnose.metrics.setup import missing
 
 _HALF = ("bf16", "fp16")

@@ -4,10 +4,10 @@ from collections import Counter
 
 import numpy as np
 
-from diagnose.facts import Unknown, nothing_helps
+from diagnose.facts import STEP, Unknown, nothing_helps
 from diagnose.metrics import groups, remedy_groups
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 _COMPARABLE = 0.1
 _ALL_ALIGNED = Unknown("no product has a size that is no multiple of 8", nothing_helps("all products are aligned"))

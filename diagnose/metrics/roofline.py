@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown, analysis_option, capture_setting, nothing_helps
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.facts import STEP, Unknown, analysis_option, capture_setting, nothing_helps
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 KERNEL_TIME = "kernel time without collectives and copies"
 

@@ -4,10 +4,10 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED
-from diagnose.facts import Unknown, capture_setting, nothing_helps
+from diagnose.facts import STEP, Unknown, capture_setting, nothing_helps
 from diagnose.metrics.gradients import FORWARD, ranges
 from diagnose.metrics.network import nodes
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.metrics.setup import NO_RECORD, NOT_RECORDED
 
 STATE_BYTES = 16  # of a parameter: fp32 weight and gradient, two fp32 states of Adam; less in pure half precision

@@ -1,8 +1,9 @@
 """A rule: when it fires, what it says, and what is done about the fault."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +15,7 @@ from diagnose.rule.remedy import Remedy
 from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+PLACEHOLDER = re.compile(r"\{(?P<fact>[^{}]*?)(?P<of>:of)?\}")  # {fact}, or {fact:of} with its denominator
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Rule:
         if judgement.answer != "quiet" or self.negative is None:
             return None
         holds = self.negative.holds is None or self.negative.holds.evaluate(facts)
-        needed = self.facts | set(PLACEHOLDER.findall(self.negative.because))
+        needed = self.facts | names_in(self.negative.because)
         if not holds or not all(name in facts and facts[name].known for name in needed):
             return None
         return NotAdvised(what=self.negative.what, because=self.sentence(self.negative.because, facts))
@@ -157,8 +158,18 @@ class Rule:
         return self.sentence(self.do, facts)
 
     def sentence(self, template: str, facts: Facts) -> str:
-        """The template with each `{fact}` replaced by the fact as people say it."""
-        return PLACEHOLDER.sub(lambda found: _spoken(found[1], facts), template)
+        """The template with each `{fact}` as people say it, and of what it is a share where that is asked for."""
+        return filled(template, partial(_spoken, facts))
+
+
+def filled(template: str, speak: Callable[[str, bool], str]) -> str:
+    """The sentence with what `speak` makes of each fact's name, given whether its denominator is asked for."""
+    return PLACEHOLDER.sub(lambda place: speak(place["fact"], place["of"] is not None), template)
+
+
+def names_in(template: str) -> frozenset[str]:
+    """The facts that a sentence speaks of."""
+    return frozenset(place["fact"] for place in PLACEHOLDER.finditer(template))
 
 
 def _unknown(names: Iterable[str], facts: Facts) -> Judgement:
@@ -176,6 +187,8 @@ def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _spoken(name: str, facts: Facts) -> str:
+def _spoken(facts: Facts, name: str, with_denominator: bool) -> str:
     fact = facts.get(name)
-    return spoken(None, "") if fact is None or isinstance(fact.value, Unknown) else spoken(fact.value, fact.unit)
+    value = None if fact is None or isinstance(fact.value, Unknown) else fact.value
+    denominator = f" of {fact.of}" if fact is not None and with_denominator else ""
+    return spoken(value, fact.unit if fact else "") + denominator

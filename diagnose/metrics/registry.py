@@ -10,8 +10,19 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution import Attribution
-from diagnose.defects import REPORT_IT, netted
-from diagnose.facts import Fact, Facts, Scalar, Unknown
+from diagnose.defects import netted
+from diagnose.facts import (
+    A_DEFECT,
+    HOST_STEP,
+    STEP,
+    Fact,
+    Facts,
+    Scalar,
+    Unknown,
+    analysis_option,
+    another_run,
+    capture_setting,
+)
 from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of
@@ -20,16 +31,13 @@ from diagnose.roofline.flops import CountedFlops, count
 from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
 
-STEP = "the step"
-NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")
+NO_GPU = Unknown("the trace has no GPU activity", capture_setting("ProfilerActivity.CUDA on the GPU machine"))
 CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
-    "capture again without Nsight or DCGM profiling attached, with at least one warm-up step",
+    another_run("capture again without Nsight or DCGM profiling attached, with at least one warm-up step"),
 )
-NO_PYTHON = Unknown(
-    "events of Python functions were left out to save memory", "nothing: analyse again with --python-functions"
-)
-NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_shapes=True")
+NO_PYTHON = Unknown("events of Python functions were left out to save memory", analysis_option("--python-functions"))
+NO_SHAPES = Unknown("operator shapes were not recorded", capture_setting("record_shapes=True"))
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,7 @@ Value = Scalar | Unknown
 
 @dataclass(frozen=True)
 class Metric:
-    """A named measurement; `of` is the denominator of a share."""
+    """A named measurement; `of` is the denominator of a share, where STEP is the host step of a job without a GPU."""
 
     name: str
     unit: str
@@ -174,7 +182,8 @@ class Metric:
         """The fact for one rank."""
         blocked = measured.without_gpu if self.needs_gpu else None
         value = blocked if blocked is not None else netted(self.name, lambda: self._measured(measured), _not_judged)
-        return Fact(self.name, value, self.unit, self.of)
+        on_host = self.of == STEP and not self.needs_gpu and not measured.timeline.has_gpu
+        return Fact(self.name, value, self.unit, HOST_STEP if on_host else self.of)
 
     def _measured(self, measured: Measured) -> Value:
         value = _plain(self.function(measured))
@@ -227,14 +236,14 @@ def _merged_fact(facts: Sequence[Fact], by_time: Sequence[float]) -> Fact:
         return Fact(first.name, any(values), first.unit, first.of)
     if any(isinstance(v, str) for v in values):
         return Fact(first.name, Counter(values).most_common(1)[0][0], first.unit, first.of)
-    weights = by_time if first.of == STEP else [1.0] * len(facts)
+    weights = by_time if first.of in (STEP, HOST_STEP) else [1.0] * len(facts)
     known = [(float(f.value), w) for f, w in zip(facts, weights, strict=True) if not isinstance(f.value, Unknown)]
     mean = sum(value * weight for value, weight in known) / max(sum(weight for _, weight in known), 1e-9)
     return Fact(first.name, mean, first.unit, first.of)
 
 
 def _not_judged(because: str) -> Unknown:
-    return Unknown(because, REPORT_IT)
+    return Unknown(because, A_DEFECT)
 
 
 def _plain(value: Value) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, another_run
 from diagnose.metrics.groups import (
     NAMES,
     Group,
@@ -135,7 +135,7 @@ def recomputed(m: Measured) -> Group:
     else:
         backward = np.flatnonzero(line.matching(BACKWARD, *ANNOTATIONS))
         if not len(backward):
-            return Unknown("the trace marks no backward pass", "capture CPU activities of an eager model")
+            return Unknown("the trace marks no backward pass", another_run("capture CPU activities of an eager model"))
         spans = _forward_spans(m, backward)
     return m.kernels & _launched_in(m, spans)
 

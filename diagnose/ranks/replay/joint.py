@@ -15,14 +15,14 @@ from typing import Literal
 import numpy as np
 
 from diagnose.arrays import Array, Floats, Ints
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, another_run
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.rank_work import NONE, Part, part_of
 
 Case = Literal["worst", "best"]
 PASSES = 3  # the first two bring the ranks into the rhythm that lasts
-UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", "capture the same steps on every rank")
+UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", another_run("capture the same steps on every rank"))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from diagnose.formulas import predict, traffic  # noqa: E402
 from diagnose.formulas.model_flops import attention_flops, linear_flops_per_token  # noqa: E402
 from diagnose.formulas.named_models import NAMED_MODELS  # noqa: E402
 from diagnose.metrics import REGISTRY, Measured, measure  # noqa: E402
-from diagnose.metrics.registry import Settings  # noqa: E402
+from diagnose.metrics.settings import Settings  # noqa: E402
 from diagnose.predict.whatif import Outlook  # noqa: E402
 from diagnose.ranks import JobView  # noqa: E402
 from diagnose.rule import Rule, load_rules  # noqa: E402

@@ -7,8 +7,8 @@ import pytest
 from diagnose.cli.run import run
 from diagnose.facts import Fact, Facts
 from diagnose.metrics import REGISTRY
-from diagnose.metrics.input_work import STACKS_BY_HAND
-from diagnose.metrics.network import SIX_STEPS
+from diagnose.metrics.communication.contention import SIX_STEPS
+from diagnose.metrics.data.input_work import STACKS_BY_HAND
 from diagnose.rule import Rule, load_rules
 
 RULES = load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})

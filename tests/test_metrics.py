@@ -17,8 +17,7 @@ from analysed import (
 from kineto import Trace
 
 from diagnose.facts import Scalar, Unknown
-from diagnose.metrics import REGISTRY
-from diagnose.metrics.registry import merged
+from diagnose.metrics import REGISTRY, merged
 
 UNITS = {"share", "ns", "bytes", "count", "flag", "text", "factor", "flops"}
 UNITS |= {"version", "flops_per_s", "bytes_per_s", "flops_per_byte"}

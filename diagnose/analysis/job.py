@@ -12,7 +12,7 @@ from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
 from diagnose.judge import Case, Sections, diagnose
 from diagnose.metrics import REGISTRY, Measured, measure, merged
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules

@@ -10,7 +10,7 @@ from kineto import Trace
 
 from diagnose.attribution import attribute
 from diagnose.metrics import REGISTRY, Measured, measure
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.predict.whatif import Outlook
 from diagnose.ranks import JobView
 from diagnose.rule import Rule, load_rule

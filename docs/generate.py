@@ -15,7 +15,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from diagnose.cli import main as diagnose
-from diagnose.metrics import REGISTRY
+from diagnose.metrics import REGISTRY, units
 from diagnose.rule import Rule, filled, load_rules
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -34,7 +34,7 @@ HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics inst
 
 def rules_page() -> str:
     """Every rule with its conditions, advice and exceptions, in the order of their classes."""
-    rules = load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})
+    rules = load_rules((), units())
     classes = sorted({rule.class_ for rule in rules})
     table = [f"| [{rule.id}](#{rule.id}) | {rule.class_} | {rule.maturity} | {cell(rule.title)} |" for rule in rules]
     parts = [HEADER, "# Rules", "| rule | class | maturity | title |\n|---|---|---|---|\n" + "\n".join(table)]

@@ -11,7 +11,7 @@ from diagnose.analysis.ranks import comparable, representatives, survey, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
 from diagnose.judge import Case, Sections, diagnose
-from diagnose.metrics import REGISTRY, Measured, measure, merged
+from diagnose.metrics import Measured, measure, merged, units
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
@@ -81,7 +81,7 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
-    rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
+    rules = load_rules(chosen.rules_dirs, units())
     run = find_run(path, chosen.run)
     read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)

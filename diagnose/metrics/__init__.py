@@ -8,10 +8,10 @@ from pkgutil import walk_packages
 
 from diagnose.metrics.job_facts import merged
 from diagnose.metrics.measured import Measured
-from diagnose.metrics.registry import REGISTRY, Metric, measure
+from diagnose.metrics.registry import REGISTRY, Metric, measure, units
 from diagnose.metrics.settings import Settings
 
-__all__ = ["REGISTRY", "Measured", "Metric", "Settings", "measure", "merged"]
+__all__ = ["REGISTRY", "Measured", "Metric", "Settings", "measure", "merged", "units"]
 
 for _module in walk_packages(__path__, f"{__name__}."):
     import_module(_module.name)

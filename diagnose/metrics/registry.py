@@ -59,6 +59,11 @@ def metric(
     return register
 
 
+def units() -> dict[str, str]:
+    """The unit of every metric, by name: what a rule may read."""
+    return {name: REGISTRY[name].unit for name in sorted(REGISTRY)}
+
+
 def measure(measured: Measured) -> Facts:
     """Every registered metric of one rank, by name."""
     return {name: REGISTRY[name].measure(measured) for name in sorted(REGISTRY)}

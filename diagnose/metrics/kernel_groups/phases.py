@@ -32,7 +32,7 @@ def gradient_copies(m: Measured) -> Mask:
 
 @group("not-optimizer")
 def optimizer_apart(m: Measured) -> Mask:
-    """All other kernels."""
+    """Kernels outside the optimizer's step."""
     return m.kernels & ~optimizer(m)
 
 

@@ -34,7 +34,7 @@ def fp32_products(m: Measured) -> Mask:
 
 @group("matrix")
 def matrix(m: Measured) -> Mask:
-    """Matrix products, convolutions and other kernels that the arithmetic bounds."""
+    """Matrix products, convolutions and attention."""
     return m.kernels & m.timeline.gpu.of_family(*COMPUTE_FAMILIES)
 
 

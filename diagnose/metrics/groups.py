@@ -167,15 +167,20 @@ def optimizer_apart(m: Measured) -> Mask:
 
 
 def fp32_products(m: Measured) -> Mask:
-    """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
-    return m.kernels & of_kind(m, lambda kind: kind.dtype == "fp32" and kind.tensor_core is False)
+    """Matrix products in fp32 without tensor cores, told by kernel name; matrix times vector gains nothing by them."""
+    return m.kernels & of_kind(m, lambda kind: is_product(kind, "fp32") and kind.tensor_core is False)
 
 
-def _matrix_in(*precisions: str) -> Callable[[Measured], Mask]:
+def _products_in(*precisions: str) -> Callable[[Measured], Mask]:
     def group(m: Measured) -> Mask:
-        return m.kernels & of_kind(m, lambda kind: kind.family in COMPUTE_FAMILIES and kind.dtype in precisions)
+        return m.kernels & of_kind(m, lambda kind: is_product(kind, *precisions))
 
     return group
+
+
+def is_product(kind: Kind, *precisions: str) -> bool:
+    """Whether kernels of this kind multiply two matrices in one of the precisions."""
+    return kind.family == "gemm" and "vector" not in kind.tags and kind.precision in precisions
 
 
 def _family(*families: str) -> Callable[[Measured], Mask]:
@@ -198,8 +203,8 @@ NAMES: dict[str, Callable[[Measured], Group]] = {
     "optimizer": optimizer,
     "not-optimizer": optimizer_apart,
     "fp32-products": fp32_products,
-    "tf32-products": _matrix_in("tf32"),
-    "half-products": _matrix_in("bf16", "fp16"),
+    "tf32-products": _products_in("tf32"),
+    "half-products": _products_in("bf16", "fp16"),
     "matrix": _family(*COMPUTE_FAMILIES),
     "attention": _family("attention"),
     "elementwise": _family("elementwise", "activation", "dropout"),

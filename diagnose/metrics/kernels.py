@@ -5,6 +5,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution.idle import Host
 from diagnose.facts import Unknown
+from diagnose.metrics.groups import fp32_products
 from diagnose.metrics.registry import STEP, Measured, Value, metric
 from diagnose.trace.vocabulary import DEVICE_ALLOCATION, RUNTIME, SYNCHRONISATION
 
@@ -106,10 +107,8 @@ def allocations_per_step(m: Measured) -> Value:
 
 @metric("share", STEP)
 def fp32_simt_share(m: Measured) -> Value:
-    """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
-    sub = np.array([k.dtype == "fp32" and k.tensor_core is False for k in m.timeline.gpu.kinds], bool)
-    rows = m.kernels & sub[m.timeline.gpu.kind]
-    return min(int(m.own_time[rows].sum()) / max(m.attribution.total_ns, 1), 1.0)
+    """Matrix products in fp32 without tensor cores, told by kernel name."""
+    return min(int(m.own_time[fp32_products(m)].sum()) / max(m.attribution.total_ns, 1), 1.0)
 
 
 @metric("share", "the time of matrix-product and attention kernels")

@@ -1,6 +1,5 @@
 """Groups of kernels that single remedies act on, beside those that a fused kernel replaces."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -34,9 +33,6 @@ FORWARD_ONLY = (
 )
 RECOMPUTE = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn"
 _HALF = ("bf16", "fp16")
-_FLASH_2 = re.compile(r"pytorch_flash::|(^|[^_a-z])flash_(fwd|bwd)_|flash::flash_(fwd|bwd)")
-_FP32_CONVOLUTION = re.compile(r"scudnn|convolve_sgemm|engine<float|_f32f32_f32f32_f32_")
-_EFFICIENT = re.compile(r"fmha_cutlass")
 
 
 def weight_casts(m: Measured) -> Group:
@@ -94,7 +90,7 @@ def misaligned_sizes(m: Measured, row: int) -> tuple[int, ...]:
 
 def fp32_convolutions(m: Measured) -> Mask:
     """Convolutions in fp32 without tensor cores, as far as cuDNN's names tell."""
-    return m.kernels & m.timeline.gpu.of_family("conv") & named(m, _FP32_CONVOLUTION)
+    return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and kind.precision == "fp32")
 
 
 def math_attention(m: Measured) -> Mask:
@@ -104,18 +100,12 @@ def math_attention(m: Measured) -> Mask:
 
 def efficient_attention(m: Measured) -> Mask:
     """Memory-efficient attention kernels (CUTLASS)."""
-    return m.kernels & named(m, _EFFICIENT)
+    return m.kernels & m.timeline.gpu.tagged("efficient")
 
 
 def flash_2_attention(m: Measured) -> Mask:
     """FlashAttention-2 kernels, those that PyTorch brings included."""
-    return m.kernels & named(m, _FLASH_2)
-
-
-def named(m: Measured, pattern: re.Pattern[str]) -> Mask:
-    """Mask of the activities whose name the pattern finds."""
-    hits = np.array([pattern.search(name) is not None for name in m.timeline.trace.names], bool)
-    return hits[m.timeline.trace.name[m.timeline.gpu.row]] if len(m.timeline.gpu) else np.zeros(0, bool)
+    return m.kernels & m.timeline.gpu.tagged("flash-2")
 
 
 def clipping(m: Measured) -> Mask:

@@ -15,7 +15,6 @@ from diagnose.timeline.kernel_names import (
     Row,
     bound_by,
     classify,
-    collective,
     element_bytes,
     element_type,
     first_match,
@@ -92,22 +91,6 @@ def test_what_single_metrics_ask_for_is_a_tag(name: str, tags: set[str]) -> None
 )
 def test_the_type_of_the_data_is_in_the_kernels_name(name: str, dtype: str, size: int) -> None:
     assert (element_type(name), element_bytes(name)) == (dtype, size)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reducescatter"),
-        ("nccl:_all_gather_base", "allgather"),
-        ("nccl:send 0->1", "sendrecv"),
-        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", "allreduce"),
-        ("void deep_ep::intranode::notify_dispatch<8>(int const*)", "notifydispatch"),
-        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "generic"),
-        ("mscclpp", "collective"),
-    ],
-)
-def test_which_collective_runs(name: str, kind: str) -> None:
-    assert collective(name) == kind
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Groups of kernels that a fused kernel does in one pass, recognised by the operators that launched them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import NO_SHAPES, Measured
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind
-from diagnose.trace.arguments import listed
+from diagnose.trace.arguments import tensor_sizes
 from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
 Mask = NDArray[np.bool_]
@@ -21,16 +20,10 @@ _MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
 NOT_LINKED = Unknown("kernels are not linked to operators", "capture CPU and CUDA activities together")
 
 
-@lru_cache(maxsize=65536)
-def argument_sizes(raw: bytes) -> tuple[tuple[int, ...], ...]:
-    """Sizes of the tensor arguments; scalars and lists of tensors are left out."""
-    return tuple(tuple(d) for d in listed(raw) if d and isinstance(d[0], int))
-
-
 def operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
     """Sizes of an operator's tensor arguments; empty where they are not recorded."""
     shape = m.timeline.trace.shape[row]
-    return argument_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
+    return tensor_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
 
 
 def operator_name(m: Measured, row: int) -> str:

@@ -15,8 +15,8 @@ from diagnose.formulas.model_flops import (
     flops_per_token,
     partly_frozen_flops_per_token,
 )
-from diagnose.metrics.groups import argument_sizes
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
+from diagnose.trace.arguments import tensor_sizes
 from diagnose.trace.vocabulary import OPS
 
 MIN_COVERED = 0.9
@@ -148,7 +148,7 @@ def _looked_up(m: Measured) -> Tokens | None:
     host = steps.host
     at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
     rows = rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])]
-    lookups = [d for r in rows if len(d := argument_sizes(trace.shapes[trace.shape[r]][0])) > 1 and len(d[0]) == 2]
+    lookups = [d for r in rows if len(d := tensor_sizes(trace.shapes[trace.shape[r]][0])) > 1 and len(d[0]) == 2]
     if not lookups or not steps.count:
         return None
     vocabulary = max(d[0][0] for d in lookups)
@@ -163,7 +163,7 @@ def _product_widths(m: Measured) -> set[int]:
     trace = m.timeline.trace
     rows = np.flatnonzero(trace.rows_of(*OPS) & _named(m, "aten::mm", "aten::addmm") & (trace.shape >= 0))
     distinct = np.unique(trace.shape[rows])
-    return {size for s in distinct for dims in argument_sizes(trace.shapes[s][0]) for size in dims}
+    return {size for s in distinct for dims in tensor_sizes(trace.shapes[s][0]) for size in dims}
 
 
 def _named(m: Measured, *names: str) -> Any:

@@ -135,7 +135,7 @@ def element_bytes(name: str) -> int:
 
 
 @lru_cache(_MOST_NAMES)
-def collective(name: str) -> str:
+def collective_kind(name: str) -> str:
     """Which collective a kernel or an annotation runs, such as "allreduce"; "collective" when its name does not say."""
     row = leftmost_match(table().collective, name.lower())
     return row.kind if row else "collective"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE
 from diagnose.timeline import Timeline
-from diagnose.timeline.kernel_names import collective
+from diagnose.timeline.kernel_names import collective_kind
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES
 
@@ -92,7 +92,7 @@ def _last_before(trace: Trace, ranges: Column, calls: Column) -> Column:
 def _batches(trace: Trace, records: Column, launch: Column, field: Column) -> tuple[Column, Column]:
     """Sends and receives that launch nothing themselves: indexes of their fields, and the kernel that follows each."""
     names = trace.collectives.name
-    sends = np.array([i for i in records.tolist() if collective(names[i]) == SEND_RECEIVE], np.int64)
+    sends = np.array([i for i in records.tolist() if collective_kind(names[i]) == SEND_RECEIVE], np.int64)
     sends = sends[~np.isin(sends, field)]
     known = np.flatnonzero(launch >= 0)
     if not len(sends) or not len(known):

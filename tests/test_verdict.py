@@ -4,22 +4,27 @@ from dataclasses import replace
 
 import pytest
 
+from diagnose.attribution.causes import CAUSES
 from diagnose.diagnosis import LedgerEntry, Verdict
 from diagnose.judge.verdict import Grounds, class_shares, verdict_of
 
+TYPICAL = {
+    "data": "data-wait",
+    "host": "python",
+    "communication": "exposed-communication",
+    "compute": "gemm",
+    "memory": "norm",
+    "unexplained": "queued-on-idle-device",
+}
 GROUNDS = Grounds(of="the device step", steps=4, has_gpu=True)
 
 
 def ledger(**shares: float) -> tuple[LedgerEntry, ...]:
-    """One entry for each class; `untraced` is the idle time in which the host leaves no trace."""
+    """One entry for each class, and for `untraced`: the idle time in which the host leaves no trace."""
+    causes = {name: CAUSES[TYPICAL.get(name, name)] for name in shares}
     return tuple(
-        LedgerEntry(
-            cause=name,
-            class_="unexplained" if name == "untraced" else name,  # type: ignore[arg-type]
-            ns=round(share * 1e9),
-            share=share,
-        )
-        for name, share in shares.items()
+        LedgerEntry(cause=cause.name, class_=cause.class_, ns=round(shares[name] * 1e9), share=shares[name])
+        for name, cause in causes.items()
     )
 
 

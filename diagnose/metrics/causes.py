@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 
-from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.causes import COPIES, IDLE
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
-
-_CLASSES = ("data", "host", "memory", "compute", "communication")
 
 
 def _class_metric(class_: str, doc: str) -> None:
@@ -45,7 +43,7 @@ def _cause_metric(
 
     Where the trace has no mark of them a share of 0 is unknown instead, unless the capture `watched` for them.
     """
-    unknown = [c for c in causes if c not in HOST_CAUSES and not c.startswith("copy-")]
+    unknown = [c for c in causes if c not in IDLE and c not in COPIES]
     assert not unknown, unknown
 
     def function(m: Measured) -> Value:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED, HOST_CAUSES
+from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.facts import Unknown
 from diagnose.metrics import groups
 from diagnose.metrics.registry import STEP, Measured, Value, metric
@@ -98,7 +98,7 @@ def unused_search_share(m: Measured) -> Value:
     """The device idles while DDP walks the graph for unused parameters, or reduces the map of those it found."""
     sent = m.messages
     maps = sent.when((sent.kind == "allreduce") & (sent.dtype == "int"))
-    idle = iv.intersect(m.attribution.pieces(*HOST_CAUSES), ranges(m, SEARCH))
+    idle = iv.intersect(m.attribution.pieces(*IDLE), ranges(m, SEARCH))
     return _ns_share(m, iv.union(idle, iv.intersect(m.attribution.pieces(EXPOSED), maps)))
 
 

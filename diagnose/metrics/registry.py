@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.attribution import Attribution
+from diagnose.attribution.attribution import Attribution
 from diagnose.defects import REPORT_IT, netted
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.hardware import Device, Gpu, resolve

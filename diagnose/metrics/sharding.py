@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED
+from diagnose.attribution.causes import EXPOSED
 from diagnose.facts import Unknown
 from diagnose.metrics.gradients import FORWARD, ranges
 from diagnose.metrics.network import nodes

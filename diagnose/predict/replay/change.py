@@ -7,9 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.attribution import EXPOSED, HOST_CAUSES
-
-CPU_CAUSES = ("operator-compute", "operator-memory", EXPOSED)
+from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Change:
     host_speed: float = 1.0
 
     def __post_init__(self) -> None:
-        unknown = set(self.host) - set(HOST_CAUSES) - set(CPU_CAUSES)
+        unknown = set(self.host) - {*IDLE, *OPERATORS, EXPOSED}
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
         smallest = min((self.launches, self.communication, self.host_speed, *self.host.values()))

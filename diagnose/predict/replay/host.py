@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.causes import IDLE
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
@@ -20,7 +20,7 @@ from diagnose.trace.vocabulary import SYNCHRONISATION
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-CAUSES = tuple(HOST_CAUSES)
+CAUSES = IDLE
 ISSUING = [CAUSES.index(cause) for cause in ("dispatch", "optimizer-host")]
 END_OF_STEP = -1
 

@@ -39,12 +39,6 @@ def profiler_overhead_factor(m: Measured) -> Value:
     return Unknown("the trace holds no unprofiled steps to compare with", "capture with diagnose run")
 
 
-@metric("share", "the step", needs_gpu=False)
-def unexplained_share(m: Measured) -> Value:
-    """Part of the step that no cause explains: the device idles although work is queued, or the host is untraced."""
-    return m.class_share("unexplained")
-
-
 @metric("share", "kernel time")
 def unclassified_kernel_share(m: Measured) -> Value:
     """Time of kernels whose name no row of the kernel table knows, of all kernel time."""

@@ -17,7 +17,10 @@ def _class_metric(class_: str, doc: str) -> None:
 
 
 _class_metric("data", "The device waits for input: data loading, copies to the device, and ranks that are late for it.")
-_class_metric("host", "The device waits for the host: dispatch, synchronisation, allocation, Python, launch latency.")
+_class_metric(
+    "host",
+    "The device waits for the host: dispatch, synchronisation, allocation, Python, launch latency, untraced host time.",
+)
 _class_metric(
     "memory",
     "Kernels bound by memory bandwidth, by the roofline, else by kind: norms, elementwise, casts, optimizer, copies.",
@@ -27,6 +30,9 @@ _class_metric(
     "Kernels bound by arithmetic, by the roofline, else by kind: matrix products, convolutions, attention.",
 )
 _class_metric("communication", "Collectives that nothing hides.")
+_class_metric(
+    "unexplained", "The device idles although work is queued, or waits for a rank that is late for no known reason."
+)
 
 
 def _cause_metric(
@@ -105,3 +111,9 @@ _cause_metric(
     "launch_latency_share", ("launch-latency",), "The device idles between a launch and its start, up to 20 us."
 )
 _cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")
+_cause_metric(
+    "untraced_share",
+    ("untraced",),
+    "The device waits for the host, and no thread that launches shows for over a millisecond what it does.",
+    needs_gpu=False,
+)

@@ -8,8 +8,8 @@ import pytest
 from analysed import ADD, GEMM, MS, US, content, digest, job
 from kineto import Trace, collective
 
-from diagnose.facts import Unknown
 from diagnose.attribution.causes import WAITING
+from diagnose.facts import Unknown
 from diagnose.ranks import GroupMatch, Job, Match, match
 
 Work = Callable[[Trace, int], None]

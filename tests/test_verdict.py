@@ -11,7 +11,7 @@ from diagnose.judge.verdict import (
     NEAR,
     TOO_MANY_LOST,
     TOO_UNEXPLAINED,
-    TOO_UNTRACED,
+    TOO_UNOBSERVED,
     Grounds,
     class_shares,
     verdict_of,
@@ -131,8 +131,8 @@ def test_an_untraced_host_is_the_host() -> None:
 
 @pytest.mark.parametrize(("more", "undecided"), [(0.0, False), (A_LITTLE, True)])
 def test_where_too_much_of_the_host_is_untraced_nothing_is_decided(more: float, undecided: bool) -> None:
-    alone = verdict(untraced=TOO_UNTRACED + more, compute=1 - TOO_UNTRACED - more)
-    beside = verdict(untraced=TOO_UNTRACED - 0.08 + more, unexplained=0.08, compute=0.92 - TOO_UNTRACED - more)
+    alone = verdict(untraced=TOO_UNOBSERVED + more, compute=1 - TOO_UNOBSERVED - more)
+    beside = verdict(untraced=TOO_UNOBSERVED - 0.08 + more, unexplained=0.08, compute=0.92 - TOO_UNOBSERVED - more)
 
     assert [found.class_ == "undecided" for found in (alone, beside)] == [undecided, undecided]
 

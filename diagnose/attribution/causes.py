@@ -25,7 +25,7 @@ class Cause:
         class_: what it counts in, for the ledger, the facts, the verdict and the stragglers alike.
         label: for people.
         phrase: the same within a sentence, such as "2 ms more of {phrase}", where the label does not fit.
-        traced: whether the trace shows what happened. Where too much of the step is not traced nothing is decided.
+        observed: whether the trace shows what the device waits for. Where too much is not observed nothing is decided.
         per_launch: host work that grows with the number of kernels.
         lateness: why a rank is late that spends more on it than the others, where its class does not say so.
     """
@@ -34,7 +34,7 @@ class Cause:
     class_: CauseClass
     label: str
     phrase: str = ""
-    traced: bool = True
+    observed: bool = True
     per_launch: bool = False
     lateness: LatenessCause | None = None
 
@@ -116,7 +116,7 @@ _WAITING = (
     Cause(waiting_for("data"), "data", "waiting for a rank late for data"),
     Cause(waiting_for("host"), "host", "waiting for a rank late in its host code"),
     Cause(waiting_for("memory"), "memory", "waiting for a rank with more or slower kernels"),
-    Cause(waiting_for("unexplained"), "unexplained", "waiting for a rank late for no known reason", traced=False),
+    Cause(waiting_for("unexplained"), "unexplained", "waiting for a rank late for no known reason", observed=False),
 )
 _COPIES = (
     Cause("copy-HtoD", "data", "copies to the device"),
@@ -146,8 +146,8 @@ _IDLE = (
     Cause("python", "host", "Python", per_launch=True),
     Cause("launch-latency", "host", "launch latency", per_launch=True),
     Cause("kernel-gap", "host", "gaps between queued kernels", per_launch=True),
-    Cause("queued-on-idle-device", "unexplained", "queued while the device idles", traced=False),
-    Cause("untraced", "host", "untraced host time", phrase="host time that the trace does not show", traced=False),
+    Cause("queued-on-idle-device", "unexplained", "queued while the device idles", observed=False),
+    Cause("untraced", "host", "untraced host time", phrase="host time that the trace does not show", observed=False),
 )
 _MFU_PARTS = (
     Cause("model-flops", "compute", "model FLOPs at the peak (MFU)"),
@@ -156,7 +156,7 @@ _MFU_PARTS = (
     Cause("lower-precision", "compute", "precision slower than the peak's"),
     Cause("below-datasheet", "compute", "datasheet peak out of reach"),
 )
-_MISSING = Cause(GPU_ACTIVITY_MISSING, "unexplained", "GPU activity missing", traced=False)
+_MISSING = Cause(GPU_ACTIVITY_MISSING, "unexplained", "GPU activity missing", observed=False)
 
 
 def _table(*groups: Iterable[Cause]) -> dict[str, Cause]:
@@ -172,6 +172,7 @@ WAITING = tuple(row.name for row in _WAITING)
 IDLE = tuple(row.name for row in _IDLE)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU
+UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)
 WITHOUT_KERNELS = frozenset({*IDLE, EXPOSED, *WAITING})  # the device idles or communicates alone
 
 LATENESS: Mapping[LatenessCause, str] = {

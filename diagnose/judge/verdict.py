@@ -8,13 +8,13 @@ threshold reads it here, those of the documentation included.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, UNOBSERVED
 from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
 
 NAMES_THE_CLASS = 0.20  # of the step: the largest of data, host and communication
 NEAR = 0.05  # of the step: to a boundary, or between two classes
 TOO_UNEXPLAINED = 0.10  # of the step: the class "unexplained" alone
-TOO_UNTRACED = 0.20  # of the step: the same with untraced host time
+TOO_UNOBSERVED = 0.20  # of the step: the same with untraced host time
 TOO_MANY_LOST = 0.20  # of the kernel launches
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
@@ -82,9 +82,9 @@ def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
     if not any(e.ns for e in ledger):
         return "no counted step has a duration"
-    untraced = sum(e.share for e in ledger if not CAUSES[e.cause].traced)
-    if class_shares(ledger)["unexplained"] > TOO_UNEXPLAINED or untraced > TOO_UNTRACED:
-        return f"for {100 * untraced:.0f} % of {grounds.of} the trace does not show why the device waits"
+    unobserved = sum(e.share for e in ledger if e.cause in UNOBSERVED)
+    if class_shares(ledger)["unexplained"] > TOO_UNEXPLAINED or unobserved > TOO_UNOBSERVED:
+        return f"for {100 * unobserved:.0f} % of {grounds.of} the trace does not show why the device waits"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from diagnose.attribution.causes import COPIES, IDLE
+from diagnose.attribution.causes import CAUSES, UNOBSERVED
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
@@ -49,7 +49,7 @@ def _cause_metric(
 
     Where the trace has no mark of them a share of 0 is unknown instead, unless the capture `watched` for them.
     """
-    unknown = [c for c in causes if c not in IDLE and c not in COPIES]
+    unknown = [cause for cause in causes if cause not in CAUSES]
     assert not unknown, unknown
 
     def function(m: Measured) -> Value:
@@ -112,8 +112,8 @@ _cause_metric(
 )
 _cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")
 _cause_metric(
-    "untraced_share",
-    ("untraced",),
-    "The device waits for the host, and no thread that launches shows for over a millisecond what it does.",
+    "unobserved_share",
+    UNOBSERVED,
+    "The trace does not show what the device waits for: untraced host time, and the unexplained time.",
     needs_gpu=False,
 )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ids, Ints, Labels, Mask
 from diagnose.attribution.causes import COPIES, EXPOSED, MATRIX, class_of, low_intensity
 from diagnose.attribution.idle import idle_causes
 from diagnose.diagnosis.terms import CauseClass
@@ -31,18 +31,15 @@ from diagnose.trace.vocabulary import (
 
 MEMORY_BOUND = "memory"  # in a `Bound`
 
-Mask = NDArray[np.bool_]
-Bound = NDArray[np.object_]
-
 
 @dataclass(frozen=True)
 class Attribution:
     """Disjoint pieces sorted by start that cover the counted steps; `cause` indexes `causes`."""
 
-    windows: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    cause: NDArray[np.int32]
+    windows: Ints
+    start: Ints
+    end: Ints
+    cause: Ids
     causes: tuple[str, ...]
 
     @property
@@ -75,7 +72,7 @@ class Attribution:
         return {}
 
 
-def attribute(timeline: Timeline, bound: Bound | None = None) -> Attribution:
+def attribute(timeline: Timeline, bound: Labels | None = None) -> Attribution:
     """Divides the counted steps of one rank among causes.
 
     Args:
@@ -91,7 +88,7 @@ def attribute(timeline: Timeline, bound: Bound | None = None) -> Attribution:
 Parts = list[tuple[str, Intervals]]
 
 
-def _device_parts(timeline: Timeline, inside: Intervals, bound: Bound | None) -> Parts:
+def _device_parts(timeline: Timeline, inside: Intervals, bound: Labels | None) -> Parts:
     gpu = timeline.gpu
     compute = ~gpu.is_communication & ~gpu.is_copy
     parts = _kernel_parts(timeline, compute, bound)
@@ -108,7 +105,7 @@ def _device_parts(timeline: Timeline, inside: Intervals, bound: Bound | None) ->
     return [*parts, *idle_causes(timeline, iv.subtract(inside, busy), busy)]
 
 
-def _kernel_parts(timeline: Timeline, rows: Mask, bound: Bound | None) -> Parts:
+def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts:
     """Each kernel's time that no earlier kernel covers, by what the kernel is for and by what bounds it."""
     gpu = timeline.gpu
     start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
@@ -121,7 +118,7 @@ def _kernel_parts(timeline: Timeline, rows: Mask, bound: Bound | None) -> Parts:
     return parts
 
 
-def _kernel_causes(timeline: Timeline, bound: Bound | None) -> tuple[NDArray[np.int32], list[str]]:
+def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[str]]:
     """For each activity, the number of its cause in the list.
 
     The cause is the kernel's family; kernels that the optimizer or the clipping of gradients launches are theirs,
@@ -153,7 +150,7 @@ def cause_of(kind: Kind) -> str:
     return "unclassified-kernel" if kind.family == "other" else kind.family
 
 
-def _alone(starts: NDArray[np.int64], ends: NDArray[np.int64], others: Intervals) -> Intervals:
+def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:
     return iv.subtract(iv.intervals(starts, ends), others)
 
 
@@ -196,7 +193,7 @@ def _operator_class(name: str) -> str:
     return "memory" if name.startswith("aten::") else ""
 
 
-def _joined(windows: NDArray[np.int64], parts: Parts) -> Attribution:
+def _joined(windows: Ints, parts: Parts) -> Attribution:
     causes = tuple(dict.fromkeys(cause for cause, _ in parts))
     number = {cause: i for i, cause in enumerate(causes)}
     pieces = np.concatenate([iv.EMPTY, *(p for _, p in parts)])

@@ -16,7 +16,7 @@ from diagnose.report.kernels import print_kernels
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
 from diagnose.report.roofline import print_roofline
-from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step, unused_option
+from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, unused_option
 
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
@@ -131,7 +131,7 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
     for finding in diagnosis.findings:
         if finding.class_ == "validity":
             severity = Text(finding.severity, SEVERITY_STYLE[finding.severity])
-            says = of_step(first_sentence(finding.says), basis(diagnosis).name)
+            says = first_sentence(finding.says)
             page.paragraph(joined([Text(plain(finding.rule), "bold"), severity, says]), label="note:", most=2)
 
 

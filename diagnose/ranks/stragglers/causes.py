@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.attribution.causes import CAUSES, class_of, lateness_of
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Behind
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
-
-Column = NDArray[np.int64]
 
 KERNELS = "kernels"
 EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels have to account for
@@ -68,7 +66,7 @@ class Ratio:
 
 
 def reason_of(
-    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Column, waited_ns: int,
+    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Ints, waited_ns: int,
     tokens: float | None = None,
 ) -> Reason:  # fmt: skip
     """Why a rank is late.

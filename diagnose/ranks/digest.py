@@ -6,7 +6,8 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
-from diagnose.attribution import EXPOSED, Attribution
+from diagnose.attribution.attribution import Attribution
+from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
@@ -70,7 +71,7 @@ class RankDigest:
         windows: the counted steps that time is accounted on, shape (steps, 2).
         host_ns: length of the counted steps on the host.
         device_ns: and on the device.
-        causes: of the attribution, with `classes` alike.
+        causes: of the attribution.
         cause_ns: by step and cause, shape (steps, causes); a row adds up to the step.
         exposed: the instants of exposed communication.
         calls: the collectives.
@@ -96,7 +97,6 @@ class RankDigest:
     host_ns: int
     device_ns: int
     causes: tuple[str, ...]
-    classes: tuple[str, ...]
     cause_ns: Ints
     exposed: iv.Intervals
     calls: Calls
@@ -141,7 +141,6 @@ def digest_of(
         host_ns=int((steps.host[:, 1] - steps.host[:, 0]).sum()),
         device_ns=int((steps.device[:, 1] - steps.device[:, 0]).sum()),
         causes=attribution.causes,
-        classes=attribution.classes,
         cause_ns=_by_step(attribution),
         exposed=attribution.pieces(EXPOSED),
         calls=calls,

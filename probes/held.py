@@ -6,15 +6,18 @@ it likes in `__len__`, `parameters()` or a property, and asking would change the
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import UserDict
 from collections.abc import Iterator
 from contextlib import nullcontext
+from enum import Enum
 from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
 _PLAIN_SEQUENCES = (list, tuple, range, str, dict)
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,39}\Z")
 
 
 def attributes(thing: object) -> dict[str, Any]:
@@ -34,6 +37,17 @@ def is_a(thing: object, *kinds: type) -> Any:
 def held(thing: object, name: str) -> Any:
     """The instance's attribute `name`; None where it is computed or missing."""
     return attributes(thing).get(name)
+
+
+def plain(value: Any) -> object:
+    """A number, flag or single word as JSON holds it; anything else, such as a path or a token, is None."""
+    if is_a(value, Enum):
+        value = attributes(value).get("_value_")
+    if value is None or is_a(value, int):
+        return value
+    if is_a(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    return value if is_a(value, str) and _WORD.match(value) else None
 
 
 def modules(root: object) -> Iterator[Any]:

@@ -89,7 +89,7 @@ def _sent_from_elsewhere(error: BaseException) -> bool:
     bare = not error.args and not isinstance(error, _BARE)
     if bare and isinstance(error, SystemExit):
         return True
-    if not frames or os.path.dirname(os.path.abspath(frames[-1].f_code.co_filename)) != _HERE:
+    if not frames or not os.path.abspath(frames[-1].f_code.co_filename).startswith(_HERE + os.sep):
         return False
     if bare:
         return True

@@ -18,11 +18,9 @@ from typing import Any
 
 from .claim import scratch_of
 from .gc_ranges import Collections, as_events
+from .protocol import RAW, RAW_FOLDER, RAW_PARTIAL, SCRATCH, partial
 
 COMPRESSION = 3  # the training thread waits for it: a little larger is much sooner
-RAW_FOLDER = "raw-"
-RAW = "trace.json"
-RAW_PARTIAL = "trace.json.tmp"  # the exporter writes under this name first
 _TAIL_BYTES = 64
 _HEAD_BYTES = 1 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -38,17 +36,17 @@ def write_trace(profiler: Any, path: Path, collections: Collections | None = Non
     Raises:
         OSError: no space, no permission, or the exported file is cut.
     """
-    partial = (scratch_of(path.parent) or path.parent) / f".{path.name}.{os.getpid()}.part"
+    incomplete = (scratch_of(path.parent) or path.parent) / partial(path.name)
     with _raw(path.parent) as raw:
         profiler.export_chrome_trace(str(raw))
         _check_complete(raw)
         try:
-            with raw.open("rb") as source, gzip.open(partial, "wb", COMPRESSION) as target:
+            with raw.open("rb") as source, gzip.open(incomplete, "wb", COMPRESSION) as target:
                 target.write(_with_collections(source.read(_HEAD_BYTES), collections))
                 shutil.copyfileobj(source, target, 1 << 20)
-            partial.replace(path)
+            incomplete.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
+            incomplete.unlink(missing_ok=True)
 
 
 def _with_collections(head: bytes, collections: Collections | None) -> bytes:
@@ -84,7 +82,7 @@ def _raw(folder: Path) -> Iterator[Path]:
 def _made_folder(folder: Path) -> Path:
     """A folder of this call alone: where the parent tidies up, else among temporary files, else beside the trace."""
     failed: OSError | None = None
-    for place, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, ".diagnose-")):
+    for place, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, f"{SCRATCH}-")):
         if (place is None and prefix == RAW_FOLDER) or not _is_utf8(place):
             continue
         try:

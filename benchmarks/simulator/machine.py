@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .disturbance import Disturbance
 from .events import AUTOGRAD, COMPUTE, HOST, START_NS, Column, Kernel, Mask, Place, Row
-from .faults import Disturbance
 from .groups import Groups, transfer_ns
 from .job import Job
 

@@ -13,7 +13,8 @@ from capture import forks
 PATIENCE_S = 120
 HOOKS = """
 import torch
-from diagnose.probes import torch_hooks, trainer_hooks
+from diagnose.probes import torch_hooks
+from diagnose.probes.trainers import transformers_trainer
 torch_hooks.install()
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -24,7 +25,7 @@ TRAINER = (
     + """
 import sys
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
-trainer_hooks.install()
+transformers_trainer.install()
 config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
                      intermediate_size=32, vocab_size=64, attention_dropout=0.1)
 model = LlamaForCausalLM(config)
@@ -74,7 +75,9 @@ def finish():
 def run(
     script: str, folder: Path, window: dict[str, object] | None = None, *, fresh: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `script` with `folder` as its argument; `window` None leaves it uncaptured, else the bundle is folder/out.
+    """Run `script` with `folder` as its argument; `window` None leaves it uncaptured.
+
+    The bundle is folder/out, of three steps unless `window` says otherwise.
 
     A fork of an interpreter that imported torch runs it, for speed; with variables of its own, which may count while
     Python or torch starts, or when asked for, a `fresh` one.
@@ -85,7 +88,7 @@ def run(
     variables = os.environ | {"OMP_NUM_THREADS": "1"} | environment
     variables.pop("PYTHON_DIAGNOSE", None)
     if window is not None:
-        variables["PYTHON_DIAGNOSE"] = json.dumps({"out": str(folder / "out")} | window)
+        variables["PYTHON_DIAGNOSE"] = json.dumps({"out": str(folder / "out"), "steps": 3} | window)
     if not fresh and not environment:
         return forks.run(file, variables, PATIENCE_S)
     command = [sys.executable, str(file), str(folder)]

@@ -41,8 +41,8 @@ def scratch_of(folder: Path) -> Path | None:
 
 def owner(folder: Path) -> str | None:
     """The token of the job that has claimed `folder`; None when none has, or it cannot be told."""
-    found = json_object(folder / SCRATCH / OWNER)
-    token = found.get("token") if found is not None else None
+    claim = json_object(folder / SCRATCH / OWNER)
+    token = claim.get("token") if claim is not None else None
     return token if isinstance(token, str) else None
 
 
@@ -86,9 +86,9 @@ def awaited_owner(folder: Path) -> str | None:
     """As `owner`; waits for one that is just being written."""
     until = time.monotonic() + _WAIT_FOR_OWNER_S
     while True:
-        found = owner(folder)
-        if found is not None or time.monotonic() > until or not _is_being_made(folder / SCRATCH):
-            return found
+        token_there = owner(folder)
+        if token_there is not None or time.monotonic() > until or not _is_being_made(folder / SCRATCH):
+            return token_there
         time.sleep(_POLL_EVERY_S)
 
 
@@ -101,10 +101,10 @@ def json_object(path: Path) -> dict[str, object] | None:
     with open(number, "rb") as file:
         try:
             text = file.read(_LARGEST_BYTES + 1) if stat.S_ISREG(os.fstat(number).st_mode) else b""
-            found = json.loads(text) if len(text) <= _LARGEST_BYTES else None
+            content = json.loads(text) if len(text) <= _LARGEST_BYTES else None
         except (OSError, ValueError, RecursionError):
             return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _is_being_made(scratch: Path) -> bool:

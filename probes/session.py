@@ -286,9 +286,9 @@ class Session:
 
 def _facts_of(session: Session) -> dict[str, object]:
     """Imported beside the training thread: where a file cannot be looked at, an import takes it for missing."""
-    found: Any = aside(lambda: import_module(".capture_facts", __package__))
+    capture_facts: Any = aside(lambda: import_module(".capture_facts", __package__))
     return dict(
-        found.facts(
+        capture_facts.facts(
             session.objects,
             window=session.window,
             clock=session.clock,

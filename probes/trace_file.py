@@ -54,8 +54,8 @@ def _with_collections(head: bytes, collections: Collections | None) -> bytes:
     events, base = _EVENTS.search(head), _BASE.search(head)
     if collections is None or events is None or base is None:
         return head
-    found = as_events(collections, os.getpid(), int(base[1]))
-    return head[: events.end()] + b"".join(json.dumps(each).encode() + b",\n" for each in found) + head[events.end() :]
+    added = as_events(collections, os.getpid(), int(base[1]))
+    return head[: events.end()] + b"".join(json.dumps(each).encode() + b",\n" for each in added) + head[events.end() :]
 
 
 @contextmanager

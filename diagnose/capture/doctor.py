@@ -153,9 +153,9 @@ def nsight(env: Mapping[str, str]) -> Check:
 
 def dcgm(processes: Iterable[str]) -> Check:
     """DCGM's profiling counters exclude other profilers on some GPUs."""
-    found = sorted(set(_DCGM) & set(processes))
-    if found:
-        says = f"{', '.join(found)} runs; if GPU events are missing: `dcgmi profmon --pause`, later `--resume`"
+    engines = sorted(set(_DCGM) & set(processes))
+    if engines:
+        says = f"{', '.join(engines)} runs; if GPU events are missing: `dcgmi profmon --pause`, later `--resume`"
         return Check("DCGM", "warn", says)
     return Check("DCGM", "ok", "no host engine among the processes seen")
 

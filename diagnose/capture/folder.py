@@ -237,7 +237,7 @@ def _remove_files(folder: int | None, names: str, *, empty: bool = False) -> Non
         if not re.fullmatch(names, name):
             continue
         with contextlib.suppress(OSError):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            is_own = found.st_uid == os.geteuid() and not stat.S_ISDIR(found.st_mode)
-            if is_own and not (empty and found.st_size):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            is_own = status.st_uid == os.geteuid() and not stat.S_ISDIR(status.st_mode)
+            if is_own and not (empty and status.st_size):
                 os.unlink(name, dir_fd=folder)

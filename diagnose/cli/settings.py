@@ -56,10 +56,10 @@ def working_folder() -> Path | None:
 
 
 def _defaults_for(command: click.Command, folder: Path | None) -> dict[str, Any]:
-    found = None if folder is None else _nearest(folder)
-    if found is None:
+    nearest = None if folder is None else _nearest(folder)
+    if nearest is None:
         return {}
-    path, tables = found
+    path, tables = nearest
     table = tables.get(command.name or "", {})
     if not isinstance(table, Mapping):
         raise SettingError("a setting cannot be used", where=path, why=f"{command.name} is no table", do="see --help")

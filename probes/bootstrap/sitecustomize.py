@@ -119,9 +119,9 @@ def _after_import(name: str) -> None:
         _mark(name)
         _attach_module().after_import(name)
     except Exception as error:
-        found = _of_the_job(error, handled)
-        if found is not None:
-            raise found from found.__cause__
+        interrupt = _of_the_job(error, handled)
+        if interrupt is not None:
+            raise interrupt from interrupt.__cause__
         _say(" ".join(f"capture is off: {type(error).__name__}: {error}".split()))
 
 

@@ -26,6 +26,16 @@ def test_it_reports_on_this_machine() -> None:
     assert labels[1:] == ["hook", "torch", "GPU events", "NVML", "Nsight", "DCGM", "disk", "launches", "versions"]
 
 
+def test_the_checks_are_also_json() -> None:
+    command = [sys.executable, "-m", "diagnose", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert list(checks)[:3] == ["diagnose", "hook", "torch"]
+    assert (checks["hook"]["state"], checks["diagnose"]["says"].split(",")[0]) == ("ok", __version__)
+
+
 @pytest.mark.parametrize(
     ("said", "states"),
     [

@@ -52,12 +52,12 @@ def plain(value: Any) -> object:
 
 def modules(root: object) -> Iterator[Any]:
     """A torch module and those inside it, each once."""
-    waiting, seen = [root], set()
+    waiting, visited = [root], set()
     while waiting:
         module = waiting.pop()
-        if module is None or id(module) in seen:
+        if module is None or id(module) in visited:
             continue
-        seen.add(id(module))
+        visited.add(id(module))
         yield module
         waiting += reversed(_values(held(module, "_modules")))
 

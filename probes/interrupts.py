@@ -26,9 +26,9 @@ def of_the_job(error: BaseException, handled: BaseException | None = None) -> Ba
     `handled` was being handled when the probe was called: it, and what came before it, is no part of the answer.
     """
     current: BaseException | None = error
-    seen: set[int] = set()
-    while current is not None and current is not handled and id(current) not in seen:
-        seen.add(id(current))
+    visited: set[int] = set()
+    while current is not None and current is not handled and id(current) not in visited:
+        visited.add(id(current))
         if isinstance(current, KeyboardInterrupt) or _raised_by_a_handler(current) or _sent_from_elsewhere(current):
             return current
         current = current.__cause__ or current.__context__
@@ -48,9 +48,9 @@ def _raised_by_a_handler(error: BaseException) -> bool:
     frames = _frames(error)
     codes = _codes_of_handlers() if len(frames) > 1 else set()
     return any(
-        frame.f_code in codes or _was_given_one_of(frame, frames[:place])
-        for place, frame in enumerate(frames)
-        if place
+        frame.f_code in codes or _was_given_one_of(frame, frames[:position])
+        for position, frame in enumerate(frames)
+        if position
     )
 
 

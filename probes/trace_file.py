@@ -66,27 +66,27 @@ def _raw(folder: Path) -> Iterator[Path]:
     it ends.
     """
     with ExitStack() as stack:
-        place = _made_folder(folder)
-        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        raw_folder = _made_folder(folder)
+        stack.callback(shutil.rmtree, raw_folder, ignore_errors=True)
         unnamed = _unnamed(folder)
         if unnamed is not None:
             stack.callback(os.close, unnamed)
             try:
                 for name in (RAW, RAW_PARTIAL):
-                    os.symlink(f"/proc/{os.getpid()}/fd/{unnamed}", place / name)
+                    os.symlink(f"/proc/{os.getpid()}/fd/{unnamed}", raw_folder / name)
             except OSError:  # a file system without links: the file has its name
-                (place / RAW).unlink(missing_ok=True)
-        yield place / RAW
+                (raw_folder / RAW).unlink(missing_ok=True)
+        yield raw_folder / RAW
 
 
 def _made_folder(folder: Path) -> Path:
     """A folder of this call alone: where the parent tidies up, else among temporary files, else beside the trace."""
     failed: OSError | None = None
-    for place, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, f"{SCRATCH}-")):
-        if (place is None and prefix == RAW_FOLDER) or not _is_utf8(place):
+    for parent, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, f"{SCRATCH}-")):
+        if (parent is None and prefix == RAW_FOLDER) or not _is_utf8(parent):
             continue
         try:
-            return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+            return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         except OSError as error:
             failed = error
     raise failed or OSError("no folder for temporary files")
@@ -94,9 +94,9 @@ def _made_folder(folder: Path) -> Path:
 
 def _unnamed(folder: Path) -> int | None:
     """A descriptor of an empty file without a name, on a local disk if one takes it; None where no link reaches it."""
-    for place in (None, folder):
+    for parent in (None, folder):
         try:
-            number, name = tempfile.mkstemp(prefix="diagnose-", suffix=".json", dir=place)
+            number, name = tempfile.mkstemp(prefix="diagnose-", suffix=".json", dir=parent)
         except OSError:
             continue
         os.unlink(name)

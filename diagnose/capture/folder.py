@@ -18,6 +18,7 @@ from diagnose.probes.claim import has_marker_of, make_scratch, owner, taken
 from diagnose.probes.protocol import (
     CLAIM,
     DONE,
+    MARKS_FOLDER,
     OWNER,
     OWNER_PARTIAL,
     PARENT,
@@ -27,7 +28,6 @@ from diagnose.probes.protocol import (
     RECORD,
     RUNS,
     SCRATCH,
-    SEEN,
     TRACE,
     default_out,
 )
@@ -65,7 +65,7 @@ class ClaimedFolder:
     @property
     def marks(self) -> Path:
         """Where the hooked processes say how far they got."""
-        return self.folder / SCRATCH / SEEN
+        return self.folder / SCRATCH / MARKS_FOLDER
 
     def release(self, others: list[Path]) -> None:
         """Remove what is only needed meanwhile, here and in the `others` of the job, and the folder if it is empty.
@@ -116,7 +116,7 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
         try:
             if _is_had(folder, token, parent):
                 with contextlib.suppress(FileExistsError):
-                    (folder / SCRATCH / SEEN).mkdir()
+                    (folder / SCRATCH / MARKS_FOLDER).mkdir()
                 return ClaimedFolder(folder, token, parent, made)
         except BaseException:
             _unmake(made)
@@ -199,9 +199,9 @@ def _remove_scratch(folder: Path, token: str) -> None:
         if scratch is None:
             return
         for name in os.listdir(scratch):
-            if name == SEEN or name.startswith(RAW_FOLDER):
+            if name == MARKS_FOLDER or name.startswith(RAW_FOLDER):
                 with _opened(name, os.dup(scratch)) as inner:
-                    _remove_files(inner, _MARK if name == SEEN else _RAW, empty=name == SEEN)
+                    _remove_files(inner, _MARK if name == MARKS_FOLDER else _RAW, empty=name == MARKS_FOLDER)
                 with contextlib.suppress(OSError):
                     os.rmdir(name, dir_fd=scratch)
         _remove_files(scratch, _OURS)

@@ -18,7 +18,7 @@ _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
 
 
 @click.command(epilog="Example:  diagnose doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print the checks as one JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: name, state and words of each check.")
 def doctor(as_json: bool) -> None:
     """Say what a capture can see on this machine: torch, GPU events, NVML, other profilers, disk, versions.
 
@@ -27,7 +27,7 @@ def doctor(as_json: bool) -> None:
     made = checks(working_folder() or Path(), os.environ)
     with writing():
         if as_json:
-            click.echo(json.dumps({"checks": [asdict(check) for check in made]}))
+            click.echo(json.dumps({"checks": [asdict(check) for check in made]}, indent=2))
             return
         page = Page(terminal())
         for check in made:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from diagnose.analysis.ranks import comparable, representatives, survey, weights
+from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
 from diagnose.judge import Case, Sections, diagnose
@@ -83,7 +83,7 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
 def _examined(path: Path, chosen: Options) -> Examined:
     rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
     run = find_run(path, chosen.run)
-    read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
+    read = analyze_ranks(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)
     job = suspecting(join(ranks, chosen.network_gbs))
     measured = read.measured(job, _chosen(job, chosen.rank, path))

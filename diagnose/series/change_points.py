@@ -32,7 +32,7 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Found:
+class ChangePoints:
     """A track without its warm-up and its periodic samples, and what was found in it."""
 
     track: Track
@@ -41,7 +41,7 @@ class Found:
     warmup: int
 
 
-def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -> Found:
+def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -> ChangePoints:
     """The changes of level and the drifts of a track; none when it has fewer than 20 samples."""
     warmup = _warmup(np.log(track.seconds))
     settled = part(track, np.arange(warmup, len(track)))
@@ -50,7 +50,7 @@ def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -
     steady = part(settled, np.setdiff1d(np.arange(len(settled)), periodic))
     values = np.log(steady.seconds)
     shifts = _with_drifts(values, _shifts(values, splits(values, alpha, LEAST_CHANGE, most_blocks)))
-    return Found(steady, shifts, found, warmup)
+    return ChangePoints(steady, shifts, found, warmup)
 
 
 def part(track: Track, rows: Ints) -> Track:

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from diagnose.errors import printable
 from diagnose.facts import duration
-from diagnose.series.change_points import ALPHA, Found, search
+from diagnose.series.change_points import ALPHA, ChangePoints, search
 from diagnose.series.findings import Change, Confidence, NotTold, Periodic, SeriesReport
 from diagnose.series.scope import Group, affected, culprits, groups, parts_of
 from diagnose.series.segments import MARGIN, MOST_BLOCKS
-from diagnose.series.suggested_capture import looks
+from diagnose.series.suggested_capture import suggested_captures
 from diagnose.series.tracks import Series, Track
 
 _SHAPE = 60
@@ -49,7 +49,7 @@ def judged(series: Series) -> SeriesReport:
         median_s=_median(series.tracks),
         changes=tuple(kept),
         periodic=periodic,
-        look=looks(series, found, kept, periodic),
+        look=suggested_captures(series, found, kept, periodic),
         notes=tuple(notes),
         not_told=_not_told(series, tracks),
         shape=_shape(series.tracks),
@@ -65,7 +65,7 @@ def _not_told(series: Series, tracks: Sequence[Track]) -> NotTold | None:
     return None
 
 
-def _told(series: Series, found: Sequence[Found]) -> list[Change]:
+def _told(series: Series, found: Sequence[ChangePoints]) -> list[Change]:
     tracks = [one.track for one in found]
     return [_change(series, tracks, group) for group in groups(found)]
 
@@ -152,7 +152,7 @@ def _numbered(ranks: Sequence[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + _listed([str(rank) for rank in ranks], 8)
 
 
-def _periodic(found: Sequence[Found]) -> tuple[Periodic, ...]:
+def _periodic(found: Sequence[ChangePoints]) -> tuple[Periodic, ...]:
     """The periodic slow steps of the track that has most of them."""
     best = max(found, key=lambda one: sum(len(beat.rows) for beat in one.beats), default=None)
     told = []
@@ -179,7 +179,7 @@ def _periodic(found: Sequence[Found]) -> tuple[Periodic, ...]:
     return tuple(told)
 
 
-def _notes(series: Series, found: Sequence[Found], told: Sequence[Change]) -> list[str]:
+def _notes(series: Series, found: Sequence[ChangePoints], told: Sequence[Change]) -> list[str]:
     notes = []
     warm = max((one.warmup for one in found), default=0)
     if warm:

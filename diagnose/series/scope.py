@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.series.change_points import Found, Shift
+from diagnose.series.change_points import ChangePoints, Shift
 from diagnose.series.columns import PARTS
 from diagnose.series.findings import PartChange
 from diagnose.series.tracks import Track
@@ -32,7 +32,7 @@ class Group:
     members: tuple[int, ...]
 
 
-def groups(found: Sequence[Found]) -> tuple[Group, ...]:
+def groups(found: Sequence[ChangePoints]) -> tuple[Group, ...]:
     """The changes of all tracks that agree in direction and place, in order."""
     clusters: list[list[tuple[int, int, Shift]]] = []
     for item in _listed(found):
@@ -44,7 +44,7 @@ def groups(found: Sequence[Found]) -> tuple[Group, ...]:
     return tuple(sorted((_group(found, cluster) for cluster in clusters), key=lambda group: group.since))
 
 
-def _listed(found: Sequence[Found]) -> list[tuple[int, int, Shift]]:
+def _listed(found: Sequence[ChangePoints]) -> list[tuple[int, int, Shift]]:
     """(step, track, shift), the surest first: it is the one that others are compared with."""
     listed = [(_step(one.track, s.at), at, s) for at, one in enumerate(found) for s in one.shifts]
     return sorted(listed, key=lambda item: (item[2].p_value, item[0], item[1]))
@@ -55,7 +55,7 @@ def _step(track: Track, at: int) -> int:
     return int(track.step[at] - round(track.covers) + 1)
 
 
-def _agree(found: Sequence[Found], one: tuple[int, int, Shift], other: tuple[int, int, Shift]) -> bool:
+def _agree(found: Sequence[ChangePoints], one: tuple[int, int, Shift], other: tuple[int, int, Shift]) -> bool:
     (step, track, shift), (other_step, other_track, other_shift) = one, other
     if track == other_track or shift.kind != other_shift.kind:
         return False
@@ -71,7 +71,7 @@ def _width(track: Track, shift: Shift) -> int:
     return int(track.step[min(shift.high, len(track) - 1)] - track.step[shift.low])
 
 
-def _group(found: Sequence[Found], cluster: list[tuple[int, int, Shift]]) -> Group:
+def _group(found: Sequence[ChangePoints], cluster: list[tuple[int, int, Shift]]) -> Group:
     _, first, shift = cluster[0]
     track = found[first].track
     since = int(np.median([step for step, _, _ in cluster]))

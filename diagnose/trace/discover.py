@@ -11,7 +11,7 @@ from diagnose.errors import UserError, printable
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
-ENDINGS = (".json", ".json.gz", ".json.zst")
+SUFFIXES = (".json", ".json.gz", ".json.zst")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 _RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,9})\b')
 _WORLD_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"world_size"\s*:\s*(\d{1,9})\b')
@@ -122,7 +122,7 @@ def _why_apart(files: list[RankFile]) -> str:
 
 
 def _may_be_trace(path: Path) -> bool:
-    return path.name.endswith(ENDINGS) and not path.name.startswith(".")  # a leading dot: still being written
+    return path.name.endswith(SUFFIXES) and not path.name.startswith(".")  # a leading dot: still being written
 
 
 def runs_of(files: list[RankFile]) -> list[Run]:
@@ -191,8 +191,8 @@ def _identify(path: Path, start: bytes) -> RankFile:
     if rank is None and named:
         rank = int(named[1])
     family = _RANK_IN_NAME.sub(lambda m: m[0][: -len(m[1])] + "*", path.name)
-    for ending in reversed(ENDINGS):
-        family = family.removesuffix(ending)
+    for suffix in reversed(SUFFIXES):
+        family = family.removesuffix(suffix)
     stamps = _TIMESTAMP.findall(family)
     family = _TIMESTAMP.sub("", _PROCESS.sub("", family)).strip("._-")
     world = _WORLD_IN_METADATA.search(start)

@@ -14,7 +14,7 @@ import numpy as np
 from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown
 from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
-from diagnose.ranks.collectives.group_calls import GroupCalls, Places, gathered, places_of
+from diagnose.ranks.collectives.group_calls import AlignedCalls, GroupCalls, aligned_calls, gathered
 from diagnose.ranks.collectives.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
 from diagnose.ranks.collectives.process_groups import Group
 from diagnose.ranks.digest import RankDigest
@@ -110,7 +110,7 @@ def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
         calls = rank.calls
         sent = np.array([kind == SEND_RECEIVE for kind in map(plain_kind, calls.kinds)], bool)
         own = np.flatnonzero(~sent[calls.kind]) if len(calls) else np.zeros(0, np.int64)
-        for rows in (own[places] for places in grouped(calls.group[own])):
+        for rows in (own[aligned] for aligned in grouped(calls.group[own])):
             group = calls.groups[int(calls.group[rows[0]])]
             of_rank = found.setdefault(_resolved(group, rank.rank, listed), {})
             of_rank[position] = np.union1d(of_rank[position], rows) if position in of_rank else rows
@@ -127,22 +127,22 @@ def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Grou
 
 def _matched(calls: GroupCalls, ranks: Sequence[RankDigest]) -> GroupMatch:
     if calls.has_seq:
-        places = places_of(calls, calls.seq)
-        kept = places.full & _alike(calls, places)
+        aligned = aligned_calls(calls, calls.seq)
+        kept = aligned.full & _alike(calls, aligned)
     else:
-        places = places_of(calls, calls.step, calls.kind) if calls.is_told else places_of(calls, calls.step)
-        sound = places.full & _alike(calls, places)
-        kept = ~np.isin(places.number, places.number[~sound])
-    at = places.at[kept]
+        aligned = aligned_calls(calls, calls.step, calls.kind) if calls.is_told else aligned_calls(calls, calls.step)
+        sound = aligned.full & _alike(calls, aligned)
+        kept = ~np.isin(aligned.number, aligned.number[~sound])
+    at = aligned.at[kept]
     call = calls.call[at]
     return _instances(calls.group, calls.members, call, ranks)
 
 
-def _alike(calls: GroupCalls, places: Places) -> Mask:
+def _alike(calls: GroupCalls, aligned: AlignedCalls) -> Mask:
     """The places at which the members' kinds and sizes agree, as far as they are known."""
     kinds = np.array([not is_untold(kind) for kind in calls.kinds], bool)
     sized = np.array([plain_kind(kind) in SAME_SIZE for kind in calls.kinds], bool)[calls.kind] & (calls.bytes >= 0)
-    return _equal(calls.kind, kinds[calls.kind], places.at) & _equal(calls.bytes, sized, places.at)
+    return _equal(calls.kind, kinds[calls.kind], aligned.at) & _equal(calls.bytes, sized, aligned.at)
 
 
 def _equal(values: Ints, known: Mask, at: Ints) -> Mask:
@@ -202,6 +202,6 @@ def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
 
 def _pair(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupMatch:
     calls = gathered(group, rows, ranks)
-    places = places_of(calls, calls.step)
-    kept = ~np.isin(places.number, places.number[~places.full])
-    return _instances(group, calls.members, calls.call[places.at[kept]], ranks, paired=True)
+    aligned = aligned_calls(calls, calls.step)
+    kept = ~np.isin(aligned.number, aligned.number[~aligned.full])
+    return _instances(group, calls.members, calls.call[aligned.at[kept]], ranks, paired=True)

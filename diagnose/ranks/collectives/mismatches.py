@@ -11,7 +11,7 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.diagnosis.postmortem import Mismatch
-from diagnose.ranks.collectives.group_calls import ABSENT, GroupCalls, code_of, places_of
+from diagnose.ranks.collectives.group_calls import ABSENT, GroupCalls, aligned_calls, code_of
 from diagnose.ranks.collectives.kinds import SAME_SIZE, is_untold, plain_kind
 from diagnose.ranks.collectives.matching import groups_of
 from diagnose.ranks.collectives.process_groups import named_ranks
@@ -51,8 +51,8 @@ def _difference(calls: GroupCalls, ranks: Sequence[RankDigest]) -> Mismatch | No
 
 def _uneven_steps(calls: GroupCalls, common: Sequence[int]) -> list[int]:
     """The common steps of which the members have different numbers of collectives."""
-    places = places_of(calls, calls.step)
-    return sorted(set(places.number[~places.full].tolist()) & set(common))
+    aligned = aligned_calls(calls, calls.step)
+    return sorted(set(aligned.number[~aligned.full].tolist()) & set(common))
 
 
 def _count(calls: GroupCalls, step: int, own: Sequence[RankDigest]) -> tuple[int, Mismatch] | None:
@@ -95,9 +95,9 @@ def _unlike(calls: GroupCalls, own: Sequence[RankDigest], until: int) -> Mismatc
     """The first place before a step at which the members' kinds or sizes differ."""
     if not calls.group.name:
         return None
-    places = places_of(calls, calls.seq if calls.has_seq else calls.step)
-    whole = places.full if calls.has_seq else ~np.isin(places.number, places.number[~places.full])
-    at = places.at[whole]
+    aligned = aligned_calls(calls, calls.seq if calls.has_seq else calls.step)
+    whole = aligned.full if calls.has_seq else ~np.isin(aligned.number, aligned.number[~aligned.full])
+    at = aligned.at[whole]
     at = at[calls.step[at].max(axis=1) < until]
     at = at[np.argsort(calls.call[at[:, 0]], kind="stable")]
     told = np.array([not is_untold(kind) for kind in calls.kinds], bool)[calls.kind]

@@ -1,6 +1,5 @@
 """One rank's share of the joint replay: its own work, and where in it the collectives are."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +16,7 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class Part:
+class RankWork:
     """One rank's share of the replay; events are its collectives in the job's order, times are of its own work.
 
     Attributes:
@@ -58,8 +57,8 @@ class Part:
     signature: int
     alike: Ints
 
-    def in_order_of(self, other: "Part") -> "Part":
-        """The same part with its events in the order of another rank's, which may interleave its streams otherwise."""
+    def in_order_of(self, other: "RankWork") -> "RankWork":
+        """The same work with its events in the order of another rank's, which may interleave its streams otherwise."""
         if np.array_equal(self.alike, other.alike):
             return self
         source, place = np.empty_like(self.alike), np.empty_like(self.alike)
@@ -90,16 +89,15 @@ class Part:
         return tuple(np.flatnonzero(chain == first) for first in np.unique(chain))
 
 
-def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) -> Part:
-    """The part of one rank.
+def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> RankWork:
+    """The work of one rank.
 
     Args:
         rank: its digest.
         rows: of its calls, in the job's order.
-        ahead: nanoseconds by which its clock is ahead of the job's.
-        numbers: of the steps.
+        began: when the first step began on the job's clock.
+        windows: its steps, shape (steps, 2).
     """
-    windows = rank.windows[np.isin(rank.numbers, numbers)]
     calls = rank.calls
     start, end = calls.start[rows], calls.end[rows]
     blocks, on = _blocks(rank, start, end, windows)
@@ -112,7 +110,7 @@ def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) 
     left = end.copy()
     if not rank.has_gpu:
         np.minimum.at(left, on, blocks[:, 1])
-    return Part(
+    return RankWork(
         row=rows,
         step=calls.step[rows],
         at=at,
@@ -125,7 +123,7 @@ def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) 
         block_on=on,
         block_at=_own(blocks[:, 1], windows, blocks),
         blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
-        start=float(windows[0, 0]) - ahead,
+        start=began,
         own_ns=float(total - iv.total(blocks)),
         measured_ns=float(total),
         signature=hash(tuple(called[e] for e in alike)),

@@ -127,13 +127,13 @@ def digest_of(
     timeline: Timeline, attribution: Attribution, *, host: str = "", lost_share: float = 0.0, sized_share: float = 0.0
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
-    calls, steps = calls_of(timeline), timeline.steps
+    calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
     return RankDigest(
         rank=timeline.rank,
         source=_source(timeline),
         host=host,
         device=timeline.device_name,
-        world_size=_world_size(timeline),
+        world_size=stated.world_size if stated else None,
         base_ns=timeline.trace.base_ns,
         has_gpu=timeline.has_gpu,
         capture_failed=timeline.capture_failed,
@@ -250,12 +250,6 @@ def _source(timeline: Timeline) -> Source:
         lost_kinds=tuple(sorted(loss.kinds)),
         left_out=sum(trace.left_out.values()),
     )
-
-
-def _world_size(timeline: Timeline) -> int | None:
-    info = timeline.trace.metadata.get("distributedInfo")
-    size = info.get("world_size") if isinstance(info, dict) else None
-    return size if isinstance(size, int) else None
 
 
 def _listed_gpus(timeline: Timeline) -> int:

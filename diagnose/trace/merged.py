@@ -20,7 +20,7 @@ def ranks_of(trace: Trace) -> dict[int, Trace]:
     What the file states of memory is of no known rank and left out; the loss is booked on the first rank, and the size
     is shared out by events.
     """
-    if "distributedInfo" in trace.metadata or not (trace.pid >= _PER_RANK).any():
+    if trace.distributed is not None or not (trace.pid >= _PER_RANK).any():
         return {}
     owned = trace.pid >= 0
     rank, pid = np.divmod(np.where(owned, trace.pid, 0), _PER_RANK)

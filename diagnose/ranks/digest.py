@@ -163,12 +163,13 @@ def families_of(timeline: Timeline) -> Families:
         work = (_elements(trace, rows), _flops(timeline, rows))
         ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
         return _families((OPERATOR,), ran, timeline.windows)
-    own = ~gpu.is_communication & ~gpu.is_copy
+    kernels = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
-    rows = owners.operators(timeline)[own]
+    rows = owners.operators(timeline)[kernels]
     work = (_elements(trace, rows), _flops(timeline, rows))
-    return _families(names, Ran(family[own], gpu.start[own], (gpu.end - gpu.start)[own], *work), timeline.windows)
+    ran = Ran(family[kernels], gpu.start[kernels], (gpu.end - gpu.start)[kernels], *work)
+    return _families(names, ran, timeline.windows)
 
 
 @dataclass(frozen=True)
@@ -200,11 +201,11 @@ def _summable(values: Ints) -> Ints:
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    found = counted(timeline)
-    if found is None:
+    priced = counted(timeline)
+    if priced is None:
         return np.zeros(len(operators), np.int64)
-    at = np.minimum(np.searchsorted(found.rows, operators), len(found.rows) - 1)
-    return np.where(found.rows[at] == operators, found.flops[at], 0).astype(np.int64)
+    at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
+    return np.where(priced.rows[at] == operators, priced.flops[at], 0).astype(np.int64)
 
 
 def _elements(trace: Trace, operators: Ints) -> Ints:

@@ -78,9 +78,9 @@ def trace_files(folder: Path) -> list[RankFile]:
     Raises:
         UserError: a file or folder cannot be read.
     """
-    for found in (folder.iterdir, lambda: folder.rglob("*")):
+    for entries in (folder.iterdir, lambda: folder.rglob("*")):
         try:
-            paths = sorted(p for p in found() if _may_be_trace(p) and p.is_file())
+            paths = sorted(p for p in entries() if _may_be_trace(p) and p.is_file())
         except OSError as error:
             raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
         starts = ((p, _peek(p)) for p in paths)
@@ -149,10 +149,10 @@ def runs_of(files: list[RankFile]) -> list[Run]:
 def _by_folder(files: list[RankFile]) -> dict[str, list[RankFile]]:
     """The files by the folder below their common one that they are in; "" for those directly in it."""
     common = Path(os.path.commonpath([f.path.parent for f in files]))
-    found: dict[str, list[RankFile]] = {}
+    by_folder: dict[str, list[RankFile]] = {}
     for file in files:
-        found.setdefault(next(iter(file.path.parent.relative_to(common).parts), ""), []).append(file)
-    return found
+        by_folder.setdefault(next(iter(file.path.parent.relative_to(common).parts), ""), []).append(file)
+    return by_folder
 
 
 def _below(folder: str, run: Run) -> Run:

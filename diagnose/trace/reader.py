@@ -96,11 +96,11 @@ def trace_of(parts: Sequence[Part]) -> Trace:
         loss.count("non-finite-number", events=part.not_finite)
     if part.without_phase:
         loss.count("event-without-phase", events=part.without_phase)
-    found = without_impossible_events(replace(trace, metadata=metadata))
-    if not len(found):
+    possible = without_impossible_events(replace(trace, metadata=metadata))
+    if not len(possible):
         why = f"the times of all its {len(trace)} events are impossible"
         raise UserError("nothing to analyse in the trace", where=trace.path, why=why, do="capture again")
-    return found
+    return possible
 
 
 @dataclass

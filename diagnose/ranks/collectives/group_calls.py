@@ -95,7 +95,11 @@ class AlignedCalls:
 
 
 def aligned_calls(calls: GroupCalls, *labels: Ints) -> AlignedCalls:
-    """The calls side by side: those with equal labels, the first of which is the number, by their order among them."""
+    """The calls side by side: those with equal labels, the first of which is the number, by their order among them.
+
+    Sorted by member and label, calls with one label stand next to each other in order of start, so the distance from
+    the first of them is the order. Label and order together name a row of the table, the member its column.
+    """
     alike = code_of(*labels)
     order = np.lexsort((alike, calls.member))
     member, ordered = calls.member[order], alike[order]

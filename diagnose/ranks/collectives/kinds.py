@@ -26,8 +26,8 @@ def kind_of(name: str) -> str:
     plain = name.lower()
     if _ALL_REDUCES.search(plain):
         return "allreduce"
-    found = _KIND.search(plain)
-    kind = found[0].replace("_", "") if found else "collective"
+    match = _KIND.search(plain)
+    kind = match[0].replace("_", "") if match else "collective"
     return SEND_RECEIVE if kind in ("send", "recv") else kind
 
 

@@ -1,4 +1,9 @@
-"""One rank's share of the joint replay: its own work, and where in it the collectives are."""
+"""One rank's share of the joint replay: its own work, and where in it the collectives are.
+
+Time is told in two parts. What the rank did by itself is its work, the same whatever the others do; the exposed
+communication that a collective's end ended is waiting, and is left out. Every event is put at the work that was done
+when it happened, so that the replay adds the waiting anew.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -106,7 +111,7 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
     queued = since < QUEUED_NS
     called = [(calls.kinds[k], b) for k, b in zip(calls.kind[rows].tolist(), calls.bytes[rows].tolist(), strict=True)]
     alike = sorted(range(len(called)), key=lambda e: (called[e], e))
-    at, total = _own(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
+    at, total = _own_work(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
     left = end.copy()
     if not rank.has_gpu:
         np.minimum.at(left, on, blocks[:, 1])
@@ -121,7 +126,7 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
         gap=np.where(queued, np.maximum(since, 0), 0).astype(np.float64),
         block_before=np.maximum(np.searchsorted(np.maximum.accumulate(start), blocks[:, 1], side="left"), on + 1),
         block_on=on,
-        block_at=_own(blocks[:, 1], windows, blocks),
+        block_at=_own_work(blocks[:, 1], windows, blocks),
         blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
         start=began,
         own_ns=float(total - iv.total(blocks)),
@@ -132,7 +137,11 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
 
 
 def _blocks(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv.Intervals, Ints]:
-    """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself."""
+    """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself.
+
+    It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it;
+    on a host the end may be marked late, so there the next end behind it counts too, if it is nearer.
+    """
     exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
     if not len(exposed) or not len(end):
         return iv.EMPTY, np.zeros(0, np.int64)
@@ -149,7 +158,7 @@ def _blocks(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv
     return exposed[ended], on[ended].astype(np.int64)
 
 
-def _own(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:
+def _own_work(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:
     """Own work done until each time: the steps so far without the waits in them."""
     steps = iv.intervals(windows[:, 0], windows[:, 1])
     return (iv.covered_before(steps, times) - iv.covered_before(blocks, times)).astype(np.float64)
@@ -160,13 +169,13 @@ def _previous(group: Ints, kind: Ints, start: Ints, end: Ints) -> Ints:
 
     A group has one stream, or one for each kind where its calls overlap; what still overlaps follows on none.
     """
-    found = np.full(len(group), NONE, np.int64)
+    previous = np.full(len(group), NONE, np.int64)
     for number in np.unique(group):
-        own = np.flatnonzero(group == number)
-        if (start[own[1:]] < end[own[:-1]] - SAME_NS).any():
-            chains = [own[kind[own] == k] for k in np.unique(kind[own])]
+        of_group = np.flatnonzero(group == number)
+        if (start[of_group[1:]] < end[of_group[:-1]] - SAME_NS).any():
+            chains = [of_group[kind[of_group] == k] for k in np.unique(kind[of_group])]
         else:
-            chains = [own]
+            chains = [of_group]
         for chain in chains:
-            found[chain[1:]] = np.where(start[chain[1:]] < end[chain[:-1]] - SAME_NS, NONE, chain[:-1])
-    return found
+            previous[chain[1:]] = np.where(start[chain[1:]] < end[chain[:-1]] - SAME_NS, NONE, chain[:-1])
+    return previous

@@ -113,7 +113,11 @@ def class_of(cause: str, class_: str) -> str:
 
 
 def median_of_others(values: Ints) -> Ints:
-    """For each entry along axis 1 the median of the other entries."""
+    """For each entry along axis 1 the median of the other entries.
+
+    One sort serves all: without the entry at a place, the sorted others are those before it, and those behind it moved
+    up by one.
+    """
     count, order = values.shape[1], np.sort(values, axis=1)
     place = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1)
 

@@ -129,8 +129,9 @@ def _cluster(workers: int) -> Iterator[str]:
 
 def _row(measured: Measurement) -> str:
     return (
-        f"| {measured.ranks:,}{measured.how} | {measured.megabytes:,.1f} | {measured.events:,} | "
-        f"{measured.wall_s:.1f} | {measured.cpu_s:.1f} | {measured.cpu_ms_per_rank:.0f} | {measured.peak_mib:,.0f} | {measured.named} |"
+        f"| {measured.ranks:,}{measured.how} | {measured.megabytes:,.1f} | {measured.events:,} "
+        f"| {measured.wall_s:.1f} | {measured.cpu_s:.1f} | {measured.cpu_ms_per_rank:.0f} "
+        f"| {measured.peak_mib:,.0f} | {measured.named} |"
     )
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from diagnose.cli.run import run
 from diagnose.facts import Fact, Facts
-from diagnose.metrics import REGISTRY
-from diagnose.metrics.input_work import STACKS_BY_HAND
-from diagnose.metrics.network import SIX_STEPS
+from diagnose.metrics import units
+from diagnose.metrics.communication.contention import SIX_STEPS
+from diagnose.metrics.data.input_work import STACKS_BY_HAND
 from diagnose.rule import Rule, load_rules
 
-RULES = load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})
+RULES = load_rules((), units())
 OPTIONS = {option for parameter in run.params for option in parameter.opts}
 OF_THE_PROFILER = re.compile(r"with_stack|profile_memory|record_shapes")
 AFTER_RUN: Facts = {"captured_with": Fact("captured_with", "diagnose run", "text")}
@@ -25,7 +25,7 @@ def test_after_diagnose_run_no_rule_asks_for_options_that_it_has_not(rule: Rule)
     assert not OF_THE_PROFILER.search(told) or "torch.profiler with" in told
 
 
-@pytest.mark.parametrize("text", [STACKS_BY_HAND, SIX_STEPS])
+@pytest.mark.parametrize("text", [STACKS_BY_HAND.sentence, SIX_STEPS.sentence])
 def test_nor_does_what_could_not_be_measured(text: str) -> None:
     assert set(re.findall(r"diagnose run (--[a-z-]+)", text)) <= OPTIONS
     assert not OF_THE_PROFILER.search(text) or "torch.profiler" in text

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
-from diagnose.judge import Case, Sections, diagnose
-from diagnose.metrics import REGISTRY, Measured, measure, merged
-from diagnose.metrics.registry import Settings
+from diagnose.judge.case import Case
+from diagnose.judge.judge import diagnose
+from diagnose.judge.sections import Sections
+from diagnose.metrics import Measured, measure, merged, units
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
@@ -81,7 +83,7 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
-    rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
+    rules = load_rules(chosen.rules_dirs, units())
     run = find_run(path, chosen.run)
     read = analyze_ranks(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
 from diagnose.ranks.collectives.group_calls import AlignedCalls, GroupCalls, aligned_calls, gathered
 from diagnose.ranks.collectives.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
@@ -22,18 +22,21 @@ from diagnose.ranks.collectives.process_groups import Group
 from diagnose.ranks.digest import RankDigest
 from diagnose.timeline import grouped
 
-ALONE = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
-_NONE_RECORDED = Unknown("no collective was recorded in the counted steps", "nothing: the ranks do not communicate")
+ALONE = Unknown("one rank cannot tell transfer from waiting", analysis_option("the traces of all ranks of the job"))
+_NONE_RECORDED = Unknown(
+    "no collective was recorded in the counted steps", nothing_helps("the ranks do not communicate")
+)
 _AMBIGUOUS = Unknown(
     "several process groups share one name and the traces do not list their ranks",
-    "capture with torch 2.3 or later, which records the ranks of each process group",
+    capture_setting("torch 2.3 or later, which records the ranks of each process group"),
 )
 _OTHER_STEPS = Unknown(
-    "the ranks captured different steps", "capture the same steps on every rank: count them alike and start together"
+    "the ranks captured different steps",
+    another_run("capture the same steps on every rank: count them alike and start together"),
 )
 _UNEQUAL = Unknown(
     "the ranks recorded different numbers of collectives, so their order does not match them",
-    "capture the same steps on every rank, with a torch that records Seq (2.12 or later)",
+    another_run("capture the same steps on every rank, with a torch that records Seq (2.12 or later)"),
 )
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, another_run
 from diagnose.ranks.collectives.clocks import Alignment, align_all, bases_of
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
@@ -21,7 +21,7 @@ from diagnose.ranks.replay.rank_work import NONE, RankWork, rank_work_of
 from diagnose.ranks.replay.rounds import Case, JobEvents
 
 PASSES = 3  # the first two bring the ranks into the rhythm that lasts
-UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", "capture the same steps on every rank")
+UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", another_run("capture the same steps on every rank"))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The step as one sequence of items, in an order in which each comes after all it waits for.
 
-An item is a host call with the GPU activity it launched, a host call alone (a wait, or the end of a step), or an
-activity alone (the later kernels of a graph, what the trace does not link, what its stream holds back).
+An item is a host call with the GPU activity it launched, a host call alone, or an activity alone. Calls stand alone
+that wait or end a step; activities do that are later kernels of a graph, that the trace does not link, or that their
+stream holds back.
 """
 
 from dataclasses import dataclass

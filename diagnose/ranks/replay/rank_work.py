@@ -139,8 +139,8 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
 def _blocks(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv.Intervals, Ints]:
     """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself.
 
-    It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it;
-    on a host the end may be marked late, so there the next end behind it counts too, if it is nearer.
+    It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it.
+    On a host the end may be marked late: there the next end behind the interval counts too, if it is nearer.
     """
     exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
     if not len(exposed) or not len(end):

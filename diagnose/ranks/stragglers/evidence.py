@@ -115,9 +115,9 @@ def votes_of(matched: Match, ranks: int) -> Ints:
 def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
     """Positions of the ranks to name, those furthest behind first; none in a healthy job, and at most half of all.
 
-    Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
-    of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
-    is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
+    Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), and that in two thirds of the steps
+    (in all of them when there are three or fewer). It is an outlier among the ranks, and its lead over those that are
+    not named is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
     waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting of the
     ranks of their groups. A single step names one rank at most, by the vote of the collectives.
     """

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from harmless.parents import DIAGNOSE, RANK, below, ended, environment, python
+from needs import needs
 
 from diagnose.capture.command import bootstrap_folder
 
@@ -128,7 +129,7 @@ def test_the_world_is_the_plain_one_plus_what_is_documented(prepare: Prepare, tm
 
 def test_a_job_that_was_captured_has_the_same_world_at_its_end(tmp_path: Path) -> None:
     """Of torch's job only modules are more, and a thread of the profiler's."""
-    pytest.importorskip("torch")
+    needs("torch")
     plain, ours = worlds(python(tmp_path, TRAINS + MIRROR), tmp_path, nothing, environment(OMP_NUM_THREADS="1"))
     differ = {"environment", "finders", "modules", "importers", "threads"}
 

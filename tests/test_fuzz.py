@@ -28,6 +28,7 @@ HOSTILE = ["[bold red]x[/]", ESCAPE, "../../etc/passwd", "\u202egnp.exe", "a\r\n
 KEPT = sorted(path.parent for path in (Path(__file__).parent / "fuzzed").glob("*/case.json"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_tries_of_every_kind(seed: int) -> None:
     tally = running.fuzz(range(80), seed)

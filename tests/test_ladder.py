@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from needs import needs
 
+pytestmark = pytest.mark.capture
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 H100 = {"name": "NVIDIA H100 80GB HBM3", "total_memory_bytes": 85_018_279_936, "multiprocessors": 132}
 

@@ -22,6 +22,8 @@ from diagnose.cli.loading import limited
 from diagnose.errors import UserError
 from diagnose.trace import Loading, load, read
 
+pytestmark = pytest.mark.long
+
 LITTLE = Loading(memory_bytes=1 << 16)
 MEASURED = """
 import json, resource, sys

@@ -13,6 +13,8 @@ from diagnose.errors import UserError
 from diagnose.trace import Loading, load_all, read, workers
 from diagnose.trace.workers import worthwhile
 
+pytestmark = pytest.mark.long
+
 
 def ranks(folder: Path, number: int) -> list[Path]:
     document = small_job().json()

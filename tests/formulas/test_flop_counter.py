@@ -14,6 +14,8 @@ from diagnose.formulas.model_flops import (
 )
 from diagnose.formulas.roofline import sdpa_backward_flops, sdpa_flops
 
+pytestmark = pytest.mark.capture
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 flop_counter = pytest.importorskip("torch.utils.flop_counter")

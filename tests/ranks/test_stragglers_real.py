@@ -10,6 +10,8 @@ from needs import needs
 
 from diagnose.analysis import analyze
 
+pytestmark = pytest.mark.long
+
 REAL = os.environ.get("DIAGNOSE_REAL_TRACES")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 needs_traces = pytest.mark.skipif(not REAL, reason="set DIAGNOSE_REAL_TRACES to the folder with real traces")

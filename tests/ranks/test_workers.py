@@ -25,6 +25,8 @@ from diagnose.errors import UserError
 from diagnose.metrics.registry import Settings
 from diagnose.trace import Loading
 
+pytestmark = pytest.mark.long
+
 RANKS, LATE = 20, 13
 
 

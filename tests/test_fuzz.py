@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from fuzzing import beside, checks, running, seeds, values
 from kineto import Trace as Job
-from test_trace_reader import KERNEL, saved
+from trace_files import KERNEL, saved
 
 from diagnose.analysis import analyze
 from diagnose.cli import main

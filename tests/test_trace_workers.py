@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from test_trace_reader import assert_same, saved, small_job
+from trace_files import assert_same, saved, small_job
 
 from diagnose.cli import main
 from diagnose.errors import UserError

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_trace_reader import assert_same, saved, small_job
+from trace_files import assert_same, saved, small_job
 
 from diagnose.errors import UserError
 from diagnose.trace import Loading, Trace, load, processes, read

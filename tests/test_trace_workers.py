@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from test_trace_reader import assert_same, saved, small_job
+from trace_files import assert_same, saved, small_job
 
 from diagnose.cli import main
 from diagnose.errors import UserError
 from diagnose.trace import Loading, load_all, processes, read, workers
 from diagnose.trace.workers import worthwhile
+
+pytestmark = pytest.mark.long
 
 
 def ranks(folder: Path, number: int) -> list[Path]:

@@ -14,6 +14,7 @@ import pytest
 from analysed import GEMM
 from kineto import Trace, collective
 from msgspec.structs import replace
+from needs import needs
 
 from diagnose.analysis import Options, analyze
 from diagnose.analysis.ranks import MOST_MEASURED
@@ -23,6 +24,8 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError
 from diagnose.metrics.settings import Settings
 from diagnose.trace import Loading, processes
+
+pytestmark = pytest.mark.long
 
 RANKS, LATE = 20, 13
 
@@ -164,7 +167,7 @@ def test_a_cluster_whose_only_worker_is_killed_is_an_error_for_the_user(
 
 
 def test_no_scheduler_is_an_error_for_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed", reason="needs dask and distributed")
+    needs("distributed")
     monkeypatch.setattr("diagnose.analysis.workers.cluster.PATIENCE", "1s")
 
     with pytest.raises(UserError, match="no Dask scheduler"):

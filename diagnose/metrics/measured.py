@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution import Attribution
 from diagnose.facts import Scalar, Unknown, Value
 from diagnose.hardware import Device, Gpu
@@ -47,7 +47,7 @@ class Measured:
         causes = zip(self.attribution.causes, self.attribution.classes, strict=True)
         return self.share(*(cause for cause, own in causes if own == class_))
 
-    def share_of(self, activities: NDArray[np.bool_] | Unknown) -> float | Unknown:
+    def share_of(self, activities: Mask | Unknown) -> float | Unknown:
         """Time of a group of kernels, of the counted steps."""
         if isinstance(activities, Unknown):
             return activities
@@ -99,20 +99,20 @@ class Measured:
         return count(self.timeline)
 
     @cached_property
-    def in_steps(self) -> NDArray[np.bool_]:
+    def in_steps(self) -> Mask:
         """Mask of the GPU activities that start inside the counted steps."""
         windows, start = self.timeline.windows, self.timeline.gpu.start
         at = np.searchsorted(windows[:, 0], start, side="right") - 1
         return (at >= 0) & (start < windows[np.maximum(at, 0), 1])
 
     @cached_property
-    def own_time(self) -> NDArray[np.int64]:
+    def own_time(self) -> Ints:
         """For each GPU activity, its nanoseconds inside the counted steps (kernels of several streams may overlap)."""
         gpu = self.timeline.gpu
         return np.where(self.in_steps, gpu.end - gpu.start, 0)
 
     @cached_property
-    def kernels(self) -> NDArray[np.bool_]:
+    def kernels(self) -> Mask:
         """Mask of the GPU activities in the counted steps that are neither collectives nor copies."""
         gpu = self.timeline.gpu
         return self.in_steps & ~gpu.is_communication & ~gpu.is_copy
@@ -123,7 +123,7 @@ class Measured:
         return messages_of(self.timeline, self.in_steps)
 
     @cached_property
-    def operator(self) -> NDArray[np.int64]:
+    def operator(self) -> Ints:
         """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
 
         One operator may own many kernels.
@@ -131,7 +131,7 @@ class Measured:
         return self.roofline.operator
 
     @cached_property
-    def operators(self) -> NDArray[np.int64]:
+    def operators(self) -> Ints:
         """Rows of the operators that launched kernels in the counted steps, ascending."""
         rows = np.unique(self.operator[self.kernels])
         return rows[rows >= 0]

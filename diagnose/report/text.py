@@ -8,6 +8,7 @@ from rich.text import Text
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
+from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR
 from diagnose.report.applied import applied_line, got_slower
 from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, nothing_pays, nothing_text, print_changes
 from diagnose.report.job import print_job, print_job_verdict
@@ -96,10 +97,10 @@ def _verdict(page: Page, diagnosis: Diagnosis, details: bool) -> None:
 
 def why_between(verdict: Verdict) -> str:
     """What makes the call close."""
-    works = {"memory-bound", "compute-bound"}
-    if len(works & set(verdict.between)) == 1:
-        return "the waiting is within 5 points of the 20 % of the step from which it names the class"
-    return "they are within 5 points of each other"
+    near, names = f"{100 * NEAR:.3g} points", f"{100 * NAMES_THE_CLASS:.3g} %"
+    if len({"memory-bound", "compute-bound"} & set(verdict.between)) == 1:
+        return f"the waiting is within {near} of the {names} of the step from which it names the class"
+    return f"they are within {near} of each other"
 
 
 def steps_line(diagnosis: Diagnosis) -> str:

@@ -1,8 +1,8 @@
 """Sizes of what ranks exchange: DDP's gradient buckets, and messages too small for the links' bandwidth."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown, Value, analysis_option, another_run, nothing_helps
 from diagnose.formulas.size_curve import Links
 from diagnose.metrics.communication.ddp import searches_unused_parameters
@@ -12,18 +12,17 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_REDUCTION, NO_SIZES
 from diagnose.ranks.collectives.messages import Messages, messages_of
 
-Column = NDArray[np.int64]
 NO_NETWORK = Unknown("the rate of the network between the nodes is not known", analysis_option("--network-gbs"))
 _WHOLE = ("int", "long", "byte")
 
 
-def _buckets(sent: Messages) -> NDArray[np.bool_]:
+def _buckets(sent: Messages) -> Mask:
     """Mask of the all-reduces of the backward pass that carry gradients, small ones among them."""
-    found: NDArray[np.bool_] = (sent.kind == "allreduce") & sent.in_backward & ~np.isin(sent.dtype, _WHOLE)
+    found: Mask = (sent.kind == "allreduce") & sent.in_backward & ~np.isin(sent.dtype, _WHOLE)
     return found & (sent.bytes > 0)
 
 
-def _by_step(m: Measured) -> list[Column]:
+def _by_step(m: Measured) -> list[Ints]:
     """Bytes of the gradient buckets of each counted step, in order of start."""
     sent = m.messages
     own = _buckets(sent)

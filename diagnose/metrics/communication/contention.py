@@ -1,9 +1,9 @@
 """What collectives do to the kernels that run beside them."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -39,7 +39,7 @@ def _slowed(m: Measured) -> tuple[float, float] | Unknown:
     return beside, without
 
 
-def _alike(keys: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+def _alike(keys: Ints) -> list[Mask]:
     _, number = np.unique(keys, axis=1, return_inverse=True)
     flat = number.reshape(-1)
     return [flat == i for i in range(int(flat.max()) + 1)]

@@ -1,9 +1,9 @@
 """DistributedDataParallel: its settings, and what its bookkeeping costs."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints
 from diagnose.attribution import EXPOSED, HOST_CAUSES
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.kernel_groups.phases import COPY_BACK, gradient_copies
@@ -86,7 +86,7 @@ def steps_repeat(m: Measured) -> Value:
     return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
 
 
-def _alike(step: NDArray[np.int64], name: NDArray[np.int64], steps: int, names: int) -> bool:
+def _alike(step: Ints, name: Ints, steps: int, names: int) -> bool:
     """Whether each of the steps holds the same names equally often; a table of both would grow with their product."""
     pairs, counts = np.unique(step * names + name, return_counts=True)
     if len(pairs) % steps:

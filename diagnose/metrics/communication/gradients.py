@@ -1,9 +1,9 @@
 """How data-parallel ranks reduce gradients: in which type, how often, behind the backward pass or after it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution import EXPOSED
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
@@ -110,7 +110,7 @@ def last_reduction_bytes(m: Measured) -> Value:
     return float(sent.bytes[which][last].mean())
 
 
-def _micro_steps(m: Measured) -> tuple[NDArray[np.bool_], int] | Unknown:
+def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
     """Of the forward passes of whole updates: whether each one's gradients are reduced; and how many updates."""
     starts = m.ranges(FORWARD)[:, 0]
     if not len(starts):
@@ -132,7 +132,7 @@ def _micro_steps(m: Measured) -> tuple[NDArray[np.bool_], int] | Unknown:
     return whole, len(closes) - 1
 
 
-def _any_inside(times: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _any_inside(times: Ints, start: Ints, end: Ints) -> Mask:
     ordered = np.sort(times)
     return np.asarray(np.searchsorted(ordered, end) > np.searchsorted(ordered, start))
 

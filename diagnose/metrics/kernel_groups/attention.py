@@ -2,8 +2,9 @@
 
 import re
 
+from diagnose.arrays import Mask
 from diagnose.metrics.kernel_groups.operators import named
-from diagnose.metrics.kernel_groups.registry import Mask, group
+from diagnose.metrics.kernel_groups.registry import group
 from diagnose.metrics.measured import Measured
 
 MATH = r"aten::_scaled_dot_product_attention_math"

@@ -1,7 +1,8 @@
 """Kernels by family."""
 
+from diagnose.arrays import Mask
 from diagnose.metrics.kernel_groups.phases import optimizer
-from diagnose.metrics.kernel_groups.registry import Mask, group
+from diagnose.metrics.kernel_groups.registry import group
 from diagnose.metrics.measured import Measured
 
 _POINTWISE = ("elementwise", "activation", "dropout")

@@ -6,8 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from diagnose.arrays import Mask
 from diagnose.facts import Unknown, another_run
-from diagnose.metrics.kernel_groups.registry import Group, Mask
+from diagnose.metrics.kernel_groups.registry import Group
 from diagnose.metrics.measured import Measured
 from diagnose.timeline.kernel_names import Kind
 from diagnose.trace.arguments import listed

@@ -1,10 +1,10 @@
 """Kernels of a phase of the step: the optimizer, clipping, recomputation, gradients taken out of buckets."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown, another_run
-from diagnose.metrics.kernel_groups.registry import Group, Mask, group
+from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
 from diagnose.roofline import owners
 from diagnose.trace.vocabulary import ANNOTATIONS, CLIP, OPTIMIZER_STEP, PYTHON
@@ -61,7 +61,7 @@ def recomputed(m: Measured) -> Group:
     return m.kernels & _launched_in(m, spans)
 
 
-def _forward_spans(m: Measured, backward: NDArray[np.int64]) -> NDArray[np.int64]:
+def _forward_spans(m: Measured, backward: Ints) -> Ints:
     trace = m.timeline.trace
     forward = np.flatnonzero(m.timeline.matching(FORWARD_ONLY, *ANNOTATIONS))
     around = owners.around(trace, backward, forward)
@@ -71,7 +71,7 @@ def _forward_spans(m: Measured, backward: NDArray[np.int64]) -> NDArray[np.int64
     return np.array(spans, np.int64).reshape(-1, 2)
 
 
-def _launched_in(m: Measured, spans: NDArray[np.int64]) -> Mask:
+def _launched_in(m: Measured, spans: Ints) -> Mask:
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     if not len(spans):
         return np.zeros(len(m.timeline.gpu), bool)

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from diagnose.arrays import Mask
 from diagnose.metrics.kernel_groups.operators import (
     by_operator,
     has_shapes,
@@ -13,7 +14,7 @@ from diagnose.metrics.kernel_groups.operators import (
     operator_name,
     operators,
 )
-from diagnose.metrics.kernel_groups.registry import Group, Mask, group
+from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline.calls import PRECISIONS, call_of

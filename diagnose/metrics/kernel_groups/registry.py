@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from diagnose.arrays import Mask
 from diagnose.facts import Unknown
 from diagnose.metrics.measured import Measured
 
-Mask = NDArray[np.bool_]
 Group = Mask | Unknown
 Grouping = Callable[[Measured], Group]
 Own = TypeVar("Own", bound=Grouping)

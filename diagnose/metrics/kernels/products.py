@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
+from diagnose.arrays import Mask
 from diagnose.facts import STEP, Unknown, Value, analysis_option, another_run, nothing_helps
 from diagnose.metrics.kernel_groups.products import matrix, misaligned_products, misaligned_sizes, product_sizes
-from diagnose.metrics.kernel_groups.registry import Mask
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import MIN_COVERED
 from diagnose.metrics.registry import metric

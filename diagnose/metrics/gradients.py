@@ -10,7 +10,7 @@ from diagnose.metrics import groups
 from diagnose.metrics.registry import STEP, Measured, Value, metric
 from diagnose.metrics.setup import precision
 from diagnose.ranks.collectives.messages import BACKWARD
-from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
+from diagnose.timeline.kernel_names import multiplies_in
 from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
@@ -64,7 +64,7 @@ def computes_in_half(m: Measured) -> Value:
 def _product_ns(m: Measured, *precisions: str) -> int:
     """Time of the matrix kernels whose names tell one of the precisions."""
     gpu = m.timeline.gpu
-    told = np.array([kind.family in COMPUTE_FAMILIES and kind.precision in precisions for kind in gpu.kinds], bool)
+    told = np.array([multiplies_in(kind, *precisions) for kind in gpu.kinds], bool)
     return int(m.own_time[told[gpu.kind]].sum())
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from diagnose.facts import Unknown
 from diagnose.metrics.registry import NO_SHAPES, Measured
-from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind, multiplies_in
 from diagnose.trace.arguments import tensor_sizes
 from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
@@ -160,20 +160,15 @@ def optimizer_apart(m: Measured) -> Mask:
 
 
 def fp32_products(m: Measured) -> Mask:
-    """Matrix products in fp32 without tensor cores, told by kernel name; matrix times vector gains nothing by them."""
-    return m.kernels & of_kind(m, lambda kind: is_product(kind, "fp32") and kind.tensor_core is False)
+    """Matrix products in fp32 without tensor cores, told by kernel name."""
+    return _products_in("fp32")(m) & of_kind(m, lambda kind: kind.tensor_core is False)
 
 
 def _products_in(*precisions: str) -> Callable[[Measured], Mask]:
     def group(m: Measured) -> Mask:
-        return m.kernels & of_kind(m, lambda kind: is_product(kind, *precisions))
+        return m.kernels & of_kind(m, lambda kind: kind.family == "gemm" and multiplies_in(kind, *precisions))
 
     return group
-
-
-def is_product(kind: Kind, *precisions: str) -> bool:
-    """Whether kernels of this kind multiply two matrices in one of the precisions."""
-    return kind.family == "gemm" and "vector" not in kind.tags and kind.precision in precisions
 
 
 def _family(*families: str) -> Callable[[Measured], Mask]:

@@ -21,6 +21,7 @@ from diagnose.metrics.groups import (
 from diagnose.metrics.registry import NO_SHAPES, Measured
 from diagnose.roofline import owners
 from diagnose.roofline.calls import PRECISIONS, call_of
+from diagnose.timeline.kernel_names import multiplies_in
 from diagnose.trace.vocabulary import ANNOTATIONS, CLIP, OPS, PYTHON
 
 PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
@@ -90,7 +91,7 @@ def misaligned_sizes(m: Measured, row: int) -> tuple[int, ...]:
 
 def fp32_convolutions(m: Measured) -> Mask:
     """Convolutions in fp32 without tensor cores, as far as cuDNN's names tell."""
-    return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and kind.precision == "fp32")
+    return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and multiplies_in(kind, "fp32"))
 
 
 def math_attention(m: Measured) -> Mask:

@@ -53,9 +53,9 @@ def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
     """
     linear = np.flatnonzero(m.timeline.matching(r"aten::linear$", *OPS) & (m.timeline.trace.shape >= 0))
     products = operators(m, lambda name: name in PRODUCTS)
-    found = {dims[1] for row in linear if len(dims := operator_dims(m, int(row))) > 1}
-    found = found or {dims[-1] for row in products if (dims := operator_dims(m, row))}
-    return {order for dims in found if len(dims) == 2 for order in (dims, dims[::-1])}
+    sizes = {dims[1] for row in linear if len(dims := operator_dims(m, int(row))) > 1}
+    sizes = sizes or {dims[-1] for row in products if (dims := operator_dims(m, row))}
+    return {order for dims in sizes if len(dims) == 2 for order in (dims, dims[::-1])}
 
 
 def _is_cast(m: Measured, row: int) -> bool:

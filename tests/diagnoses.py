@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from diagnose.diagnosis import (
     Diagnosis,
     Evidence,
@@ -21,6 +23,7 @@ from diagnose.diagnosis import (
     WaterfallPart,
 )
 from diagnose.diagnosis.postmortem import Straggler
+from diagnose.judge.next_change import recommended
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 
 MS = 1_000_000
@@ -91,8 +94,14 @@ def diagnosis(**changes: Any) -> Diagnosis:
         "stragglers": (),
         "trace": TraceSummary(files=("trace.json.gz",), events=123_456, bytes=40_000_000, loss=NO_LOSS),
     }
-    found = healthy | changes
-    return Diagnosis(**{"waterfall": divided(found["ledger"], found["mfu"])} | found)
+    fields = healthy | changes
+    return judged(Diagnosis(**{"waterfall": divided(fields["ledger"], fields["mfu"])} | fields))
+
+
+def judged(diagnosis: Diagnosis, **changes: Any) -> Diagnosis:
+    """The diagnosis changed as asked, with the recommendation that follows."""
+    changed = replace(diagnosis, **changes)
+    return replace(changed, next=recommended(changed))
 
 
 def divided(entries: tuple[LedgerEntry, ...], mfu: Mfu) -> tuple[WaterfallPart, ...]:

@@ -16,10 +16,18 @@ from rich.console import Console
 from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
 from diagnose.diagnosis import Diagnosis, HistoryChange, LedgerEntry, Patch
 from diagnose.diagnosis.postmortem import Mismatch, Postmortem, Traffic
-from diagnose.report.heat import heat_of
-from diagnose.report.ledger import basis, rows
 from diagnose.report.text import render, render_brief
-from diagnose.report.words import CAUSES, evidence_line, first_sentence, flags_line, mfu_line, patch_lines, speedup
+from diagnose.report.views.heat import heat_of
+from diagnose.report.views.ledger import basis, rows
+from diagnose.report.views.words import (
+    CAUSES,
+    evidence_line,
+    first_sentence,
+    flags_line,
+    mfu_line,
+    patch_lines,
+    speedup,
+)
 
 WIDTHS = [60, 80, 100, 140, 200]
 CASES = [diagnoses.diagnosis, diagnoses.data_bound, diagnoses.hostile, diagnoses.undecided]
@@ -82,7 +90,7 @@ def test_the_reasons_of_the_whole_plan_are_told_to_their_end() -> None:
     finding = replace(diagnoses.DATA_WAIT, rule="late-rule", says=says, patch=None)
     of = diagnoses.data_bound()
     step = replace(of.plan[0], rule="late-rule", patch=None)
-    report = printed(replace(of, findings=(*of.findings, finding), plan=(*of.plan, step)), 60)
+    report = printed(diagnoses.judged(of, findings=(*of.findings, finding), plan=(*of.plan, step)), 60)
 
     [then] = re.findall(r"^then:.*?(?=^\S|^\n)", report, re.MULTILINE | re.DOTALL)
     assert "reason has an end." in " ".join(then.split())
@@ -132,7 +140,7 @@ def test_a_finding_without_a_place_in_the_plan_is_not_lost() -> None:
 def test_what_makes_the_answer_unsafe_comes_next() -> None:
     lost = msgspec.structs.replace(diagnoses.FEW_STEPS, rule="lost-gpu-events", severity="critical")
     plan = diagnoses.data_bound()
-    unsafe = msgspec.structs.replace(plan, findings=(lost, *plan.findings))
+    unsafe = diagnoses.judged(plan, findings=(lost, *plan.findings))
 
     report = printed(unsafe, 120)
 
@@ -182,7 +190,7 @@ def test_the_denominator_is_named_once_above_the_shares() -> None:
 def test_the_ledger_adds_up_with_small_causes_in_one_row() -> None:
     diagnosis = diagnoses.data_bound()
     listed = rows(diagnosis.waterfall)
-    classes = [row for row in listed if row.style]
+    classes = [row for row in listed if row.class_]
 
     assert sum(row.ns for row in classes) == diagnosis.steps.device_time_ns
     assert [row.ns for row in classes] == sorted((row.ns for row in classes), reverse=True)

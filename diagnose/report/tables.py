@@ -9,7 +9,7 @@ from typing import cast
 
 from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep
 from diagnose.errors import printable
-from diagnose.report.words import flags_line, patch_lines
+from diagnose.report.views.words import flags_line, patch_lines
 
 Cell = str | int | float | bool | None
 Kind = type[str] | type[int] | type[float] | type[bool]

@@ -12,7 +12,7 @@ from remedies.single_gpu_jobs import analysed, job, product
 from rich.console import Console
 
 from diagnose.diagnosis import Diagnosis, Finding
-from diagnose.report.changes import nothing_pays
+from diagnose.judge.next_change import nothing_pays
 from diagnose.report.text import render, render_brief
 
 SMALL_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.0, 1.019))
@@ -22,7 +22,7 @@ UNSAFE = msgspec.structs.replace(diagnoses.FEW_STEPS, severity="critical")
 
 
 def healthy(*findings: Finding) -> Diagnosis:
-    return msgspec.structs.replace(diagnoses.diagnosis(), findings=findings, plan=())
+    return diagnoses.diagnosis(findings=findings)
 
 
 def printed(diagnosis: Diagnosis) -> str:

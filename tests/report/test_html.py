@@ -22,11 +22,11 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.report import html
 from diagnose.report.html import About, page
-from diagnose.report.html.changes import changes_view
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.kernels import short_name
-from diagnose.report.job_words import waited_share
-from diagnose.report.ledger import basis, rows
+from diagnose.report.views.changes import changes_view
+from diagnose.report.views.job_words import waited_share
+from diagnose.report.views.ledger import basis, rows
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 STATIC = Path(html.__file__).parent / "static"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Clock, Postmortem, Straggler
 from diagnose.facts import duration, spoken
-from diagnose.report.heat import HOST_CLASSES, by_host
-from diagnose.report.job_words import (
+from diagnose.report.views.heat import HOST_CLASSES, by_host
+from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
     change_line,
     clocks_line,
@@ -20,8 +20,8 @@ from diagnose.report.job_words import (
     traffic_cells,
     waited_share,
 )
-from diagnose.report.ledger import CLASS_NAMES, basis
-from diagnose.report.words import counted, speedup
+from diagnose.report.views.ledger import CLASS_NAMES, basis
+from diagnose.report.views.words import counted, speedup
 
 ROWS_SHOWN = 64
 LINES_SHOWN = 16

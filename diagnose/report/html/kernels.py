@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, KernelRow
 from diagnose.facts import duration
-from diagnose.report.page import plain
-from diagnose.report.words import cause_name, counted, short_name
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name, counted, short_name
 
 FIRST_SHOWN = 20
 _FAMILIES = {"comm": "collectives", "memcpy": "copies"}

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import CauseClass, Diagnosis
 from diagnose.facts import duration
-from diagnose.report.ledger import CLASS_NAMES, STYLE, Row, basis, rows
-from diagnose.report.words import causes_named
+from diagnose.report.views.ledger import CLASS_NAMES, Row, basis, rows
+from diagnose.report.views.words import causes_named
 
-ORDER = ("compute", "memory", "communication", "data", "host", "unexplained")
-_KEY_OF_STYLE = {style: key for key, style in STYLE.items()}
+ORDER: tuple[CauseClass, ...] = ("compute", "memory", "communication", "data", "host", "unexplained")
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,12 @@ def _bars(diagnosis: Diagnosis, listed: list[Row]) -> list[Bar]:
     x = inner = 0.0
     key = ""
     for row in listed:
-        if row.style:
-            key, inner, start = _KEY_OF_STYLE[row.style], x, x
+        if row.class_:
+            key, inner, start = row.class_, x, x
             x += row.share
         else:
             start = inner
             inner += row.share
-        bar = Bar(row.name.strip(), of.per_step(row.ns), row.share, key, bool(row.style), 100 * start, 100 * row.share)
+        bar = Bar(row.name.strip(), of.per_step(row.ns), row.share, key, bool(row.class_), 100 * start, 100 * row.share)
         found.append(bar)
     return found

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,31 +13,23 @@ from markupsafe import Markup
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
-from diagnose.report.html.changes import changes_view
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.job import job_view
 from diagnose.report.html.kernels import kernels_view
 from diagnose.report.html.ledger import ledger_view
 from diagnose.report.html.roofline import roofline_view
-from diagnose.report.html.summary import provenance_view, summary_view
 from diagnose.report.html.timeline import timeline_view
-from diagnose.report.ledger import CLASS_NAMES, basis
-from diagnose.report.page import plain
-from diagnose.report.words import Named, causes_named, evidence_line, of_step, speedup
+from diagnose.report.views.changes import changes_view
+from diagnose.report.views.ledger import CLASS_NAMES, basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.summary import About, provenance_view, summary_view
+from diagnose.report.views.words import Named, causes_named, evidence_line, first_sentence, of_step, speedup
 
 View = TypeVar("View")
 
 _HERE = Path(__file__).parent
 _STYLES = ("report.css", "figures.css")
 _SCRIPTS = ("report.js", "table.js", "timeline.js")
-
-
-@dataclass(frozen=True)
-class About:
-    """What wrote the page: the version of diagnose, and the command line, "" when there was none."""
-
-    version: str
-    command: str = ""
 
 
 def page(diagnosis: Diagnosis, about: About) -> str:
@@ -64,7 +55,7 @@ def page(diagnosis: Diagnosis, about: About) -> str:
             kernels=_view("the kernels", lambda: kernels_view(diagnosis), failed),
             heat=_view("the ranks", lambda: heat_view(diagnosis), failed),
             job=_view("the job", lambda: job_view(diagnosis), failed),
-            provenance=provenance_view(diagnosis, about.version, about.command),
+            provenance=provenance_view(diagnosis, about),
             failed=failed,
         )
     )
@@ -91,6 +82,7 @@ def _environment(step: str, named: Named) -> Environment:
         "share": lambda value: spoken(float(value), "share"),
         "spoken": spoken,
         "speedup": speedup,
+        "first_sentence": first_sentence,
         "of_step": lambda text: of_step(text, step),
         "evidence": lambda evidence: evidence_line(evidence, step),
     }

@@ -6,9 +6,9 @@ from typing import Any
 
 from diagnose.diagnosis import Diagnosis, Lane, StepTimeline
 from diagnose.facts import duration
-from diagnose.report.ledger import CLASS_NAMES
-from diagnose.report.page import plain
-from diagnose.report.words import Named, causes_named, short_name
+from diagnose.report.views.ledger import CLASS_NAMES
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import Named, causes_named, short_name
 
 UNITS = 1_000_000  # of the step's length in every drawing; as fine as a renderer's single precision
 WAITS_SHOWN = 12

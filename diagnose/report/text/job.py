@@ -5,8 +5,10 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.report.heat import HOST_CLASSES, Heat, HeatRow, by_host, heat_of, worst_first
-from diagnose.report.job_words import (
+from diagnose.report.text.ledger import STYLE
+from diagnose.report.text.page import Page, widest
+from diagnose.report.views.heat import HOST_CLASSES, Heat, HeatRow, by_host, heat_of, worst_first
+from diagnose.report.views.job_words import (
     beyond,
     change_line,
     clocks_line,
@@ -17,9 +19,9 @@ from diagnose.report.job_words import (
     replay_line,
     told,
 )
-from diagnose.report.ledger import STYLE, basis
-from diagnose.report.page import Page, plain, widest
-from diagnose.report.words import causes_named, counted, speedup
+from diagnose.report.views.ledger import basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import causes_named, counted, speedup
 
 RANKS_SHOWN = 12
 CAUSES_SHOWN = 8

@@ -7,18 +7,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.errors import printable
-
 LABEL = 12  # cells of the label column; "not judged:" is the longest label
 WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)")
 _HELD = "\ue000"  # one cell wide, and never in printable text
-
-
-def plain(text: object) -> str:
-    """`text` on one line, with control characters escaped."""
-    return printable(" ".join(str(text).split()))
 
 
 def joined(parts: Sequence[Text | str], gap: str = "   ") -> Text:

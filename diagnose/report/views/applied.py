@@ -2,8 +2,8 @@
 
 from diagnose.diagnosis import Applied
 from diagnose.facts import duration, spoken
-from diagnose.report.page import plain
-from diagnose.report.words import speedup
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import speedup
 
 _SAME = 0.005  # what two printed factors cannot tell apart
 

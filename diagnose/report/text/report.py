@@ -6,21 +6,19 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.defects import netted
-from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
+from diagnose.diagnosis import Diagnosis, TraceSummary
 from diagnose.facts import duration, spoken
-from diagnose.report.applied import applied_line, got_slower
-from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, nothing_pays, nothing_text, print_changes
-from diagnose.report.job import print_job, print_job_verdict
-from diagnose.report.kernels import print_kernels
-from diagnose.report.ledger import STYLE, basis, print_ledger
-from diagnose.report.page import LABEL, Page, joined, plain
-from diagnose.report.roofline import print_roofline
-from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step, unused_option
-
-_STEP_SOURCES = {
-    "window": "the whole capture, no step marks were found",
-    "pattern": "found by the repeating pattern of kernels",
-}
+from diagnose.report.text.changes import SEVERITY_STYLE, print_changes, print_next
+from diagnose.report.text.job import print_job, print_job_verdict
+from diagnose.report.text.kernels import print_kernels
+from diagnose.report.text.ledger import STYLE, print_ledger
+from diagnose.report.text.page import LABEL, Page, joined
+from diagnose.report.text.roofline import print_roofline
+from diagnose.report.views.applied import applied_line, got_slower
+from diagnose.report.views.ledger import basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.summary import loss_line, steps_line, why_between
+from diagnose.report.views.words import counted, first_sentence, mfu_details, mfu_line, of_step, unused_option
 
 
 def render(diagnosis: Diagnosis, console: Console, *, details: bool = False, kernels: int = 0) -> None:
@@ -52,11 +50,7 @@ def render_brief(diagnosis: Diagnosis, console: Console) -> None:
     page = Page(console)
     page.paragraph(_verdict_line(diagnosis), label="verdict:")
     _applied(page, diagnosis)
-    first = first_change(diagnosis)
-    if first is None or nothing_pays(diagnosis):
-        page.paragraph(nothing_text(diagnosis), label="next:")
-        return
-    page.paragraph(brief(first, basis(diagnosis).name), label="next:")
+    print_next(page, diagnosis)
 
 
 def _history(page: Page, diagnosis: Diagnosis) -> None:
@@ -94,30 +88,6 @@ def _verdict(page: Page, diagnosis: Diagnosis, details: bool) -> None:
         page.paragraph(Text(line, "dim"))
 
 
-def why_between(verdict: Verdict) -> str:
-    """What makes the call close."""
-    works = {"memory-bound", "compute-bound"}
-    if len(works & set(verdict.between)) == 1:
-        return "the waiting is within 5 points of the 20 % of the step from which it names the class"
-    return "they are within 5 points of each other"
-
-
-def steps_line(diagnosis: Diagnosis) -> str:
-    """How many steps were counted, over how many ranks, and what marked them."""
-    steps = diagnosis.steps
-    source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
-    ranks = len(diagnosis.ranks)
-    over = "" if ranks <= 1 else f", 1 on each of {ranks} ranks" if steps.count == ranks else f" over {ranks} ranks"
-    if diagnosis.rank is not None:
-        over = f" of rank {diagnosis.rank} alone, one of {ranks}"
-    host = ""
-    if steps.device_time_ns is None:
-        host = "; no GPU activity, so host steps are accounted"
-    elif steps.count and abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns:
-        host = f"; on the host a step takes {duration(steps.time_ns / steps.count)}"
-    return f"{steps.count:,} counted{over}, {source}{host}"
-
-
 def _applied(page: Page, diagnosis: Diagnosis) -> None:
     """What the patch bought that the run was started with."""
     line = applied_line(diagnosis.applied)
@@ -132,20 +102,6 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
             severity = Text(finding.severity, SEVERITY_STYLE[finding.severity])
             says = of_step(first_sentence(finding.says), basis(diagnosis).name)
             page.paragraph(joined([Text(plain(finding.rule), "bold"), severity, says]), label="note:", most=2)
-
-
-def loss_line(trace: TraceSummary) -> str:
-    """What of the files could not be read, "" when nothing was lost."""
-    loss = trace.loss
-    if not (loss.events or loss.bytes or loss.truncated or loss.kinds):
-        return ""
-    parts = [
-        counted(loss.events, "event") if loss.events else "",
-        f"{spoken(loss.bytes, 'bytes')} of {spoken(trace.bytes, 'bytes')}" if loss.bytes else "",
-        "the file ends early" if loss.truncated else "",
-    ]
-    kinds = f" ({', '.join(plain(kind) for kind in loss.kinds)})" if loss.kinds else ""
-    return ("; ".join(part for part in parts if part) or "values that cannot be") + kinds
 
 
 def _absent(page: Page, diagnosis: Diagnosis) -> None:

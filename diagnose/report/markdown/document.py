@@ -7,12 +7,10 @@ from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.report.github import Inline, Writer, bold, spaced, tokens
-from diagnose.report.heat import HOST_CLASSES, by_host, heat_of, worst_first
-from diagnose.report.html import About
-from diagnose.report.html.changes import Change, Changes, changes_view
-from diagnose.report.html.summary import Provenance, Summary, provenance_view, summary_view
-from diagnose.report.job_words import (
+from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
+from diagnose.report.views.changes import Change, Changes, changes_view
+from diagnose.report.views.heat import HOST_CLASSES, by_host, heat_of, worst_first
+from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
     beyond,
     change_line,
@@ -21,8 +19,9 @@ from diagnose.report.job_words import (
     replay_line,
     traffic_cells,
 )
-from diagnose.report.ledger import basis, rows
-from diagnose.report.words import GUARDS, causes_named, counted, of_step, speedup
+from diagnose.report.views.ledger import basis, rows
+from diagnose.report.views.summary import About, Provenance, Summary, provenance_view, summary_view
+from diagnose.report.views.words import GUARDS, causes_named, counted, of_step, speedup
 
 MOST_TOKENS = 4_000
 RANKS_SHOWN = 8
@@ -46,7 +45,7 @@ class _Seen:
 
 def markdown(diagnosis: Diagnosis, about: About) -> str:
     """The whole document, at most `MOST_TOKENS` tokens: the longer the lists and names, the more of them are cut."""
-    source = provenance_view(diagnosis, about.version, about.command)
+    source = provenance_view(diagnosis, about)
     seen = _Seen(diagnosis, summary_view(diagnosis), changes_view(diagnosis), source)
     for writer in _WRITERS:
         text = _document(seen, writer)
@@ -90,7 +89,8 @@ def _verdict(seen: Summary, to: Writer) -> str:
     missing = [f"Missing: {seen.missing}"] if seen.missing else []
     mfu = [seen.warning, *(seen.mfu_details or [seen.mfu_line])]
     history = [f"History: {says}" for says in seen.history]
-    grounds = [seen.because, seen.between], applied, late, missing, history, [*notes, f"Steps: {seen.steps}", *mfu]
+    between = f"Between {seen.between}." if seen.between else ""
+    grounds = [seen.because, between], applied, late, missing, history, [*notes, f"Steps: {seen.steps}", *mfu]
     return _joined([f"## diagnose: {line}", *map(to.items, grounds)])
 
 
@@ -99,7 +99,7 @@ def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
     of = basis(diagnosis)
     found = [
         (
-            bold(to.text(row.name)) if row.style else to.text(row.name.strip()),
+            bold(to.text(row.name)) if row.class_ else to.text(row.name.strip()),
             Inline(of.per_step(row.ns)),
             Inline(f"{100 * row.share:.1f} %"),
         )
@@ -115,9 +115,9 @@ def _plan(changes: Changes, step: str, to: Writer) -> str:
     first = changes.next
     opened = changes.plan[0].rule if changes.plan else ""
     alone: str = to.text(changes.nothing)
-    if not changes.nothing and first is not None and first.rule != opened:
-        head = spaced((bold(Inline(f"First: {to.code(first.rule)}")), first.severity, changes.next_gain))
-        alone = _change(head, of_step(first.says, step), first.do, changes.next_typed, to)
+    if not changes.nothing and first is not None and first.finding.rule != opened:
+        head = spaced((bold(Inline(f"First: {to.code(first.finding.rule)}")), first.finding.severity, first.gain))
+        alone = _change(head, of_step(first.finding.says, step), first.finding.do, first.typed, to)
     planned = [_planned(i, change, step, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
     hidden = len(changes.plan) - len(planned)
     together = f"Together {changes.together}" if changes.together else ""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
-from diagnose.report.words import Named, cause_name
+from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
 OTHERS = "others"

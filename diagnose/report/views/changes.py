@@ -1,11 +1,11 @@
-"""What to change, what would not help, and what could not be judged, in the terminal's words."""
+"""What to change, what would not help, and what could not be judged, as every report tells it."""
 
 from collections import defaultdict
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, Patch
-from diagnose.report.changes import any_numerics, first_change, noise_line, nothing_pays, nothing_text, planned_gain
-from diagnose.report.words import first_sentence, flags_line, patch_lines, speedup, to_capture
+from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, PlanStep
+from diagnose.facts import spoken
+from diagnose.report.views.words import first_sentence, flags_line, patch_lines, speedup, to_capture
 
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
 
@@ -46,40 +46,39 @@ class Capture:
 
 @dataclass(frozen=True)
 class Changes:
-    """`nothing` says why there is no next change, "" where there is one."""
+    """`nothing` says why there is no next change, "" where there is one.
+
+    `together` is what the whole plan buys and `numerics` the rules of it that can change the training's results;
+    `withheld` says why nothing is predicted that needs a replay. `also` are the findings with no place elsewhere.
+    """
 
     nothing: str
-    next: Finding | None
-    next_gain: str
-    next_typed: list[str]
+    next: Full | None
     plan: list[Change]
     together: str
     numerics: list[str]
     noise: str
     withheld: str
-    also: list[tuple[Finding, str]]
+    also: list[Finding]
     findings: list[Full]
     not_advised: tuple[NotAdvised, ...]
     captures: list[Capture]
 
 
 def changes_view(diagnosis: Diagnosis) -> Changes:
-    """The plan and all that stands beside it."""
-    first, plan, replay = first_change(diagnosis), diagnosis.plan, diagnosis.replay
-    nothing = first is None or nothing_pays(diagnosis)
-    planned = {step.rule for step in plan}
-    unplanned = [f for f in diagnosis.findings if f.rule not in planned and f.class_ != "validity" and f is not first]
+    """The next change, the plan and all that stands beside it."""
+    answer, plan, replay = diagnosis.next, diagnosis.plan, diagnosis.replay
+    told = {step.rule for step in plan} | {answer.rule}
+    chosen = next((finding for finding in diagnosis.findings if finding.rule == answer.rule), None)
     return Changes(
-        nothing=nothing_text(diagnosis) if nothing else "",
-        next=None if nothing else first,
-        next_gain="" if first is None else speedup(first.predicted_speedup),
-        next_typed=[] if first is None else patch_lines(first.patch),
+        nothing=answer.says if chosen is None else "",
+        next=None if chosen is None else _full(chosen),
         plan=[_change(diagnosis, at) for at in range(len(plan))],
         together=speedup(plan[-1].cumulative_speedup) if len(plan) > 1 and replay.valid else "",
-        numerics=[step.rule for step in plan if step.numerics] if any_numerics(plan) else [],
-        noise=noise_line(diagnosis),
+        numerics=[step.rule for step in plan if step.numerics],
+        noise=_noise_line(diagnosis),
         withheld="" if replay.valid else replay.because,
-        also=[(finding, first_sentence(finding.says)) for finding in unplanned],
+        also=[f for f in diagnosis.findings if f.rule not in told and f.class_ != "validity"],
         findings=[_full(finding) for finding in diagnosis.findings],
         not_advised=diagnosis.not_advised,
         captures=_captures(diagnosis),
@@ -93,19 +92,33 @@ def _full(finding: Finding) -> Full:
 def _change(diagnosis: Diagnosis, at: int) -> Change:
     step = diagnosis.plan[at]
     finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
-    patch: Patch | None = step.patch
     return Change(
         rule=step.rule,
         severity=finding.severity if finding else "",
-        gain=planned_gain(step),
+        gain=_planned_gain(step),
         together=speedup(step.cumulative_speedup) if at else "",
         says=first_sentence(finding.says) if finding else "",
         do=finding.do if finding else "",
         effort=EFFORTS.get(step.effort, step.effort),
         numerics=step.numerics,
-        typed=patch_lines(patch),
-        flags=flags_line(patch),
+        typed=patch_lines(step.patch),
+        flags=flags_line(step.patch),
     )
+
+
+def _planned_gain(step: PlanStep) -> str:
+    """What the change buys in its place of the plan, and whether that is less than the noise."""
+    gain = speedup(step.predicted_speedup)
+    return f"{gain}, below the noise" if step.below_noise and gain else gain
+
+
+def _noise_line(diagnosis: Diagnosis) -> str:
+    """What "below the noise" means here, "" where no change of the plan is."""
+    noise = next((fact.value for fact in diagnosis.facts if fact.name == "step_noise_share"), None)
+    if noise is None or not any(step.below_noise for step in diagnosis.plan):
+        return ""
+    apart = spoken(noise, "share")
+    return f"below the noise: less than the {apart} by which steps of this window lie apart; more steps tell more"
 
 
 def _captures(diagnosis: Diagnosis) -> list[Capture]:

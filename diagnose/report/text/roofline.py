@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, RooflineEntry
-from diagnose.report.page import Page, plain, widest
-from diagnose.report.words import cause_name
+from diagnose.report.text.page import Page, widest
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name
 
 _COLUMNS: tuple[tuple[str, int, Callable[[RooflineEntry], str]], ...] = (
     ("ms/step", 9, lambda e: f"{e.ns / 1e6:,.2f}"),

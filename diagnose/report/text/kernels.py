@@ -6,9 +6,10 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, KernelRow
 from diagnose.facts import duration, spoken
-from diagnose.report.ledger import basis
-from diagnose.report.page import Page, plain
-from diagnose.report.words import counted, short_name
+from diagnose.report.text.page import Page
+from diagnose.report.views.ledger import basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import counted, short_name
 
 _COLUMNS: tuple[tuple[str, int, int, Callable[[KernelRow], str]], ...] = (  # name, cells, from this width on
     ("count", 9, 64, lambda row: f"{row.count:,.{0 if row.count >= 100 or float(row.count).is_integer() else 1}f}"),

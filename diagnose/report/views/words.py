@@ -7,7 +7,7 @@ from functools import partial
 from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.patch import patches
-from diagnose.report.page import plain
+from diagnose.report.views.plain import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies

@@ -1,0 +1,148 @@
+"""What to change next, what comes after it, what would not help, and what could not be judged."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, NotJudged
+from diagnose.report.text.page import LABEL, Page, joined
+from diagnose.report.views.changes import Capture, Changes, Full, changes_view
+from diagnose.report.views.ledger import basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import evidence_line, first_sentence, of_step
+
+NOT_SHOWN = 4
+CAPTURES_SHOWN = 4
+MOST_LINES = 2  # of one entry below the plan
+SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
+
+
+def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
+    """The next change in full, the plan after it; `details` adds the other findings in full and every reason."""
+    changes, step = changes_view(diagnosis), basis(diagnosis).name
+    if changes.next is None:
+        page.paragraph(changes.nothing, label="next:")
+    else:
+        page.paragraph(headline(changes.next), label="next:")
+        _full(page, changes.next, step, details)
+    later = [change for change in changes.plan if changes.next is None or change.rule != changes.next.finding.rule]
+    page.entries("then:", [_brief(change.rule, change.gain, change.typed, change.says, step) for change in later])
+    _together(page, changes)
+    if changes.noise:
+        page.paragraph(Text(changes.noise, "yellow"))
+    _all_others(page, changes, step) if details else _also(page, changes.also, step)
+    page.gap()
+    _not(page, changes.not_advised, step, details)
+    if details:
+        _not_judged(page, diagnosis.not_judged)
+    else:
+        _to_capture(page, changes.captures)
+
+
+def print_next(page: Page, diagnosis: Diagnosis) -> None:
+    """The next change in a line: rule, prediction, and what to type; what it says when there is nothing to type."""
+    changes = changes_view(diagnosis)
+    if changes.next is None:
+        page.paragraph(changes.nothing, label="next:")
+        return
+    full = changes.next
+    says = first_sentence(full.finding.says)
+    page.paragraph(_brief(full.finding.rule, full.gain, full.typed, says, basis(diagnosis).name), label="next:")
+
+
+def _together(page: Page, changes: Changes) -> None:
+    """What the whole plan buys, or why nothing is predicted."""
+    if changes.withheld:
+        why = f"no gain is predicted that needs a replay: {plain(changes.withheld)}"
+        page.paragraph(why, label="" if changes.plan else "gains:")
+    elif changes.together:
+        kept = f"numerics change with {', '.join(changes.numerics)}" if changes.numerics else ""
+        page.paragraph(joined([Text(f"together {changes.together}", "green"), kept]))
+
+
+def headline(full: Full) -> Text:
+    """Rule, severity and prediction."""
+    severity = Text(full.finding.severity, SEVERITY_STYLE[full.finding.severity])
+    return joined([Text(plain(full.finding.rule), "bold"), severity, Text(full.gain, "bold green")])
+
+
+def _full(page: Page, full: Full, step: str, details: bool) -> None:
+    finding = full.finding
+    page.paragraph(of_step(plain(finding.says), step))
+    if finding.evidence:
+        page.field("evidence", evidence_line(finding.evidence, step))
+    page.field("do", plain(finding.do))
+    if details and finding.assumes:
+        page.field("assumes", plain(finding.assumes))
+    for i, line in enumerate(full.typed):
+        page.field("" if i else "type", Text(line, "bold"))
+    if details and full.flags:
+        page.field("or", Text(full.flags, "bold"))
+
+
+def _brief(rule: str, gain: str, typed: Sequence[str], says: str, step: str) -> Text:
+    """Rule, prediction, and what to type; what it says when there is nothing to type."""
+    return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or of_step(says, step)])
+
+
+def _all_others(page: Page, changes: Changes, step: str) -> None:
+    """Every finding but the next change in full."""
+    first = changes.next and changes.next.finding
+    for i, full in enumerate(full for full in changes.findings if full.finding is not first):
+        page.gap()
+        page.paragraph(headline(full), label="" if i else "also:")
+        _full(page, full, step, details=True)
+
+
+def _also(page: Page, findings: Sequence[Finding], step: str) -> None:
+    """Findings with no place elsewhere: the severe ones with a sentence, the others by name."""
+    entries = [
+        joined([Text(plain(f.rule), "bold"), f.severity, of_step(first_sentence(f.says), step)])
+        for f in findings
+        if f.severity != "info"
+    ]
+    names = ", ".join(plain(f.rule) for f in findings if f.severity == "info")
+    if names:
+        entries.append(Text(f"{names} (info: --details)"))
+    page.entries("also:", entries, most=MOST_LINES)
+
+
+def _not(page: Page, items: Sequence[NotAdvised], step: str, details: bool) -> None:
+    shown = items if details else items[:NOT_SHOWN]
+    texts = [joined([Text(plain(item.what), "bold"), of_step(plain(item.because), step)]) for item in shown]
+    page.entries("not:", texts, len(items) - len(shown), most=0 if details else MOST_LINES)
+
+
+def _to_capture(page: Page, captures: Sequence[Capture]) -> None:
+    """One line for each thing to capture, with the rules that it lets judge; least to do, then most rules first."""
+    useful = [capture for capture in captures if capture.what]
+    ordered = sorted(useful, key=lambda capture: (capture.what.count("; "), -len(capture.rules)))
+    shown = [capture for capture in ordered if capture.what.count("; ") < 2][:CAPTURES_SHOWN]
+    lines = [_capture_line(page, capture.what, [plain(rule) for rule, _ in capture.rules]) for capture in shown]
+    hidden = sum(len(capture.rules) for capture in captures) - sum(len(capture.rules) for capture in shown)
+    page.entries("not judged:", lines, hidden, most=MOST_LINES)
+
+
+def _capture_line(page: Page, capture: str, rules: Sequence[str]) -> Text:
+    """As many rules as fit the line, at least one, and how many more there are."""
+    room = page.width - LABEL
+    for shown in range(len(rules), 0, -1):
+        more = f", +{len(rules) - shown}" if shown < len(rules) else ""
+        line = Text.assemble((capture, "bold"), f" -> {', '.join(islice(rules, shown))}{more}")
+        if cell_len(line.plain) <= room:
+            break
+    return line
+
+
+def _not_judged(page: Page, items: Sequence[NotJudged]) -> None:
+    """Every reason; rules that miss the same measurement share one entry."""
+    by_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for item in items:
+        by_reason[plain(item.because), plain(item.capture_next)].append(plain(item.rule))
+    for i, ((because, capture_next), rules) in enumerate(by_reason.items()):
+        page.paragraph(joined([Text(", ".join(rules), "bold"), because]), label="" if i else "not judged:")
+        if capture_next:
+            page.field("do", capture_next)

@@ -88,7 +88,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
         "findings": (),
         "plan": (),
         "replay": ReplayReport(measured_ns=100 * MS, strict_error=0.004, valid=True, because=""),
-        "not_advised": (NotAdvised(what="torch_compile", because="the launch gaps are 0.3 % of the device step"),),
+        "not_advised": (NotAdvised(what="torch_compile", because="the GPU waits 1.2 % of the step for dispatch"),),
         "not_judged": (),
         "ranks": (),
         "stragglers": (),
@@ -127,22 +127,21 @@ def data_bound() -> Diagnosis:
         exposed_communication=("communication", 2.0),
         untraced=("unexplained", 2.0),
     )
-    both = ("data-bound", "compute-bound")
     return diagnosis(
-        verdict=verdict("data-bound", between=both, because="data is 42.0 % of the device step"),
+        verdict=verdict("data-bound", because="42.0 % of the device step waits for data"),
         steps=steps(174, 8, time_ns=8 * 190 * MS),
         ledger=entries,
         mfu=UNKNOWN_MFU,
-        findings=(DATA_WAIT, SMALL_BATCH, SLOW_NORM, NO_MEMORY, FEW_STEPS),
+        findings=(DATA_WAIT, SMALL_BATCH, SLOW_NORM, NO_MEMORY, DAMAGED),
         plan=(
             PlanStep(rule="data-wait", patch=DATA_WAIT.patch, predicted_speedup=(1.0, 1.66)),
             PlanStep(rule="low-memory-use", patch=SMALL_BATCH.patch, predicted_speedup=(1.1, 1.154)),
         ),
         not_advised=(
             NotAdvised(what="attn_implementation", because="attention is 0.0 % of the device step"),
-            NotAdvised(what="torch_compile", because="the launch gaps are 3.0 % of the device step"),
+            NotAdvised(what="torch_compile", because="the GPU waits 1.9 % of the device step for dispatch"),
             NotAdvised(what="tf32", because="fp32 products without tensor cores take 0.0 % of the device step"),
-            NotAdvised(what="optim", because="the optimizer (fused) takes 1.0 % of the device step"),
+            NotAdvised(what="optim", because="the optimizer (fused) takes 0.0 % of the device step"),
             NotAdvised(what="ddp_bucket_cap_mb", because="0.0 % of the collectives carry less than 1 MiB"),
             NotAdvised(what="use_liger_kernel", because="unfused loss takes 0.0 % of the device step"),
         ),
@@ -218,13 +217,13 @@ NO_MEMORY = Finding(
     predicted_speedup=None,
     patch=None,
 )
-FEW_STEPS = Finding(
-    rule="few-steps",
+DAMAGED = Finding(
+    rule="damaged-trace",
     class_="validity",
     severity="warning",
-    says="Steps counted: 1. One odd step changes every share.",
-    do="Capture at least three steps after warm-up.",
-    evidence=(Evidence(fact="step_count", value=1, unit="count"),),
+    says="1.2 % of the bytes that are there could not be read. What they held is in no number here.",
+    do="Capture again and let the job write the trace to its end.",
+    evidence=(Evidence(fact="trace_loss_share", value=0.0125, unit="share", of="the bytes of the trace"),),
     predicted_speedup=None,
     patch=None,
 )

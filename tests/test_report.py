@@ -134,11 +134,11 @@ def test_a_finding_without_a_place_in_the_plan_is_not_lost() -> None:
 
     assert "also:       near-out-of-memory   warning   The peak of 79.2 GiB is 99.0 % of device memory." in report
     assert "unfused-norm (info: --details)" in report
-    assert "note:       few-steps   warning   Steps counted: 1." in report
+    assert "note:       damaged-trace   warning   1.2 % of the bytes that are there could not be read." in report
 
 
 def test_what_makes_the_answer_unsafe_comes_next() -> None:
-    lost = msgspec.structs.replace(diagnoses.FEW_STEPS, rule="lost-gpu-events", severity="critical")
+    lost = msgspec.structs.replace(diagnoses.DAMAGED, rule="lost-gpu-events", severity="critical")
     plan = diagnoses.data_bound()
     unsafe = diagnoses.judged(plan, findings=(lost, *plan.findings))
 

@@ -24,7 +24,7 @@ from diagnose.report import html
 from diagnose.report.html import About, page
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.kernels import short_name
-from diagnose.report.views.changes import changes_view
+from diagnose.report.views.changes import captures_view
 from diagnose.report.views.job_words import waited_share
 from diagnose.report.views.ledger import basis, rows
 
@@ -278,7 +278,7 @@ def sums(diagnosis: Diagnosis) -> Iterator[float]:
     heat = heat_view(diagnosis)
     for row in heat.rows if heat else ():
         yield 1 - sum(cell.share for cell in row.cells)
-    yield from (len(capture.rules) for capture in changes_view(diagnosis).captures)
+    yield from (len(capture.rules) for capture in captures_view(diagnosis))
     step, of = diagnosis.timeline, basis(diagnosis)
     assert step is not None
     yield from (step.step, step.length_ns, step.merged_below_ns, step.lanes_left_out, len(diagnosis.kernels))

@@ -13,7 +13,6 @@ from diagnose.report.views.job_words import (
     clocks_line,
     excess,
     hours,
-    missing_line,
     money,
     passing_line,
     replay_line,
@@ -60,7 +59,6 @@ class Lines:
 class Job:
     """The joined ranks; what is not known is empty."""
 
-    missing: str
     mismatches: Lines
     stragglers: Table | None
     passing: Lines
@@ -78,7 +76,6 @@ def job_view(diagnosis: Diagnosis) -> Job | None:
     if found is None:
         return None
     return Job(
-        missing=missing_line(diagnosis),
         mismatches=_lines([mismatch.says for mismatch in found.mismatches], "mismatch", "mismatches"),
         stragglers=_stragglers(diagnosis),
         passing=_lines([passing_line(own) for own in found.passing], "passing rank", "passing ranks"),

@@ -25,9 +25,9 @@ class KernelView:
     above: str
 
 
-def kernels_view(diagnosis: Diagnosis) -> list[KernelView]:
-    """Every row of the diagnosis, in its order."""
-    return [_view(row) for row in diagnosis.kernels]
+def kernels_view(diagnosis: Diagnosis) -> list[KernelView] | None:
+    """Every row of the diagnosis, in its order; None without kernels."""
+    return [_view(row) for row in diagnosis.kernels] or None
 
 
 def _view(row: KernelRow) -> KernelView:

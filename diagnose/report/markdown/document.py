@@ -2,102 +2,116 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
+from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
-from diagnose.report.views.changes import Change, Changes, changes_view
-from diagnose.report.views.heat import HOST_CLASSES, by_host, heat_of, worst_first
-from diagnose.report.views.job_words import (
-    TRAFFIC_HEADS,
-    beyond,
-    change_line,
-    clocks_line,
-    passing_line,
-    replay_line,
-    traffic_cells,
-)
+from diagnose.report.markdown.job import job, ranks
+from diagnose.report.views.applied import applied_view
+from diagnose.report.views.changes import Change, captures_view, plan_view
+from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import basis, rows
-from diagnose.report.views.summary import About, Provenance, Summary, provenance_view, summary_view
-from diagnose.report.views.words import GUARDS, causes_named, counted, of_step, speedup
+from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.summary import (
+    About,
+    history_lines,
+    late_rank_lines,
+    notes_of,
+    provenance_view,
+    steps_line,
+    verdict_view,
+)
+from diagnose.report.views.words import GUARDS, causes_named, of_step, speedup
 
 MOST_TOKENS = 4_000
-RANKS_SHOWN = 8
 _WRITERS = tuple(
     Writer(rows=rows, prose=prose, name=name)
     for rows, prose, name in ((14, 400, 90), (10, 260, 70), (7, 180, 60), (5, 120, 48), (3, 90, 36), (2, 60, 24))
 )
 _SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
 _SMALLEST = Writer(rows=1, prose=40, name=16)
+_TOO_LONG = LeftOut(f"the document stays below {MOST_TOKENS:,} tokens; --html has it")
 
-
-@dataclass(frozen=True)
-class _Seen:
-    """The diagnosis, and the views of it that the HTML report shows too."""
-
-    diagnosis: Diagnosis
-    summary: Summary
-    changes: Changes
-    source: Provenance
+Body = str | tuple[str, ...]  # blocks, or items of a list that goes on with those of the next section
 
 
 def markdown(diagnosis: Diagnosis, about: About) -> str:
     """The whole document, at most `MOST_TOKENS` tokens: the longer the lists and names, the more of them are cut."""
-    source = provenance_view(diagnosis, about)
-    seen = _Seen(diagnosis, summary_view(diagnosis), changes_view(diagnosis), source)
     for writer in _WRITERS:
-        text = _document(seen, writer)
+        text = _document(Draft(diagnosis, about, writer))
         if tokens(text) <= MOST_TOKENS:
             return text
-    return _document(seen, _SMALLEST)
+    return _document(Draft(diagnosis, about, _SMALLEST))
 
 
-def _document(seen: _Seen, to: Writer) -> str:
-    sections: Sequence[tuple[str, Callable[[], str]]] = (
-        ("", lambda: _verdict(seen.summary, to)),
-        ("Where the step goes", lambda: _ledger(seen.diagnosis, to)),
-        ("What to change", lambda: _plan(seen.changes, seen.summary.of, to)),
-        ("Findings", lambda: _findings(seen, to)),
-        ("Ranks", lambda: _job(seen.diagnosis, to)),
-        ("What would not help", lambda: _not_advised(seen, to)),
-        ("What was not judged", lambda: _not_judged(seen.changes, to)),
-        ("Source", lambda: _source(seen.source, to)),
-    )
-    told = [(title, netted(title.lower() or "the verdict", body, to.text)) for title, body in sections]
-    blocks = [block for title, body in told if body for block in (f"### {title}" if title else "", body) if block]
-    return "\n\n".join(blocks) + "\n"
+def _document(draft: Draft) -> str:
+    written: list[str] = []
+    items: list[str] = []
+    for name, section in SECTIONS.items():
+        if isinstance(section, LeftOut):
+            continue
+        body: Body = netted(spelled(name), partial(section.write, draft), draft.to.text)
+        if isinstance(body, tuple):
+            items += body
+            continue
+        title = f"### {section.title}" if section.title and body else ""
+        written += [draft.to.items(items), title, body]
+        items = []
+    return blocks([*written, draft.to.items(items)]) + "\n"
 
 
-def _joined(blocks: Sequence[str]) -> str:
-    return "\n\n".join(block for block in blocks if block)
-
-
-def _verdict(seen: Summary, to: Writer) -> str:
+def _verdict(draft: Draft) -> str:
+    view, to = verdict_view(draft.diagnosis), draft.to
     line = spaced(
         (
-            bold(to.text(seen.class_)),
-            f"{seen.step_ns} per {seen.of}",
-            f"MFU {seen.mfu}",
-            f"confidence {seen.confidence}",
+            bold(to.text(view.class_)),
+            f"{view.step_ns} per {view.of}",
+            f"MFU {view.mfu}",
+            f"confidence {view.confidence}",
         )
     )
-    notes = [spaced((bold(to.code(note.rule)), note.severity, to.text(note.says))) for note in seen.notes]
-    late = [f"Straggler: {told}" for told in seen.stragglers]
-    applied = [f"Applied: {seen.applied}"] if seen.applied else []
-    missing = [f"Missing: {seen.missing}"] if seen.missing else []
-    mfu = [seen.warning, *(seen.mfu_details or [seen.mfu_line])]
-    history = [f"History: {says}" for says in seen.history]
-    between = f"Between {seen.between}." if seen.between else ""
-    grounds = [seen.because, between], applied, late, missing, history, [*notes, f"Steps: {seen.steps}", *mfu]
-    return _joined([f"## diagnose: {line}", *map(to.items, grounds)])
+    between = f"Between {view.between}." if view.between else ""
+    return blocks([f"## diagnose: {line}", to.items([view.because, between])])
 
 
-def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
+def _applied(draft: Draft) -> str:
+    view = applied_view(draft.diagnosis)
+    return draft.to.items([f"Applied: {view.line}"]) if view else ""
+
+
+def _late_ranks(draft: Draft) -> str:
+    return draft.to.items([f"Straggler: {line}" for line in late_rank_lines(draft.diagnosis)])
+
+
+def _missing(draft: Draft) -> str:
+    line = missing_line(draft.diagnosis)
+    return draft.to.items([f"Missing: {line}"]) if line else ""
+
+
+def _history(draft: Draft) -> str:
+    return draft.to.items([f"History: {says}" for says in history_lines(draft.diagnosis)])
+
+
+def _notes(draft: Draft) -> tuple[str, ...]:
+    to = draft.to
+    return tuple(
+        spaced((bold(to.code(note.rule)), note.severity, to.text(note.says))) for note in notes_of(draft.diagnosis)
+    )
+
+
+def _steps(draft: Draft) -> tuple[str, ...]:
+    """What was counted, and how MFU was."""
+    view = verdict_view(draft.diagnosis)
+    return f"Steps: {steps_line(draft.diagnosis)}", view.warning, *(view.mfu_details or [view.mfu_line])
+
+
+def _ledger(draft: Draft) -> str:
     """The waterfall's classes, each with its parts behind it."""
-    of = basis(diagnosis)
-    found = [
+    diagnosis, to, of = draft.diagnosis, draft.to, basis(draft.diagnosis)
+    listed = [
         (
             bold(to.text(row.name)) if row.class_ else to.text(row.name.strip()),
             Inline(of.per_step(row.ns)),
@@ -107,11 +121,12 @@ def _ledger(diagnosis: Diagnosis, to: Writer) -> str:
     ]
     mean = f"{duration(of.step_ns)}, mean of {of.count:,}" if of.count > 1 else duration(of.step_ns)
     heads = ("part", "per step", f"of the {of.name} ({mean})")
-    whole = "Rows in bold add up to the step; those below one are its parts." if found else ""
-    return _joined([whole, Writer(3 * to.rows, to.prose, to.name).table(heads, found)])
+    whole = "Rows in bold add up to the step; those below one are its parts." if listed else ""
+    return blocks([whole, Writer(3 * to.rows, to.prose, to.name).table(heads, listed)])
 
 
-def _plan(changes: Changes, step: str, to: Writer) -> str:
+def _plan(draft: Draft) -> str:
+    changes, step, to = plan_view(draft.diagnosis), basis(draft.diagnosis).name, draft.to
     first = changes.next
     opened = changes.plan[0].rule if changes.plan else ""
     alone: str = to.text(changes.nothing)
@@ -125,7 +140,7 @@ def _plan(changes: Changes, step: str, to: Writer) -> str:
     withheld = f"No gain is predicted that needs a replay: {changes.withheld}" if changes.withheld else ""
     told = (together, kept, changes.noise, withheld)
     end = spaced((*map(to.text, told), f"+{hidden} more" if hidden else ""))
-    return _joined([alone, *planned, end])
+    return blocks([alone, *planned, end])
 
 
 def _planned(number: int, change: Change, step: str, to: Writer) -> str:
@@ -138,14 +153,14 @@ def _planned(number: int, change: Change, step: str, to: Writer) -> str:
 
 def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> str:
     shell = bool(typed) and all(line.startswith("export ") for line in typed)
-    return _joined([head, f"{to.text(says)} {to.text(do)}".strip(), to.fence(typed, "sh" if shell else "python")])
+    return blocks([head, f"{to.text(says)} {to.text(do)}".strip(), to.fence(typed, "sh" if shell else "python")])
 
 
-def _findings(seen: _Seen, to: Writer) -> str:
+def _findings(draft: Draft) -> str:
     """Every finding with its gain alone, then what they rest on."""
-    step, findings = seen.summary.of, seen.diagnosis.findings
-    planned = {change.rule for change in seen.changes.plan}
-    found = [
+    step, findings, to = basis(draft.diagnosis).name, draft.diagnosis.findings, draft.to
+    planned = {change.rule for change in draft.diagnosis.plan}
+    listed = [
         (
             to.code(f.rule),
             f.severity,
@@ -161,96 +176,38 @@ def _findings(seen: _Seen, to: Writer) -> str:
         for e in f.evidence
         if e.fact not in GUARDS
     ]
-    return _joined(
+    return blocks(
         [
-            to.table(("finding", "severity", "class", "gain alone", "says"), found),
+            to.table(("finding", "severity", "class", "gain alone", "says"), listed),
             to.table(("finding", "fact", "value", "of"), evidence),
         ]
     )
 
 
-def _job(diagnosis: Diagnosis, to: Writer) -> str:
-    if len(diagnosis.ranks) < 2:
-        return ""
-    found = diagnosis.postmortem
-    if found is None:
-        return _heat(diagnosis, to)
-    disagree = [f"Mismatch: {mismatch.says}" for mismatch in found.mismatches]
-    passing = [f"Passing: {passing_line(straggler)}" for straggler in found.passing]
-    late = [f"Late {told}" for straggler in diagnosis.stragglers if (told := beyond(straggler))]
-    replay, clocks = replay_line(found), clocks_line(found)
-    grounds = [f"Whole job: {replay}" if replay else "", f"Clocks: {clocks}" if clocks else ""]
-    lists = [_changes(found, to), *(to.items(told) for told in (disagree, passing, late, grounds))]
-    return _joined(
-        [
-            _heat(diagnosis, to),
-            _hosts(diagnosis, to),
-            to.table(TRAFFIC_HEADS, [_message(own, to) for own in found.traffic]),
-            *lists,
-        ]
-    )
+def _not_advised(draft: Draft) -> str:
+    diagnosis, to = draft.diagnosis, draft.to
+    step = basis(diagnosis).name
+    changes = [(to.code(item.what), of_step(item.because, step)) for item in diagnosis.not_advised]
+    return to.table(("change", "because"), changes)
 
 
-def _message(own: Traffic, to: Writer) -> tuple[str, ...]:
-    kind, *figures = traffic_cells(own)
-    return to.code(kind), *figures
-
-
-def _changes(found: Postmortem, to: Writer) -> str:
-    return to.items([f"Whole job, {speedup(change.speedup)}: {change_line(change)}" for change in found.changes])
-
-
-def _hosts(diagnosis: Diagnosis, to: Writer) -> str:
-    """The hosts side by side, the one that waits least first."""
-    hosts = by_host(diagnosis.ranks)
-    if len(hosts) < 2:
-        return ""
-    heads = ("% of its ranks' step", "ranks", *HOST_CLASSES, "of it, waiting for late ranks")
-    rows = [
-        (
-            to.code(host.name),
-            f"{host.ranks:,}",
-            *(Inline(f"{100 * share:.0f}") for share in (*host.shares, host.waiting)),
-        )
-        for host in hosts
-    ]
-    return to.table(heads, rows)
-
-
-def _heat(diagnosis: Diagnosis, to: Writer) -> str:
-    """The worst ranks side by side."""
-    ordered = worst_first(diagnosis)
-    shown = ordered[: min(RANKS_SHOWN, to.rows)]
-    heat = heat_of(shown, min(to.rows, 8), causes_named(diagnosis))
-    cells = [(to.text(row.name), *(Inline(f"{100 * share:.0f}") for share in row.shares)) for row in heat.rows]
-    bound = ("bound by", *(rank.verdict.class_.removesuffix("-bound") for rank in shown))
-    table = Writer(len(cells) + 1, to.prose, to.name).table(
-        ("% of the rank's own step", *(f"rank {rank.rank}" for rank in shown)), [*cells, bound]
-    )
-    hidden = len(ordered) - len(shown)
-    return _joined([table, f"+{counted(hidden, 'rank')} that lose less" if hidden else ""])
-
-
-def _not_advised(seen: _Seen, to: Writer) -> str:
-    told = [(to.code(own.what), of_step(own.because, seen.summary.of)) for own in seen.changes.not_advised]
-    return to.table(("change", "because"), told)
-
-
-def _not_judged(changes: Changes, to: Writer) -> str:
+def _not_judged(draft: Draft) -> str:
     """What to capture, the rules that can be judged then, and why they could not be."""
-    found = []
-    for capture in changes.captures:
+    to, listed = draft.to, []
+    for capture in captures_view(draft.diagnosis):
         names = [to.code(rule) for rule, _ in capture.rules]
         more = [f"+{len(names) - to.rows} more"] if len(names) > to.rows else []
         reasons = "; ".join(dict.fromkeys(because for _, because in capture.rules))
-        found.append((capture.what or "nothing would help", Inline(", ".join([*names[: to.rows], *more])), reasons))
-    return to.table(("capture", "to judge", "missing now"), found)
+        listed.append((capture.what or "nothing would help", Inline(", ".join([*names[: to.rows], *more])), reasons))
+    return to.table(("capture", "to judge", "missing now"), listed)
 
 
-def _source(seen: Provenance, to: Writer) -> str:
-    files = spaced(to.code(file) for file in seen.files[: to.rows])
-    more = f" +{len(seen.files) - to.rows} more" if len(seen.files) > to.rows else ""
-    named = [(name, to.code(value) if name == "command" else value) for name, value in seen.rows]
+def _provenance(draft: Draft) -> str:
+    view, to = provenance_view(draft.diagnosis), draft.to
+    rows = [*view.rows, *draft.about.rows(draft.diagnosis)]
+    files = spaced(to.code(file) for file in view.files[: to.rows])
+    more = f" +{len(view.files) - to.rows} more" if len(view.files) > to.rows else ""
+    named = [(name, to.code(value) if name == "command" else value) for name, value in rows]
     listed = [*named, ("files", Inline(f"{files}{more}"))]
     return Writer(len(_SOURCES) + to.rows, to.prose, to.name).table(("source", "value"), sorted(listed, key=_place))
 
@@ -258,3 +215,33 @@ def _source(seen: Provenance, to: Writer) -> str:
 def _place(source: Sequence[str]) -> int:
     """Where a source stands: versions of other software come last."""
     return _SOURCES.index(source[0]) if source[0] in _SOURCES else len(_SOURCES)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the document under its title, "" where it goes on with what stands above."""
+
+    title: str
+    write: Callable[[Draft], Body]
+
+
+SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
+    "verdict": Part("", _verdict),
+    "applied": Part("", _applied),
+    "late_ranks": Part("", _late_ranks),
+    "missing": Part("", _missing),
+    "history": Part("", _history),
+    "notes": Part("", _notes),
+    "steps": Part("", _steps),
+    "ledger": Part("Where the step goes", _ledger),
+    "plan": Part("What to change", _plan),
+    "findings": Part("Findings", _findings),
+    "ranks": Part("Ranks", ranks),
+    "job": Part("", job),
+    "not_advised": Part("What would not help", _not_advised),
+    "not_judged": Part("What was not judged", _not_judged),
+    "provenance": Part("Source", _provenance),
+    "timeline": _TOO_LONG,
+    "roofline": _TOO_LONG,
+    "kernels": _TOO_LONG,
+}

@@ -7,9 +7,9 @@ from itertools import islice
 from rich.cells import cell_len
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, NotJudged
-from diagnose.report.text.page import LABEL, Page, joined
-from diagnose.report.views.changes import Capture, Changes, Full, changes_view
+from diagnose.diagnosis import Diagnosis, Finding, NotJudged
+from diagnose.report.text.page import LABEL, Extent, Page, joined
+from diagnose.report.views.changes import Capture, Full, PlanView, captures_view, findings_view, plan_view
 from diagnose.report.views.ledger import basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line, first_sentence, of_step
@@ -20,47 +20,40 @@ MOST_LINES = 2  # of one entry below the plan
 SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
 
 
-def print_changes(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
-    """The next change in full, the plan after it; `details` adds the other findings in full and every reason."""
-    changes, step = changes_view(diagnosis), basis(diagnosis).name
-    if changes.next is None:
-        page.paragraph(changes.nothing, label="next:")
+def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The next change in full, and the plan after it."""
+    view, step = plan_view(diagnosis), basis(diagnosis).name
+    if view.next is None:
+        page.paragraph(view.nothing, label="next:")
     else:
-        page.paragraph(headline(changes.next), label="next:")
-        _full(page, changes.next, step, details)
-    later = [change for change in changes.plan if changes.next is None or change.rule != changes.next.finding.rule]
+        page.paragraph(headline(view.next), label="next:")
+        _full(page, view.next, step, extent.details)
+    later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
     page.entries("then:", [_brief(change.rule, change.gain, change.typed, change.says, step) for change in later])
-    _together(page, changes)
-    if changes.noise:
-        page.paragraph(Text(changes.noise, "yellow"))
-    _all_others(page, changes, step) if details else _also(page, changes.also, step)
-    page.gap()
-    _not(page, changes.not_advised, step, details)
-    if details:
-        _not_judged(page, diagnosis.not_judged)
-    else:
-        _to_capture(page, changes.captures)
+    _together(page, view)
+    if view.noise:
+        page.paragraph(Text(view.noise, "yellow"))
 
 
 def print_next(page: Page, diagnosis: Diagnosis) -> None:
-    """The next change in a line: rule, prediction, and what to type; what it says when there is nothing to type."""
-    changes = changes_view(diagnosis)
-    if changes.next is None:
-        page.paragraph(changes.nothing, label="next:")
+    """The next change in a line."""
+    view = plan_view(diagnosis)
+    if view.next is None:
+        page.paragraph(view.nothing, label="next:")
         return
-    full = changes.next
-    says = first_sentence(full.finding.says)
-    page.paragraph(_brief(full.finding.rule, full.gain, full.typed, says, basis(diagnosis).name), label="next:")
+    finding = view.next.finding
+    line = _brief(finding.rule, view.next.gain, view.next.typed, first_sentence(finding.says), basis(diagnosis).name)
+    page.paragraph(line, label="next:")
 
 
-def _together(page: Page, changes: Changes) -> None:
+def _together(page: Page, view: PlanView) -> None:
     """What the whole plan buys, or why nothing is predicted."""
-    if changes.withheld:
-        why = f"no gain is predicted that needs a replay: {plain(changes.withheld)}"
-        page.paragraph(why, label="" if changes.plan else "gains:")
-    elif changes.together:
-        kept = f"numerics change with {', '.join(changes.numerics)}" if changes.numerics else ""
-        page.paragraph(joined([Text(f"together {changes.together}", "green"), kept]))
+    if view.withheld:
+        why = f"no gain is predicted that needs a replay: {plain(view.withheld)}"
+        page.paragraph(why, label="" if view.plan else "gains:")
+    elif view.together:
+        kept = f"numerics change with {', '.join(view.numerics)}" if view.numerics else ""
+        page.paragraph(joined([Text(f"together {view.together}", "green"), kept]))
 
 
 def headline(full: Full) -> Text:
@@ -88,17 +81,21 @@ def _brief(rule: str, gain: str, typed: Sequence[str], says: str, step: str) -> 
     return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or of_step(says, step)])
 
 
-def _all_others(page: Page, changes: Changes, step: str) -> None:
-    """Every finding but the next change in full."""
-    first = changes.next and changes.next.finding
-    for i, full in enumerate(full for full in changes.findings if full.finding is not first):
+def print_findings(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """With `details` every finding but the next change in full, else those with no place elsewhere."""
+    view, step = plan_view(diagnosis), basis(diagnosis).name
+    if not extent.details:
+        _also(page, view.also, step)
+        return
+    first = view.next and view.next.finding
+    for i, full in enumerate(full for full in findings_view(diagnosis) if full.finding is not first):
         page.gap()
         page.paragraph(headline(full), label="" if i else "also:")
         _full(page, full, step, details=True)
 
 
 def _also(page: Page, findings: Sequence[Finding], step: str) -> None:
-    """Findings with no place elsewhere: the severe ones with a sentence, the others by name."""
+    """The severe ones with a sentence, the others by name."""
     entries = [
         joined([Text(plain(f.rule), "bold"), f.severity, of_step(first_sentence(f.says), step)])
         for f in findings
@@ -110,10 +107,21 @@ def _also(page: Page, findings: Sequence[Finding], step: str) -> None:
     page.entries("also:", entries, most=MOST_LINES)
 
 
-def _not(page: Page, items: Sequence[NotAdvised], step: str, details: bool) -> None:
-    shown = items if details else items[:NOT_SHOWN]
+def print_not_advised(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Changes that would not help, and why."""
+    page.gap()
+    items, step = diagnosis.not_advised, basis(diagnosis).name
+    shown = items if extent.details else items[:NOT_SHOWN]
     texts = [joined([Text(plain(item.what), "bold"), of_step(plain(item.because), step)]) for item in shown]
-    page.entries("not:", texts, len(items) - len(shown), most=0 if details else MOST_LINES)
+    page.entries("not:", texts, len(items) - len(shown), most=0 if extent.details else MOST_LINES)
+
+
+def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """What to capture for which rules; with `details` every reason."""
+    if extent.details:
+        _every_reason(page, diagnosis.not_judged)
+    else:
+        _to_capture(page, captures_view(diagnosis))
 
 
 def _to_capture(page: Page, captures: Sequence[Capture]) -> None:
@@ -137,8 +145,8 @@ def _capture_line(page: Page, capture: str, rules: Sequence[str]) -> Text:
     return line
 
 
-def _not_judged(page: Page, items: Sequence[NotJudged]) -> None:
-    """Every reason; rules that miss the same measurement share one entry."""
+def _every_reason(page: Page, items: Sequence[NotJudged]) -> None:
+    """Rules that miss the same measurement share one entry."""
     by_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
     for item in items:
         by_reason[plain(item.because), plain(item.capture_next)].append(plain(item.rule))

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration
-from diagnose.report.text.page import Page, widest
+from diagnose.report.text.page import Extent, Page, widest
 from diagnose.report.views.ledger import Row, basis, rows
 from diagnose.report.views.words import causes_named
 
@@ -19,8 +19,9 @@ STYLE = {
 }
 
 
-def print_ledger(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
+def print_ledger(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """Time per step and share of MFU, each class and its parts; the denominator is in the heading."""
+    page.gap()
     of = basis(diagnosis)
     if not diagnosis.waterfall:
         return
@@ -28,7 +29,7 @@ def print_ledger(page: Page, diagnosis: Diagnosis, details: bool = False) -> Non
     heading = f"of the {of.name}, {duration(of.step_ns)}{mean}, each part takes:"
     for part in Text(heading, "bold").wrap(page.console, page.width):
         page.line(part)
-    listed = rows(diagnosis.waterfall, details, causes_named(diagnosis))
+    listed = rows(diagnosis.waterfall, extent.details, causes_named(diagnosis))
     name_width = widest([row.name for row in listed], min(max(page.width - 34, 16), 50))
     bar_width = min(max(page.width - name_width - 27, 4), 40)
     for row in listed:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -12,6 +13,14 @@ WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)")
 _HELD = "\ue000"  # one cell wide, and never in printable text
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a section is printed: with `details` everything, and the `kernels` longest kernels."""
+
+    details: bool = False
+    kernels: int = 0
 
 
 def joined(parts: Sequence[Text | str], gap: str = "   ") -> Text:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis, Finding, NotAdvised, PlanStep
+from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.facts import spoken
 from diagnose.report.views.words import first_sentence, flags_line, patch_lines, speedup, to_capture
 
@@ -45,7 +45,7 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Changes:
+class PlanView:
     """`nothing` says why there is no next change, "" where there is one.
 
     `together` is what the whole plan buys and `numerics` the rules of it that can change the training's results;
@@ -60,17 +60,14 @@ class Changes:
     noise: str
     withheld: str
     also: list[Finding]
-    findings: list[Full]
-    not_advised: tuple[NotAdvised, ...]
-    captures: list[Capture]
 
 
-def changes_view(diagnosis: Diagnosis) -> Changes:
+def plan_view(diagnosis: Diagnosis) -> PlanView:
     """The next change, the plan and all that stands beside it."""
     answer, plan, replay = diagnosis.next, diagnosis.plan, diagnosis.replay
     told = {step.rule for step in plan} | {answer.rule}
     chosen = next((finding for finding in diagnosis.findings if finding.rule == answer.rule), None)
-    return Changes(
+    return PlanView(
         nothing=answer.says if chosen is None else "",
         next=None if chosen is None else _full(chosen),
         plan=[_change(diagnosis, at) for at in range(len(plan))],
@@ -79,10 +76,12 @@ def changes_view(diagnosis: Diagnosis) -> Changes:
         noise=_noise_line(diagnosis),
         withheld="" if replay.valid else replay.because,
         also=[f for f in diagnosis.findings if f.rule not in told and f.class_ != "validity"],
-        findings=[_full(finding) for finding in diagnosis.findings],
-        not_advised=diagnosis.not_advised,
-        captures=_captures(diagnosis),
     )
+
+
+def findings_view(diagnosis: Diagnosis) -> list[Full]:
+    """Every finding."""
+    return [_full(finding) for finding in diagnosis.findings]
 
 
 def _full(finding: Finding) -> Full:
@@ -121,7 +120,7 @@ def _noise_line(diagnosis: Diagnosis) -> str:
     return f"below the noise: less than the {apart} by which steps of this window lie apart; more steps tell more"
 
 
-def _captures(diagnosis: Diagnosis) -> list[Capture]:
+def captures_view(diagnosis: Diagnosis) -> list[Capture]:
     """Rules by what to capture, most rules first; those that no capture would help come last."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for item in diagnosis.not_judged:

@@ -111,9 +111,9 @@ def passing_line(straggler: Straggler) -> str:
 
 
 def missing_line(diagnosis: Diagnosis) -> str:
-    """The ranks without a trace, "" where all are there."""
+    """The ranks of a joined job without a trace, "" where all are there."""
     missing = diagnosis.trace.missing_ranks
-    if not missing:
+    if not missing or diagnosis.postmortem is None:
         return ""
     of_all = len(missing) + len(diagnosis.ranks)
     return f"no trace of rank {spans(missing)} of {of_all:,}; who is late may be among them"

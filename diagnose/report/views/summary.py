@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
-from diagnose.report.views.applied import applied_line, got_slower
-from diagnose.report.views.job_words import missing_line, told
+from diagnose.report.views.job_words import told
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, mfu_details, mfu_line, unused_option
@@ -23,10 +22,15 @@ class About:
     version: str
     command: str = ""
 
+    def rows(self, diagnosis: Diagnosis) -> list[tuple[str, str]]:
+        """Rows of (name, value) to go with the provenance."""
+        rows = [("diagnose", f"{self.version}, schema version {diagnosis.schema_version}"), ("command", self.command)]
+        return [row for row in rows if row[1]]
+
 
 @dataclass(frozen=True)
-class Summary:
-    """The verdict and what it rests on; `key` is the class that colours it."""
+class VerdictView:
+    """The verdict and what it rests on; `key` is the class that colours it, `warning` an option that was no use."""
 
     key: str
     class_: str
@@ -39,44 +43,46 @@ class Summary:
     mfu_line: str
     mfu_details: list[str]
     warning: str
-    steps: str
-    applied: str
-    slower: bool
-    missing: str
-    history: list[str]
-    stragglers: list[str]
-    notes: list[Finding]
 
 
-def summary_view(diagnosis: Diagnosis) -> Summary:
-    """The verdict in words, with everything that stands above the step's parts."""
+def verdict_view(diagnosis: Diagnosis) -> VerdictView:
+    """The verdict in words."""
     verdict, of, mfu = diagnosis.verdict, basis(diagnosis), diagnosis.mfu
     key = verdict.class_.removesuffix("-bound")
     small = mfu.value is not None and mfu.value < 0.0005
     both = " and ".join(verdict.between)
-    return Summary(
+    return VerdictView(
         key=key if key in CLASS_NAMES else "unexplained",
         class_=verdict.class_,
         step_ns=duration(of.step_ns),
         of=of.name,
         mfu="unknown" if mfu.value is None else "below 0.1 %" if small else spoken(mfu.value, "share"),
         confidence=verdict.confidence,
-        between=f"{both}: {why_between(verdict)}" if len(verdict.between) > 1 else "",
+        between=f"{both}: {_why_between(verdict)}" if len(verdict.between) > 1 else "",
         because=verdict.because,
         mfu_line=mfu_line(mfu),
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
         warning=unused_option(mfu),
-        steps=steps_line(diagnosis),
-        applied=applied_line(diagnosis.applied),
-        slower=got_slower(diagnosis.applied),
-        missing=missing_line(diagnosis) if diagnosis.postmortem else "",
-        history=[change.says for change in diagnosis.history],
-        stragglers=[told(straggler, diagnosis, of) for straggler in diagnosis.stragglers],
-        notes=[finding for finding in diagnosis.findings if finding.class_ == "validity"],
     )
 
 
-def why_between(verdict: Verdict) -> str:
+def notes_of(diagnosis: Diagnosis) -> list[Finding]:
+    """The findings about the capture: what makes the numbers less certain."""
+    return [finding for finding in diagnosis.findings if finding.class_ == "validity"]
+
+
+def history_lines(diagnosis: Diagnosis) -> list[str]:
+    """How the step time changed over the run."""
+    return [change.says for change in diagnosis.history]
+
+
+def late_rank_lines(diagnosis: Diagnosis) -> list[str]:
+    """For each rank that is waited for why it is late, and what that costs."""
+    of = basis(diagnosis)
+    return [told(straggler, diagnosis, of) for straggler in diagnosis.stragglers]
+
+
+def _why_between(verdict: Verdict) -> str:
     """What makes the call close."""
     works = {"memory-bound", "compute-bound"}
     if len(works & set(verdict.between)) == 1:
@@ -108,8 +114,8 @@ class Provenance:
     files: tuple[str, ...]
 
 
-def provenance_view(diagnosis: Diagnosis, about: About) -> Provenance:
-    """What was read, what was lost of it, and what read it."""
+def provenance_view(diagnosis: Diagnosis) -> Provenance:
+    """What was read, what was lost of it, and what it ran on."""
     trace, replay = diagnosis.trace, diagnosis.replay
     devices = ", ".join(dict.fromkeys(rank.device for rank in diagnosis.ranks))
     error = spoken(replay.strict_error or 0.0, "share")
@@ -121,8 +127,6 @@ def provenance_view(diagnosis: Diagnosis, about: About) -> Provenance:
         ("devices", devices),
         ("replay", how_far),
         *((name.replace("_", " "), value) for name, value in diagnosis.versions.items()),
-        ("diagnose", f"{about.version}, schema version {diagnosis.schema_version}"),
-        ("command", about.command),
     ]  # fmt: skip
     return Provenance(rows=[row for row in rows if row[1]], files=trace.files)
 

@@ -110,6 +110,14 @@ def divided(entries: tuple[LedgerEntry, ...], mfu: Mfu) -> tuple[WaterfallPart, 
     return waterfall_of(entries, None if mfu.value is None else MatrixTime(model_ns=mfu.value * total))
 
 
+def close_call() -> Diagnosis:
+    """A run whose waiting for data nearly names its class."""
+    entries = ledger(100, 10, gemm=("compute", 74.0), data_wait=("data", 18.5), norm=("memory", 7.5))
+    because = "81.5 % of the device step the GPU is busy, most of it with compute-bound kernels"
+    near = verdict("compute-bound", between=("compute-bound", "data-bound"), because=because)
+    return diagnosis(ledger=entries, verdict=near)
+
+
 def data_bound() -> Diagnosis:
     """Everything a report can show: two ranks, a plan, a loss, a straggler."""
     entries = ledger(

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Intervals = NDArray[np.int64]
-Times = NDArray[np.int64]
+from diagnose.arrays import Ints, Mask
+
+Intervals = Ints
 
 EMPTY: Intervals = np.empty((0, 2), np.int64)
 
 
-def intervals(starts: Times, ends: Times) -> Intervals:
+def intervals(starts: Ints, ends: Ints) -> Intervals:
     """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish."""
     keep = ends > starts
     if not keep.all():
@@ -69,7 +69,7 @@ def longer_than(a: Intervals, ns: int) -> Intervals:
     return a[(a[:, 1] - a[:, 0]) > ns]
 
 
-def covered_before(a: Intervals, times: Times) -> Times:
+def covered_before(a: Intervals, times: Ints) -> Ints:
     """For each time, how many nanoseconds of the set lie before it.
 
     The difference of two calls is the coverage of any window, without a loop.
@@ -82,21 +82,19 @@ def covered_before(a: Intervals, times: Times) -> Times:
     return np.where(begun == 0, 0, lengths[begun] - over)
 
 
-def coverage(a: Intervals, starts: Times, ends: Times) -> Times:
+def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
     """Nanoseconds of the set inside each window [starts[i], ends[i])."""
     return np.maximum(covered_before(a, ends) - covered_before(a, starts), 0)
 
 
-def exclusive(starts: Times, ends: Times) -> tuple[Times, Times]:
+def exclusive(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     """For intervals sorted by start, the part of each that no earlier one covers; the parts are disjoint."""
     reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
     own = np.maximum(starts, reached)
     return own, np.maximum(own, ends)
 
 
-def _sweep(
-    a: Intervals, b: Intervals, keep: Callable[[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.bool_]]
-) -> Intervals:
+def _sweep(a: Intervals, b: Intervals, keep: Callable[[Mask, Mask], Mask]) -> Intervals:
     """The instants that `keep` chooses by whether each set, neither of them empty, holds them."""
     times = np.concatenate((a.T.ravel(), b.T.ravel()))
     up_a, up_b = np.ones(len(a), np.int64), np.ones(len(b), np.int64)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from diagnose.cli import main as diagnose
 from diagnose.metrics import REGISTRY
-from diagnose.rule import PLACEHOLDER, Rule, load_rules
+from diagnose.rule import Rule, filled, load_rules
 
 sys.path.insert(0, str(Path(__file__).parent))
 from json_example import example
@@ -128,7 +128,11 @@ def parts_of(output: str, wanted: str | None) -> str:
 
 def named(template: str) -> str:
     """A sentence with each `{fact}` as a link to what it is."""
-    return PLACEHOLDER.sub(r"[`\1`](metrics.md#\1)", " ".join(template.split()))
+
+    def linked(name: str, with_denominator: bool) -> str:
+        return f"[`{name}`](metrics.md#{name})" + (f" of {REGISTRY[name].of}" if with_denominator else "")
+
+    return filled(" ".join(template.split()), linked)
 
 
 def cell(text: str) -> str:

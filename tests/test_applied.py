@@ -33,7 +33,7 @@ EXPECTED = {
 def facts(**values: float | bool | None) -> Facts:
     """The facts of the run with the patch; None is unknown."""
     given = {"has_gpu": True, "step_time_ns": 30e6, "step_noise_share": 0.01, **values}
-    return {n: Fact(n, Unknown("not seen", "") if v is None else v, "") for n, v in given.items()}
+    return {n: Fact(n, Unknown("not seen", None) if v is None else v, "") for n, v in given.items()}
 
 
 def applied(expected: Any = EXPECTED, in_use: Any = WORKERS, refused: Any = (), **values: Any) -> Applied:

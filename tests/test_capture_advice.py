@@ -25,7 +25,7 @@ def test_after_diagnose_run_no_rule_asks_for_options_that_it_has_not(rule: Rule)
     assert not OF_THE_PROFILER.search(told) or "torch.profiler with" in told
 
 
-@pytest.mark.parametrize("text", [STACKS_BY_HAND, SIX_STEPS])
+@pytest.mark.parametrize("text", [STACKS_BY_HAND.sentence, SIX_STEPS.sentence])
 def test_nor_does_what_could_not_be_measured(text: str) -> None:
     assert set(re.findall(r"diagnose run (--[a-z-]+)", text)) <= OPTIONS
     assert not OF_THE_PROFILER.search(text) or "torch.profiler" in text

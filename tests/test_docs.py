@@ -125,7 +125,7 @@ def test_every_figure_in_the_text_is_in_an_output_or_follows_from_two(page: str)
     assert set(FIGURE.findall(prose(path))) <= printed | {"3.11"}  # the version of Python
 
 
-def test_the_composed_report_is_the_golden_one() -> None:
+def test_the_documented_report_is_the_golden_one() -> None:
     page = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
     shown = re.search(r"<!-- (tests/goldens/\S+) -->\n```\n(.*?)```", page, re.DOTALL)
 

@@ -79,7 +79,7 @@ def small_case() -> fuzzing.Case:
 @pytest.mark.parametrize(
     ("broken", "says"),
     [
-        ("diagnose.analysis.find_run", "ZeroDivisionError in"),
+        ("diagnose.analysis.job.find_run", "ZeroDivisionError in"),
         ("diagnose.judge.judge.waterfall_of", "ZeroDivisionError in"),
     ],
 )

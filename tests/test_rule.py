@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from diagnose.diagnosis import NotAdvised, Patch
-from diagnose.facts import Fact, Facts, Scalar, Unknown
+from diagnose.facts import HOST_STEP, STEP, Fact, Facts, Scalar, Unknown, capture_setting
 from diagnose.metrics import REGISTRY
-from diagnose.rule import PLACEHOLDER, SEVERITIES, Judgement, Rule, builtin_rules, load_rule, load_rules
+from diagnose.rule import SEVERITIES, Judgement, Rule, builtin_rules, load_rule, load_rules, names_in
 from diagnose.rule.condition import RuleError
 
 SMALL = {
@@ -54,7 +54,7 @@ def known() -> Mapping[str, str]:
 
 def facts(**values: Scalar) -> Facts:
     return {
-        name: Fact(name, values.get(name, Unknown(f"no {name}", f"capture {name}")), unit)
+        name: Fact(name, values.get(name, Unknown(f"no {name}", capture_setting(name))), unit)
         for name, unit in SMALL.items()
     }
 
@@ -86,14 +86,14 @@ def test_the_highest_severity_that_holds_is_the_answer(rule: Any) -> None:
 
 
 def test_unknown_says_why_and_what_to_capture(rule: Any) -> None:
-    assert rule(EXAMPLES).judge(facts()) == Judgement("unknown", "no wait_share", "capture wait_share")
+    assert rule(EXAMPLES).judge(facts()) == Judgement("unknown", "no wait_share", (capture_setting("wait_share"),))
     assert rule(EXAMPLES).judge({}).because == "wait_share was not measured"
 
 
 def test_a_known_lower_severity_stands_where_a_higher_one_is_unknown(rule: Any) -> None:
     mixed = rule(EXAMPLES.replace("wait_share =", "idle_share = 0.0, wait_share ="), TWO_FACTS)
     assert mixed.judge(facts(wait_share=0.2)).answer == "warning"
-    assert mixed.judge(facts(wait_share=0.0)) == Judgement("unknown", "no idle_share", "capture idle_share")
+    assert mixed.judge(facts(wait_share=0.0)) == Judgement("unknown", "no idle_share", (capture_setting("idle_share"),))
 
 
 def test_a_quotient_without_a_value_is_unknown(rule: Any) -> None:
@@ -216,6 +216,14 @@ def test_a_patch_may_have_a_condition(rule: Any) -> None:
     assert patched.patch_for(facts()) is None
 
 
+def test_a_share_says_of_which_step_it_is(rule: Any) -> None:
+    on_device = {"wait_share": Fact("wait_share", 0.396, "share", STEP)}
+    on_host = {"wait_share": Fact("wait_share", 0.396, "share", HOST_STEP)}
+
+    assert rule(EXAMPLES).sentence("{wait_share:of} waits", on_device) == "39.6 % of the step waits"
+    assert rule(EXAMPLES).sentence("{wait_share:of} waits", on_host) == "39.6 % of the host step waits"
+
+
 def test_sentences_speak_facts(rule: Any) -> None:
     text = "wait {wait_share}, peak {peak_bytes}, kind {optimizer_kind}, idle {idle_share}"
     spoken = rule(EXAMPLES).sentence(text, facts(wait_share=0.396, peak_bytes=2**31, optimizer_kind="fused"))
@@ -268,6 +276,7 @@ def test_a_folder_without_rules_is_refused(tmp_path: Path, name: str) -> None:
         (CONDITIONS, "", ": critical", "add critical, warning or info"),
         ("{wait_share} of", "{wait_shar} of", ": says", "did you mean 'wait_share'?"),
         ("{wait_share} of", "{wait_share:.0%} of", ": says", "did you mean 'wait_share'?"),
+        ("{wait_share} of the step", "{steps:of}", ": says", "steps is no share"),
         ("Load sooner.", "Load {idle_shares}.", ": do", "did you mean 'idle_share'?"),
         ("Load sooner.", "Load {sooner", ": do", "lone brace"),
         ("It is the", "{x} is the", ": unless", "no fact is named 'x'"),
@@ -360,7 +369,7 @@ def test_shipped_rules_load_and_their_examples_hold(shipped: Rule) -> None:
 def test_shipped_rules_speak_only_of_facts_they_rest_on_or_that_an_example_gives(shipped: Rule) -> None:
     firing = [example for example in shipped.examples if example.expect in SEVERITIES]
     given = set().union(*(example.facts for example in firing))
-    extra = set(PLACEHOLDER.findall(shipped.says)) - shipped.facts
+    extra = names_in(shipped.says) - shipped.facts
     assert extra <= given | {"loader_workers", "steps_source", "memory_peak_bytes", "memory_total_bytes"}
 
 

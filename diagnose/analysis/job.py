@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from diagnose.analysis.ranks import comparable, representatives, survey, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
-from diagnose.judge import Case, Sections, diagnose
+from diagnose.judge.case import Case
+from diagnose.judge.judge import diagnose
+from diagnose.judge.sections import Sections
 from diagnose.metrics import REGISTRY, Measured, measure, merged
 from diagnose.metrics.registry import Settings
 from diagnose.ranks import Job, join

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ids, Ints, Labels, Mask
 from diagnose.attribution.idle import idle_causes
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
@@ -58,18 +58,15 @@ MEMORY_BOUND = "memory"
 OPTIMIZER_CAUSE, CLIP_CAUSE = ("optimizer", "memory"), ("clip", "memory")
 _RANGE_CAUSES = (OPTIMIZER_CAUSE, CLIP_CAUSE)
 
-Mask = NDArray[np.bool_]
-Bound = NDArray[np.object_]
-
 
 @dataclass(frozen=True)
 class Attribution:
     """Disjoint pieces sorted by start that cover the counted steps; `cause` indexes `causes`, `classes` alike."""
 
-    windows: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    cause: NDArray[np.int32]
+    windows: Ints
+    start: Ints
+    end: Ints
+    cause: Ids
     causes: tuple[str, ...]
     classes: tuple[str, ...]
 
@@ -102,7 +99,7 @@ class Attribution:
         return {}
 
 
-def attribute(timeline: Timeline, bound: Bound | None = None) -> Attribution:
+def attribute(timeline: Timeline, bound: Labels | None = None) -> Attribution:
     """Divides the counted steps of one rank among causes.
 
     Args:
@@ -118,7 +115,7 @@ def attribute(timeline: Timeline, bound: Bound | None = None) -> Attribution:
 Parts = list[tuple[str, str, Intervals]]
 
 
-def _device_parts(timeline: Timeline, inside: Intervals, bound: Bound | None) -> Parts:
+def _device_parts(timeline: Timeline, inside: Intervals, bound: Labels | None) -> Parts:
     gpu = timeline.gpu
     compute = ~gpu.is_communication & ~gpu.is_copy
     parts = _kernel_parts(timeline, compute, bound)
@@ -137,7 +134,7 @@ def _device_parts(timeline: Timeline, inside: Intervals, bound: Bound | None) ->
     return parts
 
 
-def _kernel_parts(timeline: Timeline, rows: Mask, bound: Bound | None) -> Parts:
+def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts:
     """Each kernel's time that no earlier kernel covers, by what the kernel is for and by what bounds it."""
     gpu = timeline.gpu
     start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
@@ -150,7 +147,7 @@ def _kernel_parts(timeline: Timeline, rows: Mask, bound: Bound | None) -> Parts:
     return parts
 
 
-def _kernel_causes(timeline: Timeline, bound: Bound | None) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
+def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[tuple[str, str]]]:
     """For each activity, the number of its (cause, class) in the list.
 
     The cause is the kernel's family; kernels that the optimizer or the clipping of gradients launches are theirs,
@@ -177,7 +174,7 @@ def _cause_of(kind: Kind) -> str:
     return "unclassified-kernel" if kind.family == "other" else kind.family
 
 
-def _copies(timeline: Timeline, cause: str) -> NDArray[np.bool_]:
+def _copies(timeline: Timeline, cause: str) -> Mask:
     kinds = timeline.gpu.kinds
 
     def belongs(kind: Kind) -> bool:
@@ -189,7 +186,7 @@ def _copies(timeline: Timeline, cause: str) -> NDArray[np.bool_]:
     return np.array([belongs(k) for k in kinds], bool)[timeline.gpu.kind]
 
 
-def _alone(starts: NDArray[np.int64], ends: NDArray[np.int64], others: Intervals) -> Intervals:
+def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:
     return iv.subtract(iv.intervals(starts, ends), others)
 
 
@@ -232,7 +229,7 @@ def _operator_class(name: str) -> str:
     return "memory" if name.startswith("aten::") else ""
 
 
-def _joined(windows: NDArray[np.int64], parts: Parts) -> Attribution:
+def _joined(windows: Ints, parts: Parts) -> Attribution:
     causes = tuple(dict.fromkeys(cause for cause, _, _ in parts))
     classes = {cause: class_ for cause, class_, _ in parts}
     number = {cause: i for i, cause in enumerate(causes)}

@@ -12,7 +12,7 @@ from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
-from diagnose.rule import PLACEHOLDER, Rule
+from diagnose.rule import Rule, filled
 
 
 @click.command(epilog="Example:  diagnose explain launch-bound")
@@ -64,4 +64,8 @@ def _facts(page: Page, rule: Rule) -> None:
 
 def _named(template: str) -> str:
     """A sentence of a rule with its `{fact}` shown as the fact's name."""
-    return PLACEHOLDER.sub(r"\1", plain(template))
+
+    def called(name: str, with_denominator: bool) -> str:
+        return f"{name} of {REGISTRY[name].of}" if with_denominator else name
+
+    return filled(plain(template), called)

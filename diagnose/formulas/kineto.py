@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from diagnose.arrays import Floats, Ints
 
 BASE_PERIOD_S = 7_889_238  # a quarter of a year
 WARP_THREADS = 32
@@ -17,7 +18,7 @@ def base_time_ns(unix_s: int) -> int:
     return unix_s // BASE_PERIOD_S * BASE_PERIOD_S * 10**9
 
 
-def nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
+def nanoseconds(us: Floats) -> Ints:
     """Microseconds with three decimals to exact integer nanoseconds, NO_TIME where |us| < 2**43 does not hold.
 
     The whole and the fractional part are scaled apart: their product with 1000 is exact, that of the sum is not.

@@ -3,18 +3,17 @@
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.trace import Trace
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _ON_DEVICE_WITHOUT_STREAM = ("Event Sync", "Context Sync")
 
-Rows = NDArray[np.int64]
 NOT_LINKED = -1
 
 
-def partners(trace: Trace) -> Rows:
+def partners(trace: Trace) -> Ints:
     """For each row that of its launch or of what it launched, NOT_LINKED without one; shape (rows,).
 
     Launch and activity share their correlation; of several the last in the file counts.
@@ -29,7 +28,7 @@ def partners(trace: Trace) -> Rows:
     return found
 
 
-def _last_with(wanted: Rows, keys: Rows, rows: Rows) -> Rows:
+def _last_with(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
     """For each wanted key the last of the `rows` with it."""
     if not len(keys):
         return np.full(len(wanted), NOT_LINKED, np.int64)
@@ -39,7 +38,7 @@ def _last_with(wanted: Rows, keys: Rows, rows: Rows) -> Rows:
     return np.where((at >= 0) & (keys[last] == wanted), rows[last], NOT_LINKED)
 
 
-def iterations(trace: Trace, partner: Rows) -> Rows:
+def iterations(trace: Trace, partner: Ints) -> Ints:
     """The number of the profiler step that each row belongs to, -1 outside of them; shape (rows,).
 
     Host rows belong to the step in which they begin, activities to that of their launch.
@@ -51,7 +50,7 @@ def iterations(trace: Trace, partner: Rows) -> Rows:
     return found
 
 
-def _steps_at(trace: Trace) -> Rows:
+def _steps_at(trace: Trace) -> Ints:
     """The step in which each row begins; where several are open, on host or device, the last in the file."""
     found = np.full(len(trace), -1, np.int64)
     numbers = {at: int(match[1]) for at, name in enumerate(trace.names) if (match := _STEP.match(name))}

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown
+from diagnose.facts import STEP, Unknown, nothing_helps
 from diagnose.metrics import remedy_groups
 from diagnose.metrics.kernels import compute_capability
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 from diagnose.roofline.calls import Call, call_of
 from diagnose.trace.vocabulary import OPS
 
@@ -47,7 +47,9 @@ def flash_blocked_by(m: Measured) -> Value:
     """
     calls = _calls(m)
     if not calls:
-        return Unknown("no call of attention off the flash path", "nothing: flash kernels run, or no fused attention")
+        return Unknown(
+            "no call of attention off the flash path", nothing_helps("flash kernels run, or no fused attention")
+        )
     capability = compute_capability(m)
     if not isinstance(capability, Unknown) and float(capability) < _FIRST_CAPABILITY:
         return "old GPU"

@@ -3,13 +3,13 @@
 import math
 
 from diagnose.attribution import EXPOSED, HOST_CAUSES
-from diagnose.facts import Unknown
+from diagnose.facts import STEP, Unknown, nothing_helps
 from diagnose.formulas.batch_model import BatchModel, recompute_pays
 from diagnose.metrics import remedy_groups
 from diagnose.metrics.memory import memory_peak_bytes, memory_total_bytes
 from diagnose.metrics.model_work import step_s
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.metrics.setup import accumulation_steps, micro_batch_size, missing
 
 MOST_GROWTH = 4.0
@@ -85,7 +85,7 @@ def fewer_accumulation_steps(m: Measured) -> Value:
         if isinstance(value, Unknown):
             return value
     if not float(steps) > 1:  # type: ignore[arg-type]
-        return Unknown("no gradients are accumulated", "nothing: each micro-batch is one optimizer step")
+        return Unknown("no gradients are accumulated", nothing_helps("each micro-batch is one optimizer step"))
     return max(1, round(float(steps) * float(batch) / max(float(larger), 1.0)))  # type: ignore[arg-type]
 
 

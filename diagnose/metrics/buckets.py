@@ -1,9 +1,9 @@
 """Sizes of what ranks exchange: DDP's gradient buckets, and messages too small for the links' bandwidth."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.facts import Unknown
+from diagnose.arrays import Ints, Mask
+from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.formulas.size_curve import Links
 from diagnose.metrics.communication import searches_unused_parameters, world_size
 from diagnose.metrics.gradients import NO_REDUCTION
@@ -11,19 +11,18 @@ from diagnose.metrics.network import nodes
 from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.ranks.collectives.messages import Messages, messages_of
 
-Column = NDArray[np.int64]
-NO_SIZES = Unknown("no collective carries its size", "capture with torch 2.3 or later")
-NO_NETWORK = Unknown("the rate of the network between the nodes is not known", "pass --network-gbs")
+NO_SIZES = Unknown("no collective carries its size", capture_setting("torch 2.3 or later"))
+NO_NETWORK = Unknown("the rate of the network between the nodes is not known", analysis_option("--network-gbs"))
 _WHOLE = ("int", "long", "byte")
 
 
-def _buckets(sent: Messages) -> NDArray[np.bool_]:
+def _buckets(sent: Messages) -> Mask:
     """Mask of the all-reduces of the backward pass that carry gradients, small ones among them."""
-    found: NDArray[np.bool_] = (sent.kind == "allreduce") & sent.in_backward & ~np.isin(sent.dtype, _WHOLE)
+    found: Mask = (sent.kind == "allreduce") & sent.in_backward & ~np.isin(sent.dtype, _WHOLE)
     return found & (sent.bytes > 0)
 
 
-def _by_step(m: Measured) -> list[Column]:
+def _by_step(m: Measured) -> list[Ints]:
     """Bytes of the gradient buckets of each counted step, in order of start."""
     sent = m.messages
     own = _buckets(sent)
@@ -60,7 +59,9 @@ def buckets_rebuilt(m: Measured) -> Value:
     before = every.bytes[_buckets(every) & (every.start < m.attribution.windows[0, 0])]
     if len(before) and before.sum() == steps[0].sum() and not np.array_equal(before, steps[0]):
         return True
-    return Unknown("the first step is not in the trace", "nothing: DDP rebuilds its buckets unless it is told not to")
+    return Unknown(
+        "the first step is not in the trace", nothing_helps("DDP rebuilds its buckets unless it is told not to")
+    )
 
 
 def _links(m: Measured) -> Links | Unknown:
@@ -72,7 +73,7 @@ def _links(m: Measured) -> Links | Unknown:
     if int(count) > 1:
         return NO_NETWORK if network is None else Links("", None, int(size), int(count), network)
     if m.gpu_info is None or m.gpu_info.nvlink_one_way_gbs is None:
-        return Unknown("the GPU has no NVLink, or the table does not know it", "compare with nccl-tests")
+        return Unknown("the GPU has no NVLink, or the table does not know it", another_run("compare with nccl-tests"))
     return Links(m.gpu_info.key, m.gpu_info.nvlink_one_way_gbs, int(size))
 
 
@@ -83,7 +84,7 @@ def half_bandwidth_bytes(m: Measured) -> Value:
     if isinstance(links, Unknown):
         return links
     found = links.half_bandwidth_bytes
-    return Unknown("one rank exchanges nothing", "nothing: the job has one rank") if found is None else found
+    return Unknown("one rank exchanges nothing", nothing_helps("the job has one rank")) if found is None else found
 
 
 @metric("share", "the time of collectives")

@@ -1,9 +1,9 @@
 """Checkpoints and evaluations: how long one takes, and what share of the run they are at their interval."""
 
 from diagnose import intervals as iv
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run, nothing_helps
 from diagnose.metrics.gradients import ranges
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 
 SAVE, EVAL = r"diagnose\.save", r"diagnose\.eval"
 RUN = "the run"
@@ -19,17 +19,19 @@ def _mean_ns(m: Measured, pattern: str) -> float | Unknown:
     found = _in_window(m, pattern)
     if not len(found):
         what = _WHERE[pattern][1]
-        return Unknown(f"{what} in no counted step", "capture a window in which it happens (diagnose run --at-step)")
+        return Unknown(
+            f"{what} in no counted step", another_run("capture a window in which it happens (diagnose run --at-step)")
+        )
     return iv.total(found) / len(found)
 
 
 def _interval(m: Measured, pattern: str) -> float | Unknown:
     name = _WHERE[pattern][0]
     if m.record.text(f"training_arguments.{name}_strategy") not in ("steps", None):
-        return Unknown(f"{name}_strategy is not steps", "nothing: the interval is not set in steps")
+        return Unknown(f"{name}_strategy is not steps", nothing_helps("the interval is not set in steps"))
     steps = m.record.number(f"training_arguments.{name}_steps")
     if steps is None or steps < 1:
-        return Unknown(f"no capture record gives {name}_steps as a number of steps", "capture with diagnose run")
+        return Unknown(f"no capture record gives {name}_steps as a number of steps", DIAGNOSE_RUN)
     return steps
 
 

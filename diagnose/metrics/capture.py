@@ -1,6 +1,6 @@
 """Whether the capture can be trusted."""
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run
 from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.timeline import Timeline
 
@@ -15,7 +15,7 @@ def captured_with(m: Measured) -> Value:
 def gpu_events_lost_share(m: Measured) -> Value:
     """Kernel launches whose GPU activity is missing: Kineto drops it when its buffer fills or the clock is off."""
     if not m.timeline.launches:
-        return Unknown("no kernel launch was recorded", "capture CPU and CUDA activities together")
+        return Unknown("no kernel launch was recorded", another_run("capture CPU and CUDA activities together"))
     return lost_share(m.timeline)
 
 
@@ -36,10 +36,10 @@ def profiler_overhead_factor(m: Measured) -> Value:
     factor = m.record.number("overhead_factor")
     if factor is not None:
         return factor
-    return Unknown("the trace holds no unprofiled steps to compare with", "capture with diagnose run")
+    return Unknown("the trace holds no unprofiled steps to compare with", DIAGNOSE_RUN)
 
 
-@metric("share", "the step", needs_gpu=False)
+@metric("share", STEP, needs_gpu=False)
 def unexplained_share(m: Measured) -> Value:
     """Part of the step that no cause explains: the device idles although work is queued, or the host is untraced."""
     return m.class_share("unexplained")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from diagnose.attribution import HOST_CAUSES
-from diagnose.facts import Unknown
-from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run
+from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, Measured, Value, metric
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 _CLASSES = ("data", "host", "memory", "compute", "communication")
@@ -70,7 +70,7 @@ _cause_metric(
     marks=DATA_WAIT,
     unmarked=Unknown(
         "the trace marks no batch fetch",
-        "feed batches through torch.utils.data.DataLoader, or name the fetch with diagnose.probes.range",
+        another_run("feed batches through torch.utils.data.DataLoader, or name the fetch with diagnose.probes.range"),
     ),
 )
 _cause_metric(
@@ -84,7 +84,7 @@ _cause_metric(
     "The device idles while Python collects garbage.",
     needs_gpu=False,
     marks="Python GC",
-    unmarked=Unknown("collections of garbage were not recorded, or none ran", "capture with diagnose run"),
+    unmarked=Unknown("collections of garbage were not recorded, or none ran", DIAGNOSE_RUN),
     watched=lambda m: bool(m.record.flag("profiler.record_python_gc_info")),
 )
 _cause_metric("compile_share", ("compile",), "The device idles while code is compiled or a module is loaded.")
@@ -93,7 +93,7 @@ _cause_metric(
     ("logging",),
     "The device idles while the host logs, evaluates or saves.",
     marks=LOGGING,
-    unmarked=Unknown("the trace marks no logging, evaluation or saving", "capture with diagnose run"),
+    unmarked=Unknown("the trace marks no logging, evaluation or saving", DIAGNOSE_RUN),
     watched=lambda m: m.record.text("steps.source") == "trainer",
 )
 _cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")

@@ -4,9 +4,9 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED
-from diagnose.facts import Unknown
+from diagnose.facts import STEP, Unknown, capture_setting, nothing_helps
 from diagnose.formulas.accounting import overlapped_share
-from diagnose.metrics.registry import CAPTURE_FAILED, STEP, Measured, Value, metric
+from diagnose.metrics.registry import CAPTURE_FAILED, Measured, Value, metric
 from diagnose.ranks.collectives.kinds import itemsize
 
 _SMALL_BYTES = 1 << 20
@@ -42,7 +42,7 @@ def overlapped_communication_share(m: Measured) -> Value:
     gpu = m.timeline.gpu
     comm = iv.intervals(gpu.start[gpu.is_communication & m.in_steps], gpu.end[gpu.is_communication & m.in_steps])
     if not len(comm):
-        return Unknown("no collective kernel ran", "nothing: the job does not communicate on the device")
+        return Unknown("no collective kernel ran", nothing_helps("the job does not communicate on the device"))
     work = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
     return overlapped_share(comm, work)
 
@@ -78,7 +78,9 @@ def _sizes(m: Measured) -> list[int]:
 def mean_collective_bytes(m: Measured) -> Value:
     """Mean message size of the collectives whose size was recorded."""
     sizes = _sizes(m)
-    return sum(sizes) / len(sizes) if sizes else Unknown("no collective carries its size", "capture with torch >= 2.3")
+    return (
+        sum(sizes) / len(sizes) if sizes else Unknown("no collective carries its size", capture_setting("torch >= 2.3"))
+    )
 
 
 @metric("share", "collectives", needs_gpu=False)
@@ -86,7 +88,7 @@ def small_collective_share(m: Measured) -> Value:
     """Collectives of less than 1 MiB, which pay latency instead of bandwidth, of those whose size was recorded."""
     sizes = _sizes(m)
     if not sizes:
-        return Unknown("no collective carries its size", "capture with torch >= 2.3")
+        return Unknown("no collective carries its size", capture_setting("torch >= 2.3"))
     return sum(s < _SMALL_BYTES for s in sizes) / len(sizes)
 
 
@@ -100,7 +102,9 @@ def searches_unused_parameters(m: Measured) -> Value:
     if any("search_unused_parameters" in n for n in names):
         return True
     if not any("DistributedDataParallel" in n or "reducer" in n for n in names):
-        return Unknown("no DistributedDataParallel range in the trace", "nothing: the model is not wrapped in DDP")
+        return Unknown(
+            "no DistributedDataParallel range in the trace", nothing_helps("the model is not wrapped in DDP")
+        )
     return False
 
 
@@ -121,7 +125,9 @@ def world_size(m: Measured) -> Value:
         return size
     if m.job.ranks > 1:
         return m.job.ranks
-    return Unknown("the trace has no distributedInfo", "nothing for a single process; else capture with torch >= 1.13")
+    return Unknown(
+        "the trace has no distributedInfo", nothing_helps("a single process", capture_setting("torch >= 1.13"))
+    )
 
 
 @metric("count", needs_gpu=False)

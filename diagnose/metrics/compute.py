@@ -1,6 +1,6 @@
 """Model FLOPs utilisation and the efficiency of matrix products."""
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, nothing_helps
 from diagnose.formulas import model_flops as formula
 from diagnose.metrics.model_work import MIN_COVERED, NUMERATORS, counted_flops, model_flops, step_s
 from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
@@ -19,7 +19,7 @@ def peak_flops(m: Measured) -> tuple[float, str] | Unknown:
         return m.without_gpu
     peak = device.matrix_peak
     if peak is None:
-        return Unknown(device.because or device.matrix_peak_source, device.capture_next or "pass --peak-tflops")
+        return Unknown(device.because or device.matrix_peak_source, device.capture or analysis_option("--peak-tflops"))
     return peak[0], device.matrix_peak_source
 
 
@@ -45,7 +45,7 @@ def goodput_mfu_share(m: Measured) -> Value:
     if isinstance(mfu, Unknown):
         return mfu
     if padding is None:
-        return Unknown("the share of padding is not recorded", "capture with diagnose run")
+        return Unknown("the share of padding is not recorded", DIAGNOSE_RUN)
     return formula.useful_mfu_share(float(mfu), padding)
 
 
@@ -59,7 +59,7 @@ def _of_peak(m: Measured, flops: float | Unknown, numerator: str) -> Value:
     if value > 1:
         return Unknown(
             f"{100 * value:.0f} % of the peak is impossible: the peak or the numerator is wrong ({numerator})",
-            "pass --flops-per-step and --peak-tflops",
+            analysis_option("--flops-per-step and --peak-tflops"),
         )
     return value
 
@@ -69,12 +69,12 @@ def matmul_efficiency_share(m: Measured) -> Value:
     """Time that the FLOPs of matrix-product kernels take at the peak of the precision they ran in, over their time."""
     rows = [row for row in m.roofline.rows if row.family == "gemm" and not row.direction]
     if not rows:
-        return Unknown("no matrix-product kernel ran", "nothing: the model has none")
+        return Unknown("no matrix-product kernel ran", nothing_helps("the model has none"))
     sized_ns = sum(row.sized_ns for row in rows)
     if sized_ns < MIN_COVERED * sum(row.ns for row in rows):
         return NO_SHAPES
     peaks = [(row.flops or 0.0, m.device.peak(row.precision)) for row in rows if row.flops]
     if any(peak is None for _, peak in peaks):
-        return Unknown(m.device.because or "the peak of a precision is not published", "pass --peak-tflops")
+        return Unknown(m.device.because or "the peak of a precision is not published", analysis_option("--peak-tflops"))
     least_ns = sum(flops / peak * 1e9 for flops, peak in peaks if peak)
     return min(least_ns / max(sized_ns, 1), 1.0)

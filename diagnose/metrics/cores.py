@@ -2,15 +2,16 @@
 
 from math import floor
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, Unknown, another_run, nothing_helps
 from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.metrics.setup import loader_worker_count
 
 LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
 
-NO_CORES = Unknown("the record does not say how many cores the host has", "capture with diagnose run")
+NO_CORES = Unknown("the record does not say how many cores the host has", DIAGNOSE_RUN)
 NO_LOCAL_RANKS = Unknown(
-    "the record does not say how many ranks share the host's cores", "start the ranks with torchrun, srun or mpirun"
+    "the record does not say how many ranks share the host's cores",
+    another_run("start the ranks with torchrun, srun or mpirun"),
 )
 
 
@@ -55,7 +56,7 @@ def _left(m: Measured, without_room: float) -> Value:
     wait, room, workers = m.share("data-wait"), loader_worker_room(m), loader_worker_count(m)
     running = 0.0 if isinstance(workers, Unknown) else float(workers)
     if not wait:
-        return Unknown("the step does not wait for data", "nothing: there is no wait to hide")
+        return Unknown("the step does not wait for data", nothing_helps("there is no wait to hide"))
     if isinstance(room, Unknown):
         return 0.0
     if float(room) <= running:

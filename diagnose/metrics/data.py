@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, another_run, nothing_helps
 from diagnose.metrics.registry import Measured, Value, metric
 
 
@@ -19,7 +19,7 @@ def loader_workers(m: Measured) -> Value:
         return "none"
     return Unknown(
         "no DataLoader range in the trace",
-        "feed batches through torch.utils.data.DataLoader, or name the fetch with diagnose.probes.range",
+        another_run("feed batches through torch.utils.data.DataLoader, or name the fetch with diagnose.probes.range"),
     )
 
 
@@ -32,5 +32,5 @@ def pageable_copy_share(m: Measured) -> Value:
     size = np.maximum(trace.bytes[gpu.row], 0)
     total = int(size[down].sum())
     if not total:
-        return Unknown("no copy to the device with a size", "nothing: the step copies no input")
+        return Unknown("no copy to the device with a size", nothing_helps("the step copies no input"))
     return int(size[down & pageable].sum()) / total

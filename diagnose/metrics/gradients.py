@@ -1,13 +1,13 @@
 """How data-parallel ranks reduce gradients: in which type, how often, behind the backward pass or after it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution import EXPOSED, HOST_CAUSES
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run, nothing_helps
 from diagnose.metrics import groups
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.metrics.setup import precision
 from diagnose.ranks.collectives.messages import BACKWARD
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
@@ -16,8 +16,10 @@ from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
 SEARCH = r".*reducer::search_unused_parameters"
 _HALF = ("bf16", "fp16", "fp8")
-NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", "nothing: the ranks share no gradients")
-NO_BACKWARD = Unknown("the trace does not show the backward pass", "capture CPU and CUDA activities together")
+NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", nothing_helps("the ranks share no gradients"))
+NO_BACKWARD = Unknown(
+    "the trace does not show the backward pass", another_run("capture CPU and CUDA activities together")
+)
 
 
 def _ns_share(m: Measured, pieces: iv.Intervals) -> float:
@@ -82,14 +84,14 @@ def gradients_are_bucket_views(m: Measured) -> Value:
         return recorded
     if bool(m.timeline.matching(groups.COPY_BACK, *ANNOTATIONS).any()):
         return False
-    return Unknown("the trace shows no copies of gradients, and no capture record says", "capture with diagnose run")
+    return Unknown("the trace shows no copies of gradients, and no capture record says", DIAGNOSE_RUN)
 
 
 @metric("flag", needs_gpu=False)
 def static_graph(m: Measured) -> Value:
     """Whether DDP is told that the graph never changes (static_graph)."""
     recorded = m.record.flag("ddp.static_graph")
-    why = Unknown("no capture record says whether DDP's graph is static", "capture with diagnose run")
+    why = Unknown("no capture record says whether DDP's graph is static", DIAGNOSE_RUN)
     return why if recorded is None else recorded
 
 
@@ -108,13 +110,15 @@ def steps_repeat(m: Measured) -> Value:
     windows, trace = m.timeline.steps.host, m.timeline.trace
     rows = np.flatnonzero(trace.rows_of(*OPS))
     if len(windows) < 2 or not len(rows):
-        return Unknown("two steps with operators are needed to compare them", "capture three steps or more")
+        return Unknown(
+            "two steps with operators are needed to compare them", another_run("capture three steps or more")
+        )
     at = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
     inside = (at >= 0) & (trace.ts[rows] < windows[np.maximum(at, 0), 1])
     return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
 
 
-def _alike(step: NDArray[np.int64], name: NDArray[np.int64], steps: int, names: int) -> bool:
+def _alike(step: Ints, name: Ints, steps: int, names: int) -> bool:
     """Whether each of the steps holds the same names equally often; a table of both would grow with their product."""
     pairs, counts = np.unique(step * names + name, return_counts=True)
     if len(pairs) % steps:
@@ -174,25 +178,29 @@ def last_reduction_bytes(m: Measured) -> Value:
     return float(sent.bytes[which][last].mean())
 
 
-def _micro_steps(m: Measured) -> tuple[NDArray[np.bool_], int] | Unknown:
+def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
     """Of the forward passes of whole updates: whether each one's gradients are reduced; and how many updates."""
     starts = ranges(m, FORWARD)[:, 0]
     if not len(starts):
-        return Unknown("the trace has no forward range of DDP or FSDP", "nothing: the model is wrapped in neither")
+        return Unknown(
+            "the trace has no forward range of DDP or FSDP", nothing_helps("the model is wrapped in neither")
+        )
     updates = ranges(m, OPTIMIZER_STEP)[:, 0]
     if not len(updates):
-        return Unknown("the trace has no optimizer step", "step a torch.optim optimizer, or capture with diagnose run")
+        return Unknown("the trace has no optimizer step", another_run("step a torch.optim optimizer", DIAGNOSE_RUN))
     sent = m.timeline.gpu.launch_start[m.messages.activity[m.messages.reduces_gradients]]
     until = np.append(starts[1:], np.iinfo(np.int64).max)
     synced = _any_inside(sent, starts, until)
     closes = np.flatnonzero(_any_inside(updates, starts, until))
     if len(closes) < 2:
-        return Unknown("fewer than two optimizer steps with their forward passes", "capture three steps or more")
+        return Unknown(
+            "fewer than two optimizer steps with their forward passes", another_run("capture three steps or more")
+        )
     whole = synced[closes[0] + 1 : closes[-1] + 1]
     return whole, len(closes) - 1
 
 
-def _any_inside(times: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _any_inside(times: Ints, start: Ints, end: Ints) -> Mask:
     ordered = np.sort(times)
     return np.asarray(np.searchsorted(ordered, end) > np.searchsorted(ordered, start))
 

@@ -5,20 +5,19 @@ from functools import lru_cache
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.facts import Unknown
+from diagnose.arrays import Mask
+from diagnose.facts import Unknown, another_run
 from diagnose.metrics.registry import NO_SHAPES, Measured
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind
 from diagnose.trace.arguments import listed
 from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
-Mask = NDArray[np.bool_]
 Group = Mask | Unknown
 COPY_BACK = r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad"
 
 _MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
-NOT_LINKED = Unknown("kernels are not linked to operators", "capture CPU and CUDA activities together")
+NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture CPU and CUDA activities together"))
 
 
 @lru_cache(maxsize=65536)

@@ -1,6 +1,6 @@
 """What the device can do at most."""
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option
 from diagnose.metrics.compute import peak_flops
 from diagnose.metrics.registry import Measured, Value, metric
 
@@ -19,7 +19,7 @@ def hbm_bytes_per_s(m: Measured) -> Value:
     if m.settings.hbm_gbs is None and m.without_gpu is not None:
         return m.without_gpu
     if device.hbm_bytes_per_s is None:
-        return Unknown(device.hbm_bytes_per_s_source, "pass --hbm-gbs, or capture with diagnose run")
+        return Unknown(device.hbm_bytes_per_s_source, analysis_option("--hbm-gbs", DIAGNOSE_RUN))
     return device.hbm_bytes_per_s
 
 

@@ -6,16 +6,18 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution import HOST_CAUSES
-from diagnose.facts import Unknown
-from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, STEP, Measured, Value, metric
+from diagnose.facts import STEP, Unknown, capture_setting, nothing_helps
+from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, Measured, Value, metric
 from diagnose.metrics.steps import MORE_STEPS
 from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON
 
 TEXT_WORK = re.compile(r"tokeni[sz](e|ation)|batch_encode|encode_(plus|batch)|collat", re.IGNORECASE)
 _MODULES = ("nn.Module", "torch/nn/", "<built-in method run_backward")
 _LEAST_STEPS = 3
-STACKS = "capture with with_stack=True in a run of its own"
-STACKS_BY_HAND = "capture with torch.profiler and with_stack=True in a run of its own: diagnose run records no stacks"
+STACKS = capture_setting("with_stack=True in a run of its own")
+STACKS_BY_HAND = capture_setting(
+    "torch.profiler and with_stack=True in a run of its own: diagnose run records no stacks"
+)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -45,5 +47,5 @@ def data_wait_burst_factor(m: Measured) -> Value:
         return Unknown("too few steps are counted to tell bursts", MORE_STEPS)
     waits = iv.coverage(m.attribution.pieces("data-wait"), windows[:, 0], windows[:, 1])
     if not waits.sum():
-        return Unknown("no step waits for data", "nothing: the batches are there in time")
+        return Unknown("no step waits for data", nothing_helps("the batches are there in time"))
     return float(waits.max() / waits.mean())

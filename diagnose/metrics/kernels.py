@@ -4,8 +4,8 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution.idle import Host
-from diagnose.facts import Unknown
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.facts import STEP, Unknown, another_run, capture_setting, nothing_helps
+from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.trace.vocabulary import DEVICE_ALLOCATION, RUNTIME, SYNCHRONISATION
 
 _FAMILIES = {
@@ -64,13 +64,21 @@ def kernels_per_step(m: Measured) -> Value:
 @metric("ns")
 def mean_kernel_ns(m: Measured) -> Value:
     """Mean duration of a kernel, collectives left out."""
-    return float(m.own_time[m.kernels].mean()) if m.kernels.any() else Unknown("no kernel ran", "capture a step")
+    return (
+        float(m.own_time[m.kernels].mean())
+        if m.kernels.any()
+        else Unknown("no kernel ran", another_run("capture a step"))
+    )
 
 
 @metric("ns")
 def median_kernel_ns(m: Measured) -> Value:
     """Median duration of a kernel, collectives left out."""
-    return float(np.median(m.own_time[m.kernels])) if m.kernels.any() else Unknown("no kernel ran", "capture a step")
+    return (
+        float(np.median(m.own_time[m.kernels]))
+        if m.kernels.any()
+        else Unknown("no kernel ran", another_run("capture a step"))
+    )
 
 
 def _calls_per_step(m: Measured, pattern: str) -> float:
@@ -121,7 +129,7 @@ def tensor_core_share(m: Measured) -> Value:
     rows = m.kernels & known[m.timeline.gpu.kind]
     total = int(m.own_time[rows].sum())
     if not total:
-        return Unknown("no matrix-product or attention kernel whose name tells", "nothing: the model has none")
+        return Unknown("no matrix-product or attention kernel whose name tells", nothing_helps("the model has none"))
     return int(m.own_time[rows & yes[m.timeline.gpu.kind]].sum()) / total
 
 
@@ -129,7 +137,7 @@ def tensor_core_share(m: Measured) -> Value:
 def gpu_name(m: Measured) -> Value:
     """Name of the device in use."""
     name = m.timeline.device_name
-    return name or Unknown("the trace names no device", "capture with a torch that writes deviceProperties")
+    return name or Unknown("the trace names no device", capture_setting("a torch that writes deviceProperties"))
 
 
 @metric("version")
@@ -138,7 +146,7 @@ def compute_capability(m: Measured) -> Value:
     properties = m.timeline.device_properties
     major, minor = properties.get("computeMajor"), properties.get("computeMinor")
     if not isinstance(major, int) or not isinstance(minor, int):
-        return Unknown("the trace lists no device properties", "capture with a torch that writes deviceProperties")
+        return Unknown("the trace lists no device properties", capture_setting("a torch that writes deviceProperties"))
     if "AMD" in str(properties.get("name", "")):
-        return Unknown("the device is not an NVIDIA GPU", "nothing: compute capability has no meaning here")
+        return Unknown("the device is not an NVIDIA GPU", nothing_helps("compute capability has no meaning here"))
     return major + minor / 10

@@ -1,9 +1,9 @@
 """Device memory."""
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, Unknown, capture_setting
 from diagnose.metrics.registry import Measured, Value, metric
 
-_NO_MEMORY = Unknown("memory was not profiled", "capture with diagnose run")
+_NO_MEMORY = Unknown("memory was not profiled", DIAGNOSE_RUN)
 
 
 @metric("bytes")
@@ -19,7 +19,7 @@ def memory_total_bytes(m: Measured) -> Value:
     """Memory of the device."""
     total = m.timeline.device_properties.get("totalGlobalMem")
     if not isinstance(total, int) or total <= 0:
-        return Unknown("the trace lists no device properties", "capture with a torch that writes deviceProperties")
+        return Unknown("the trace lists no device properties", capture_setting("a torch that writes deviceProperties"))
     return total
 
 

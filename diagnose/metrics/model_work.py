@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, analysis_option, capture_setting
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import (
     CONVENTIONS,
@@ -22,7 +22,9 @@ from diagnose.trace.vocabulary import OPS
 MIN_COVERED = 0.9
 FROZEN_FROM = 0.001
 COUNTS_AGREE = 0.01
-NO_TOKENS = Unknown("the tokens of a step are not known", "capture with diagnose run, or pass --tokens-per-step")
+NO_TOKENS = Unknown(
+    "the tokens of a step are not known", capture_setting("diagnose run", analysis_option("--tokens-per-step"))
+)
 NUMERATORS = {
     "given": "FLOPs per step as given by --flops-per-step",
     "palm": "PaLM: 6 FLOPs per multiplied parameter and token, plus attention without a causal discount",
@@ -67,7 +69,7 @@ def counted_flops(m: Measured) -> float | Unknown:
     if counted.covered_share < MIN_COVERED:
         return Unknown(
             f"{100 * (1 - counted.covered_share):.0f} % of the matrix-kernel time is under no operator with shapes",
-            "capture with record_shapes=True, or pass --flops-per-step",
+            capture_setting("record_shapes=True", analysis_option("--flops-per-step")),
         )
     return counted.per_step
 

@@ -3,17 +3,17 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.facts import Unknown
+from diagnose.arrays import Ints, Mask
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run, capture_setting
 from diagnose.metrics.communication import world_size
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 _ENOUGH, _LONG_NS, _COVERED = 3, 20_000, 0.9
 _COMPARABLE = 0.05
-MORE_SHAPES = "capture five steps or more with record_shapes=True"
-SIX_STEPS = "capture with diagnose run --steps 6"
+MORE_SHAPES = another_run("capture five steps or more with record_shapes=True")
+SIX_STEPS = capture_setting("diagnose run --steps 6")
 
 
 @metric("count", needs_gpu=False)
@@ -30,7 +30,7 @@ def nodes(m: Measured) -> Value:
         return 1
     if gpus > 1:
         return math.ceil(int(size) / gpus)
-    return Unknown("the trace does not say how many GPUs a node has", "capture with diagnose run")
+    return Unknown("the trace does not say how many GPUs a node has", DIAGNOSE_RUN)
 
 
 @metric("bytes_per_s")
@@ -47,10 +47,10 @@ def bus_rate_share(m: Measured) -> Value:
         return rate
     if isinstance(count, Unknown) or int(count) > 1:
         why = "the bandwidth of the network between nodes is not known"
-        return Unknown(why, "compare bus_bytes_per_s with nccl-tests on the same nodes")
+        return Unknown(why, another_run("compare bus_bytes_per_s with nccl-tests on the same nodes"))
     link = m.gpu_info.nvlink_one_way_gbs if m.gpu_info else None
     if not link:
-        return Unknown("the GPU has no NVLink, or the table does not know it", "compare with nccl-tests")
+        return Unknown("the GPU has no NVLink, or the table does not know it", another_run("compare with nccl-tests"))
     return float(rate) / (link * 1e9)
 
 
@@ -101,7 +101,7 @@ def _slowed(m: Measured) -> tuple[float, float] | Unknown:
     return beside, without
 
 
-def _alike(keys: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+def _alike(keys: Ints) -> list[Mask]:
     _, number = np.unique(keys, axis=1, return_inverse=True)
     flat = number.reshape(-1)
     return [flat == i for i in range(int(flat.max()) + 1)]

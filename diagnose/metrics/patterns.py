@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown
+from diagnose.facts import STEP, Unknown, another_run
 from diagnose.metrics import groups
 from diagnose.metrics.groups import Group
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 
 _MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
 
@@ -70,7 +70,8 @@ def optimizer_name(m: Measured) -> Value:
     found = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
     if not found:
         return Unknown(
-            "no Optimizer.step range in the trace", "step a torch.optim optimizer; a compiled one leaves no range"
+            "no Optimizer.step range in the trace",
+            another_run("step a torch.optim optimizer; a compiled one leaves no range"),
         )
     return found[0].removeprefix("Optimizer.step#").removesuffix(".step")
 

@@ -1,10 +1,10 @@
 """The precision that matrix products run in, what casting to it costs, and how near its ceiling they are."""
 
-from diagnose.facts import Unknown
+from diagnose.facts import STEP, Unknown, another_run, nothing_helps
 from diagnose.metrics import groups, remedy_groups
 from diagnose.metrics.model_work import MIN_COVERED
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 from diagnose.metrics.setup import missing
 
 _HALF = ("bf16", "fp16")
@@ -50,10 +50,13 @@ def achievable_matmul_share(m: Measured) -> Value:
     """FLOP/s inside bf16 and fp16 matrix-product kernels over those of the fastest product measured on such a GPU."""
     best = m.device.achievable_matrix_flops
     if best is None:
-        return Unknown(m.device.achievable_matrix_flops_source, "measure it on this GPU: mamf-finder of ml-engineering")
+        return Unknown(
+            m.device.achievable_matrix_flops_source,
+            another_run("measure it on this GPU: mamf-finder of ml-engineering"),
+        )
     rows = [row for row in m.roofline.rows if row.family == "gemm" and row.precision in _HALF]
     if not rows:
-        return Unknown("no matrix product ran in half precision", "nothing: the model has none")
+        return Unknown("no matrix product ran in half precision", nothing_helps("the model has none"))
     sized_ns = sum(row.sized_ns for row in rows)
     if not sized_ns or sized_ns < MIN_COVERED * sum(row.ns for row in rows):
         return NO_SHAPES

@@ -4,13 +4,14 @@ from collections import Counter
 
 import numpy as np
 
-from diagnose.facts import Unknown
+from diagnose.arrays import Mask
+from diagnose.facts import STEP, Unknown, nothing_helps
 from diagnose.metrics import groups, remedy_groups
 from diagnose.metrics.patterns import share_of
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 _COMPARABLE = 0.1
-_ALL_ALIGNED = Unknown("no product has a size that is no multiple of 8", "nothing: all products are aligned")
+_ALL_ALIGNED = Unknown("no product has a size that is no multiple of 8", nothing_helps("all products are aligned"))
 
 
 @metric("share", STEP)
@@ -49,11 +50,11 @@ def misaligned_slowdown_factor(m: Measured) -> Value:
     smallest = _COMPARABLE * max(flops for flops, _ in slow)
     alike = [(flops, ns) for flops, ns in fast if flops >= smallest]
     if not alike:
-        return Unknown("no aligned product of like size to compare with", "nothing: pad one size and compare")
+        return Unknown("no aligned product of like size to compare with", nothing_helps("pad one size and compare"))
     return _rate(alike) / _rate([(flops, ns) for flops, ns in slow if flops >= smallest])
 
 
-def _work(m: Measured, activities: groups.Mask) -> list[tuple[float, int]]:
+def _work(m: Measured, activities: Mask) -> list[tuple[float, int]]:
     """FLOPs and nanoseconds of each product operator with kernels among the activities."""
     time: Counter[int] = Counter()
     for at in np.flatnonzero(activities & (m.operator >= 0)):

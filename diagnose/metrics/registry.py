@@ -7,11 +7,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution import Attribution
-from diagnose.defects import REPORT_IT, netted
-from diagnose.facts import Fact, Facts, Scalar, Unknown
+from diagnose.defects import netted
+from diagnose.facts import (
+    A_DEFECT,
+    HOST_STEP,
+    STEP,
+    Fact,
+    Facts,
+    Scalar,
+    Unknown,
+    analysis_option,
+    another_run,
+    capture_setting,
+)
 from diagnose.hardware import Device, Gpu, resolve
 from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of
@@ -20,16 +31,13 @@ from diagnose.roofline.flops import CountedFlops, count
 from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
 
-STEP = "the step"
-NO_GPU = Unknown("the trace has no GPU activity", "capture with ProfilerActivity.CUDA on the GPU machine")
+NO_GPU = Unknown("the trace has no GPU activity", capture_setting("ProfilerActivity.CUDA on the GPU machine"))
 CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
-    "capture again without Nsight or DCGM profiling attached, with at least one warm-up step",
+    another_run("capture again without Nsight or DCGM profiling attached, with at least one warm-up step"),
 )
-NO_PYTHON = Unknown(
-    "events of Python functions were left out to save memory", "nothing: analyse again with --python-functions"
-)
-NO_SHAPES = Unknown("operator shapes were not recorded", "capture with record_shapes=True")
+NO_PYTHON = Unknown("events of Python functions were left out to save memory", analysis_option("--python-functions"))
+NO_SHAPES = Unknown("operator shapes were not recorded", capture_setting("record_shapes=True"))
 
 
 @dataclass(frozen=True)
@@ -113,20 +121,20 @@ class Measured:
         return count(self.timeline)
 
     @cached_property
-    def in_steps(self) -> NDArray[np.bool_]:
+    def in_steps(self) -> Mask:
         """Mask of the GPU activities that start inside the counted steps."""
         windows, start = self.timeline.windows, self.timeline.gpu.start
         at = np.searchsorted(windows[:, 0], start, side="right") - 1
         return (at >= 0) & (start < windows[np.maximum(at, 0), 1])
 
     @cached_property
-    def own_time(self) -> NDArray[np.int64]:
+    def own_time(self) -> Ints:
         """For each GPU activity, its nanoseconds inside the counted steps (kernels of several streams may overlap)."""
         gpu = self.timeline.gpu
         return np.where(self.in_steps, gpu.end - gpu.start, 0)
 
     @cached_property
-    def kernels(self) -> NDArray[np.bool_]:
+    def kernels(self) -> Mask:
         """Mask of the GPU activities in the counted steps that are neither collectives nor copies."""
         gpu = self.timeline.gpu
         return self.in_steps & ~gpu.is_communication & ~gpu.is_copy
@@ -137,7 +145,7 @@ class Measured:
         return messages_of(self.timeline, self.in_steps)
 
     @cached_property
-    def operator(self) -> NDArray[np.int64]:
+    def operator(self) -> Ints:
         """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
 
         One operator may own many kernels.
@@ -145,7 +153,7 @@ class Measured:
         return self.roofline.operator
 
     @cached_property
-    def operators(self) -> NDArray[np.int64]:
+    def operators(self) -> Ints:
         """Rows of the operators that launched kernels in the counted steps, ascending."""
         rows = np.unique(self.operator[self.kernels])
         return rows[rows >= 0]
@@ -161,7 +169,7 @@ Value = Scalar | Unknown
 
 @dataclass(frozen=True)
 class Metric:
-    """A named measurement; `of` is the denominator of a share."""
+    """A named measurement; `of` is the denominator of a share, where STEP is the host step of a job without a GPU."""
 
     name: str
     unit: str
@@ -174,7 +182,8 @@ class Metric:
         """The fact for one rank."""
         blocked = measured.without_gpu if self.needs_gpu else None
         value = blocked if blocked is not None else netted(self.name, lambda: self._measured(measured), _not_judged)
-        return Fact(self.name, value, self.unit, self.of)
+        on_host = self.of == STEP and not self.needs_gpu and not measured.timeline.has_gpu
+        return Fact(self.name, value, self.unit, HOST_STEP if on_host else self.of)
 
     def _measured(self, measured: Measured) -> Value:
         value = _plain(self.function(measured))
@@ -227,14 +236,14 @@ def _merged_fact(facts: Sequence[Fact], by_time: Sequence[float]) -> Fact:
         return Fact(first.name, any(values), first.unit, first.of)
     if any(isinstance(v, str) for v in values):
         return Fact(first.name, Counter(values).most_common(1)[0][0], first.unit, first.of)
-    weights = by_time if first.of == STEP else [1.0] * len(facts)
+    weights = by_time if first.of in (STEP, HOST_STEP) else [1.0] * len(facts)
     known = [(float(f.value), w) for f, w in zip(facts, weights, strict=True) if not isinstance(f.value, Unknown)]
     mean = sum(value * weight for value, weight in known) / max(sum(weight for _, weight in known), 1e-9)
     return Fact(first.name, mean, first.unit, first.of)
 
 
 def _not_judged(because: str) -> Unknown:
-    return Unknown(because, REPORT_IT)
+    return Unknown(because, A_DEFECT)
 
 
 def _plain(value: Value) -> Value:

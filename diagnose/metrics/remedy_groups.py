@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.facts import Unknown
+from diagnose.arrays import Ints, Mask
+from diagnose.facts import Unknown, another_run
 from diagnose.metrics.groups import (
     NAMES,
     Group,
-    Mask,
     by_operator,
     has_shapes,
     of_kind,
@@ -136,12 +135,12 @@ def recomputed(m: Measured) -> Group:
     else:
         backward = np.flatnonzero(line.matching(BACKWARD, *ANNOTATIONS))
         if not len(backward):
-            return Unknown("the trace marks no backward pass", "capture CPU activities of an eager model")
+            return Unknown("the trace marks no backward pass", another_run("capture CPU activities of an eager model"))
         spans = _forward_spans(m, backward)
     return m.kernels & _launched_in(m, spans)
 
 
-def _forward_spans(m: Measured, backward: NDArray[np.int64]) -> NDArray[np.int64]:
+def _forward_spans(m: Measured, backward: Ints) -> Ints:
     trace = m.timeline.trace
     forward = np.flatnonzero(m.timeline.matching(FORWARD_ONLY, *ANNOTATIONS))
     around = owners.around(trace, backward, forward)
@@ -151,7 +150,7 @@ def _forward_spans(m: Measured, backward: NDArray[np.int64]) -> NDArray[np.int64
     return np.array(spans, np.int64).reshape(-1, 2)
 
 
-def _launched_in(m: Measured, spans: NDArray[np.int64]) -> Mask:
+def _launched_in(m: Measured, spans: Ints) -> Mask:
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     if not len(spans):
         return np.zeros(len(m.timeline.gpu), bool)

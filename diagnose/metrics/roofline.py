@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown
-from diagnose.metrics.registry import NO_SHAPES, STEP, Measured, Value, metric
+from diagnose.facts import STEP, Unknown, analysis_option, capture_setting, nothing_helps
+from diagnose.metrics.registry import NO_SHAPES, Measured, Value, metric
 
 KERNEL_TIME = "kernel time without collectives and copies"
 
@@ -14,7 +14,9 @@ def _unjudged(m: Measured) -> Unknown | None:
         return NO_SHAPES
     if m.device.hbm_bytes_per_s is None:
         name = m.timeline.device_name or "without a name"
-        return Unknown(f"the memory bandwidth of the GPU ({name}) is not known", "pass --peak-tflops and --hbm-gbs")
+        return Unknown(
+            f"the memory bandwidth of the GPU ({name}) is not known", analysis_option("--peak-tflops and --hbm-gbs")
+        )
     return None
 
 
@@ -57,7 +59,7 @@ def under_filled_share(m: Measured) -> Value:
     """
     gpu, r = m.timeline.gpu, m.roofline
     if np.isnan(m.timeline.trace.blocks_per_sm[gpu.row]).all():
-        return Unknown("the trace has no launch grids", "capture with a PyTorch that records blocks per SM")
+        return Unknown("the trace has no launch grids", capture_setting("a PyTorch that records blocks per SM"))
     return _unjudged(m) or int(r.ns[r.bound == "under-filled"].sum()) / max(int(r.ns.sum()), 1)
 
 
@@ -67,5 +69,5 @@ def matmul_flops_per_s(m: Measured) -> Value:
     rows = [row for row in m.roofline.rows if row.family == "gemm" and not row.direction]
     flops, ns = sum(row.flops or 0.0 for row in rows), sum(row.sized_ns for row in rows)
     if not rows:
-        return Unknown("no matrix-product kernel ran", "nothing: the model has none")
+        return Unknown("no matrix-product kernel ran", nothing_helps("the model has none"))
     return flops / ns * 1e9 if ns else NO_SHAPES

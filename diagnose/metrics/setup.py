@@ -4,11 +4,11 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, Unknown, nothing_helps
 from diagnose.metrics.registry import Measured, Value, metric
 
-NO_RECORD = Unknown("the trace comes without a capture record", "capture with diagnose run")
-NOT_RECORDED = Unknown("the job does not say: no Trainer, model or token batch was seen", "nothing: it has none")
+NO_RECORD = Unknown("the trace comes without a capture record", DIAGNOSE_RUN)
+NOT_RECORDED = Unknown("the job does not say: no Trainer, model or token batch was seen", nothing_helps("it has none"))
 _LIGER_TABLE = Path(__file__).parent.parent / "data" / "liger_model_types.json"
 
 

@@ -4,15 +4,15 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution import EXPOSED
-from diagnose.facts import Unknown
+from diagnose.facts import STEP, Unknown, capture_setting, nothing_helps
 from diagnose.metrics.gradients import FORWARD, ranges
 from diagnose.metrics.network import nodes
-from diagnose.metrics.registry import STEP, Measured, Value, metric
+from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.metrics.setup import NO_RECORD, NOT_RECORDED
 
 STATE_BYTES = 16  # of a parameter: fp32 weight and gradient, two fp32 states of Adam; less in pure half precision
 _BESIDE_NS = 2_000  # a kernel that runs on for so long had not ended when the collective began
-NO_GATHER = Unknown("no all-gather with its size in the counted steps", "capture with torch 2.3 or later")
+NO_GATHER = Unknown("no all-gather with its size in the counted steps", capture_setting("torch 2.3 or later"))
 
 
 @metric("flag", needs_gpu=False)
@@ -63,7 +63,7 @@ def unprefetched_gather_share(m: Measured) -> Value:
     step = np.searchsorted(windows[:, 0], start, side="right")
     later = start[1:][step[1:] == step[:-1]]
     if not len(later):
-        return Unknown("no step gathers more than once", "nothing: there is nothing to prefetch")
+        return Unknown("no step gathers more than once", nothing_helps("there is nothing to prefetch"))
     busy = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
     return float((iv.coverage(busy, later - _BESIDE_NS, later + _BESIDE_NS) <= _BESIDE_NS).mean())
 

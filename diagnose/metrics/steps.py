@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, Unknown, another_run
 from diagnose.metrics.registry import Measured, Value, metric
 from diagnose.trace.record import unprofiled_ns
 
-MORE_STEPS = "capture at least four steps after two warm-up steps"
+MORE_STEPS = another_run("capture at least four steps after two warm-up steps")
 
 
 def _durations(m: Measured) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
@@ -36,7 +36,7 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
     """Median duration on the host of the steps that the capture took without the profiler, before and after its own."""
     times = unprofiled_ns(m.record)
     if not times:
-        return Unknown("no step was timed without the profiler", "capture with diagnose run")
+        return Unknown("no step was timed without the profiler", DIAGNOSE_RUN)
     return float(np.median(times))
 
 

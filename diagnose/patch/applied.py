@@ -86,7 +86,7 @@ def _work(patches: tuple[Patch, ...], expected: Mapping[str, Any], facts: Facts)
     before = _number(expected.get("samples_per_step"))
     after = _product(_fact(facts, "micro_batch_size"), _fact(facts, "accumulation_steps"))
     if before is None or after is None:
-        return Unknown("the patch changes the work of a step, and how many samples a step has is not known", "")
+        return Unknown("the patch changes the work of a step, and how many samples a step has is not known", None)
     return after / before
 
 

@@ -5,9 +5,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.ranks.collectives.calls import Calls, calls_of
 from diagnose.roofline import owners
@@ -17,7 +17,6 @@ from diagnose.trace import Trace
 from diagnose.trace.arguments import listed
 from diagnose.trace.vocabulary import OPS
 
-Column = NDArray[np.int64]
 OPERATOR = "operator"
 _LARGEST_SUM = 1 << 62
 
@@ -46,10 +45,10 @@ class Families:
     """
 
     names: tuple[str, ...]
-    ns: Column
-    count: Column
-    elements: Column
-    flops: Column
+    ns: Ints
+    count: Ints
+    elements: Ints
+    flops: Ints
 
 
 @dataclass(frozen=True)
@@ -95,15 +94,15 @@ class RankDigest:
     capture_failed: bool
     step_source: str
     numbers: tuple[int, ...]
-    windows: Column
+    windows: Ints
     host_ns: int
     device_ns: int
     causes: tuple[str, ...]
     classes: tuple[str, ...]
-    cause_ns: Column
+    cause_ns: Ints
     exposed: iv.Intervals
     calls: Calls
-    spent: Column
+    spent: Ints
     families: Families
     lost_share: float = 0.0
     sized_share: float = 0.0
@@ -176,14 +175,14 @@ def families_of(timeline: Timeline) -> Families:
 class Ran:
     """Kernels or operators: number of the family, start, duration, elements of the operator's tensors, its FLOPs."""
 
-    family: Column
-    start: Column
-    ns: Column
-    elements: Column
-    flops: Column
+    family: Ints
+    start: Ints
+    ns: Ints
+    elements: Ints
+    flops: Ints
 
 
-def _families(names: tuple[str, ...], ran: Ran, windows: Column) -> Families:
+def _families(names: tuple[str, ...], ran: Ran, windows: Ints) -> Families:
     step = np.searchsorted(windows[:, 0], ran.start, side="right") - 1
     inside = (step >= 0) & (ran.start < windows[np.maximum(step, 0), 1])
     columns = []
@@ -193,13 +192,13 @@ def _families(names: tuple[str, ...], ran: Ran, windows: Column) -> Families:
     return Families(names, *columns)
 
 
-def _summable(values: Column) -> Column:
+def _summable(values: Ints) -> Ints:
     """The values, cut where their sum would not fit 63 bits: of sizes that were not understood."""
     fits = values.sum(dtype=np.float64) < _LARGEST_SUM
     return values if fits else np.minimum(values, _LARGEST_SUM // len(values))
 
 
-def _flops(timeline: Timeline, operators: Column) -> Column:
+def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
     found = counted(timeline)
     if found is None:
@@ -208,7 +207,7 @@ def _flops(timeline: Timeline, operators: Column) -> Column:
     return np.where(found.rows[at] == operators, found.flops[at], 0).astype(np.int64)
 
 
-def _elements(trace: Trace, operators: Column) -> Column:
+def _elements(trace: Trace, operators: Ints) -> Ints:
     """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
     used, which = np.unique(shape, return_inverse=True)
@@ -223,13 +222,13 @@ def _size(dims: list[Any]) -> int:
     return sum(_size(part) for part in dims)
 
 
-def _by_step(attribution: Attribution) -> Column:
+def _by_step(attribution: Attribution) -> Ints:
     windows = attribution.windows
     columns = [iv.coverage(attribution.pieces(c), windows[:, 0], windows[:, 1]) for c in attribution.causes]
     return np.stack(columns, axis=1) if columns else np.zeros((len(windows), 0), np.int64)
 
 
-def _spent(attribution: Attribution, calls: Calls) -> Column:
+def _spent(attribution: Attribution, calls: Calls) -> Ints:
     """Nanoseconds by cause from the first counted step on until each collective begins, and until it ends."""
     spent = np.zeros((len(calls), 2, len(attribution.causes)), np.int64)
     for i, cause in enumerate(attribution.causes):

@@ -10,7 +10,7 @@ from diagnose.facts import Scalar
 from diagnose.metrics import groups
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.remedy import Remedy, remedy_of
-from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless
+from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
 from diagnose.rule.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
 HOST_TIME = frozenset(HOST_CAUSES) | {"operator-compute", "operator-memory"}  # the latter without a GPU
@@ -116,9 +116,12 @@ class _Builder:
 
     def template(self, text: str, key: str) -> str:
         where = f"{self.path}: {key}"
-        for name in PLACEHOLDER.findall(text):
+        for name in sorted(names_in(text)):
             if name not in self.known:
                 raise RuleError(f"no fact is named '{name}'", where=where, do=did_you_mean(name, self.known))
+        for place in PLACEHOLDER.finditer(text):
+            if place["of"] and self.known[place["fact"]] != "share":
+                raise RuleError(f"{place['fact']} is no share and has no denominator", where=where, do="leave out :of")
         if set("{}") & set(PLACEHOLDER.sub("", text)):
             raise RuleError("a lone brace", where=where, do="write {fact} for a fact, and no other braces")
         return " ".join(text.split())

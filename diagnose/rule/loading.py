@@ -74,7 +74,7 @@ def _example_fact(name: str, value: object, known: Mapping[str, str], where: str
     if name not in known:
         raise RuleError(f"no fact is named '{name}'", where=where, do=did_you_mean(name, known))
     if value == "unknown":
-        return Fact(name, Unknown("the example says so", ""), known[name])
+        return Fact(name, Unknown("the example says so", None), known[name])
     kind = known[name] if known[name] in ("flag", "text") else "number"
     found = "flag" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
     if found != kind or not isinstance(value, bool | str | int | float):

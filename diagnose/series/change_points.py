@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.series.evidence import Values
+from diagnose.arrays import Floats, Ints
 from diagnose.series.periodic import Beat, beats
 from diagnose.series.segments import MARGIN, MOST_BLOCKS, Split, splits
 from diagnose.series.tracks import Track
@@ -54,7 +53,7 @@ def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -
     return Found(steady, shifts, found, warmup)
 
 
-def part(track: Track, rows: NDArray[np.int64]) -> Track:
+def part(track: Track, rows: Ints) -> Track:
     """The samples `rows` of the track."""
     return replace(
         track,
@@ -65,7 +64,7 @@ def part(track: Track, rows: NDArray[np.int64]) -> Track:
     )
 
 
-def _warmup(values: Values) -> int:
+def _warmup(values: Floats) -> int:
     """Samples at the start that are slower than what follows: compilation, allocation, an empty page cache."""
     if len(values) < 3 * MARGIN:
         return 0
@@ -76,7 +75,7 @@ def _warmup(values: Values) -> int:
     return int(np.argmin(slow)) if not slow.all() else most
 
 
-def _shifts(values: Values, found: tuple[Split, ...]) -> list[Shift]:
+def _shifts(values: Floats, found: tuple[Split, ...]) -> list[Shift]:
     edges = [0, *(split.at for split in found), len(values)]
     level = [float(np.exp(np.median(values[a:b]))) for a, b in pairwise(edges)]
     return [
@@ -85,7 +84,7 @@ def _shifts(values: Values, found: tuple[Split, ...]) -> list[Shift]:
     ]
 
 
-def _with_drifts(values: Values, shifts: list[Shift]) -> tuple[Shift, ...]:
+def _with_drifts(values: Floats, shifts: list[Shift]) -> tuple[Shift, ...]:
     """Shifts in one direction that a straight line fits better become one drift."""
     found: list[Shift] = []
     while shifts:
@@ -100,7 +99,7 @@ def _with_drifts(values: Values, shifts: list[Shift]) -> tuple[Shift, ...]:
     return tuple(found)
 
 
-def _drift(values: Values, shifts: list[Shift]) -> Shift | None:
+def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
     begin, end = shifts[0].begin, shifts[-1].end
     count = min(end - begin, 200)
     edges = np.linspace(begin, end, count + 1).astype(np.int64)
@@ -120,5 +119,5 @@ def _drift(values: Values, shifts: list[Shift]) -> Shift | None:
     return Shift("drift", begin, begin, end, begin, begin, first, last, min(s.p_value for s in shifts))
 
 
-def _spread(values: Values) -> float:
+def _spread(values: Floats) -> float:
     return float(np.sum((values - values.mean()) ** 2)) if len(values) else 0.0

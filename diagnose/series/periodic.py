@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints
 from diagnose.series.tracks import Track
 
 LEAST_SPIKE = np.log(1.2)
@@ -23,11 +23,11 @@ class Beat:
 
     every: int
     first: int
-    rows: NDArray[np.int64]
-    extra_s: NDArray[np.float64]
+    rows: Ints
+    extra_s: Floats
 
 
-def excess(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def excess(values: Floats) -> Floats:
     """Each value less the median of the stretch it lies in."""
     count = max(len(values) // _STRETCH, 1)
     edges = np.linspace(0, len(values), count + 1).astype(np.int64)
@@ -35,7 +35,7 @@ def excess(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values - np.repeat(middle, np.diff(edges))
 
 
-def spikes(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def spikes(values: Floats) -> Ints:
     """Rows that are far above their neighbours: a fifth of the step, and 4 deviations."""
     above = excess(values)
     deviation = 1.4826 * float(np.median(np.abs(above)))
@@ -57,12 +57,12 @@ def beats(track: Track) -> tuple[Beat, ...]:
     return tuple(found)
 
 
-def _most_regular(track: Track, rows: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]] | None:
+def _most_regular(track: Track, rows: Ints) -> tuple[int, Ints] | None:
     steps = track.step[rows]
     tolerance = max(1, round(track.covers))
     rate = min((2 * tolerance + 1) / track.covers * len(rows) / max(len(track), 1), 1.0)
     apart, count = np.unique(np.diff(steps), return_counts=True)
-    best: tuple[int, NDArray[np.int64]] | None = None
+    best: tuple[int, Ints] | None = None
     for every in apart[np.argsort(-count, kind="stable")][:5]:
         if every < 4 * tolerance:
             continue
@@ -79,7 +79,7 @@ def _most_regular(track: Track, rows: NDArray[np.int64]) -> tuple[int, NDArray[n
     return best
 
 
-def _in_phase(steps: NDArray[np.int64], every: int, tolerance: int) -> NDArray[np.int64]:
+def _in_phase(steps: Ints, every: int, tolerance: int) -> Ints:
     phases, count = np.unique(steps % every, return_counts=True)
     off = (steps - phases[np.argmax(count)] + every // 2) % every - every // 2
     return np.flatnonzero(np.abs(off) <= tolerance)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diagnose.arrays import Floats
 from diagnose.series.change_points import Found, Shift
 from diagnose.series.columns import PARTS
-from diagnose.series.evidence import Values
 from diagnose.series.findings import PartChange
 from diagnose.series.tracks import Track
 
@@ -104,7 +104,7 @@ def _takes_part(track: Track, begin: int, since: int, end: int, ratio: float) ->
     return bool(np.sign(own) == np.sign(np.log(ratio)) and abs(own) >= _OWN * abs(np.log(ratio)))
 
 
-def medians_around(track: Track, values: Values, begin: int, since: int, end: int) -> tuple[float, float] | None:
+def medians_around(track: Track, values: Floats, begin: int, since: int, end: int) -> tuple[float, float] | None:
     """Medians of the known `values` of steps [begin, since) and [since, end]; None when one side has fewer than 3."""
     before = values[(track.step >= begin) & (track.step < since)]
     after = values[(track.step >= since) & (track.step <= end)]

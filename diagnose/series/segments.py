@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.series.evidence import Values, strongest_split
+from diagnose.arrays import Floats
+from diagnose.series.evidence import strongest_split
 
 MARGIN = 10  # samples on each side of a change
 MOST_BLOCKS = 2000
@@ -25,7 +26,7 @@ class Split:
     p_value: float
 
 
-def splits(values: Values, alpha: float, least: float, most_blocks: int = MOST_BLOCKS) -> tuple[Split, ...]:
+def splits(values: Floats, alpha: float, least: float, most_blocks: int = MOST_BLOCKS) -> tuple[Split, ...]:
     """The changes of level, in order.
 
     Args:
@@ -41,12 +42,12 @@ def splits(values: Values, alpha: float, least: float, most_blocks: int = MOST_B
     return tuple(_placed(values, edges[i], edges[i + 1], edges[i + 2], p, size) for i, (_, p) in enumerate(kept))
 
 
-def difference(values: Values, at: int) -> float:
+def difference(values: Floats, at: int) -> float:
     """Median after `at` less median before."""
     return float(np.median(values[at:]) - np.median(values[:at]))
 
 
-def _medians(values: Values, size: int) -> Values:
+def _medians(values: Floats, size: int) -> Floats:
     if size <= 1:
         return values
     whole = len(values) // size * size
@@ -63,7 +64,7 @@ def _intervals(n: int) -> list[tuple[int, int]]:
     return found
 
 
-def _chosen(values: Values, alpha: float, least: float) -> list[int]:
+def _chosen(values: Floats, alpha: float, least: float) -> list[int]:
     """Splits of the intervals, the surest first; an interval that holds one already is passed over."""
     intervals = _intervals(len(values))
     tested = []
@@ -78,7 +79,7 @@ def _chosen(values: Values, alpha: float, least: float) -> list[int]:
     return sorted(chosen)
 
 
-def _confirmed(values: Values, chosen: list[int], alpha: float, least: float) -> list[tuple[int, float]]:
+def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) -> list[tuple[int, float]]:
     """The splits that also divide the levels around them, each moved to where it does so best."""
     tests = len(_intervals(len(values)))
     while chosen:
@@ -98,7 +99,7 @@ def _confirmed(values: Values, chosen: list[int], alpha: float, least: float) ->
     return []
 
 
-def _misfit(values: Values) -> Values:
+def _misfit(values: Floats) -> Floats:
     """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in."""
     middle = np.median(values)
     reach = 3 * max(float(np.median(np.abs(values - middle))) * 1.4826, 1e-9)
@@ -110,7 +111,7 @@ def _misfit(values: Values) -> Values:
     return np.maximum(np.asarray(misfit, np.float64), 0.0)  # clean levels may round to less than nothing
 
 
-def _best_place(values: Values, at: int) -> int:
+def _best_place(values: Floats, at: int) -> int:
     """Where two levels fit best, `at` when the values are too few."""
     margin = min(MARGIN, len(values) // 2)
     if len(values) < 2 * margin or margin < 1:
@@ -118,7 +119,7 @@ def _best_place(values: Values, at: int) -> int:
     return int(np.argmin(_misfit(values)[margin - 1 : len(values) - margin])) + margin
 
 
-def _placed(values: Values, begin: int, at: int, end: int, p: float, size: int) -> Split:
+def _placed(values: Floats, begin: int, at: int, end: int, p: float, size: int) -> Split:
     """The split at single samples, with the places that fit nearly as well: a misfit of 8 residual variances more."""
     own = values[begin:end]
     low_edge, high_edge = (max(at - begin - 2 * size, 1), min(at - begin + 2 * size + 1, len(own) - 1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, another_run
 from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.tracks import Series, Track
@@ -24,7 +24,9 @@ _CAPTURE_NAME = re.compile(r"capture-rank(\d{1,9})\.json\Z")
 _DO = "name a CSV log, a trainer_state.json, or a folder with one of them or with traces"
 _NO_TIMES = Unknown(
     "log_history has steps and no times: transformers writes them only when it counts the tokens it has seen",
-    'train with TrainingArguments(include_num_input_tokens_seen="all"), which adds train_runtime to each entry',
+    another_run(
+        'train with TrainingArguments(include_num_input_tokens_seen="all"), which adds train_runtime to each entry'
+    ),
 )
 
 
@@ -122,7 +124,9 @@ def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str
         told = _both(told, own)
     notes = (*cut, *told.notes(), *missing_ranks(tracks))
     files = tuple(shown_path(path) for path, _ in tables)
-    unknown = None if tracks else Unknown("no row has a step and a positive time", "log the time of every step")
+    unknown = (
+        None if tracks else Unknown("no row has a step and a positive time", another_run("log the time of every step"))
+    )
     order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host))
     return Series(kind, files, reads[0], tuple(order), tuple(sorted(told.restarts)), notes, unknown)
 

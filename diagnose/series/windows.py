@@ -5,14 +5,16 @@ from pathlib import Path
 import numpy as np
 
 from diagnose.errors import shown_path
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, another_run
 from diagnose.series.ordering import missing_ranks
 from diagnose.series.tracks import Series, Track
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, load_all
 from diagnose.trace.discover import RankFile, trace_files
 
-_NEXT = "record windows in one process (schedule(..., repeat=0)) so that ProfilerStep counts on, or log step times"
+_NEXT = another_run(
+    "record windows in one process (schedule(..., repeat=0)) so that ProfilerStep counts on, or log step times"
+)
 
 
 def windows(folder: Path) -> Series | None:

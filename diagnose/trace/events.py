@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Union
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats
 from diagnose.decoding import encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.trace.columns import ABSENT
@@ -97,7 +97,7 @@ class Chunk(NamedTuple):
     """
 
     complete: Sequence[Event | ExactEvent]
-    us: NDArray[np.float64] | None
+    us: Floats | None
     others: int
     without_phase: int
     instants: Sequence[Instant | ExactEvent]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Array
 from diagnose.trace.boundaries import BOUNDARY, BOUNDARY_BYTES
 from diagnose.trace.columns import Collectives, Trace
 
@@ -186,9 +186,9 @@ def _joined(traces: Sequence[Trace]) -> Trace:
     )
 
 
-def _column(trace: Trace, name: str, tables: dict[str, tuple[Any, ...]]) -> NDArray[Any]:
+def _column(trace: Trace, name: str, tables: dict[str, tuple[Any, ...]]) -> Array:
     """The column, with ids that count in the joined table."""
-    column: NDArray[Any] = getattr(trace, name)
+    column: Array = getattr(trace, name)
     if name not in _IDS:
         return column
     numbers = {entry: number for number, entry in enumerate(tables[name])}

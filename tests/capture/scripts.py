@@ -10,6 +10,9 @@ from pathlib import Path
 
 from capture import forks
 
+from diagnose.capture.command import APPLY
+from diagnose.patch.patch_file import Request
+
 PATIENCE_S = 120
 HOOKS = """
 import torch
@@ -72,9 +75,17 @@ def finish():
 
 
 def run(
-    script: str, folder: Path, window: dict[str, object] | None = None, *, fresh: bool = False, **environment: str
+    script: str,
+    folder: Path,
+    window: dict[str, object] | None = None,
+    *,
+    patch: dict[str, dict[str, object]] | None = None,
+    fresh: bool = False,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run `script` with `folder` as its argument; `window` None leaves it uncaptured, else the bundle is folder/out.
+
+    `patch` is what `diagnose run --apply` hands over: values by target and key.
 
     A fork of an interpreter that imported torch runs it, for speed; with variables of its own, which may count while
     Python or torch starts, or when asked for, a `fresh` one.
@@ -86,6 +97,8 @@ def run(
     variables.pop("PYTHON_DIAGNOSE", None)
     if window is not None:
         variables["PYTHON_DIAGNOSE"] = json.dumps({"out": str(folder / "out")} | window)
+    if patch is not None:
+        variables[APPLY] = Request(patch).to_json()
     if not fresh and not environment:
         return forks.run(file, variables, PATIENCE_S)
     command = [sys.executable, str(file), str(folder)]

@@ -8,14 +8,13 @@ import pytest
 from digests import MS, US, Shared, digests, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.ranks import GroupMatch, RankDigest, match
 from diagnose.ranks.collectives.aligned_waits import agreement, by_start
 from diagnose.ranks.collectives.clocks import Alignment, align, clocks_of, torn_hosts
 
-Column = NDArray[np.int64]
-Clock = Callable[[int, Column], Column]
+Clock = Callable[[int, Ints], Ints]
 
 
 def shared(

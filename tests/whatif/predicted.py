@@ -11,7 +11,7 @@ from kineto import Trace
 from diagnose.attribution import attribute
 from diagnose.metrics import REGISTRY, Measured, measure
 from diagnose.metrics.registry import Settings
-from diagnose.predict.whatif import Outlook
+from diagnose.predict.whatif import Predictor
 from diagnose.ranks import JobView
 from diagnose.rule import Rule, load_rule
 from diagnose.trace.record import decoded
@@ -59,10 +59,10 @@ def rule(whatif: str, name: str = "a-fault", keys: str = "", sets: str = "") -> 
         return load_rule(path, {name: metric.unit for name, metric in REGISTRY.items()})
 
 
-def outlook(built: Built, fired: Sequence[Rule] = (), record: dict[str, object] | None = None) -> Outlook:
+def predictor(built: Built, fired: Sequence[Rule] = (), record: dict[str, object] | None = None) -> Predictor:
     line = timeline(built)
     measured = Measured(line, attribute(line), JobView(), Settings(), decoded(record or {}))
-    return Outlook(measured, measure(measured), fired)
+    return Predictor(measured, measure(measured), fired)
 
 
 def device_bound(count: int = 5) -> Trace:

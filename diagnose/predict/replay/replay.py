@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints
 from diagnose.attribution import EXPOSED, Attribution
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.costs import costs_of
@@ -42,7 +42,7 @@ class Replay:
 
     steps: tuple[int, ...]
     measured_ns: float
-    waits: NDArray[np.int64]
+    waits: Ints
     _replayed_ns: Callable[[Change], float]
     _communicates: bool
     _obstacle: str = ""
@@ -119,7 +119,7 @@ def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
     )
 
 
-def _typical(timeline: Timeline, lengths: NDArray[np.int64]) -> tuple[int, ...]:
+def _typical(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:
     """The steps whose length is closest to the median, in order: at most STEPS, and as few as hold little enough."""
     nearest = np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")[:STEPS]
     each = len(timeline.gpu) / max(len(lengths), 1)
@@ -131,7 +131,7 @@ def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change
     return period_ns(costs_of(timeline.gpu, items, change)) / steps
 
 
-def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> NDArray[np.int64]:
+def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:
     """Host windows of the steps, each from the end of the step before it where that is near."""
     own = timeline.steps.host[list(steps)]
     ends = np.sort(host_steps(timeline.trace).host[:, 1])

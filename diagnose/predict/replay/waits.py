@@ -8,15 +8,11 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.predict.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, medians
 from diagnose.predict.replay.host import Calls
 from diagnose.timeline import Activities, Timeline, grouped
-
-Times = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 ALL_STREAMS, ONE_STREAM = -2, -3  # waits for all launched so far: everywhere, or on stream ONE_STREAM - wait
 QUEUE_LAUNCHES = 1021  # of the 1,024 entries of a CUDA channel; the same on V100 and H100
@@ -39,12 +35,12 @@ class Waits:
     `queue` is how many launches a stream holds before the next one blocks.
     """
 
-    target: Times
+    target: Ints
     own_ns: Floats
     queue: int
 
 
-def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Times, stream: Times) -> Waits:
+def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, stream: Ints) -> Waits:
     """What each of `calls` waits for.
 
     Args:
@@ -76,7 +72,7 @@ def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
     return (calls.row >= 0) & timeline.trace.named(matches)[calls.row]
 
 
-def _beside(calls: Calls, rows: Times, ended: Times) -> Floats:
+def _beside(calls: Calls, rows: Ints, ended: Ints) -> Floats:
     """The part of the calls after what they waited for had ended."""
     return (calls.end[rows] - np.clip(ended, calls.start[rows], calls.end[rows])).astype(float)
 
@@ -85,7 +81,7 @@ def _typical(ns: Floats) -> float:
     return float(np.median(ns)) if len(ns) else 0.0
 
 
-def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Times, rows: Times) -> tuple[Times, Times]:
+def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """What each synchronisation waits for, and when that had ended.
 
     The trace does not say which stream a call waits for: it is the one whose work ended just before the call did, or,
@@ -108,7 +104,7 @@ def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Times, 
     return target[chosen, every], end
 
 
-def _blocking_copies(timeline: Timeline, calls: Calls, launched: Times) -> Times:
+def _blocking_copies(timeline: Timeline, calls: Calls, launched: Ints) -> Ints:
     """Calls that return when their copy from or to pageable memory has ended; small ones are staged and return."""
     gpu, trace = timeline.gpu, timeline.trace
     crosses = np.array([k.family == "memcpy" and k.sub in ("HtoD", "DtoH") for k in gpu.kinds], bool)
@@ -119,7 +115,7 @@ def _blocking_copies(timeline: Timeline, calls: Calls, launched: Times) -> Times
     return rows[blocks & (gpu.end[own] <= calls.end[rows] + _RETURN_NS)]
 
 
-def _full_queue(timeline: Timeline, stream: Times) -> tuple[int, Mask, Floats]:
+def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
     """How many launches a stream holds; the activities whose call met a full queue, and what it takes beside waiting.
 
     A full queue shows in many calls that last long and return when the same number of launches is left to start.
@@ -141,7 +137,7 @@ def _full_queue(timeline: Timeline, stream: Times) -> tuple[int, Mask, Floats]:
     return queue, full, np.minimum(took, np.where(np.isnan(usual), quick, usual))
 
 
-def _depths(gpu: Activities, stream: Times) -> tuple[Mask, Times]:
+def _depths(gpu: Activities, stream: Ints) -> tuple[Mask, Ints]:
     """The first activity of each launch, and how many launches back the last one is that had started by its end."""
     linked = np.flatnonzero(gpu.launch >= 0)
     firsts = np.sort(linked[np.unique(gpu.launch[linked], return_index=True)[1]])

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.formulas.collectives import transfer_by_start, waiting_by_start
 from diagnose.ranks.collectives.clocks import Alignment, bases_of
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 
-Column = NDArray[np.int64]
 RESIDUALS = 3
 AGREE = 0.9
 _OF_TWO = 2**0.5  # waiting is a distance between two clocks
@@ -27,8 +26,8 @@ class ByStart:
     Waiting of no more than `error_ns`, three residuals of two clocks, is not claimed: it is zero here.
     """
 
-    transfer: Column
-    waiting: Column
+    transfer: Ints
+    waiting: Ints
     error_ns: float
 
 

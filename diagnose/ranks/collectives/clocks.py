@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.diagnosis.postmortem import Clock, Mismatch
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.collectives.process_groups import named_ranks
 from diagnose.ranks.digest import RankDigest
 
-Column = NDArray[np.int64]
-Values = NDArray[np.float64]
 LEAST_FOR_RESIDUAL = 3
 APART_NS = 5_000_000  # processes of one host share its clock, and translate the device's to it within microseconds
 _LEAST_FOR_DRIFT = 12
@@ -40,14 +38,14 @@ class Alignment:
         drifts: ranks whose drift is seen.
     """
 
-    known: NDArray[np.bool_]
-    offset: Column
-    drift: Values
-    origin: Column
-    residual: Values
-    drifts: NDArray[np.bool_]
+    known: Mask
+    offset: Ints
+    drift: Floats
+    origin: Ints
+    residual: Floats
+    drifts: Mask
 
-    def aligned(self, members: Column, times: Column) -> Column:
+    def aligned(self, members: Ints, times: Ints) -> Ints:
         """Absolute times of the members' own clocks, shape (instances, members), on the first rank's clock."""
         drifted = self.drift[members] * (times - self.origin[members])
         return np.asarray(times + self.offset[members] + np.rint(drifted).astype(np.int64))
@@ -57,10 +55,10 @@ class Alignment:
 class _Fit:
     """One group's clocks against a reference, arrays of shape (members,)."""
 
-    offset: Column
-    drift: Values
-    origin: Column
-    residual: Values
+    offset: Ints
+    drift: Floats
+    origin: Ints
+    residual: Floats
 
 
 def align(ranks: Sequence[RankDigest], found: Match) -> Alignment:
@@ -85,12 +83,12 @@ def align(ranks: Sequence[RankDigest], found: Match) -> Alignment:
     return result
 
 
-def bases_of(ranks: Sequence[RankDigest]) -> Column:
+def bases_of(ranks: Sequence[RankDigest]) -> Ints:
     """Absolute time at time 0 of each rank's trace; 0 where what the trace states is no time."""
     return np.array([rank.base_ns if abs(rank.base_ns) < _NO_TIME else 0 for rank in ranks], np.int64)
 
 
-def _extend(result: Alignment, group: GroupMatch, base: Column) -> list[int]:
+def _extend(result: Alignment, group: GroupMatch, base: Ints) -> list[int]:
     """Aligns the group's members that are not yet aligned with those that are; which ones those were."""
     ends = group.end[group.symmetric] + base[group.members]
     seen = result.known[group.members]
@@ -106,7 +104,7 @@ def _extend(result: Alignment, group: GroupMatch, base: Column) -> list[int]:
     return [int(member) for member in new]
 
 
-def _fitted(reference: Column, ends: Column) -> _Fit:
+def _fitted(reference: Ints, ends: Ints) -> _Fit:
     """Offset, and drift where it is seen, of each column of ends, shape (instances, members), to the reference."""
     distance = reference[:, None] - ends
     offset = np.median(distance - distance[:1], axis=0)
@@ -120,7 +118,7 @@ def _fitted(reference: Column, ends: Column) -> _Fit:
     return _Fit(own, drift, origin, residual if len(ends) >= LEAST_FOR_RESIDUAL else np.full(len(own), np.nan))
 
 
-def _drift(times: Column, rest: Values) -> Values:
+def _drift(times: Ints, rest: Floats) -> Floats:
     """Theil and Sen's slope of each column over the medians of blocks; 0 unless it moves the ends far enough.
 
     Over the window it has to exceed three residuals and three standard errors of a slope.

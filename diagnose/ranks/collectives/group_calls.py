@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.kinds import is_untold
 from diagnose.ranks.collectives.process_groups import Group
 from diagnose.ranks.digest import RankDigest
 
-Column = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 ABSENT = -1
 
 
@@ -31,13 +29,13 @@ class GroupCalls:
     """
 
     group: Group
-    members: Column
-    member: Column
-    call: Column
-    step: Column
-    seq: Column
-    kind: Column
-    bytes: Column
+    members: Ints
+    member: Ints
+    call: Ints
+    step: Ints
+    seq: Ints
+    kind: Ints
+    bytes: Ints
     kinds: tuple[str, ...]
 
     @property
@@ -52,7 +50,7 @@ class GroupCalls:
         return not any(is_untold(kind) for kind in self.kinds)
 
 
-def gathered(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDigest]) -> GroupCalls:
+def gathered(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupCalls:
     """The calls at the given rows of each rank, by its position in the job."""
     calls = [ranks[p].calls for p in rows]
     names = tuple(dict.fromkeys(kind for own in calls for kind in own.kinds))
@@ -74,7 +72,7 @@ def gathered(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDiges
     )
 
 
-def _joined(columns: Sequence[Column], rows: Mapping[int, Column]) -> Column:
+def _joined(columns: Sequence[Ints], rows: Mapping[int, Ints]) -> Ints:
     return np.concatenate([column[at] for column, at in zip(columns, rows.values(), strict=True)])
 
 
@@ -87,8 +85,8 @@ class Places:
         at: index of the group's calls by place and member, shape (places, members), ABSENT where a member has none.
     """
 
-    number: Column
-    at: Column
+    number: Ints
+    at: Ints
 
     @property
     def full(self) -> Mask:
@@ -96,7 +94,7 @@ class Places:
         return np.asarray((self.at >= 0).all(axis=1))
 
 
-def places_of(calls: GroupCalls, *labels: Column) -> Places:
+def places_of(calls: GroupCalls, *labels: Ints) -> Places:
     """The calls side by side: those with equal labels, the first of which is the number, by their order among them."""
     alike = code_of(*labels)
     order = np.lexsort((alike, calls.member))
@@ -109,7 +107,7 @@ def places_of(calls: GroupCalls, *labels: Column) -> Places:
     return Places(labels[0][order[one]], at)
 
 
-def code_of(*columns: Column) -> Column:
+def code_of(*columns: Ints) -> Ints:
     """One number for each distinct row of the columns, in the order of the rows."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:

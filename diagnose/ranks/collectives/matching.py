@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.facts import Unknown
+from diagnose.arrays import Ints, Mask
+from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
 from diagnose.ranks.collectives.group_calls import GroupCalls, Places, gathered, places_of
 from diagnose.ranks.collectives.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
@@ -20,20 +20,21 @@ from diagnose.ranks.collectives.process_groups import Group
 from diagnose.ranks.digest import RankDigest
 from diagnose.timeline import grouped
 
-Column = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-ALONE = Unknown("one rank cannot tell transfer from waiting", "pass the traces of all ranks of the job")
-_NONE_RECORDED = Unknown("no collective was recorded in the counted steps", "nothing: the ranks do not communicate")
+ALONE = Unknown("one rank cannot tell transfer from waiting", analysis_option("the traces of all ranks of the job"))
+_NONE_RECORDED = Unknown(
+    "no collective was recorded in the counted steps", nothing_helps("the ranks do not communicate")
+)
 _AMBIGUOUS = Unknown(
     "several process groups share one name and the traces do not list their ranks",
-    "capture with torch 2.3 or later, which records the ranks of each process group",
+    capture_setting("torch 2.3 or later, which records the ranks of each process group"),
 )
 _OTHER_STEPS = Unknown(
-    "the ranks captured different steps", "capture the same steps on every rank: count them alike and start together"
+    "the ranks captured different steps",
+    another_run("capture the same steps on every rank: count them alike and start together"),
 )
 _UNEQUAL = Unknown(
     "the ranks recorded different numbers of collectives, so their order does not match them",
-    "capture the same steps on every rank, with a torch that records Seq (2.12 or later)",
+    another_run("capture the same steps on every rank, with a torch that records Seq (2.12 or later)"),
 )
 
 
@@ -54,31 +55,31 @@ class GroupMatch:
     """
 
     group: Group
-    members: Column
-    call: Column
-    start: Column
-    end: Column
+    members: Ints
+    call: Ints
+    start: Ints
+    end: Ints
     symmetric: Mask
     paired: bool = False
     absent: int = 0
 
     @property
-    def duration(self) -> Column:
+    def duration(self) -> Ints:
         """Nanoseconds that each rank spent in each collective."""
         return self.end - self.start
 
     @cached_property
-    def transfer(self) -> Column:
+    def transfer(self) -> Ints:
         """Shortest duration over the ranks: the last to arrive does not wait. Needs no common clock."""
         return transfer_by_duration(self.duration)
 
     @property
-    def waiting(self) -> Column:
+    def waiting(self) -> Ints:
         """Nanoseconds that each rank waited in each collective."""
         return waiting_by_duration(self.duration)
 
     @cached_property
-    def last(self) -> Column:
+    def last(self) -> Ints:
         """Position among the members of the rank that came last to each collective."""
         return np.asarray(self.duration.argmin(axis=1), np.int64)
 
@@ -107,7 +108,7 @@ def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
     listed: dict[str, set[Group]] = {}
     for group in {group for rank in ranks for group in rank.calls.groups if group.ranks}:
         listed.setdefault(group.name, set()).add(group)
-    found: dict[Group, dict[int, Column]] = {}
+    found: dict[Group, dict[int, Ints]] = {}
     for position, rank in enumerate(ranks):
         calls = rank.calls
         sent = np.array([kind == SEND_RECEIVE for kind in map(plain_kind, calls.kinds)], bool)
@@ -147,7 +148,7 @@ def _alike(calls: GroupCalls, places: Places) -> Mask:
     return _equal(calls.kind, kinds[calls.kind], places.at) & _equal(calls.bytes, sized, places.at)
 
 
-def _equal(values: Column, known: Mask, at: Column) -> Mask:
+def _equal(values: Ints, known: Mask, at: Ints) -> Mask:
     """Whether the known ones of the values at each place are all the same."""
     seen = known[at] & (at >= 0)
     own = values[at]
@@ -157,7 +158,7 @@ def _equal(values: Column, known: Mask, at: Column) -> Mask:
 
 
 def _instances(
-    group: Group, members: Column, call: Column, ranks: Sequence[RankDigest], paired: bool = False
+    group: Group, members: Ints, call: Ints, ranks: Sequence[RankDigest], paired: bool = False
 ) -> GroupMatch:
     calls = [ranks[p].calls for p in members.tolist()]
     start = np.stack([own.start[call[:, m]] for m, own in enumerate(calls)], axis=1)
@@ -176,7 +177,7 @@ def _instances(
     )
 
 
-def _size(group: Group, members: Column, call: Column, ranks: Sequence[RankDigest]) -> int:
+def _size(group: Group, members: Ints, call: Ints, ranks: Sequence[RankDigest]) -> int:
     """How many ranks the group has: as listed, as recorded, else all of the job."""
     if group.ranks or not len(call):
         return len(group.ranks)
@@ -188,7 +189,7 @@ def _size(group: Group, members: Column, call: Column, ranks: Sequence[RankDiges
 def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
     """The sends of one rank to another, each with its receive: in order, where a step has equally many of both."""
     position = {rank.rank: p for p, rank in enumerate(ranks)}
-    ends: dict[tuple[int, int, str], dict[int, Column]] = {}
+    ends: dict[tuple[int, int, str], dict[int, Ints]] = {}
     for p, rank in enumerate(ranks):
         ways: dict[tuple[int, int, int], list[int]] = {}
         for row, sender, receiver in rank.calls.messages.tolist():
@@ -202,7 +203,7 @@ def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
             yield _pair(Group(name, (sender, receiver)), {p: of_end[p] for p in both}, ranks)
 
 
-def _pair(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDigest]) -> GroupMatch:
+def _pair(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupMatch:
     calls = gathered(group, rows, ranks)
     places = places_of(calls, calls.step)
     kept = ~np.isin(places.number, places.number[~places.full])

@@ -8,16 +8,14 @@ ranks take part are not compared.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.diagnosis.postmortem import Mismatch
 from diagnose.ranks.collectives.group_calls import ABSENT, GroupCalls, code_of, places_of
 from diagnose.ranks.collectives.kinds import SAME_SIZE, is_untold, plain_kind
 from diagnose.ranks.collectives.matching import groups_of
 from diagnose.ranks.collectives.process_groups import named_ranks
 from diagnose.ranks.digest import RankDigest
-
-Column = NDArray[np.int64]
 
 
 def mismatches_of(ranks: Sequence[RankDigest]) -> tuple[Mismatch, ...]:
@@ -110,19 +108,19 @@ def _unlike(calls: GroupCalls, own: Sequence[RankDigest], until: int) -> Mismatc
     return None
 
 
-def _sized(calls: GroupCalls) -> NDArray[np.bool_]:
+def _sized(calls: GroupCalls) -> Mask:
     """The calls whose message is as large on every rank."""
     sized = np.array([plain_kind(kind) in SAME_SIZE for kind in calls.kinds], bool)[calls.kind]
     return np.asarray(sized & (calls.bytes >= 0))
 
 
-def _differs(values: Column) -> NDArray[np.bool_]:
+def _differs(values: Ints) -> Mask:
     """The places whose known values are not all the same."""
     lowest = np.where(values == ABSENT, np.iinfo(np.int64).max, values).min(axis=1)
     return np.asarray(values.max(axis=1) > lowest)
 
 
-def _at_place(calls: GroupCalls, own: Sequence[RankDigest], at: Column, values: Column, kind: str) -> Mismatch:
+def _at_place(calls: GroupCalls, own: Sequence[RankDigest], at: Ints, values: Ints, kind: str) -> Mismatch:
     known = values != ABSENT
     seen, counts = np.unique(values[known], return_counts=True)
     usual = int(seen[np.argmax(counts)])

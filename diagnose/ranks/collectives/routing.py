@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.ranks.collectives.kinds import plain_kind
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 
-Column = NDArray[np.int64]
 ALL_TO_ALL = "alltoall"
 
 
@@ -30,7 +29,7 @@ def routed(ranks: Sequence[RankDigest], found: Match, position: int) -> float | 
     return float(load[own][0]) / usual if usual else None
 
 
-def _load(ranks: Sequence[RankDigest], group: GroupMatch) -> Column | None:
+def _load(ranks: Sequence[RankDigest], group: GroupMatch) -> Ints | None:
     """Elements on the uneven side of a group's all-to-alls, shape (members,)."""
     members = [ranks[p].calls for p in group.members.tolist()]
     is_all_to_all = np.array([plain_kind(kind) == ALL_TO_ALL for kind in members[0].kinds], bool)

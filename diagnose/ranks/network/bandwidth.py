@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.facts import Unknown, spoken
+from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps, spoken
 from diagnose.formulas.collectives import bus_bytes_per_s
 from diagnose.formulas.size_curve import Links
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE
@@ -16,11 +16,13 @@ from diagnose.ranks.network.topology import NO_NETWORK, Topology
 
 LARGE_BYTES = 16 << 20  # from here on bandwidth outweighs latency (nccl-tests: half of the asymptote on NVLink)
 UNDISTURBED = 90  # percentile: other messages share the links or the multiprocessors with kernels
-NO_SIZES = Unknown("no collective of 16 MiB or more carries its size", "capture with torch 2.3 or later")
+NO_SIZES = Unknown("no collective of 16 MiB or more carries its size", capture_setting("torch 2.3 or later"))
 
 
-INSIDE_NODES = Unknown("no collective of 16 MiB or more that carries its size spans nodes", "capture more of the step")
-NO_GPUS = Unknown("the collectives did not run on GPUs", "nothing: the ranks communicate through the host")
+INSIDE_NODES = Unknown(
+    "no collective of 16 MiB or more that carries its size spans nodes", another_run("capture more of the step")
+)
+NO_GPUS = Unknown("the collectives did not run on GPUs", nothing_helps("the ranks communicate through the host"))
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,10 @@ def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Re
 def _unstated(large: _Large) -> Unknown:
     rate = spoken(float(np.percentile(large.rates, UNDISTURBED)), "bytes_per_s")
     why = f"large messages move {rate}, and what the network between the nodes does is not stated: slow is not told "
-    return Unknown(f"{why}from as fast as it can be", "pass --network-gbs, or run nccl-tests between pairs of nodes")
+    return Unknown(
+        f"{why}from as fast as it can be",
+        analysis_option("--network-gbs", another_run("run nccl-tests between pairs of nodes")),
+    )
 
 
 def _rated(large: _Large, links: Links) -> tuple[float, float] | None:

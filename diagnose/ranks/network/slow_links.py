@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.facts import duration
 from diagnose.ranks.collectives.kinds import plain_kind
 from diagnose.ranks.collectives.matching import Match
@@ -16,8 +16,7 @@ from diagnose.ranks.stragglers.lateness import is_point_to_point
 MIN_GROUPS = 2
 SLOW = 1.5
 Alike = tuple[str, int, int, int]  # kind, bytes, ranks, nodes that these are on
-Column = NDArray[np.int64]
-Typical = tuple[int, float, Column]  # place of the group in the match, nanoseconds of its transfer, its instances
+Typical = tuple[int, float, Ints]  # place of the group in the match, nanoseconds of its transfer, its instances
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class SlowLink:
     because: str
     extra_ns: int
     group: int
-    instances: Column
+    instances: Ints
     typical: float
 
 

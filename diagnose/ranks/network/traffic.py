@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints
 from diagnose.diagnosis.postmortem import Traffic
 from diagnose.facts import Unknown
 from diagnose.formulas.collectives import algorithm_bytes_per_s, bus_bytes_per_s
@@ -14,7 +14,6 @@ from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.topology import NO_GPU, Topology
 
-Column = NDArray[np.int64]
 MOST_ROWS = 40
 UPPER_BOUND = "of ranks that did not match: an upper bound of the transfer, waiting included"
 SOME_ABSENT = "not all ranks of the group have a trace: an upper bound of the transfer"
@@ -33,8 +32,8 @@ class Sample:
     members: tuple[int, ...]
     bytes: int
     matched: bool
-    transfer: Column
-    waiting: Column
+    transfer: Ints
+    waiting: Ints
     exposed_ns: int
     exposed_waiting_ns: int | None
     absent: int = 0  # ranks of the group without a trace
@@ -68,7 +67,7 @@ def _matched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
             )
 
 
-def _exposed(ranks: Sequence[RankDigest], found: Match) -> list[NDArray[np.int64]]:
+def _exposed(ranks: Sequence[RankDigest], found: Match) -> list[Ints]:
     """For each group the exposed nanoseconds of its collectives and of the waiting in them, shape (2, instances).
 
     Each rank's exposed time is looked through once for all its groups.
@@ -98,7 +97,7 @@ def _unmatched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
     for group in found:
         for m, p in enumerate(group.members.tolist()):
             left[p][group.call[:, m]] = False
-    alike: dict[tuple[str, str, int], list[tuple[int, Column]]] = {}
+    alike: dict[tuple[str, str, int], list[tuple[int, Ints]]] = {}
     for p, rank in enumerate(ranks):
         calls, rows = rank.calls, np.flatnonzero(left[p])
         for own in _alike(calls.kind[rows], calls.bytes[rows], calls.group[rows]):
@@ -113,7 +112,7 @@ def _unmatched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
         yield Sample(kind, name, members, size, False, lasted, 0 * lasted, exposed_ns, None)
 
 
-def _alike(*keys: Column) -> Iterator[Column]:
+def _alike(*keys: Ints) -> Iterator[Ints]:
     """The places at which all keys are the same."""
     _, number = np.unique(np.stack(keys), axis=1, return_inverse=True)
     order = np.argsort(number.reshape(-1), kind="stable")

@@ -4,20 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask, Texts
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.joint import Case, Joint
 from diagnose.ranks.replay.rank_work import Part
 
-Mask = NDArray[np.bool_]
-Column = NDArray[np.int64]
 BUCKET_BYTES = 1 << 20  # a smaller all-reduce carries a metric, a norm or DDP's first bucket
 SOME_WAITED_FOR = 0.5  # tensor parallelism waits for each of its all-reduces, DDP for the last
 LATENCY_NS: dict[Case, float] = {"worst": 10_000.0, "best": 40_000.0}  # that one message less saves
 
 
-def described(rank: RankDigest, part: Part) -> tuple[NDArray[np.str_], Column]:
+def described(rank: RankDigest, part: Part) -> tuple[Texts, Ints]:
     """Kind and bytes of each event of a rank."""
     kinds = np.array([kind.split(" ")[0] for kind in rank.calls.kinds] or [""], np.str_)
     return kinds[rank.calls.kind[part.row]], rank.calls.bytes[part.row]
@@ -52,14 +50,14 @@ def larger(joint: Joint, buckets: Mask, case: Case) -> Joint:
     return joint.with_parts(parts).with_transfer(transfer)
 
 
-def _pairs(part: Part, is_bucket: Mask) -> tuple[Column, Column]:
+def _pairs(part: Part, is_bucket: Mask) -> tuple[Ints, Ints]:
     """The first and the second events of neighbouring buckets of one step and group."""
     pairs = [pair for chain in part.chains for pair in _neighbours(chain[is_bucket[chain]], part.step)]
     both = np.array(pairs, np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
-def _neighbours(events: Column, step: Column) -> Iterator[tuple[int, int]]:
+def _neighbours(events: Ints, step: Ints) -> Iterator[tuple[int, int]]:
     for number in np.unique(step[events]):
         own = events[step[events] == number].tolist()
         yield from zip(own[::2], own[1::2], strict=False)

@@ -10,22 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.facts import Unknown
+from diagnose.arrays import Array, Floats, Ints
+from diagnose.facts import Unknown, another_run
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.rank_work import NONE, Part, part_of
 
-Column = NDArray[np.int64]
-Times = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 Case = Literal["worst", "best"]
 PASSES = 3  # the first two bring the ranks into the rhythm that lasts
-UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", "capture the same steps on every rank")
+UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", another_run("capture the same steps on every rank"))
 
 
 @dataclass(frozen=True)
@@ -35,11 +32,11 @@ class Round:
     `blocks` are the waits before them, one after the other: (place among the events, event waited for, own work).
     """
 
-    events: Column
-    rank: Column
-    first: Column
-    of: Column
-    blocks: tuple[tuple[Column, Column, Times], ...]
+    events: Ints
+    rank: Ints
+    first: Ints
+    of: Ints
+    blocks: tuple[tuple[Ints, Ints, Floats], ...]
 
 
 @dataclass(frozen=True)
@@ -55,13 +52,13 @@ class Joint:
     """
 
     parts: tuple[Part, ...]
-    collective: tuple[Column, ...]
-    transfer: Times
+    collective: tuple[Ints, ...]
+    transfer: Floats
     steps: int
     shared: "Flat | None" = None
 
     @cached_property
-    def measured_ns(self) -> Times:
+    def measured_ns(self) -> Floats:
         """Mean step of each rank as measured."""
         return np.array([part.measured_ns for part in self.parts]) / self.steps
 
@@ -79,7 +76,7 @@ class Joint:
         longest = float(self.measured_ns.max())
         return max(apart, abs(self.job_step_ns() - longest) / longest)
 
-    def step_ns(self, case: Case = "worst") -> Times:
+    def step_ns(self, case: Case = "worst") -> Floats:
         """Mean step of each rank when such steps follow each other, shape (ranks,); a single one from its start.
 
         Args:
@@ -89,7 +86,7 @@ class Joint:
         return self._flat.replayed(self.transfer, case, start, passes) / self.steps
 
     @property
-    def _start(self) -> Times:
+    def _start(self) -> Floats:
         return np.array([part.start for part in self.parts])
 
     def job_step_ns(self, case: Case = "worst") -> float:
@@ -105,7 +102,7 @@ class Joint:
         ready = zip(self.parts, self._flat.ready(), strict=True)
         return replace(self, parts=tuple(replace(part, ready=own) for part, own in ready), shared=None)
 
-    def with_transfer(self, transfer: Times) -> "Joint":
+    def with_transfer(self, transfer: Floats) -> "Joint":
         """Collectives that take other times."""
         return replace(self, transfer=transfer, shared=self._flat)
 
@@ -136,14 +133,14 @@ class Flat:
         self.collective = self._joined(joint.collective, alone).astype(np.int64)
         self.rounds = self._rounds(parts)
 
-    def _joined(self, columns: Sequence[NDArray[Any]], last: NDArray[Any] | int) -> Times:
+    def _joined(self, columns: Sequence[Array], last: Array | int) -> Floats:
         """The ranks' columns one after the other, each with the value of the event that ends its steps."""
         found, is_last = np.empty(len(self.rank)), np.zeros(len(self.rank), bool)
         is_last[self.finish] = True
         found[~is_last], found[is_last] = np.concatenate(columns), last
         return found
 
-    def replayed(self, transfer: Times, case: Case, start: Times, passes: int) -> Times:
+    def replayed(self, transfer: Floats, case: Case, start: Floats, passes: int) -> Floats:
         """Nanoseconds of all steps of each rank, shape (ranks,), in the last of so many passes from the start."""
         ready = self.early if case == "best" else self.late
         transfers = np.concatenate((transfer, np.zeros(len(self.finish))))
@@ -152,7 +149,7 @@ class Flat:
             before, clock = clock, self._pass(clock, ready, transfers)
         return clock - before
 
-    def _pass(self, clock: Times, ready: Times, transfer: Times) -> Times:
+    def _pass(self, clock: Floats, ready: Floats, transfer: Floats) -> Floats:
         """When each rank ends its steps, from when it begins them."""
         clock, position = clock.copy(), np.zeros(len(clock))
         end = np.zeros(len(self.at) + 1)
@@ -182,13 +179,13 @@ class Flat:
             head[self.rank[events]] += 1
         return found
 
-    def _blocks(self, parts: Sequence[Part]) -> tuple[Column, Column, Times]:
+    def _blocks(self, parts: Sequence[Part]) -> tuple[Ints, Ints, Floats]:
         """For every wait the event it comes before, the one whose end it waits for, and the own work until then."""
         before = [part.block_before + begin for part, begin in zip(parts, self.begin, strict=False)]
         on = [part.block_on + begin for part, begin in zip(parts, self.begin, strict=False)]
         return np.concatenate(before), np.concatenate(on), np.concatenate([part.block_at for part in parts])
 
-    def ready(self) -> tuple[Times, ...]:
+    def ready(self) -> tuple[Floats, ...]:
         """For each rank the own work after which each of its events was ready, at the latest and at the earliest.
 
         A queued one was ready as long after its stream's previous one as on the rank that came last and so did not
@@ -212,7 +209,7 @@ class Flat:
         return tuple(both[:, b:f] for b, f in zip(self.begin[:-1].tolist(), self.finish.tolist(), strict=True))
 
 
-def _before(blocks: tuple[Column, Column, Times], events: Column) -> tuple[tuple[Column, Column, Times], ...]:
+def _before(blocks: tuple[Ints, Ints, Floats], events: Ints) -> tuple[tuple[Ints, Ints, Floats], ...]:
     """The waits before the events; those of one event one after the other."""
     before, on, at = blocks
     ordered = np.sort(events)
@@ -242,7 +239,7 @@ def joint_of(ranks: Sequence[RankDigest], found: Match) -> Joint | Unknown:
     return Joint(parts, tuple(of), transfer, len(numbers)).with_ready()
 
 
-def _order(ranks: Sequence[RankDigest], rows: Sequence[Column], of: Sequence[Column], ahead: Times) -> list[Column]:
+def _order(ranks: Sequence[RankDigest], rows: Sequence[Ints], of: Sequence[Ints], ahead: Floats) -> list[Ints]:
     """Each rank's calls in the order in which the collectives begin, by the mean over their ranks.
 
     Streams of their own may begin in another order on some rank; the replay needs one for all.
@@ -255,7 +252,7 @@ def _order(ranks: Sequence[RankDigest], rows: Sequence[Column], of: Sequence[Col
     return [np.lexsort((own, mean[own])) for own in of]
 
 
-def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Column], found: Match) -> tuple[list[Column], Times]:
+def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Ints], found: Match) -> tuple[list[Ints], Floats]:
     """The collective of each rank's events and the transfer of each; one that did not match is its rank's own."""
     place = [_places(len(rank.calls), own) for rank, own in zip(ranks, rows, strict=True)]
     of = [np.full(len(own), NONE, np.int64) for own in rows]
@@ -296,13 +293,13 @@ def _connected(count: int, found: Match) -> Iterator[GroupMatch]:
                 of_rank[member] = []
 
 
-def _places(count: int, rows: Column) -> Column:
+def _places(count: int, rows: Ints) -> Ints:
     found = np.full(count, NONE, np.int64)
     found[rows] = np.arange(len(rows))
     return found
 
 
-def _ahead(count: int, found: Match) -> Times:
+def _ahead(count: int, found: Match) -> Floats:
     """By how much each rank's clock is ahead of that of the first rank it is connected with by collectives."""
     ahead, known = np.zeros(count), np.zeros(count, bool)
     for group in _connected(count, found):

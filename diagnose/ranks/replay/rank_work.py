@@ -5,14 +5,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.ranks.digest import RankDigest
 
-Column = NDArray[np.int64]
-Times = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 QUEUED_NS = 10_000  # a collective that begins so soon after its stream's previous one had been waiting for it
 SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the work that waited for it
 STRAY = 0.25  # of a host's wait: its thread, and gloo's that marks the end, may each be without a CPU for a while
@@ -43,23 +40,23 @@ class Part:
         alike: the events by kind, size and then order: those at one place of ranks of one signature do the same.
     """
 
-    row: Column
-    step: Column
-    at: Times
-    ready: Times
-    lasted: Times
-    previous: Column
+    row: Ints
+    step: Ints
+    at: Floats
+    ready: Floats
+    lasted: Floats
+    previous: Ints
     queued: Mask
-    gap: Times
-    block_before: Column
-    block_on: Column
-    block_at: Times
-    blocked: Times
+    gap: Floats
+    block_before: Ints
+    block_on: Ints
+    block_at: Floats
+    blocked: Floats
     start: float
     own_ns: float
     measured_ns: float
     signature: int
-    alike: Column
+    alike: Ints
 
     def in_order_of(self, other: "Part") -> "Part":
         """The same part with its events in the order of another rank's, which may interleave its streams otherwise."""
@@ -85,7 +82,7 @@ class Part:
         )
 
     @cached_property
-    def chains(self) -> tuple[Column, ...]:
+    def chains(self) -> tuple[Ints, ...]:
         """The events of each group, which run one after the other."""
         chain = np.arange(len(self.previous))
         for event, before in enumerate(self.previous.tolist()):
@@ -93,7 +90,7 @@ class Part:
         return tuple(np.flatnonzero(chain == first) for first in np.unique(chain))
 
 
-def part_of(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]) -> Part:
+def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) -> Part:
     """The part of one rank.
 
     Args:
@@ -136,7 +133,7 @@ def part_of(rank: RankDigest, rows: Column, ahead: float, numbers: Sequence[int]
     )
 
 
-def _blocks(rank: RankDigest, start: Column, end: Column, windows: Column) -> tuple[iv.Intervals, Column]:
+def _blocks(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv.Intervals, Ints]:
     """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself."""
     exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
     if not len(exposed) or not len(end):
@@ -154,13 +151,13 @@ def _blocks(rank: RankDigest, start: Column, end: Column, windows: Column) -> tu
     return exposed[ended], on[ended].astype(np.int64)
 
 
-def _own(times: Column, windows: Column, blocks: iv.Intervals) -> Times:
+def _own(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:
     """Own work done until each time: the steps so far without the waits in them."""
     steps = iv.intervals(windows[:, 0], windows[:, 1])
     return (iv.covered_before(steps, times) - iv.covered_before(blocks, times)).astype(np.float64)
 
 
-def _previous(group: Column, kind: Column, start: Column, end: Column) -> Column:
+def _previous(group: Ints, kind: Ints, start: Ints, end: Ints) -> Ints:
     """For each call the one before it on its stream, NONE for the first.
 
     A group has one stream, or one for each kind where its calls overlap; what still overlaps follows on none.

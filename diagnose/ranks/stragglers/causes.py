@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Behind
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
-
-Column = NDArray[np.int64]
 
 _CAUSES: dict[str, LatenessCause] = {"gc": "gc", "logging": "checkpoint"}
 _CLASSES: dict[str, LatenessCause] = {"data": "data", "host": "host"}
@@ -74,7 +72,7 @@ class Ratio:
 
 
 def reason_of(
-    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Column, waited_ns: int,
+    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Ints, waited_ns: int,
     tokens: float | None = None,
 ) -> Reason:  # fmt: skip
     """Why a rank is late.

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.facts import duration
 from diagnose.ranks.stragglers.stragglers import Blame
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTIME
 
 STEP_MARKS = r"ProfilerStep|diagnose\.step"
-Column = NDArray[np.int64]
 Names = tuple[tuple[str, bool], ...]
 TELLING = 0.1  # of the lateness
 LONGEST = 4_000  # operations of a step that are aligned
@@ -32,8 +31,8 @@ class Walk:
     """One step in order: for each segment its name, whether it is the gap before, its duration and time in the step."""
 
     names: Names
-    ns: Column
-    at: Column
+    ns: Ints
+    at: Ints
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def _first(own: Walk, usual: Sequence[Walk], enough: float) -> Found | None:
 
     Most walks are alike but for their times and are aligned once.
     """
-    known, longest = np.full(len(own.ns), -1, np.int64), dict[Names, Column]()
+    known, longest = np.full(len(own.ns), -1, np.int64), dict[Names, Ints]()
     for walk in usual:
         longest[walk.names] = np.maximum(longest.get(walk.names, walk.ns), walk.ns)
     for names, ns in longest.items():
@@ -90,7 +89,7 @@ def _first(own: Walk, usual: Sequence[Walk], enough: float) -> Found | None:
     return Found(name, is_gap, int(own.ns[hit]), usually if usually >= 0 else None, int(own.at[hit]))
 
 
-def _aligned(own: Names, other: Names) -> tuple[Column, Column]:
+def _aligned(own: Names, other: Names) -> tuple[Ints, Ints]:
     """Positions of the segments that are the same in both, by the sequence of names; beginning and end go first."""
     shorter = min(len(own), len(other))
     same = next((i for i in range(shorter) if own[i] != other[i]), shorter)
@@ -112,12 +111,12 @@ def _walks(timeline: Timeline, on_device: bool, numbers: Collection[int]) -> lis
     return [_walk(timeline, rows, begin, end) for begin, end in chosen]
 
 
-def _kernels(timeline: Timeline) -> Column:
+def _kernels(timeline: Timeline) -> Ints:
     gpu = timeline.gpu
     return gpu.row[~gpu.is_communication & ~gpu.is_copy]
 
 
-def _ranges(timeline: Timeline) -> Column:
+def _ranges(timeline: Timeline) -> Ints:
     """What the threads that run the step do, innermost last; collectives on threads of their own are left out."""
     trace = timeline.trace
     wanted = trace.rows_of(*ANNOTATIONS, *PYTHON, *RUNTIME)
@@ -134,7 +133,7 @@ def _step_threads(timeline: Timeline) -> set[tuple[int, int]]:
     return set(zip(trace.pid[rows].tolist(), trace.tid[rows].tolist(), strict=True))
 
 
-def _walk(timeline: Timeline, rows: Column, begin: int, end: int) -> Walk:
+def _walk(timeline: Timeline, rows: Ints, begin: int, end: int) -> Walk:
     """The segments of one step in order: the gap before each operation, and its time after the last one inside it."""
     trace = timeline.trace
     rows = rows[(trace.ts[rows] >= begin) & (trace.ts[rows] < end)]

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.stragglers.lateness import NOBODY, Behind
-
-Column = NDArray[np.int64]
 
 MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
@@ -41,21 +39,21 @@ class Evidence:
             else waits for it without a messenger between them.
     """
 
-    caused: Column
-    own: Column
-    step_ns: Column
+    caused: Ints
+    own: Ints
+    step_ns: Ints
     enough: float
-    votes: Column
-    peers: NDArray[np.bool_]
+    votes: Ints
+    peers: Mask
 
     @property
-    def late(self) -> NDArray[np.bool_]:
+    def late(self) -> Mask:
         """Mask of the ranks and steps behind by more than noise."""
         return np.asarray(self.own >= self.enough * self.step_ns)
 
 
 def evidence_of(
-    ranks: Sequence[RankDigest], found: Match, behind: Behind, caused: Column, by_link: Mapping[int, int] | None = None
+    ranks: Sequence[RankDigest], found: Match, behind: Behind, caused: Ints, by_link: Mapping[int, int] | None = None
 ) -> Evidence:
     """Gathers what tells a late rank from an unlucky one.
 
@@ -74,7 +72,7 @@ def evidence_of(
     return Evidence(caused, own, _step_ns(ranks, behind), enough, votes, _peers(found, behind))
 
 
-def _peers(found: Match, behind: Behind) -> NDArray[np.bool_]:
+def _peers(found: Match, behind: Behind) -> Mask:
     peers = np.zeros((len(behind.group), len(behind.group)), bool)
     for rank, groups in enumerate(behind.group):
         for group in set(groups.tolist()) - {NOBODY}:
@@ -82,7 +80,7 @@ def _peers(found: Match, behind: Behind) -> NDArray[np.bool_]:
     return peers
 
 
-def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:
+def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Ints:
     sums, count = (np.zeros(behind.ns.shape[1], np.int64) for _ in range(2))
     for rank in ranks:
         numbers = np.array(rank.numbers, np.int64)
@@ -92,7 +90,7 @@ def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Column:
     return sums // np.maximum(count, 1)
 
 
-def votes_of(found: Match, ranks: int) -> Column:
+def votes_of(found: Match, ranks: int) -> Ints:
     """For each rank the collectives of five or more ranks in which it alone comes too late for chance.
 
     The last rank has the shortest duration; whether it is apart from the rest tells Dixon's ratio, the gap to the
@@ -130,12 +128,12 @@ def stragglers_among(found: Evidence) -> tuple[int, ...]:
     return tuple(named[np.argsort(-found.own[named].sum(axis=1), kind="stable")].tolist())
 
 
-def _steady(late: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _steady(late: Mask) -> Mask:
     """Whether something holds in enough of all steps, the last axis."""
     return np.asarray(late.all(axis=-1) if late.shape[-1] <= FEW_STEPS else late.mean(axis=-1) >= PERSISTENT)
 
 
-def _cause_the_waiting(found: Evidence, named: Column) -> bool:
+def _cause_the_waiting(found: Evidence, named: Ints) -> bool:
     """Whether the named ranks cause far more than their even share of the waiting; steps without waiting have none."""
     ranks, totals = len(found.own), found.caused.sum(axis=0)
     together = found.caused[named].sum(axis=0)
@@ -147,7 +145,7 @@ def _cause_the_waiting(found: Evidence, named: Column) -> bool:
     return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
 
 
-def _stands_out(found: Evidence, rank: int, named: Column) -> bool:
+def _stands_out(found: Evidence, rank: int, named: Ints) -> bool:
     """Whether the rank's lateness is apart from that of the ranks that are not named."""
     others = np.delete(np.arange(len(found.own)), named)
     if not len(others):
@@ -157,7 +155,7 @@ def _stands_out(found: Evidence, rank: int, named: Column) -> bool:
     return _significant(found.own[rank] - found.own[others].max(axis=0)) and effect(found, rank, others) >= OUTLIER
 
 
-def _significant(lead: Column) -> bool:
+def _significant(lead: Ints) -> bool:
     """Whether a lead, step by step, is too steady for chance."""
     freedom = len(lead) - 1
     error = float(lead.std(ddof=1)) / np.sqrt(len(lead))
@@ -165,14 +163,14 @@ def _significant(lead: Column) -> bool:
     return bool(lead.mean() > critical * error)
 
 
-def effect(found: Evidence, rank: int, others: Column) -> float:
+def effect(found: Evidence, rank: int, others: Ints) -> float:
     """Effect size: the rank's distance from the median of the others in their spread, a modified z-score."""
     own, rest = float(found.own[rank].mean()), found.own[others].mean(axis=1)
     spread = float(np.median(np.abs(rest - np.median(rest))))
     return 0.6745 * (own - float(np.median(rest))) / max(spread, LEAST_SPREAD * float(found.step_ns.mean()), 1.0)
 
 
-def shared(found: Evidence, named: Sequence[int]) -> Column:
+def shared(found: Evidence, named: Sequence[int]) -> Ints:
     """The waiting by rank and step; what several named ranks cause is divided in proportion to their lateness."""
     blame = found.caused.copy()
     if len(named) > 1:

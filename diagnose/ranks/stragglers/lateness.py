@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 
-Column = NDArray[np.int64]
 COMMUNICATION = "communication"
 NOBODY = -1
 FEWEST = 3
@@ -30,23 +29,23 @@ class Excess:
         ns: shape (instances, members, causes); negative where a member spent less.
     """
 
-    step: Column
+    step: Ints
     causes: tuple[str, ...]
     classes: tuple[str, ...]
-    ns: Column
+    ns: Ints
 
     @property
-    def communicates(self) -> NDArray[np.bool_]:
+    def communicates(self) -> Mask:
         """Mask of the causes that are communication."""
         return np.array([c == COMMUNICATION for c in self.classes], bool)
 
     @property
-    def own(self) -> Column:
+    def own(self) -> Ints:
         """Excess of time that the rank itself is the reason for, shape (instances, members)."""
         return self.ns[..., ~self.communicates].sum(axis=-1)
 
     @property
-    def passed_on(self) -> Column:
+    def passed_on(self) -> Ints:
         """Excess of communication: what the rank waited for others, or for its links."""
         return self.ns[..., self.communicates].sum(axis=-1)
 
@@ -68,25 +67,25 @@ class Behind:
     numbers: tuple[int, ...]
     causes: tuple[str, ...]
     classes: tuple[str, ...]
-    ns: Column
-    group: Column
+    ns: Ints
+    group: Ints
 
     @property
-    def own(self) -> Column:
+    def own(self) -> Ints:
         """Nanoseconds by its own doing, shape (ranks, steps)."""
         return self.ns[..., [c != COMMUNICATION for c in self.classes]].sum(axis=-1)
 
-    def at(self, steps: Column) -> Column:
+    def at(self, steps: Ints) -> Ints:
         """Positions of steps by their numbers."""
         return np.searchsorted(self._numbers, steps)
 
-    def judges(self, steps: Column) -> NDArray[np.bool_]:
+    def judges(self, steps: Ints) -> Mask:
         """Mask of the steps by their numbers that are told of."""
         at = np.minimum(self.at(steps), len(self._numbers) - 1)
         return np.asarray(self._numbers[at] == steps) if len(self._numbers) else np.zeros(len(steps), bool)
 
     @cached_property
-    def _numbers(self) -> Column:
+    def _numbers(self) -> Ints:
         return np.array(self.numbers, np.int64)
 
 
@@ -113,12 +112,12 @@ def class_of(cause: str, class_: str) -> str:
     return "host" if cause == "untraced" else class_
 
 
-def median_of_others(values: Column) -> Column:
+def median_of_others(values: Ints) -> Ints:
     """For each entry along axis 1 the median of the other entries."""
     count, order = values.shape[1], np.sort(values, axis=1)
     place = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1)
 
-    def left_over(at: int) -> Column:
+    def left_over(at: int) -> Ints:
         return np.where(place <= at, order[:, at + 1 : at + 2], order[:, at : at + 1])
 
     return (left_over((count - 2) // 2) + left_over((count - 1) // 2)) // 2

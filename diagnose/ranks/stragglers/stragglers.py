@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Mask
 from diagnose.diagnosis.postmortem import LatenessCause, Persistence
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.collectives.routing import routed
@@ -82,7 +82,7 @@ def blame_of(trial: Trial) -> list[Blame]:
     return sorted(blames, key=lambda b: (not b.stands_out, -b.caused_ns))
 
 
-def _blame(trial: Trial, rank: int, caused_ns: int, late: NDArray[np.bool_], named: Sequence[int]) -> Blame:
+def _blame(trial: Trial, rank: int, caused_ns: int, late: Mask, named: Sequence[int]) -> Blame:
     ranks, found = trial.ranks, trial.evidence
     share = caused_ns / max(sum(_judged_ns(r, trial.behind) for p, r in enumerate(ranks) if p != rank), 1)
     plain = Blame(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
@@ -108,7 +108,7 @@ def _judged_ns(rank: RankDigest, behind: Behind) -> int:
     return int((rank.windows[:, 1] - rank.windows[:, 0])[judged].sum())
 
 
-def _reason(trial: Trial, rank: int, late: NDArray[np.bool_], waited_ns: int) -> Reason:
+def _reason(trial: Trial, rank: int, late: Mask, waited_ns: int) -> Reason:
     own = float(trial.behind.own[rank][late].mean())
     link = max((link for link in trial.links if rank in link.members), key=lambda link: link.extra_ns, default=None)
     if link is not None and link.extra_ns > own:

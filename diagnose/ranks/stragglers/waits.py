@@ -9,14 +9,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Behind, Excess, is_point_to_point
 
-Column = NDArray[np.int64]
 LONGEST_CHAIN = 16
 
 
@@ -27,7 +26,7 @@ class Lateness:
     `late` is NOBODY where a rank was waited for that waited itself, for whom is not known.
     """
 
-    late: Column
+    late: Ints
     class_: tuple[str, ...]
 
 
@@ -43,12 +42,12 @@ class Waits:
         step: number of the step that it begins in.
     """
 
-    start: Column
-    end: Column
-    late: Column
-    class_: Column
-    exposed_ns: Column
-    step: Column
+    start: Ints
+    end: Ints
+    late: Ints
+    class_: Ints
+    exposed_ns: Ints
+    step: Ints
     classes: tuple[str, ...]
 
     def pieces(self, class_: str) -> iv.Intervals:
@@ -88,7 +87,7 @@ def _blamed(chain: "_Chain", number: int, parts: Sequence[Lateness]) -> Lateness
     return replace(parts[number], late=late, class_=tuple(classes))
 
 
-def _main_classes(own: Excess, last: Column) -> tuple[str, ...]:
+def _main_classes(own: Excess, last: Ints) -> tuple[str, ...]:
     """For each collective the class in which the last rank has most excess, communication when it has none."""
     names = tuple(dict.fromkeys(own.classes))
     more = np.maximum(own.ns[np.arange(len(last)), last], 0)
@@ -118,7 +117,7 @@ class _Chain:
             for m, p in enumerate(group.members.tolist()):
                 self._of[p].append((number, m))
 
-    def _is_messenger(self, number: int) -> NDArray[np.bool_]:
+    def _is_messenger(self, number: int) -> Mask:
         """Mask of a group's collectives whose last rank is behind by its communication more than by its own doing.
 
         Of messages those whose sender's own lateness is less than half of what is waited for it.
@@ -166,7 +165,7 @@ def waits_of(ranks: Sequence[RankDigest], found: Match, lateness: Sequence[Laten
         lateness: for each group what `lateness_of` returns.
     """
     classes = tuple(sorted({class_ for entry in lateness for class_ in entry.class_}))
-    parts: list[list[Column]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
+    parts: list[list[Ints]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
     for group, entry in zip(found, lateness, strict=True):
         about = np.stack((entry.late, np.array([classes.index(c) for c in entry.class_], np.int64)), axis=1)
         waiting = group.waiting
@@ -176,7 +175,7 @@ def waits_of(ranks: Sequence[RankDigest], found: Match, lateness: Sequence[Laten
     return tuple(_waits(rank, np.concatenate(own), classes) for rank, own in zip(ranks, parts, strict=True))
 
 
-def _waits(rank: RankDigest, rows: Column, classes: tuple[str, ...]) -> Waits:
+def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     start, end = iv.exclusive(rows[:, 0], rows[:, 1])
     step = np.searchsorted(rank.windows[:, 0], start, side="right") - 1
@@ -192,7 +191,7 @@ def _waits(rank: RankDigest, rows: Column, classes: tuple[str, ...]) -> Waits:
     )
 
 
-def waiting_caused(waits: Sequence[Waits], behind: Behind) -> Column:
+def waiting_caused(waits: Sequence[Waits], behind: Behind) -> Ints:
     """Exposed nanoseconds that the others wait for each rank in each step of the job, shape (ranks, steps)."""
     caused = np.zeros(behind.ns.shape[:2], np.int64)
     for position, own in enumerate(waits):

@@ -36,7 +36,7 @@ from diagnose.report.views.summary import (
     steps_line,
     verdict_view,
 )
-from diagnose.report.views.words import causes_named, evidence_line, first_sentence, of_step, speedup
+from diagnose.report.views.words import causes_named, evidence_line, first_sentence, speedup
 
 _HERE = Path(__file__).parent
 _STYLES = ("report.css", "figures.css")
@@ -104,7 +104,6 @@ def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
 
 def environment_of(diagnosis: Diagnosis) -> Environment:
     """The templates, with filters for how this diagnosis spells causes and names its step."""
-    step = basis(diagnosis).name
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -121,8 +120,7 @@ def environment_of(diagnosis: Diagnosis) -> Environment:
         "spoken": spoken,
         "speedup": speedup,
         "first_sentence": first_sentence,
-        "of_step": lambda text: of_step(text, step),
-        "evidence": lambda evidence: evidence_line(evidence, step),
+        "evidence": evidence_line,
     }
     environment.filters.update(filters)
     return environment

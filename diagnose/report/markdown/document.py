@@ -24,7 +24,7 @@ from diagnose.report.views.summary import (
     steps_line,
     verdict_view,
 )
-from diagnose.report.views.words import GUARDS, causes_named, of_step, speedup
+from diagnose.report.views.words import GUARDS, causes_named, speedup
 
 MOST_TOKENS = 4_000
 _WRITERS = tuple(
@@ -126,14 +126,14 @@ def _ledger(draft: Draft) -> str:
 
 
 def _plan(draft: Draft) -> str:
-    changes, step, to = plan_view(draft.diagnosis), basis(draft.diagnosis).name, draft.to
+    changes, to = plan_view(draft.diagnosis), draft.to
     first = changes.next
     opened = changes.plan[0].rule if changes.plan else ""
     alone: str = to.text(changes.nothing)
     if not changes.nothing and first is not None and first.finding.rule != opened:
         head = spaced((bold(Inline(f"First: {to.code(first.finding.rule)}")), first.finding.severity, first.gain))
-        alone = _change(head, of_step(first.finding.says, step), first.finding.do, first.typed, to)
-    planned = [_planned(i, change, step, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
+        alone = _change(head, first.finding.says, first.finding.do, first.typed, to)
+    planned = [_planned(i, change, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
     hidden = len(changes.plan) - len(planned)
     together = f"Together {changes.together}" if changes.together else ""
     kept = f"numerics change with {', '.join(changes.numerics)}" if changes.numerics and together else ""
@@ -143,12 +143,12 @@ def _plan(draft: Draft) -> str:
     return blocks([alone, *planned, end])
 
 
-def _planned(number: int, change: Change, step: str, to: Writer) -> str:
+def _planned(number: int, change: Change, to: Writer) -> str:
     so_far = f"{change.together} so far" if change.together else ""
     numerics = "can change the results" if change.numerics else ""
     name = bold(Inline(f"{number}. {to.code(change.rule)}"))
     head = spaced((name, change.severity, change.gain, so_far, to.text(change.effort), numerics))
-    return _change(head, of_step(change.says, step), change.do, change.typed, to)
+    return _change(head, change.says, change.do, change.typed, to)
 
 
 def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> str:
@@ -158,7 +158,7 @@ def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> 
 
 def _findings(draft: Draft) -> str:
     """Every finding with its gain alone, then what they rest on."""
-    step, findings, to = basis(draft.diagnosis).name, draft.diagnosis.findings, draft.to
+    findings, to = draft.diagnosis.findings, draft.to
     planned = {change.rule for change in draft.diagnosis.plan}
     listed = [
         (
@@ -166,12 +166,12 @@ def _findings(draft: Draft) -> str:
             f.severity,
             f.class_,
             speedup(f.predicted_speedup),
-            "in the plan" if f.rule in planned else of_step(f.says, step),
+            "in the plan" if f.rule in planned else f.says,
         )
         for f in findings
     ]
     evidence = [
-        (to.code(f.rule), to.code(e.fact), to.text(spoken(e.value, e.unit)), of_step(e.of.removeprefix("of "), step))
+        (to.code(f.rule), to.code(e.fact), to.text(spoken(e.value, e.unit)), e.of)
         for f in findings
         for e in f.evidence
         if e.fact not in GUARDS
@@ -186,8 +186,7 @@ def _findings(draft: Draft) -> str:
 
 def _not_advised(draft: Draft) -> str:
     diagnosis, to = draft.diagnosis, draft.to
-    step = basis(diagnosis).name
-    changes = [(to.code(item.what), of_step(item.because, step)) for item in diagnosis.not_advised]
+    changes = [(to.code(item.what), item.because) for item in diagnosis.not_advised]
     return to.table(("change", "because"), changes)
 
 

@@ -10,9 +10,8 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis, Finding, NotJudged
 from diagnose.report.text.page import LABEL, Extent, Page, joined
 from diagnose.report.views.changes import Capture, Full, PlanView, captures_view, findings_view, plan_view
-from diagnose.report.views.ledger import basis
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import evidence_line, first_sentence, of_step
+from diagnose.report.views.words import evidence_line, first_sentence
 
 NOT_SHOWN = 4
 CAPTURES_SHOWN = 4
@@ -22,14 +21,14 @@ SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cya
 
 def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """The next change in full, and the plan after it."""
-    view, step = plan_view(diagnosis), basis(diagnosis).name
+    view = plan_view(diagnosis)
     if view.next is None:
         page.paragraph(view.nothing, label="next:")
     else:
         page.paragraph(headline(view.next), label="next:")
-        _full(page, view.next, step, extent.details)
+        _full(page, view.next, extent.details)
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
-    page.entries("then:", [_brief(change.rule, change.gain, change.typed, change.says, step) for change in later])
+    page.entries("then:", [_brief(change.rule, change.gain, change.typed, change.says) for change in later])
     _together(page, view)
     if view.noise:
         page.paragraph(Text(view.noise, "yellow"))
@@ -42,7 +41,7 @@ def print_next(page: Page, diagnosis: Diagnosis) -> None:
         page.paragraph(view.nothing, label="next:")
         return
     finding = view.next.finding
-    line = _brief(finding.rule, view.next.gain, view.next.typed, first_sentence(finding.says), basis(diagnosis).name)
+    line = _brief(finding.rule, view.next.gain, view.next.typed, first_sentence(finding.says))
     page.paragraph(line, label="next:")
 
 
@@ -62,11 +61,11 @@ def headline(full: Full) -> Text:
     return joined([Text(plain(full.finding.rule), "bold"), severity, Text(full.gain, "bold green")])
 
 
-def _full(page: Page, full: Full, step: str, details: bool) -> None:
+def _full(page: Page, full: Full, details: bool) -> None:
     finding = full.finding
-    page.paragraph(of_step(plain(finding.says), step))
+    page.paragraph(plain(finding.says))
     if finding.evidence:
-        page.field("evidence", evidence_line(finding.evidence, step))
+        page.field("evidence", evidence_line(finding.evidence))
     page.field("do", plain(finding.do))
     if details and finding.assumes:
         page.field("assumes", plain(finding.assumes))
@@ -76,28 +75,28 @@ def _full(page: Page, full: Full, step: str, details: bool) -> None:
         page.field("or", Text(full.flags, "bold"))
 
 
-def _brief(rule: str, gain: str, typed: Sequence[str], says: str, step: str) -> Text:
+def _brief(rule: str, gain: str, typed: Sequence[str], says: str) -> Text:
     """Rule, prediction, and what to type; what it says when there is nothing to type."""
-    return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or of_step(says, step)])
+    return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or says])
 
 
 def print_findings(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """With `details` every finding but the next change in full, else those with no place elsewhere."""
-    view, step = plan_view(diagnosis), basis(diagnosis).name
+    view = plan_view(diagnosis)
     if not extent.details:
-        _also(page, view.also, step)
+        _also(page, view.also)
         return
     first = view.next and view.next.finding
     for i, full in enumerate(full for full in findings_view(diagnosis) if full.finding is not first):
         page.gap()
         page.paragraph(headline(full), label="" if i else "also:")
-        _full(page, full, step, details=True)
+        _full(page, full, details=True)
 
 
-def _also(page: Page, findings: Sequence[Finding], step: str) -> None:
+def _also(page: Page, findings: Sequence[Finding]) -> None:
     """The severe ones with a sentence, the others by name."""
     entries = [
-        joined([Text(plain(f.rule), "bold"), f.severity, of_step(first_sentence(f.says), step)])
+        joined([Text(plain(f.rule), "bold"), f.severity, first_sentence(f.says)])
         for f in findings
         if f.severity != "info"
     ]
@@ -110,9 +109,9 @@ def _also(page: Page, findings: Sequence[Finding], step: str) -> None:
 def print_not_advised(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """Changes that would not help, and why."""
     page.gap()
-    items, step = diagnosis.not_advised, basis(diagnosis).name
+    items = diagnosis.not_advised
     shown = items if extent.details else items[:NOT_SHOWN]
-    texts = [joined([Text(plain(item.what), "bold"), of_step(plain(item.because), step)]) for item in shown]
+    texts = [joined([Text(plain(item.what), "bold"), plain(item.because)]) for item in shown]
     page.entries("not:", texts, len(items) - len(shown), most=0 if extent.details else MOST_LINES)
 
 

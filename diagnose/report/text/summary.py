@@ -8,10 +8,9 @@ from diagnose.report.text.changes import SEVERITY_STYLE
 from diagnose.report.text.ledger import STYLE
 from diagnose.report.text.page import LABEL, Extent, Page, joined
 from diagnose.report.views.applied import applied_view
-from diagnose.report.views.ledger import basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import history_lines, loss_line, notes_of, steps_line, verdict_view
-from diagnose.report.views.words import counted, first_sentence, mfu_details, mfu_line, of_step
+from diagnose.report.views.words import counted, first_sentence, mfu_details, mfu_line
 
 
 def verdict_line(diagnosis: Diagnosis) -> Text:
@@ -55,7 +54,7 @@ def print_notes(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
     """What makes the numbers less certain, a line each."""
     for finding in notes_of(diagnosis):
         severity = Text(finding.severity, SEVERITY_STYLE[finding.severity])
-        says = of_step(first_sentence(finding.says), basis(diagnosis).name)
+        says = first_sentence(finding.says)
         page.paragraph(joined([Text(plain(finding.rule), "bold"), severity, says]), label="note:", most=2)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
+from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR
 from diagnose.report.views.job_words import told
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
@@ -84,10 +85,10 @@ def late_rank_lines(diagnosis: Diagnosis) -> list[str]:
 
 def _why_between(verdict: Verdict) -> str:
     """What makes the call close."""
-    works = {"memory-bound", "compute-bound"}
-    if len(works & set(verdict.between)) == 1:
-        return "the waiting is within 5 points of the 20 % of the step from which it names the class"
-    return "they are within 5 points of each other"
+    near, names = f"{100 * NEAR:.3g} points", f"{100 * NAMES_THE_CLASS:.3g} %"
+    if len({"memory-bound", "compute-bound"} & set(verdict.between)) == 1:
+        return f"the waiting is within {near} of the {names} of the step from which it names the class"
+    return f"they are within {near} of each other"
 
 
 def steps_line(diagnosis: Diagnosis) -> str:

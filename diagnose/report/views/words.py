@@ -129,11 +129,6 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", plain(text), maxsplit=1)[0]
 
 
-def of_step(text: str, step: str) -> str:
-    """`text` with "of the step" made precise: `step` is "device step" or "host step"."""
-    return re.sub(r"\bof the (device )?step\b", f"of the {step}", text) if step == "host step" else text
-
-
 def speedup(predicted: tuple[float, float] | None) -> str:
     """`(1.0, 1.66)` is a bound, "at most 1.66x"; `(1.55, 1.8)` is a range, "1.55-1.80x"."""
     if predicted is None:
@@ -156,14 +151,14 @@ def flags_line(patch: Patch | None) -> str:
     return "" if patch is None else plain(patches.flags(patch))
 
 
-def evidence_line(evidence: Sequence[Evidence], step: str = "") -> str:
+def evidence_line(evidence: Sequence[Evidence]) -> str:
     """The facts with their values, each share with its denominator; guards only where there is nothing else."""
     telling = [item for item in evidence if item.fact not in GUARDS]
     parts = (
-        f"{item.fact} {spoken(item.value, item.unit)}" + (f" of {item.of.removeprefix('of ')}" if item.of else "")
+        f"{item.fact} {spoken(item.value, item.unit)}" + (f" of {item.of}" if item.of else "")
         for item in telling or evidence
     )
-    return of_step("; ".join(plain(part) for part in parts), step)
+    return "; ".join(plain(part) for part in parts)
 
 
 def mfu_denominator(mfu: Mfu) -> str:
@@ -231,11 +226,8 @@ def _mfu_unknown(mfu: Mfu) -> str:
 
 
 def to_capture(item: NotJudged) -> str:
-    """What to capture, as a noun where it was "capture with ..."; empty when no capture would help."""
-    parts = [plain(part) for part in item.capture_next.split("; ")]
-    if any(part.startswith("nothing") for part in parts):
-        return ""
-    return "; ".join(re.sub(r"^capture with ", "", part) for part in parts)
+    """What to capture, in the words that stand under such a heading; empty when no capture would help."""
+    return "; ".join(plain(c.wanted) for c in item.captures) if all(c.helps for c in item.captures) else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -40,7 +40,7 @@ def diagnose(case: Case) -> Diagnosis:
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     predictor = predictor_of(case, judged)
     findings = findings_of(judged, case.facts, predictor, sections)
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks),
         ledger=ledger,
@@ -65,8 +65,8 @@ def diagnose(case: Case) -> Diagnosis:
         versions=part("versions", lambda: versions_of(predictor.measured), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
-    answer = replace(found, next=part("next", lambda: recommended(found), NOT_RECOMMENDED))
-    return replace(answer, not_judged=(*sections.failed, *found.not_judged))
+    answer = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
+    return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
 
 
 def _waterfall(case: Case, ledger: tuple[LedgerEntry, ...], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:

@@ -57,18 +57,18 @@ def ledger_view(diagnosis: Diagnosis) -> LedgerView:
 
 
 def _segments(diagnosis: Diagnosis) -> list[Segment]:
-    found, x = [], 0.0
+    segments, x = [], 0.0
     for key in ORDER:
         share = sum(entry.share for entry in diagnosis.ledger if entry.class_ == key)
         if share >= 0.0005:
-            found.append(Segment(key, CLASS_NAMES[key], share, 100 * x, 100 * share))
+            segments.append(Segment(key, CLASS_NAMES[key], share, 100 * x, 100 * share))
             x += share
-    return found
+    return segments
 
 
 def _bars(diagnosis: Diagnosis, listed: list[Row]) -> list[Bar]:
     """Each class begins where the one before ended, and its parts within it."""
-    of, found = basis(diagnosis), []
+    of, bars = basis(diagnosis), []
     x = inner = 0.0
     key = ""
     for row in listed:
@@ -79,5 +79,5 @@ def _bars(diagnosis: Diagnosis, listed: list[Row]) -> list[Bar]:
             start = inner
             inner += row.share
         bar = Bar(row.name.strip(), of.per_step(row.ns), row.share, key, bool(row.class_), 100 * start, 100 * row.share)
-        found.append(bar)
-    return found
+        bars.append(bar)
+    return bars

@@ -107,24 +107,24 @@ def _waits(step: StepTimeline, named: Named) -> list[Wait]:
     total: dict[int, int] = defaultdict(int)
     for label, _, length, _ in slices:
         total[label] += length
-    found = []
+    waits = []
     for label in sorted(total, key=lambda label: -total[label])[:WAITS_SHOWN]:
-        own = [s for s in slices if s[0] == label]
-        _, start, length, _ = max(own, key=lambda s: s[2])
-        found.append(
+        of_cause = [s for s in slices if s[0] == label]
+        _, start, length, _ = max(of_cause, key=lambda s: s[2])
+        waits.append(
             Wait(
                 cause=named(step.labels[label].name),
                 key=step.labels[label].class_ or "plain",
                 share=total[label] / step.length_ns,
                 total=duration(total[label]),
-                slices=f"{sum(count for *_, count in own):,}",
+                slices=f"{sum(count for *_, count in of_cause):,}",
                 longest=duration(length),
                 at=duration(start),
                 start_ns=start,
                 length_ns=length,
             )
         )
-    return found
+    return waits
 
 
 def _data(step: StepTimeline, named: Named) -> dict[str, Any]:

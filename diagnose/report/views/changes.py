@@ -122,8 +122,8 @@ def _noise_line(diagnosis: Diagnosis) -> str:
 
 def captures_view(diagnosis: Diagnosis) -> list[Capture]:
     """Rules by what to capture, most rules first; those that no capture would help come last."""
-    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    rules_by_capture: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for item in diagnosis.not_judged:
-        found[to_capture(item)].append((item.rule, item.because))
-    ordered = sorted(found.items(), key=lambda group: (not group[0], -len(group[1])))
+        rules_by_capture[to_capture(item)].append((item.rule, item.because))
+    ordered = sorted(rules_by_capture.items(), key=lambda group: (not group[0], -len(group[1])))
     return [Capture(what, rules) for what, rules in ordered]

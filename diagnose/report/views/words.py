@@ -164,11 +164,11 @@ def evidence_line(evidence: Sequence[Evidence]) -> str:
 def mfu_denominator(mfu: Mfu) -> str:
     """The peak that MFU is a share of, briefly: "989 TFLOP/s dense bf16, H100-SXM5-80GB"."""
     number = _tflops(mfu.peak_flops or 0)
-    found = _PEAK_SOURCE.fullmatch(mfu.peak_source)
-    if found is None:
+    source = _PEAK_SOURCE.fullmatch(mfu.peak_source)
+    if source is None:
         return plain(f"{number} ({mfu.peak_source})" if mfu.peak_source else number)
-    doubt = " (unverified)" if found["confidence"].startswith("low") else ""
-    return plain(f"{number} dense {found['dtype']}, {found['device']}{doubt}")
+    doubt = " (unverified)" if source["confidence"].startswith("low") else ""
+    return plain(f"{number} dense {source['dtype']}, {source['device']}{doubt}")
 
 
 def mfu_line(mfu: Mfu, details: bool = False) -> str:

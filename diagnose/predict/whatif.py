@@ -7,11 +7,13 @@ from functools import cached_property, reduce
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
+from diagnose.attribution.causes import IDLE_FOR_INPUT, OPERATORS
 from diagnose.attribution.idle import Host
 from diagnose.defects import netted
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
-from diagnose.metrics.groups import NAMES, Group, optimizer_apart
+from diagnose.metrics.kernel_groups.phases import optimizer_apart
+from diagnose.metrics.kernel_groups.registry import GROUPS, Group
 from diagnose.predict.replay import Change, Replay, host_speed_for
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case, Factors, Remedy
@@ -20,8 +22,6 @@ from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
 
 WIDEST = 1.35
-PER_TOKEN = ("data-wait", "host-to-device")  # host time that a larger batch lengthens in proportion
-CPU_WORK = ("operator-compute", "operator-memory")  # the same without a GPU
 AS_PROFILED = "the host's time is as profiled, and less without the profiler"
 Range = tuple[float, float]
 
@@ -190,7 +190,7 @@ class Predictor:
         """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""
         if factors.tokens == 1:
             return factors.host
-        causes = PER_TOKEN if self.measured.timeline.has_gpu else (*PER_TOKEN, *CPU_WORK)
+        causes = IDLE_FOR_INPUT if self.measured.timeline.has_gpu else (*IDLE_FOR_INPUT, *OPERATORS)
         return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
 
     def _kernels(self, factors: Factors) -> Floats | Unknown | None:
@@ -209,7 +209,7 @@ class Predictor:
 
     def _group(self, name: str) -> Group:
         if name not in self._groups:
-            self._groups[name] = NAMES[name](self.measured)
+            self._groups[name] = GROUPS[name](self.measured)
         return self._groups[name]
 
     def _merged(self, remedy: Remedy) -> Mask | Unknown | None:

@@ -11,7 +11,7 @@ import kineto
 from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.facts import Facts
 from diagnose.metrics import Measured, measure
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, JobView, RankDigest, digest_of, join
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Trace, read

@@ -6,12 +6,12 @@ import pytest
 
 from diagnose.cli.run import run
 from diagnose.facts import Fact, Facts
-from diagnose.metrics import REGISTRY
-from diagnose.metrics.input_work import STACKS_BY_HAND
-from diagnose.metrics.network import SIX_STEPS
+from diagnose.metrics import units
+from diagnose.metrics.communication.contention import SIX_STEPS
+from diagnose.metrics.data.input_work import STACKS_BY_HAND
 from diagnose.rule import Rule, load_rules
 
-RULES = load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})
+RULES = load_rules((), units())
 OPTIONS = {option for parameter in run.params for option in parameter.opts}
 OF_THE_PROFILER = re.compile(r"with_stack|profile_memory|record_shapes")
 AFTER_RUN: Facts = {"captured_with": Fact("captured_with", "diagnose run", "text")}

@@ -13,8 +13,8 @@ from diagnose.errors import UserError, shown_path
 from diagnose.judge.case import Case
 from diagnose.judge.judge import diagnose
 from diagnose.judge.sections import Sections
-from diagnose.metrics import REGISTRY, Measured, measure, merged
-from diagnose.metrics.registry import Settings
+from diagnose.metrics import Measured, measure, merged, units
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
@@ -83,7 +83,7 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
-    rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
+    rules = load_rules(chosen.rules_dirs, units())
     run = find_run(path, chosen.run)
     read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)

@@ -9,8 +9,8 @@ import numpy as np
 from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
 from diagnose.errors import UserError
-from diagnose.metrics.capture import lost_share
-from diagnose.metrics.registry import Settings, device_of
+from diagnose.metrics.run.capture import lost_share
+from diagnose.metrics.settings import Settings, device_of
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.ranks.collectives.process_groups import MOST_RANKS
 from diagnose.roofline import Roofline, roofline_of

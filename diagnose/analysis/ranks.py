@@ -13,7 +13,7 @@ from diagnose.analysis.rank import RankAnalysis, analyses
 from diagnose.analysis.workers import Task, digests
 from diagnose.errors import UserError, printable
 from diagnose.metrics import Measured
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, RankDigest
 from diagnose.trace import Loading, Run
 

@@ -8,8 +8,10 @@ from diagnose.diagnosis import Bound, Convention, Mfu, RooflineEntry
 from diagnose.facts import Unknown
 from diagnose.judge.waterfall import MatrixTime
 from diagnose.metrics import Measured
-from diagnose.metrics.compute import declared_flops, mfu_share, peak_flops
-from diagnose.metrics.model_work import NUMERATORS, counted_flops, model_flops, tokens_of
+from diagnose.metrics.model.flops import NUMERATORS, counted_flops, model_flops
+from diagnose.metrics.model.mfu import declared_flops, mfu_share
+from diagnose.metrics.model.tokens import tokens_of
+from diagnose.metrics.run.device import peak_flops
 from diagnose.roofline import Roofline, RooflineRow
 
 _AGREE = 0.05

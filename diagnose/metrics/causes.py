@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from diagnose.attribution.causes import CAUSES, UNOBSERVED
-from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run
-from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, Measured, Value, metric
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_PYTHON
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 

@@ -12,7 +12,8 @@ from diagnose.attribution.idle import Host
 from diagnose.defects import netted
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
-from diagnose.metrics.groups import NAMES, Group, optimizer_apart
+from diagnose.metrics.kernel_groups.phases import optimizer_apart
+from diagnose.metrics.kernel_groups.registry import GROUPS, Group
 from diagnose.predict.replay import Change, Replay, host_speed_for
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case, Factors, Remedy
@@ -208,7 +209,7 @@ class Predictor:
 
     def _group(self, name: str) -> Group:
         if name not in self._groups:
-            self._groups[name] = NAMES[name](self.measured)
+            self._groups[name] = GROUPS[name](self.measured)
         return self._groups[name]
 
     def _merged(self, remedy: Remedy) -> Mask | Unknown | None:

@@ -1,8 +1,6 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
 from dataclasses import dataclass
-from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +13,7 @@ from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
-from diagnose.trace.arguments import listed
+from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.vocabulary import OPS
 
 OPERATOR = "operator"
@@ -210,15 +208,8 @@ def _elements(trace: Trace, operators: Ints) -> Ints:
     """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
     used, which = np.unique(shape, return_inverse=True)
-    size = np.array([_size(listed(trace.shapes[s][0])) if s >= 0 else 0 for s in used.tolist()], np.int64)
+    size = np.array([tensor_elements(trace.shapes[s][0]) if s >= 0 else 0 for s in used.tolist()], np.int64)
     return size[which] if len(shape) else np.zeros(0, np.int64)
-
-
-def _size(dims: list[Any]) -> int:
-    """Elements of the tensors in nested lists of sizes; scalars and absent arguments have none."""
-    if not dims or isinstance(dims[0], int):
-        return prod(dims) if dims else 0
-    return sum(_size(part) for part in dims)
 
 
 def _by_step(attribution: Attribution) -> Ints:

@@ -7,7 +7,7 @@ from pathlib import Path
 from diagnose.attribution.causes import IDLE, OPERATORS
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
-from diagnose.metrics import groups
+from diagnose.metrics.kernel_groups.registry import GROUPS
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
@@ -89,7 +89,7 @@ class _Builder:
         def parse(text: str, key: str) -> Condition:
             return self.parse(text, key, "share" if key.startswith("whatif.removes") else "")
 
-        return remedy_of(table, str(self.path), parse, frozenset(groups.NAMES), HOST_TIME)
+        return remedy_of(table, str(self.path), parse, frozenset(GROUPS), HOST_TIME)
 
     def patch(self, table: PatchTable) -> PatchTemplate:
         if not table.set:

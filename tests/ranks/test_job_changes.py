@@ -14,7 +14,7 @@ from simulator import Fault, Job, Transport, simulate
 
 from diagnose.analysis import analyze
 from diagnose.analysis.rank import analyses
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, match
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.buckets import buckets_of, described, larger, smaller

@@ -6,7 +6,7 @@ from kineto import Trace, collective
 
 from diagnose.attribution.attribution import attribute
 from diagnose.metrics import Measured, measure
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import digest_of, join
 
 DIMS = [[4096, 4096], [4096, 4096]]

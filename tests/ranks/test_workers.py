@@ -21,7 +21,7 @@ from diagnose.analysis.workers import Task, processes
 from diagnose.analysis.workers import cluster as cluster_results
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.trace import Loading
 
 RANKS, LATE = 20, 13

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diagnose.analysis.rank import analyses
 from diagnose.errors import UserError
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest
 from diagnose.trace import Loading
 from diagnose.version import __version__

@@ -26,13 +26,13 @@ sys.path.append(str(HERE.parent / "tests"))
 
 from ladder_trace import BYTES_PER_S, MS, RECOMPUTED, measured_s, parts_ms, trace_of  # noqa: E402
 
-from diagnose.attribution import attribute  # noqa: E402
+from diagnose.attribution.attribution import attribute  # noqa: E402
 from diagnose.formulas import predict, traffic  # noqa: E402
 from diagnose.formulas.model_flops import attention_flops, linear_flops_per_token  # noqa: E402
 from diagnose.formulas.named_models import NAMED_MODELS  # noqa: E402
-from diagnose.metrics import REGISTRY, Measured, measure  # noqa: E402
-from diagnose.metrics.registry import Settings  # noqa: E402
-from diagnose.predict.whatif import Outlook  # noqa: E402
+from diagnose.metrics import Measured, measure, units  # noqa: E402
+from diagnose.metrics.settings import Settings  # noqa: E402
+from diagnose.predict.whatif import Predictor  # noqa: E402
 from diagnose.ranks import JobView  # noqa: E402
 from diagnose.rule import Rule, load_rules  # noqa: E402
 from diagnose.rule.remedy import Remedy  # noqa: E402
@@ -125,7 +125,7 @@ def _attention_as_measured(rows: Mapping[str, Any]) -> Pair:
     chain = saved + MS * attention_flops(SHAPE, row["seq_len"] ** 2) * row["micro_batch"] * RECOMPUTED / SLOW_ATTENTION
     rest = (MS * measured_s(row) - chain) / sum(ms for part, ms in found.items() if not part.startswith("score"))
     parts = {part: ms * rest for part, ms in found.items()} | {"scores": chain, "score products": 0.0}
-    predicted = _outlook(row, [_rules()["unfused-attention"]], parts).predict(_rules()["unfused-attention"])
+    predicted = _predictor(row, [_rules()["unfused-attention"]], parts).predict(_rules()["unfused-attention"])
     by = f"rule: unfused-attention, its kernels at {chain:.0f} ms"
     return Pair("fused attention", "15.5 to 15.6", by, predicted or (0, 0), _measured(rows, "15.5", "15.6"))
 
@@ -171,7 +171,7 @@ def _ruled(
     """What the rules predict of the change that they ask for, `remedy` instead of theirs where it is given."""
     rules = [_rules()[name] for name in names]
     fired = [rule if remedy is None else replace(rule, remedy=remedy) for rule in rules]
-    found = _outlook(rows[one], fired).predict(fired[0])
+    found = _predictor(rows[one], fired).predict(fired[0])
     if found is None:
         raise ValueError(f"{names[0]} predicts nothing of row {one}")
     by = "replay: tokens" if remedy else f"rule: {', '.join(names)}"
@@ -179,16 +179,16 @@ def _ruled(
 
 
 def _rules() -> dict[str, Rule]:
-    return {rule.id: rule for rule in load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})}
+    return {rule.id: rule for rule in load_rules((), units())}
 
 
-def _outlook(row: Mapping[str, Any], fired: Sequence[Rule], parts: Mapping[str, float] | None = None) -> Outlook:
+def _predictor(row: Mapping[str, Any], fired: Sequence[Rule], parts: Mapping[str, float] | None = None) -> Predictor:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_text(json.dumps(trace_of(row, SHAPE, parts or parts_ms(row, SHAPE)).json()), encoding="utf-8")
         line = timeline_of(read(path), 0)
     measured = Measured(line, attribute(line), JobView(), Settings())
-    return Outlook(measured, measure(measured), fired)
+    return Predictor(measured, measure(measured), fired)
 
 
 def table(found: Sequence[Pair]) -> str:

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from diagnose import analysis
-from diagnose.metrics import REGISTRY
+from diagnose.analysis import job
+from diagnose.metrics import units
 from diagnose.rule import Rule
 
 
 @contextmanager
 def rules_read_once() -> Iterator[None]:
     """Analyses inside the block use the builtin rules as they are now; those with rules of their own read all anew."""
-    load = analysis.load_rules
-    rules = load((), {name: metric.unit for name, metric in REGISTRY.items()})
+    load = job.load_rules
+    rules = load((), units())
 
     def loaded(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
         return load(dirs, known) if dirs else rules
 
-    with mock.patch.object(analysis, "load_rules", loaded):
+    with mock.patch.object(job, "load_rules", loaded):
         yield

@@ -15,16 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats
 from diagnose.series import Change, Series, Track, changes
 
 LENGTHS = (60, 300, 2000)
 SHIFTS = (0.05, 0.07, 0.10, 0.20)
-Noise = NDArray[np.float64]
 
 
-def autoregressive(seeded: np.random.Generator, n: int, correlation: float, deviation: float) -> Noise:
+def autoregressive(seeded: np.random.Generator, n: int, correlation: float, deviation: float) -> Floats:
     """A stationary autoregressive process of order one."""
     innovation = deviation * np.sqrt(1 - correlation**2) * seeded.standard_normal(n)
     values = np.empty(n)
@@ -34,7 +33,7 @@ def autoregressive(seeded: np.random.Generator, n: int, correlation: float, devi
     return values
 
 
-NOISE: dict[str, Callable[[np.random.Generator, int], Noise]] = {
+NOISE: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "log-normal, 5 %": lambda seeded, n: 0.05 * seeded.standard_normal(n),
     "log-normal, 15 %": lambda seeded, n: 0.15 * seeded.standard_normal(n),
     "heavy tails: Student t, 2 degrees, 5 %": lambda seeded, n: 0.05 * seeded.standard_t(2, n),
@@ -47,7 +46,7 @@ NOISE: dict[str, Callable[[np.random.Generator, int], Noise]] = {
 }
 
 
-def found_in(noise: Noise, shift: float = 0.0) -> tuple[Change, ...]:
+def found_in(noise: Floats, shift: float = 0.0) -> tuple[Change, ...]:
     """The changes named in 300 ms steps with the noise, slower by `shift` from 60 % on."""
     seconds = 0.3 * np.exp(noise)
     seconds[len(noise) * 6 // 10 :] *= 1 + shift

@@ -11,7 +11,7 @@ import click
 
 VARIABLE = "DIAGNOSE_DEFECTS"
 NOT_JUDGED = "not judged: a defect of diagnose in "
-REPORT_IT = f"nothing: report it, with the traceback that {VARIABLE}=raise and DIAGNOSE_TRACEBACK=1 show"
+REPORT_IT = f"report it, with the traceback that {VARIABLE}=raise and DIAGNOSE_TRACEBACK=1 show"
 _LONGEST = 120
 
 Value = TypeVar("Value")

@@ -1,9 +1,82 @@
-"""Facts: what was measured, or why it could not be. Missing is never zero."""
+"""Facts: what was measured, or why it could not be and what would make it known. Missing is never zero."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from diagnose.defects import REPORT_IT
 
 Scalar = float | int | bool | str
+
+STEP = "the step"  # the device step; a metric that can be measured without a GPU is then of the host step
+HOST_STEP = "the host step"
+
+CaptureKind = Literal["nothing", "option", "setting", "run"]
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes an unknown measurement known.
+
+    Attributes:
+        kind: "nothing": no capture helps, `what` says why; "option": of the analysis, `what` is to be passed to it;
+            "setting": of the capture, `what` is to be captured with; "run": another run, `what` is a clause of its own.
+        or_else: the other way; of "nothing" the way where `what` is not the case.
+    """
+
+    kind: CaptureKind
+    what: str
+    or_else: "Capture | None" = None
+
+    @property
+    def helps(self) -> bool:
+        """Whether something can be done."""
+        return self.kind != "nothing"
+
+    @property
+    def sentence(self) -> str:
+        """What to do, as a clause: "capture with diagnose run, or pass --tokens-per-step"."""
+        if self.kind == "setting":
+            return f"capture with {self.wanted}"
+        return self.wanted
+
+    @property
+    def wanted(self) -> str:
+        """The same where a heading says that it is to be captured: "diagnose run, or pass --tokens-per-step"."""
+        if self.kind == "nothing":
+            return f"nothing for {self.what}; else {self.or_else.sentence}" if self.or_else else f"nothing: {self.what}"
+        first = f"pass {self.what}" if self.kind == "option" else self.what
+        return f"{first}, or {self.or_else.sentence}" if self.or_else else first
+
+
+def nothing_helps(why: str, or_else: Capture | None = None) -> Capture:
+    """No capture makes it known: there is nothing to be measured, or diagnose itself is at fault."""
+    return Capture(kind="nothing", what=why, or_else=or_else)
+
+
+def analysis_option(option: str, or_else: Capture | None = None) -> Capture:
+    """The same files tell with another option, such as "--network-gbs", or with further files."""
+    return Capture(kind="option", what=option, or_else=or_else)
+
+
+def capture_setting(setting: str, or_else: Capture | None = None) -> Capture:
+    """The same steps tell when captured with the setting: "diagnose run", "record_shapes=True"."""
+    return Capture(kind="setting", what=setting, or_else=or_else)
+
+
+def another_run(do: str, or_else: Capture | None = None) -> Capture:
+    """A run or window of another kind tells, or a measurement elsewhere: "capture three steps or more"."""
+    return Capture(kind="run", what=do, or_else=or_else)
+
+
+def to_do(captures: Iterable[Capture]) -> str:
+    """What all of the captures together ask for, each a clause."""
+    return "; ".join(capture.sentence for capture in captures)
+
+
+DIAGNOSE_RUN = capture_setting("diagnose run")
+A_DEFECT = nothing_helps(REPORT_IT)
 
 
 @dataclass(frozen=True)
@@ -12,22 +85,41 @@ class Unknown:
 
     Attributes:
         because: the reason, one clause.
-        capture_next: what to capture so that it can be made.
+        capture: what makes it known; None where nobody is told of it.
     """
 
     because: str
-    capture_next: str
+    capture: Capture | None
+
+    @property
+    def capture_next(self) -> str:
+        """What to do so that it is known, as a clause; "" where nobody is told."""
+        return self.capture.sentence if self.capture else ""
+
+
+Unit = Literal[
+    "share",
+    "ns",
+    "bytes",
+    "count",
+    "flag",
+    "text",
+    "factor",
+    "version",
+    "flops",
+    "flops_per_s",
+    "bytes_per_s",
+    "flops_per_byte",
+]
+Value = Scalar | Unknown
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One measured value with its unit.
-
-    Units: share, ns, bytes, count, flag, text, factor, version, flops, flops_per_s, bytes_per_s, flops_per_byte.
-    """
+    """One measured value with its unit, a `Unit`; `of` is the denominator of a share."""
 
     name: str
-    value: Scalar | Unknown
+    value: Value
     unit: str
     of: str = ""
 

@@ -1,18 +1,26 @@
-"""Sets of half-open intervals [start, end) as sorted, disjoint int64 arrays of shape (n, 2), in nanoseconds."""
+"""Sets of half-open intervals [start, end) as sorted, disjoint int64 arrays of shape (n, 2), in nanoseconds.
+
+All is done by sorting the ends and sweeping over them once, in n log n: between two ends that follow each other nothing
+begins or stops, so whether a set holds that piece is one answer. Sorted and disjoint sets make both columns ascend,
+by which instants are looked up in logarithmic time.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Intervals = NDArray[np.int64]
-Times = NDArray[np.int64]
+from diagnose.arrays import Ints, Mask
+
+Intervals = Ints
 
 EMPTY: Intervals = np.empty((0, 2), np.int64)
 
 
-def intervals(starts: Times, ends: Times) -> Intervals:
-    """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish."""
+def intervals(starts: Ints, ends: Ints) -> Intervals:
+    """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish.
+
+    In order of start, one begins a new piece exactly where it starts behind every end so far, the running maximum.
+    """
     keep = ends > starts
     if not keep.all():
         starts, ends = starts[keep], ends[keep]
@@ -69,10 +77,11 @@ def longer_than(a: Intervals, ns: int) -> Intervals:
     return a[(a[:, 1] - a[:, 0]) > ns]
 
 
-def covered_before(a: Intervals, times: Times) -> Times:
+def covered_before(a: Intervals, times: Ints) -> Ints:
     """For each time, how many nanoseconds of the set lie before it.
 
-    The difference of two calls is the coverage of any window, without a loop.
+    That is the length of all intervals begun by then, less what the last of them has still to run: the earlier ones
+    have ended, since they are disjoint. The difference of two calls is the coverage of any window, without a loop.
     """
     if not len(a):
         return np.zeros(len(times), np.int64)
@@ -82,22 +91,26 @@ def covered_before(a: Intervals, times: Times) -> Times:
     return np.where(begun == 0, 0, lengths[begun] - over)
 
 
-def coverage(a: Intervals, starts: Times, ends: Times) -> Times:
+def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
     """Nanoseconds of the set inside each window [starts[i], ends[i])."""
     return np.maximum(covered_before(a, ends) - covered_before(a, starts), 0)
 
 
-def exclusive(starts: Times, ends: Times) -> tuple[Times, Times]:
-    """For intervals sorted by start, the part of each that no earlier one covers; the parts are disjoint."""
+def exclusive(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """For intervals sorted by start, the part of each that no earlier one covers; the parts are disjoint.
+
+    What earlier ones cover of an interval is all before their latest end, since none of them starts behind its start.
+    """
     reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
-    own = np.maximum(starts, reached)
-    return own, np.maximum(own, ends)
+    uncovered = np.maximum(starts, reached)
+    return uncovered, np.maximum(uncovered, ends)
 
 
-def _sweep(
-    a: Intervals, b: Intervals, keep: Callable[[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.bool_]]
-) -> Intervals:
-    """The instants that `keep` chooses by whether each set, neither of them empty, holds them."""
+def _sweep(a: Intervals, b: Intervals, keep: Callable[[Mask, Mask], Mask]) -> Intervals:
+    """The instants that `keep` chooses by whether each set, neither of them empty, holds them.
+
+    Sorted by time, the running sum of +1 for a start and -1 for an end counts the intervals that are open.
+    """
     times = np.concatenate((a.T.ravel(), b.T.ravel()))
     up_a, up_b = np.ones(len(a), np.int64), np.ones(len(b), np.int64)
     order = np.argsort(times, kind="stable")

@@ -21,6 +21,7 @@ from diagnose.diagnosis import (
     WaterfallPart,
 )
 from diagnose.diagnosis.postmortem import Straggler
+from diagnose.facts import analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 
 MS = 1_000_000
@@ -77,7 +78,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
             dispatch=("host", 1.2),
             python=("host", 0.3),
             launch_latency=("host", 0.3),
-            untraced=("unexplained", 0.5),
+            queued_on_idle_device=("unexplained", 0.5),
         ),
         "mfu": KNOWN_MFU,
         "roofline": (),
@@ -116,7 +117,7 @@ def data_bound() -> Diagnosis:
         embedding=("memory", 1.3),
         dispatch=("host", 3.3),
         exposed_communication=("communication", 2.0),
-        untraced=("unexplained", 2.0),
+        queued_on_idle_device=("unexplained", 2.0),
     )
     both = ("data-bound", "compute-bound")
     return diagnosis(
@@ -138,15 +139,13 @@ def data_bound() -> Diagnosis:
             NotAdvised(what="use_liger_kernel", because="unfused loss takes 0.0 % of the device step"),
         ),
         not_judged=(
-            NotJudged(
-                rule="allocator-churn", because="no memory events", capture_next="capture with profile_memory=True"
-            ),
-            NotJudged(rule="unfused-attention", because="no shapes", capture_next="capture with record_shapes=True"),
-            NotJudged(rule="near-hardware-peak", because="no shapes", capture_next="capture with record_shapes=True"),
-            NotJudged(
-                rule="unused-parameter-search",
-                because="no DistributedDataParallel range in the trace",
-                capture_next="nothing: the model is not wrapped in DDP",
+            NotJudged.lacking("allocator-churn", "no memory events", capture_setting("profile_memory=True")),
+            NotJudged.lacking("unfused-attention", "no shapes", capture_setting("record_shapes=True")),
+            NotJudged.lacking("near-hardware-peak", "no shapes", capture_setting("record_shapes=True")),
+            NotJudged.lacking(
+                "unused-parameter-search",
+                "no DistributedDataParallel range in the trace",
+                nothing_helps("the model is not wrapped in DDP"),
             ),
         ),
         ranks=tuple(
@@ -241,7 +240,7 @@ def hostile() -> Diagnosis:
         mfu=Mfu(value=0.1, reason="", numerator=bad, model_flops_per_step=1.0, peak_flops=1.0, peak_source=bad),
         findings=(finding, finding),
         not_advised=(NotAdvised(what=bad, because=bad),),
-        not_judged=(NotJudged(rule=bad, because=bad, capture_next=bad),),
+        not_judged=(NotJudged.lacking(bad, bad, another_run(bad)),),
         ranks=tuple(RankReport(rank=rank, device=bad, verdict=verdict("undecided"), ledger=()) for rank in range(20)),
         trace=TraceSummary(
             files=(bad,), events=1, bytes=10, loss=Loss(events=1, bytes=1, truncated=True, kinds=(bad,))
@@ -254,7 +253,7 @@ def undecided() -> Diagnosis:
     return diagnosis(
         verdict=verdict("undecided", confidence="low", because="30.0 % of the host step is unexplained"),
         steps=steps(0.8, 1, source="window", device_time_ns=None),
-        ledger=ledger(0.8, 1, untraced=("unexplained", 0.24), dispatch=("host", 0.56)),
+        ledger=ledger(0.8, 1, queued_on_idle_device=("unexplained", 0.24), dispatch=("host", 0.56)),
         mfu=UNKNOWN_MFU,
-        not_judged=(NotJudged(rule="straggler", because="one rank only", capture_next="pass the other ranks' traces"),),
+        not_judged=(NotJudged.lacking("straggler", "one rank only", analysis_option("the other ranks' traces")),),
     )

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.ranks import RankDigest
 from diagnose.ranks.collectives.calls import Calls
 from diagnose.ranks.collectives.process_groups import Group
@@ -13,7 +13,6 @@ from diagnose.ranks.digest import Families, Source
 
 US, MS = 1_000, 1_000_000
 BASE_NS = 1_758_000_000_000_000_000
-Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -25,14 +24,14 @@ class Shared:
 
     name: str
     ranks: tuple[int, ...]
-    start: Column
-    end: Column
-    step: Column
+    start: Ints
+    end: Ints
+    step: Ints
     kind: str = "allreduce"
 
 
 def together(
-    name: str, ranks: Sequence[int], arrive: Column, transfer_ns: int, step: Column, kind: str = "allreduce"
+    name: str, ranks: Sequence[int], arrive: Ints, transfer_ns: int, step: Ints, kind: str = "allreduce"
 ) -> Shared:
     """Collectives that all members leave `transfer_ns` after the last one arrived."""
     end = np.broadcast_to(arrive.max(axis=1, keepdims=True) + transfer_ns, arrive.shape)
@@ -40,13 +39,13 @@ def together(
 
 
 def digests(
-    groups: Sequence[Shared], *, clock: Callable[[int, Column], Column] = lambda rank, times: times, steps: int = 3
+    groups: Sequence[Shared], *, clock: Callable[[int, Ints], Ints] = lambda rank, times: times, steps: int = 3
 ) -> list[RankDigest]:
     """The ranks of the groups; `clock` tells the time that a rank's clock shows at true times."""
     return [_digest(rank, groups, clock, steps) for rank in sorted({r for g in groups for r in g.ranks})]
 
 
-def _digest(rank: int, groups: Sequence[Shared], clock: Callable[[int, Column], Column], steps: int) -> RankDigest:
+def _digest(rank: int, groups: Sequence[Shared], clock: Callable[[int, Ints], Ints], steps: int) -> RankDigest:
     own = [g for g in groups if rank in g.ranks]
     at = [g.ranks.index(rank) for g in own]
     start = clock(rank, np.concatenate([g.start[:, i] for g, i in zip(own, at, strict=True)]))
@@ -86,8 +85,7 @@ def _digest(rank: int, groups: Sequence[Shared], clock: Callable[[int, Column], 
         windows=np.stack((bounds[:-1], bounds[1:]), axis=1),
         host_ns=last - first,
         device_ns=last - first,
-        causes=("compute-bound", "exposed-communication"),
-        classes=("compute", "communication"),
+        causes=("gemm", "exposed-communication"),
         cause_ns=np.zeros((steps, 2), np.int64),
         exposed=np.array([[first, last]]),
         calls=calls,

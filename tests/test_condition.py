@@ -25,7 +25,7 @@ NUMBERS = ("wait_share", "idle_share", "spread_factor")
 def facts(**values: Scalar) -> Facts:
     """The given facts known, all others unknown."""
     return {
-        name: Fact(name, values.get(name, Unknown("not measured", "capture it")), unit) for name, unit in KNOWN.items()
+        name: Fact(name, values.get(name, Unknown("not measured", None)), unit) for name, unit in KNOWN.items()
     }
 
 

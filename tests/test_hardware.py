@@ -8,7 +8,7 @@ from analysed import content, measured, timeline
 from click.testing import CliRunner, Result
 from kineto import Trace
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.cli import main
 from diagnose.errors import UserError
 from diagnose.facts import Unknown, spoken
@@ -93,7 +93,7 @@ def test_boards_of_one_name_need_their_memory_and_it_says_so() -> None:
     assert device.because == (
         "GPUs named NVIDIA H100 have 64 and 96 GB with different bandwidth, and this one's memory is not recorded"
     )
-    assert device.capture_next == "capture with diagnose run, or pass --peak-tflops and --hbm-gbs"
+    assert device.capture.sentence == "capture with diagnose run, or pass --peak-tflops and --hbm-gbs"
     assert device.hbm_bytes_per_s_source == device.matrix_peak_source == device.because
 
 
@@ -122,7 +122,7 @@ def test_what_fits_no_row_has_no_peak_and_says_why(name: str, memory: Any, sms: 
     assert device.gpu is None
     assert because in device.because
     assert [device.peak(precision) for precision in PRECISIONS] == [None] * 5
-    assert "--peak-tflops" in device.capture_next
+    assert "--peak-tflops" in device.capture.sentence
 
 
 def test_amd_drivers_may_leave_the_name_empty() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.intervals import (
     EMPTY,
     Intervals,
@@ -26,7 +26,7 @@ instant = st.integers(0, END)
 pairs = st.lists(st.tuples(instant, instant), max_size=8)  # reversed and empty ones too
 
 
-def columns(given: list[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def columns(given: list[tuple[int, int]]) -> tuple[Ints, Ints]:
     table = np.array(given, np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import (
@@ -29,7 +29,6 @@ SYNC_BLOCK_NS = 20_000
 PYTHON_HOLE_NS = 1_000_000
 _FEW_THREADS = 16  # are compared one by one, which is quicker than to number all threads
 
-Times = NDArray[np.int64]
 
 _COMPILE = re.compile(
     r"cuModuleLoad|cuModuleUnload|cuLibraryLoad|hipModuleLoad|Runtime Triggered Module Loading|Lazy Function Loading"
@@ -39,7 +38,7 @@ _SYNC = re.compile(SYNCHRONISATION)
 _COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
 
 
-def _among(pid: Times, tid: Times, threads: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
+def _among(pid: Ints, tid: Ints, threads: Iterable[tuple[int, int]]) -> Mask:
     """Mask of the events on any of the threads, each of which is one of the events'."""
     pids, of_pid = np.unique(pid, return_inverse=True)
     tids, of_tid = np.unique(tid, return_inverse=True)
@@ -105,7 +104,7 @@ class Host:
         self.runtime = self.trace.rows_of(*RUNTIME) & self._launching
 
     @cached_property
-    def _launching(self) -> NDArray[np.bool_]:
+    def _launching(self) -> Mask:
         """Mask of the events on threads that launch; main and autograd threads hand over to each other."""
         threads, trace = self.timeline.launching_threads, self.trace
         if len(threads) > _FEW_THREADS:
@@ -115,18 +114,18 @@ class Host:
             mask |= (trace.pid == pid) & (trace.tid == tid)
         return mask
 
-    def _named(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    def _named(self, pattern: re.Pattern[str]) -> Mask:
         return self.trace.named(np.array([pattern.match(n) is not None for n in self.trace.names], bool))
 
-    def _set(self, mask: NDArray[np.bool_]) -> Intervals:
+    def _set(self, mask: Mask) -> Intervals:
         return iv.intervals(*self._times(mask))
 
-    def _times(self, mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _times(self, mask: Mask) -> tuple[Ints, Ints]:
         rows = np.flatnonzero(mask if self._span is None else mask & self._in_span)
         return self.trace.ts[rows], self.trace.ends(rows)
 
     @cached_property
-    def _in_span(self) -> NDArray[np.bool_]:
+    def _in_span(self) -> Mask:
         begin, end = self._span or (0, 0)
         return (self.trace.ts < end) & (self.trace.ts + self.trace.dur > begin)
 
@@ -153,11 +152,11 @@ class Host:
         yield "data-wait", self._set(data_wait)  # a prefetching thread: it counts when no launching thread works
         yield "python", self._set(launching & (trace.rows_of(*PYTHON) | self._ranges()))
 
-    def _ranges(self) -> NDArray[np.bool_]:
+    def _ranges(self) -> Mask:
         """Mask of the user's own ranges, step markers left out: inside one the host is in known code."""
         return self.trace.rows_of("user_annotation") & ~self._named(re.compile(r"ProfilerStep|diagnose\.step"))
 
-    def long_copies(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def long_copies(self) -> tuple[Mask, Mask]:
         """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""
         gpu = self.timeline.gpu
         to_host = np.zeros(len(self.trace), bool)

@@ -1,6 +1,8 @@
 """`diagnose doctor`: what a capture can see here."""
 
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -16,13 +18,18 @@ _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
 
 
 @click.command(epilog="Example:  diagnose doctor")
-def doctor() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: name, state and words of each check.")
+def doctor(as_json: bool) -> None:
     """Say what a capture can see on this machine: torch, GPU events, NVML, other profilers, disk, versions.
 
     Imports torch and, where there is a GPU, profiles one kernel on it, in a process of its own.
     """
+    made = checks(working_folder() or Path(), os.environ)
     with writing():
+        if as_json:
+            click.echo(json.dumps({"checks": [asdict(check) for check in made]}, indent=2))
+            return
         page = Page(terminal())
-        for check in checks(working_folder() or Path(), os.environ):
+        for check in made:
             says = joined([Text(check.state.ljust(7), _STYLE[check.state]), plain(check.says)], gap="  ")
             page.paragraph(says, label=f"{check.name}:")

@@ -11,7 +11,7 @@ from diagnose.cli.rules import all_rules, rules_option
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
 from diagnose.report.page import Page, plain
-from diagnose.rule import PLACEHOLDER, Rule
+from diagnose.rule import Rule, filled
 
 
 @click.command(epilog="Example:  diagnose explain launch-bound")
@@ -63,4 +63,8 @@ def _facts(page: Page, rule: Rule) -> None:
 
 def _named(template: str) -> str:
     """A sentence of a rule with its `{fact}` shown as the fact's name."""
-    return PLACEHOLDER.sub(r"\1", plain(template))
+
+    def called(name: str, with_denominator: bool) -> str:
+        return f"{name} of {REGISTRY[name].of}" if with_denominator else name
+
+    return filled(plain(template), called)

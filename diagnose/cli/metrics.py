@@ -15,6 +15,6 @@ def metrics() -> None:
     with writing():
         page = Page(terminal())
         for metric in sorted(REGISTRY.values(), key=lambda metric: metric.name):
-            of = f" of {metric.of.removeprefix('of ')}" if metric.of else ""
+            of = f" of {metric.of}" if metric.of else ""
             page.line(Text.assemble((metric.name, "bold"), "  ", (f"{metric.unit}{of}", "dim")))
             page.hanging(plain(metric.doc))

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from diagnose.diagnosis.terms import FindingClass, Severity
+from diagnose.facts import Capture, to_do
 
 
 class FactReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,11 +94,21 @@ class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that could not be judged, and what to capture to judge it."""
+    """A rule that could not be judged, and what to capture to judge it: all of `captures`.
+
+    `capture_next` is the same as a sentence. Where a capture's `kind` is "nothing", no capture helps.
+    """
 
     rule: str
     because: str
     capture_next: str
+    captures: tuple[Capture, ...] = ()
+
+    @classmethod
+    def lacking(cls, rule: str, because: str, *captures: Capture | None) -> "NotJudged":
+        """The rule that lacks what the captures would show."""
+        wanted = tuple(capture for capture in captures if capture is not None)
+        return cls(rule=rule, because=because, capture_next=to_do(wanted), captures=wanted)
 
 
 class NotApplied(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,10 @@
 """Collective communication: bytes on the wire, bandwidth, gradient buckets, and waiting told from transfer."""
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from diagnose.arrays import Array
 
 _SHARDED = ("reducescatter", "allgather", "alltoall")
 
@@ -78,7 +78,7 @@ def ddp_buckets(gradient_bytes: int, first_bytes: int = 1 << 20, cap_bytes: int 
     return math.ceil(max(gradient_bytes - first_bytes, 0) / cap_bytes) + 1
 
 
-def transfer_by_duration(durations: NDArray[Any]) -> NDArray[Any]:
+def transfer_by_duration(durations: Array) -> Array:
     """Transfer of each instance of shape (..., ranks): the last rank to arrive does not wait. Needs no common clock.
 
     The estimate of TraceLens; it equals `transfer_by_start` where the ranks end together.
@@ -86,16 +86,16 @@ def transfer_by_duration(durations: NDArray[Any]) -> NDArray[Any]:
     return durations.min(axis=-1)
 
 
-def waiting_by_duration(durations: NDArray[Any]) -> NDArray[Any]:
+def waiting_by_duration(durations: Array) -> Array:
     """Time that each rank of an instance waits for the last one, shape (..., ranks)."""
     return durations - transfer_by_duration(durations)[..., None]
 
 
-def transfer_by_start(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[Any]:
+def transfer_by_start(starts: Array, ends: Array) -> Array:
     """Time of each rank after the last one arrived, on a common clock, shape (..., ranks) (Lin et al., OSDI 2025)."""
     return ends - starts.max(axis=-1, keepdims=True)
 
 
-def waiting_by_start(starts: NDArray[Any]) -> NDArray[Any]:
+def waiting_by_start(starts: Array) -> Array:
     """Time of each rank until the last one arrived, on a common clock, shape (..., ranks)."""
     return np.asarray(starts.max(axis=-1, keepdims=True) - starts)

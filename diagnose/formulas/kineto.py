@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from diagnose.arrays import Floats, Ints
 
 NO_TIME = int(np.iinfo(np.int64).min)
 DOUBLE_IS_EXACT_BELOW_US = 1 << 43
 
 
-def nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
+def nanoseconds(us: Floats) -> Ints:
     """Microseconds with three decimals to exact integer nanoseconds, NO_TIME where |us| < 2**43 does not hold.
 
     The whole and the fractional part are scaled apart: their product with 1000 is exact, that of the sum is not.

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from diagnose.errors import UserError
+from diagnose.facts import Capture, analysis_option, capture_setting
 from diagnose.formulas import roofline as formula
 from diagnose.hardware.table import Gpu, lookup, named, positive
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
 ASSUMED_HBM_SHARE = 0.9  # measured copies and reads reach 0.88 to 0.96 of the peak
 _SAME_MEMORY = 0.05  # a bandwidth this near the table's is that of the board that was measured
-_PASS_BOTH = "pass --peak-tflops and --hbm-gbs"
+_PASS_BOTH = analysis_option("--peak-tflops and --hbm-gbs")
 _CLOCKS = (
     ("device.memory_clock_mhz", "device.memory_bus_bits", "captured"),
     ("device.nvml.memory_clock_max_mhz", "device.nvml.memory_bus_bits", "captured through NVML"),
@@ -37,7 +38,7 @@ class Device:
         name: as the trace or the capture record gives it, "" when neither does.
         gpu: its row of the table, None when name, memory and multiprocessors fit none, or several.
         because: why `gpu` is None, "" when it is known.
-        capture_next: what to pass or capture instead, "" when `gpu` is known.
+        capture: what to pass or capture instead, None when `gpu` is known.
         given_flops: the peak that the user stated.
         hbm_bytes_per_s: peak bandwidth of the device memory.
         achievable_matrix_flops: best bf16 matrix product measured on such a board; never assumed.
@@ -47,7 +48,7 @@ class Device:
     name: str
     gpu: Gpu | None
     because: str
-    capture_next: str
+    capture: Capture | None
     given_flops: float | None
     hbm_bytes_per_s: float | None
     hbm_bytes_per_s_source: str
@@ -125,7 +126,7 @@ def resolve(
     record = record if _same_device(properties, record) else None
     known = _completed(properties, record)
     gpu = lookup(known)
-    because, capture_next = ("", "") if gpu else _unknown(known)
+    because, capture = ("", None) if gpu else _unknown(known)
     hbm, hbm_source = _hbm(_stated(hbm_gbs, "hbm_gbs", 1e9), gpu, record, known, because)
     products, products_source = _achievable_matrix(gpu, given_flops, because)
     memory, memory_source = _achievable_hbm(gpu, hbm, hbm_source)
@@ -133,7 +134,7 @@ def resolve(
         name=str(known.get("name") or ""),
         gpu=gpu,
         because=because,
-        capture_next=capture_next,
+        capture=capture,
         given_flops=given_flops,
         hbm_bytes_per_s=hbm,
         hbm_bytes_per_s_source=hbm_source,
@@ -193,7 +194,7 @@ def _achievable_hbm(gpu: Gpu | None, hbm: float | None, source: str) -> Figure:
     return ASSUMED_HBM_SHARE * hbm, f"assumption: {ASSUMED_HBM_SHARE:.1f} x peak, where 0.88 to 0.96 is usual"
 
 
-def _unknown(known: Mapping[str, Any]) -> tuple[str, str]:
+def _unknown(known: Mapping[str, Any]) -> tuple[str, Capture]:
     """Why no row was found, and what to do."""
     name, memory = str(known.get("name") or ""), positive(known.get("totalGlobalMem"))
     sms = positive(known.get("numSms"))
@@ -203,7 +204,7 @@ def _unknown(known: Mapping[str, Any]) -> tuple[str, str]:
     if not memory and len(boards) > 1:
         sizes = " and ".join(f"{gb:.0f}" for gpu in boards for gb in gpu.memory_gb)
         because = f"GPUs named {name} have {sizes} GB with different bandwidth, and this one's memory is not recorded"
-        return because, f"capture with diagnose run, or {_PASS_BOTH}"
+        return because, capture_setting("diagnose run", _PASS_BOTH)
     has = (f"{memory / 2**30:.1f} GiB" if memory else "", f"{sms:.0f} multiprocessors" if sms else "")
     return f"no GPU named {name} in the table of peaks has {' and '.join(filter(None, has))}", _PASS_BOTH
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.hta.links import iterations, partners
 from diagnose.hta.waits import awaited
@@ -23,7 +23,7 @@ _FIRST_PHASE = re.compile(rb'(?:"traceEvents"\s*:|\A)\s*\[\s*\{[^{}]*?"ph"\s*:\s
 _LONGEST_HEAD = 4 << 20
 
 
-def analysed(trace: Trace) -> tuple[Trace, NDArray[np.int64]]:
+def analysed(trace: Trace) -> tuple[Trace, Ints]:
     """The events that HolisticTraceAnalysis keeps, and the row of each."""
     keep = ~np.array([cat in _NOT_EVENTS for cat in trace.cats], bool)[trace.cat]
     return (trace if keep.all() else trace.select(keep)), np.flatnonzero(keep)
@@ -51,7 +51,7 @@ def clock_zero_ns(traces: Iterable[Trace]) -> int:
     return first // 1000 * 1000 if abs(first) >= DOUBLE_IS_EXACT_BELOW_US * 1000 else 0
 
 
-def frame_of(trace: Trace, index: NDArray[np.int64], zero_ns: int, args: Sequence[Any], symbols: Any) -> pd.DataFrame:
+def frame_of(trace: Trace, index: Ints, zero_ns: int, args: Sequence[Any], symbols: Any) -> pd.DataFrame:
     """One row for each event; times are float64 microseconds, names and categories ids of the symbol table.
 
     Args:
@@ -113,7 +113,7 @@ def _arguments(trace: Trace) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _symbol_ids(symbols: Any, texts: Sequence[str], ids: NDArray[np.int32]) -> NDArray[np.int32]:
+def _symbol_ids(symbols: Any, texts: Sequence[str], ids: Ids) -> Ids:
     """`ids` of our texts as ids of the symbol table, which gets the texts that occur and no others."""
     occurring = np.flatnonzero(np.bincount(ids, minlength=len(texts))).tolist()
     symbols.add_symbols(texts[at] for at in occurring)
@@ -123,17 +123,17 @@ def _symbol_ids(symbols: Any, texts: Sequence[str], ids: NDArray[np.int32]) -> N
     return known[ids]
 
 
-def _constant(value: Any, rows: int) -> NDArray[Any]:
+def _constant(value: Any, rows: int) -> Array:
     return np.full(rows, value, object if isinstance(value, str) else None)
 
 
-def _copy_gbs(trace: Trace) -> NDArray[np.float64]:
+def _copy_gbs(trace: Trace) -> Floats:
     """Bytes per nanosecond of copies and fills, as Kineto writes it; 0 elsewhere."""
     copies = trace.rows_of(*_COPIES) & (trace.bytes >= 0) & (trace.dur > 0)
     return np.where(copies, trace.bytes / np.maximum(trace.dur, 1), 0.0)
 
 
-def _shapes(trace: Trace, part: int) -> NDArray[Any]:
+def _shapes(trace: Trace, part: int) -> Array:
     """What was recorded of the operators' arguments, each row the list of its operator."""
     values = np.empty(len(trace.shapes) + 1, object)
     values[:-1] = [json.loads(shape[part]) if shape[part] else _NO_SHAPE for shape in trace.shapes] or None
@@ -141,7 +141,7 @@ def _shapes(trace: Trace, part: int) -> NDArray[Any]:
     return values[trace.shape]
 
 
-def _small(values: NDArray[Any]) -> NDArray[Any]:
+def _small(values: Array) -> Array:
     """Integers in 32 bits where they fit, for half the memory."""
     if values.dtype != np.int64 or not len(values):
         return values

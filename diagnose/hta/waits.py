@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.trace import Trace
 from diagnose.trace.source import Source
 
@@ -25,7 +25,7 @@ class _Wait(msgspec.Struct):
     record: int = msgspec.field(default=ABSENT, name="wait_on_cuda_event_record_corr_id")
 
 
-def awaited(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def awaited(trace: Trace) -> tuple[Ints, Ints]:
     """The stream, and the correlation of the event record, that each row waited for; ABSENT elsewhere; (rows,) each."""
     stream, record = np.full((2, len(trace)), ABSENT, np.int64)
     rows = np.flatnonzero(trace.rows_of(CATEGORY))

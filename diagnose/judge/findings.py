@@ -9,16 +9,16 @@ from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.patches import spelled, without_trainer
 from diagnose.predict.plan import plan_of
-from diagnose.predict.whatif import Outlook
+from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
 
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
-def findings_of(judged: Judged, facts: Facts, outlook: Outlook, sections: Sections) -> tuple[Finding, ...]:
+def findings_of(judged: Judged, facts: Facts, predictor: Predictor, sections: Sections) -> tuple[Finding, ...]:
     """The rules that fired: what makes the answer unsafe first, then by what the change buys."""
     found = [
-        sections.part(rule.id, partial(_finding, rule, judgement, facts, outlook), None)
+        sections.part(rule.id, partial(_finding, rule, judgement, facts, predictor), None)
         for rule, judgement in judged
         if judgement.fired
     ]
@@ -31,7 +31,7 @@ def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
     return not unsafe, -gain[0], -gain[1], _SEVERITY_ORDER[finding.severity], finding.rule
 
 
-def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -> Finding:
+def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
     evidence = tuple(
         Evidence(fact=name, value=value, unit=facts[name].unit, of=facts[name].of)
         for name in judgement.evidence
@@ -44,34 +44,34 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, outlook: Outlook) -
         says=rule.sentence(rule.says, facts),
         do=rule.advised(facts),
         evidence=evidence,
-        predicted_speedup=outlook.predict(rule),
-        patch=_patch(rule, facts, outlook),
-        assumes=outlook.assumes(rule),
+        predicted_speedup=predictor.predict(rule),
+        patch=_patch(rule, facts, predictor),
+        assumes=predictor.assumes(rule),
     )
 
 
-def _patch(rule: Rule, facts: Facts, outlook: Outlook) -> Patch | None:
+def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     """The change as this job can make it, in the spelling of the versions that run it."""
-    record = outlook.measured.record
+    record = predictor.measured.record
     patch, versions = rule.patch_for(facts), record.get("versions")
     if patch is not None and "training_arguments" in record.values and record.get("training_arguments") is None:
         patch = without_trainer(patch)
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 
-def plan_steps(facts: Facts, outlook: Outlook) -> tuple[PlanStep, ...]:
+def plan_steps(facts: Facts, predictor: Predictor) -> tuple[PlanStep, ...]:
     """The plan, each change with its patch."""
     return tuple(
         PlanStep(
             rule=step.rule.id,
-            patch=_patch(step.rule, facts, outlook),
+            patch=_patch(step.rule, facts, predictor),
             predicted_speedup=step.speedup,
             cumulative_speedup=step.cumulative,
             effort=step.rule.effort,
             numerics=step.rule.numerics,
             below_noise=step.below_noise,
         )
-        for step in plan_of(outlook, outlook.fired, _noise(facts))
+        for step in plan_of(predictor, predictor.fired, _noise(facts))
     )
 
 

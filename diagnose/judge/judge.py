@@ -13,7 +13,7 @@ from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.sections import Sections
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.summary import fact_report, summary_of
-from diagnose.judge.typical_rank import outlook_of, replay_report
+from diagnose.judge.typical_rank import predictor_of, replay_report
 from diagnose.judge.verdict import verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.patch.applied import applied_of
@@ -37,8 +37,8 @@ def diagnose(case: Case) -> Diagnosis:
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, grounds_of(ranks, case.facts))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
-    outlook = outlook_of(case, judged)
-    findings = findings_of(judged, case.facts, outlook, sections)
+    predictor = predictor_of(case, judged)
+    findings = findings_of(judged, case.facts, predictor, sections)
     found = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks),
@@ -48,8 +48,8 @@ def diagnose(case: Case) -> Diagnosis:
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
         operators=part("operators", lambda: operators_of_job(case.measured), ()),
         findings=findings,
-        plan=part("plan", lambda: plan_steps(case.facts, outlook), ()),
-        replay=replay_report(outlook),
+        plan=part("plan", lambda: plan_steps(case.facts, predictor), ()),
+        replay=replay_report(predictor),
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts, findings), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
         not_judged=not_judged(judged, case),
@@ -58,10 +58,10 @@ def diagnose(case: Case) -> Diagnosis:
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
-        timeline=part("timeline", lambda: step_timeline(outlook.measured), None),
-        kernels=part("kernels", lambda: kernel_rows(outlook.measured), ()),
-        roofs=part("roofs", lambda: roofs_of(outlook.measured), None),
-        versions=part("versions", lambda: versions_of(outlook.measured), {}),
+        timeline=part("timeline", lambda: step_timeline(predictor.measured), None),
+        kernels=part("kernels", lambda: kernel_rows(predictor.measured), ()),
+        roofs=part("roofs", lambda: roofs_of(predictor.measured), None),
+        versions=part("versions", lambda: versions_of(predictor.measured), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
     return replace(found, not_judged=(*sections.failed, *found.not_judged))

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Array, Ints, Labels
+from diagnose.attribution.attribution import cause_of
+from diagnose.attribution.causes import class_of
 from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
 from diagnose.hardware.device import PRECISIONS
-from diagnose.judge.step_timeline import class_of
 from diagnose.metrics import Measured
 
 KERNELS_KEPT = 200
@@ -22,8 +23,6 @@ _VERSIONS = (
     "hip_runtime_version",
     "hip_driver_version",
 )
-
-Times = NDArray[np.int64]
 
 
 def roofs_of(measured: Measured) -> Roofs | None:
@@ -71,7 +70,7 @@ def kernel_rows(measured: Measured) -> tuple[KernelRow, ...]:
 class _Grouped:
     """Activities `at` of one rank in numbered groups."""
 
-    def __init__(self, measured: Measured, at: Times, group: Times) -> None:
+    def __init__(self, measured: Measured, at: Ints, group: Ints) -> None:
         self.measured, self.group = measured, group
         gpu, roofline = measured.timeline.gpu, measured.roofline
         self.time = (gpu.end - gpu.start)[at]
@@ -85,7 +84,7 @@ class _Grouped:
         self.bound = self._most(_coded(roofline.bound[at], _BOUNDS))
         self.class_ = self._most(_coded(roofline.class_[at], _CLASSES))
 
-    def _most(self, code: NDArray[Any]) -> Times:
+    def _most(self, code: Array) -> Ints:
         """For each group, the code with the most time."""
         codes, number = np.unique(code, return_inverse=True)
         pairs = np.bincount(self.group * len(codes) + number, weights=self.time, minlength=len(self.ns) * len(codes))
@@ -101,7 +100,7 @@ class _Grouped:
             name=shown,
             names=names,
             family="" if names > 1 else kind.family,
-            class_="" if names > 1 else judged or class_of(kind),
+            class_="" if names > 1 else judged or class_of(cause_of(kind)),
             bound=_BOUNDS[self.bound[i]] if names == 1 else "unknown",
             operator="" if operator < 0 or names > 1 else m.timeline.trace.names[operator],
             count=int(self.count[i]) / steps,
@@ -112,7 +111,7 @@ class _Grouped:
         )
 
 
-def _coded(labels: NDArray[np.object_], names: tuple[str, ...]) -> Times:
+def _coded(labels: Labels, names: tuple[str, ...]) -> Ints:
     """The position of each label in `names`, 0 where it has none."""
     code = np.zeros(len(labels), np.int64)
     for number, name in enumerate(names):

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from diagnose.defects import REPORT_IT, netted
+from diagnose.defects import netted
 from diagnose.diagnosis import NotJudged
+from diagnose.facts import A_DEFECT
 
 Value = TypeVar("Value")
 
@@ -20,7 +21,7 @@ class Sections:
 
         def instead(because: str) -> Value:
             if all(entry.rule != name for entry in self.failed):
-                self.failed.append(NotJudged(rule=name, because=because, capture_next=REPORT_IT))
+                self.failed.append(NotJudged.lacking(name, because, A_DEFECT))
             return otherwise
 
         return netted(name, action, instead)

@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
+from diagnose.arrays import Array, Ints, Labels, Mask
+from diagnose.attribution.attribution import cause_of
+from diagnose.attribution.causes import WITHOUT_KERNELS, class_of
 from diagnose.diagnosis import Lane, LaneKind, SliceClass, SliceLabel, StepTimeline
 from diagnose.metrics import Measured
 from diagnose.timeline import thread_turns
-from diagnose.timeline.kernel_names import Kind, bound_by
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, RUNTIME, SYNCHRONISATION
 
 BUDGET: dict[LaneKind, int] = {"cause": 800, "stream": 1200, "thread": 1000}  # slices of each kind of lane
@@ -20,8 +20,6 @@ STREAMS, THREADS, DEPTH = 8, 4, 2
 FINEST = 20_000  # slices shorter than this part of the step are no wider than a pixel even when zoomed ten times
 LONGEST_LABEL = 200
 
-Times = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Key = tuple[str, SliceClass]
 
 
@@ -31,9 +29,9 @@ class _Row:
 
     name: str
     kind: LaneKind
-    start: Times
-    end: Times
-    label: Times
+    start: Ints
+    end: Ints
+    label: Ints
     keys: Sequence[Key]
 
 
@@ -64,18 +62,18 @@ def _causes(measured: Measured) -> Iterator[_Row]:
     """The pieces in which no kernel runs but the device idles or waits for others; none where that is not known."""
     if measured.timeline.capture_failed:
         return
-    found = measured.attribution
-    waits = np.array([c in HOST_CAUSES or c == EXPOSED or c.startswith("late-rank") for c in found.causes], bool)
-    own = waits[found.cause] if len(found.cause) else np.zeros(0, bool)
-    keys = [(cause, cast(SliceClass, class_)) for cause, class_ in zip(found.causes, found.classes, strict=True)]
-    yield _Row("idle and waiting", "cause", found.start[own], found.end[own], found.cause[own].astype(np.int64), keys)
+    pieces = measured.attribution
+    waits = np.array([cause in WITHOUT_KERNELS for cause in pieces.causes], bool)
+    at = np.flatnonzero(waits[pieces.cause]) if len(pieces.cause) else np.zeros(0, np.int64)
+    keys = [(cause, class_of(cause)) for cause in pieces.causes]
+    yield _Row("idle and waiting", "cause", pieces.start[at], pieces.end[at], pieces.cause[at].astype(np.int64), keys)
 
 
 def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
     """A row for each of the streams that are busiest in a window, and how many there are besides."""
     gpu, trace = measured.timeline.gpu, measured.timeline.trace
     at = np.flatnonzero((gpu.start < end) & (gpu.end > begin))
-    kinds = [class_of(kind) for kind in gpu.kinds]
+    kinds = [class_of(cause_of(kind)) for kind in gpu.kinds]
     judged = zip(measured.roofline.class_[at].tolist(), gpu.kind[at].tolist(), strict=True) if len(at) else ()
     classes = np.array([class_ or kinds[kind] for class_, kind in judged], object)
     label, keys = _labelled(trace.name[gpu.row[at]], classes, trace.names)
@@ -87,16 +85,6 @@ def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
         for own in [number == i]
     ]
     return rows, len(streams) - len(rows)
-
-
-def class_of(kind: Kind) -> SliceClass:
-    """The class that an activity of this kind counts in while it runs alone."""
-    if kind.family == "comm":
-        return "communication"
-    if kind.family in ("memcpy", "memset"):
-        name = "memset" if kind.family == "memset" else f"copy-{kind.sub}"
-        return cast(SliceClass, COPY_CAUSES.get(name, COPY_CAUSES["copy-unknown"]))
-    return cast(SliceClass, bound_by(kind))
 
 
 def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
@@ -115,7 +103,7 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     return rows, len(ordered[THREADS:])
 
 
-def _time_by_thread(pid: Times, tid: Times, ns: Times) -> Counter[tuple[int, int]]:
+def _time_by_thread(pid: Ints, tid: Ints, ns: Ints) -> Counter[tuple[int, int]]:
     """The sum of `ns` for each thread; added up first where calls of one thread follow each other."""
     found: Counter[tuple[int, int]] = Counter()
     turns = thread_turns(pid, tid)
@@ -125,7 +113,7 @@ def _time_by_thread(pid: Times, tid: Times, ns: Times) -> Counter[tuple[int, int
     return found
 
 
-def _calls(measured: Measured, own: Times, name: str) -> Iterator[_Row]:
+def _calls(measured: Measured, own: Ints, name: str) -> Iterator[_Row]:
     """The outermost calls, those inside them, and the calls into the runtime."""
     trace = measured.timeline.trace
     runtime = trace.rows_of(*RUNTIME)[own]
@@ -139,12 +127,12 @@ def _calls(measured: Measured, own: Times, name: str) -> Iterator[_Row]:
     yield _host_row(measured, f"{name}, runtime", calls)
 
 
-def _sorted(measured: Measured, rows: Times) -> Times:
+def _sorted(measured: Measured, rows: Ints) -> Ints:
     trace = measured.timeline.trace
     return rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))]
 
 
-def _outermost(start: Times, end: Times) -> Mask:
+def _outermost(start: Ints, end: Ints) -> Mask:
     """Mask of the calls, sorted by start, that begin when every earlier one has ended."""
     if not len(end):
         return np.zeros(0, bool)
@@ -152,7 +140,7 @@ def _outermost(start: Times, end: Times) -> Mask:
     return start >= reached
 
 
-def _host_row(measured: Measured, name: str, rows: Times) -> _Row:
+def _host_row(measured: Measured, name: str, rows: Ints) -> _Row:
     timeline, trace = measured.timeline, measured.timeline.trace
     classes = np.full(len(rows), "", object)
     for pattern, class_ in ((DATA_WAIT, "data"), (SYNCHRONISATION, "host"), (COMMUNICATION_RANGES, "communication")):
@@ -161,7 +149,7 @@ def _host_row(measured: Measured, name: str, rows: Times) -> _Row:
     return _Row(name, "thread", trace.ts[rows], trace.ends(rows), label, keys)
 
 
-def _labelled(name: NDArray[Any], classes: NDArray[np.object_], names: Sequence[str]) -> tuple[Times, list[Key]]:
+def _labelled(name: Array, classes: Labels, names: Sequence[str]) -> tuple[Ints, list[Key]]:
     """A number for each distinct (name, class), and what the numbers stand for."""
     known = sorted(set(classes.tolist()))
     code = np.searchsorted(np.array(known, str), classes.astype(str)) if known else np.zeros(0, np.int64)
@@ -206,7 +194,7 @@ def _resolution(rows: Sequence[_Row], length: int, most: int) -> int:
     return below
 
 
-def _merged(row: _Row, below: int) -> tuple[Times, Times, Times, Times]:
+def _merged(row: _Row, below: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Start, end, label and count of the slices, neighbours that are shorter and nearer than `below` being one.
 
     What begins in different cells of a grid of `below` stays apart, so that a long run of short slices keeps its shape.
@@ -222,7 +210,7 @@ def _merged(row: _Row, below: int) -> tuple[Times, Times, Times, Times]:
     return row.start[first], row.end[last], _most(group, row), np.bincount(group)
 
 
-def _most(group: Times, row: _Row) -> Times:
+def _most(group: Ints, row: _Row) -> Ints:
     """For each group of slices, the label with the most time."""
     pairs, inverse = np.unique(group * len(row.keys) + row.label, return_inverse=True)
     time = np.bincount(inverse, weights=row.end - row.start)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagnose.predict.whatif import WIDEST, Outlook, Range
+from diagnose.predict.whatif import WIDEST, Predictor, Range
 from diagnose.rule import Rule
 
 WORTH_PLANNING = 1.02
@@ -21,7 +21,7 @@ class Planned:
     below_noise: bool = False
 
 
-def plan_of(outlook: Outlook, fired: Sequence[Rule], noise_share: float = 0.0) -> tuple[Planned, ...]:
+def plan_of(predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.0) -> tuple[Planned, ...]:
     """The best remedy, then the best of the rest with it in place, until none buys 2 %.
 
     The best is the one whose worst case buys most; ties go to the best case, the least effort and unchanged numerics.
@@ -29,7 +29,7 @@ def plan_of(outlook: Outlook, fired: Sequence[Rule], noise_share: float = 0.0) -
     sets, is not planned beside it.
 
     Args:
-        outlook: predicts.
+        predictor: predicts.
         fired: the rules whose faults are there.
         noise_share: how far steps lie apart, of the median one.
     """
@@ -38,7 +38,7 @@ def plan_of(outlook: Outlook, fired: Sequence[Rule], noise_share: float = 0.0) -
     left = [rule for rule in fired if rule.remedy is not None]
     low = high = 1.0
     while left and len(planned) < MOST_PLANNED:
-        ranges = {rule.id: outlook.predict(rule, chosen) for rule in left}
+        ranges = {rule.id: predictor.predict(rule, chosen) for rule in left}
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and found[1] >= WORTH_PLANNING]
         if not open_:
             break

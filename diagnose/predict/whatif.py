@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Mask
+from diagnose.attribution.causes import IDLE_FOR_INPUT, OPERATORS
 from diagnose.attribution.idle import Host
 from diagnose.defects import netted
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
-from diagnose.metrics.groups import NAMES, Group, optimizer_apart
+from diagnose.metrics.kernel_groups.phases import optimizer_apart
+from diagnose.metrics.kernel_groups.registry import GROUPS, Group
 from diagnose.predict.replay import Change, Replay, host_speed_for
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case, Factors, Remedy
@@ -20,8 +22,6 @@ from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
 
 WIDEST = 1.35
-PER_TOKEN = ("data-wait", "host-to-device")  # host time that a larger batch lengthens in proportion
-CPU_WORK = ("operator-compute", "operator-memory")  # the same without a GPU
 AS_PROFILED = "the host's time is as profiled, and less without the profiler"
 Range = tuple[float, float]
 
@@ -37,7 +37,7 @@ class Changed:
 NOTHING = Changed(Change())
 
 
-class Outlook:
+class Predictor:
     """What remedies would do to one rank's step.
 
     Args:
@@ -190,10 +190,10 @@ class Outlook:
         """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""
         if factors.tokens == 1:
             return factors.host
-        causes = PER_TOKEN if self.measured.timeline.has_gpu else (*PER_TOKEN, *CPU_WORK)
+        causes = IDLE_FOR_INPUT if self.measured.timeline.has_gpu else (*IDLE_FOR_INPUT, *OPERATORS)
         return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
 
-    def _kernels(self, factors: Factors) -> NDArray[np.float64] | Unknown | None:
+    def _kernels(self, factors: Factors) -> Floats | Unknown | None:
         """Factor of each activity; a larger batch lengthens all kernels but the optimizer's in proportion."""
         if not len(self.measured.timeline.gpu) or not (factors.kernels or factors.tokens != 1):
             return None
@@ -209,10 +209,10 @@ class Outlook:
 
     def _group(self, name: str) -> Group:
         if name not in self._groups:
-            self._groups[name] = NAMES[name](self.measured)
+            self._groups[name] = GROUPS[name](self.measured)
         return self._groups[name]
 
-    def _merged(self, remedy: Remedy) -> NDArray[np.bool_] | Unknown | None:
+    def _merged(self, remedy: Remedy) -> Mask | Unknown | None:
         if not remedy.fuses or not len(self.measured.timeline.gpu):
             return None
         found = np.zeros(len(self.measured.timeline.gpu), bool)
@@ -223,7 +223,7 @@ class Outlook:
             found |= group
         return found
 
-    def _waits(self, which: Waits, case: Case) -> NDArray[np.bool_] | None:
+    def _waits(self, which: Waits, case: Case) -> Mask | None:
         """Mask over the trace of the calls that no longer wait.
 
         None in the worst case of a job with collectives: what a rank gains there, it waits for the other ranks.
@@ -265,11 +265,11 @@ def joined(one: Changed, other: Changed) -> Changed:
     return Changed(change, max(one.gain, other.gain))
 
 
-def _product(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def _product(a: Floats | None, b: Floats | None) -> Floats | None:
     return b if a is None else a if b is None else a * b
 
 
-def _either(a: NDArray[np.bool_] | None, b: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+def _either(a: Mask | None, b: Mask | None) -> Mask | None:
     return b if a is None else a if b is None else a | b
 
 
@@ -277,7 +277,7 @@ def _bolder(a: float, b: float) -> float:
     return min(a, b) if min(a, b) < 1 else max(a, b)
 
 
-def _bolder_each(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def _bolder_each(a: Floats | None, b: Floats | None) -> Floats | None:
     if a is None or b is None:
         return b if a is None else a
     least = np.minimum(a, b)

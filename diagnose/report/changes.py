@@ -16,7 +16,6 @@ from diagnose.report.words import (
     evidence_line,
     first_sentence,
     flags_line,
-    of_step,
     patch_lines,
     speedup,
     to_capture,
@@ -147,9 +146,9 @@ def headline(finding: Finding) -> Text:
 
 
 def _full(page: Page, finding: Finding, step: str, details: bool) -> None:
-    page.paragraph(of_step(plain(finding.says), step))
+    page.paragraph(plain(finding.says))
     if finding.evidence:
-        page.field("evidence", evidence_line(finding.evidence, step))
+        page.field("evidence", evidence_line(finding.evidence))
     page.field("do", plain(finding.do))
     if details and finding.assumes:
         page.field("assumes", plain(finding.assumes))
@@ -170,7 +169,7 @@ def _planned(planned: PlanStep, diagnosis: Diagnosis, step: str) -> Text:
 
 
 def _brief(rule: str, finding: Finding | None, gain: str, typed: Sequence[str], step: str) -> Text:
-    says = of_step(first_sentence(finding.says), step) if finding else ""
+    says = first_sentence(finding.says) if finding else ""
     return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or says])
 
 
@@ -186,9 +185,7 @@ def _unplanned(page: Page, findings: Sequence[Finding], plan: Sequence[PlanStep]
     planned = {planned.rule for planned in plan}
     rest = [f for f in findings if f.rule not in planned and f.class_ != "validity"]
     entries = [
-        joined([Text(plain(f.rule), "bold"), f.severity, of_step(first_sentence(f.says), step)])
-        for f in rest
-        if f.severity != "info"
+        joined([Text(plain(f.rule), "bold"), f.severity, first_sentence(f.says)]) for f in rest if f.severity != "info"
     ]
     names = ", ".join(plain(f.rule) for f in rest if f.severity == "info")
     if names:
@@ -198,7 +195,7 @@ def _unplanned(page: Page, findings: Sequence[Finding], plan: Sequence[PlanStep]
 
 def _not(page: Page, items: Sequence[NotAdvised], step: str, details: bool) -> None:
     shown = items if details else items[:NOT_SHOWN]
-    texts = [joined([Text(plain(item.what), "bold"), of_step(plain(item.because), step)]) for item in shown]
+    texts = [joined([Text(plain(item.what), "bold"), plain(item.because)]) for item in shown]
     page.entries("not:", texts, len(items) - len(shown), most=0 if details else MOST_LINES)
 
 

@@ -22,7 +22,7 @@ from diagnose.report.job_words import (
     traffic_cells,
 )
 from diagnose.report.ledger import basis, rows
-from diagnose.report.words import GUARDS, causes_named, counted, of_step, speedup
+from diagnose.report.words import GUARDS, causes_named, counted, speedup
 
 MOST_TOKENS = 4_000
 RANKS_SHOWN = 8
@@ -117,7 +117,7 @@ def _plan(changes: Changes, step: str, to: Writer) -> str:
     alone: str = to.text(changes.nothing)
     if not changes.nothing and first is not None and first.rule != opened:
         head = spaced((bold(Inline(f"First: {to.code(first.rule)}")), first.severity, changes.next_gain))
-        alone = _change(head, of_step(first.says, step), first.do, changes.next_typed, to)
+        alone = _change(head, first.says, first.do, changes.next_typed, to)
     planned = [_planned(i, change, step, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
     hidden = len(changes.plan) - len(planned)
     together = f"Together {changes.together}" if changes.together else ""
@@ -133,7 +133,7 @@ def _planned(number: int, change: Change, step: str, to: Writer) -> str:
     numerics = "can change the results" if change.numerics else ""
     name = bold(Inline(f"{number}. {to.code(change.rule)}"))
     head = spaced((name, change.severity, change.gain, so_far, to.text(change.effort), numerics))
-    return _change(head, of_step(change.says, step), change.do, change.typed, to)
+    return _change(head, change.says, change.do, change.typed, to)
 
 
 def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> str:
@@ -143,7 +143,7 @@ def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> 
 
 def _findings(seen: _Seen, to: Writer) -> str:
     """Every finding with its gain alone, then what they rest on."""
-    step, findings = seen.summary.of, seen.diagnosis.findings
+    findings = seen.diagnosis.findings
     planned = {change.rule for change in seen.changes.plan}
     found = [
         (
@@ -151,12 +151,12 @@ def _findings(seen: _Seen, to: Writer) -> str:
             f.severity,
             f.class_,
             speedup(f.predicted_speedup),
-            "in the plan" if f.rule in planned else of_step(f.says, step),
+            "in the plan" if f.rule in planned else f.says,
         )
         for f in findings
     ]
     evidence = [
-        (to.code(f.rule), to.code(e.fact), to.text(spoken(e.value, e.unit)), of_step(e.of.removeprefix("of "), step))
+        (to.code(f.rule), to.code(e.fact), to.text(spoken(e.value, e.unit)), e.of)
         for f in findings
         for e in f.evidence
         if e.fact not in GUARDS
@@ -232,7 +232,7 @@ def _heat(diagnosis: Diagnosis, to: Writer) -> str:
 
 
 def _not_advised(seen: _Seen, to: Writer) -> str:
-    told = [(to.code(own.what), of_step(own.because, seen.summary.of)) for own in seen.changes.not_advised]
+    told = [(to.code(own.what), own.because) for own in seen.changes.not_advised]
     return to.table(("change", "because"), told)
 
 

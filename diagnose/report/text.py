@@ -8,6 +8,7 @@ from rich.text import Text
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
+from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR
 from diagnose.report.applied import applied_line, got_slower
 from diagnose.report.changes import SEVERITY_STYLE, brief, first_change, nothing_pays, nothing_text, print_changes
 from diagnose.report.job import print_job, print_job_verdict
@@ -15,7 +16,7 @@ from diagnose.report.kernels import print_kernels
 from diagnose.report.ledger import STYLE, basis, print_ledger
 from diagnose.report.page import LABEL, Page, joined, plain
 from diagnose.report.roofline import print_roofline
-from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, of_step, unused_option
+from diagnose.report.words import counted, first_sentence, mfu_details, mfu_line, unused_option
 
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
@@ -96,10 +97,10 @@ def _verdict(page: Page, diagnosis: Diagnosis, details: bool) -> None:
 
 def why_between(verdict: Verdict) -> str:
     """What makes the call close."""
-    works = {"memory-bound", "compute-bound"}
-    if len(works & set(verdict.between)) == 1:
-        return "the waiting is within 5 points of the 20 % of the step from which it names the class"
-    return "they are within 5 points of each other"
+    near, names = f"{100 * NEAR:.3g} points", f"{100 * NAMES_THE_CLASS:.3g} %"
+    if len({"memory-bound", "compute-bound"} & set(verdict.between)) == 1:
+        return f"the waiting is within {near} of the {names} of the step from which it names the class"
+    return f"they are within {near} of each other"
 
 
 def steps_line(diagnosis: Diagnosis) -> str:
@@ -130,7 +131,7 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
     for finding in diagnosis.findings:
         if finding.class_ == "validity":
             severity = Text(finding.severity, SEVERITY_STYLE[finding.severity])
-            says = of_step(first_sentence(finding.says), basis(diagnosis).name)
+            says = first_sentence(finding.says)
             page.paragraph(joined([Text(plain(finding.rule), "bold"), severity, says]), label="note:", most=2)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER
 from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.patch import patches
@@ -11,78 +12,8 @@ from diagnose.report.page import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
-EXPOSED = "exposed-communication"  # the cause of the ledger
 TRANSFER = "transfer_share"  # the fact that is known where transfer and waiting could be told apart
 Named = Callable[[str], str]
-CAUSES = {
-    "allocation": "allocation of device memory",
-    "host-allocation": "allocation of pinned host memory",
-    "aten_other": "other PyTorch kernels",
-    "below-datasheet": "datasheet peak out of reach",
-    "clip": "clipping of gradients",
-    "compile": "compiling and loading kernels",
-    "conv": "convolutions",
-    "copy": "copy and cast kernels",
-    "copy-DtoD": "device-to-device copies",
-    "copy-DtoH": "copies to the host",
-    "copy-HtoD": "copies to the device",
-    "copy-PtoP": "copies between devices",
-    "copy-unknown": "copies of unknown direction",
-    "data-wait": "data wait",
-    "dispatch": "dispatch of operators",
-    "exposed-communication": "exposed communication",
-    "gc": "garbage collection",
-    "gemm": "matrix products",
-    "gpu-activity-missing": "GPU activity missing",
-    "host-to-device": "copy calls to the device",
-    "inductor": "compiled kernels",
-    "inductor-template": "compiled matrix products",
-    "kernel-gap": "gaps between queued kernels",
-    "late-rank-communication": "waiting for a rank late in communication",
-    "late-rank-compute": "waiting for a rank with more or slower kernels",
-    "late-rank-data": "waiting for a rank late for data",
-    "late-rank-host": "waiting for a rank late in its host code",
-    "late-rank-memory": "waiting for a rank with more or slower kernels",
-    "late-rank-unexplained": "waiting for a rank late for no known reason",
-    "launch-latency": "launch latency",
-    "logging": "logging, evaluation and saving",
-    "lower-precision": "precision slower than the peak's",
-    "memset": "clearing memory",
-    "model-flops": "model FLOPs at the peak (MFU)",
-    "moe": "expert routing",
-    "norm": "normalisation",
-    "operator-compute": "matrix operators",
-    "operator-memory": "other operators",
-    "optimizer-host": "host code of the optimizer",
-    "pool": "pooling and resizing",
-    "padding": "padding (in MFU)",
-    "python": "Python",
-    "quant": "quantisation",
-    "queued-on-idle-device": "queued while the device idles",
-    "recompute": "computing activations again",
-    "reduce": "reductions",
-    "rope": "rotary embedding",
-    "sort": "sorting and scans",
-    "sync": "synchronisation",
-    "triton": "Triton kernels",
-    "unclassified-kernel": "kernels of unknown kind",
-    "untraced": "untraced host time",
-}
-LATENESS = {
-    "data": "because of its data",
-    "host": "because of its host code",
-    "slower_kernels": "because its kernels are slower",
-    "more_work": "because it has more work",
-    "gc": "because of garbage collection",
-    "checkpoint": "because of its logging or checkpoints",
-    "link": "because its link is slower",
-    "unknown": "for an unknown reason",
-}
-_SUFFIXES = {
-    "-below-achievable": "{} below what is achievable",
-    "-below-peak": "{} below the peak",
-    "-low-intensity": "low-intensity {}",
-}
 _COUNTED_BY = {
     "given": ", FLOPs as given",
     "palm": ", FLOPs by PaLM's count",
@@ -117,21 +48,13 @@ def cause_name(cause: str, divided: bool = False) -> str:
         divided: whether the waiting is told from the transfer, so that exposed communication holds the transfer alone.
     """
     if divided and cause == EXPOSED:
-        return "exposed transfer"
-    for suffix, form in _SUFFIXES.items():
-        if cause.endswith(suffix):
-            return form.format(cause_name(cause.removesuffix(suffix)))
-    return CAUSES.get(cause) or _cut(plain(cause).replace("_", " ").replace("-", " "))
+        return EXPOSED_TRANSFER
+    return CAUSES[cause].label if cause in CAUSES else _cut(plain(cause).replace("_", " ").replace("-", " "))
 
 
 def first_sentence(text: str) -> str:
     """The first sentence; a point inside a number or a name ends none."""
     return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", plain(text), maxsplit=1)[0]
-
-
-def of_step(text: str, step: str) -> str:
-    """`text` with "of the step" made precise: `step` is "device step" or "host step"."""
-    return re.sub(r"\bof the (device )?step\b", f"of the {step}", text) if step == "host step" else text
 
 
 def speedup(predicted: tuple[float, float] | None) -> str:
@@ -156,14 +79,14 @@ def flags_line(patch: Patch | None) -> str:
     return "" if patch is None else plain(patches.flags(patch))
 
 
-def evidence_line(evidence: Sequence[Evidence], step: str = "") -> str:
+def evidence_line(evidence: Sequence[Evidence]) -> str:
     """The facts with their values, each share with its denominator; guards only where there is nothing else."""
     telling = [item for item in evidence if item.fact not in GUARDS]
     parts = (
-        f"{item.fact} {spoken(item.value, item.unit)}" + (f" of {item.of.removeprefix('of ')}" if item.of else "")
+        f"{item.fact} {spoken(item.value, item.unit)}" + (f" of {item.of}" if item.of else "")
         for item in telling or evidence
     )
-    return of_step("; ".join(plain(part) for part in parts), step)
+    return "; ".join(plain(part) for part in parts)
 
 
 def mfu_denominator(mfu: Mfu) -> str:
@@ -231,11 +154,8 @@ def _mfu_unknown(mfu: Mfu) -> str:
 
 
 def to_capture(item: NotJudged) -> str:
-    """What to capture, as a noun where it was "capture with ..."; empty when no capture would help."""
-    parts = [plain(part) for part in item.capture_next.split("; ")]
-    if any(part.startswith("nothing") for part in parts):
-        return ""
-    return "; ".join(re.sub(r"^capture with ", "", part) for part in parts)
+    """What to capture, in the words that stand under such a heading; empty when no capture would help."""
+    return "; ".join(plain(c.wanted) for c in item.captures) if all(c.helps for c in item.captures) else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Labels, Mask
 from diagnose.roofline import owners
 from diagnose.roofline.calls import Call, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, direction
@@ -18,11 +18,6 @@ from diagnose.roofline.flops import Counted, convolution_outputs, counted
 from diagnose.roofline.traffic import bytes_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES, element_bytes
-
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Texts = NDArray[np.object_]
-Mask = NDArray[np.bool_]
 
 _FEWER_OPERATIONS = ("winograd", "fft")  # tags of kernels
 UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
@@ -45,14 +40,14 @@ class Costs:
         direction: "forward" or "backward" of a convolution or attention, else "".
     """
 
-    at: Rows
-    owner: Rows
+    at: Ints
+    owner: Ints
     flops: Floats
     bytes: Floats
     auxiliary: Mask
-    precision: Texts
+    precision: Labels
     indirect: Mask
-    direction: Texts
+    direction: Labels
 
 
 class _Counted(NamedTuple):
@@ -66,8 +61,8 @@ class _Priced:
 
     flops: Floats
     bytes: Floats
-    data: Texts
-    direction: Texts
+    data: Labels
+    direction: Labels
     matrix: Mask
 
     @property
@@ -75,7 +70,7 @@ class _Priced:
         return np.where(self.matrix, self.flops > 0, ~np.isnan(self.bytes))
 
 
-def costs_of(timeline: Timeline, operator: Rows) -> Costs:
+def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     """The cost of every kernel; `operator` is aligned with the activities, as `owners.operators` returns it."""
     gpu = timeline.gpu
     at = np.flatnonzero(~gpu.is_communication & ~gpu.is_copy)
@@ -93,7 +88,7 @@ def costs_of(timeline: Timeline, operator: Rows) -> Costs:
     return Costs(at, np.where(np.isnan(flops), owners.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
 
 
-def _priced_owner(timeline: Timeline, at: Rows, operator: Rows, work: _Counted) -> Rows:
+def _priced_owner(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> Ints:
     """The operator itself where its cost is known, else the innermost counted one that it runs inside of."""
     which, lead = _groups(timeline, at, operator)
     rows = operator[lead]
@@ -106,7 +101,7 @@ def _priced_owner(timeline: Timeline, at: Rows, operator: Rows, work: _Counted) 
     return rows[which]
 
 
-def _groups(timeline: Timeline, at: Rows, owner: Rows) -> tuple[Rows, Rows]:
+def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:
     """For each kernel the number of its operator, and for each operator its longest kernel, matrix kernels first."""
     gpu = timeline.gpu
     main = (gpu.of_family(*COMPUTE_FAMILIES) & ~gpu.tagged(AUXILIARY))[at]
@@ -117,7 +112,7 @@ def _groups(timeline: Timeline, at: Rows, owner: Rows) -> tuple[Rows, Rows]:
     return which, order[last]
 
 
-def _price(timeline: Timeline, rows: Rows, lead: Rows, work: _Counted) -> _Priced:
+def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Priced:
     """The cost of each operator row (-1 has none); `lead` is the activity whose name tells the type of its lists."""
     trace = timeline.trace
     item = _item_bytes(timeline)[trace.name[timeline.gpu.row[lead]]]
@@ -145,7 +140,7 @@ def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _own_flops(rows: Rows, operators: Counted | None) -> Floats:
+def _own_flops(rows: Ints, operators: Counted | None) -> Floats:
     if operators is None or not len(operators.rows):
         return np.full(len(rows), np.nan)
     at = np.minimum(np.searchsorted(operators.rows, rows), len(operators.rows) - 1)
@@ -158,7 +153,7 @@ def _only_known(priced: _Priced) -> _Priced:
     return _Priced(flops, bytes_, priced.data, priced.direction, priced.matrix & known)
 
 
-def _weights(time: Rows, which: Rows, matrix: Mask, of_matrix: Mask) -> tuple[Floats, Mask]:
+def _weights(time: Ints, which: Ints, matrix: Mask, of_matrix: Mask) -> tuple[Floats, Mask]:
     """Each kernel's share of its operator, and which kernels have none because matrix kernels do the work."""
     groups = len(of_matrix)
     has_matrix = np.bincount(which[matrix], minlength=groups) > 0
@@ -168,7 +163,7 @@ def _weights(time: Rows, which: Rows, matrix: Mask, of_matrix: Mask) -> tuple[Fl
     return working / np.maximum(total, 1)[which], auxiliary
 
 
-def _precisions(timeline: Timeline, at: Rows, lead: Rows, which: Rows, matrix: Mask, priced: _Priced) -> Texts:
+def _precisions(timeline: Timeline, at: Ints, lead: Ints, which: Ints, matrix: Mask, priced: _Priced) -> Labels:
     """By the name of the operator's longest matrix kernel, else by the type of its data."""
     gpu = timeline.gpu
     kind = gpu.kind[at]
@@ -182,13 +177,13 @@ def _precisions(timeline: Timeline, at: Rows, lead: Rows, which: Rows, matrix: M
     return np.where(matrix, np.where(told == "", fallback, told), data).astype(object)
 
 
-def _indirect(timeline: Timeline, at: Rows, owner: Rows, which: Rows) -> Mask:
+def _indirect(timeline: Timeline, at: Ints, owner: Ints, which: Ints) -> Mask:
     fewer = timeline.gpu.tagged(*_FEWER_OPERATIONS)[at]
     among = np.bincount(which[fewer], minlength=int(which.max(initial=-1)) + 1) > 0
     return np.where(owner >= 0, among[which], fewer)
 
 
-def _item_bytes(timeline: Timeline) -> Rows:
+def _item_bytes(timeline: Timeline) -> Ints:
     """By name id, the bytes of an element as the names of GPU activities tell them; 0 unknown."""
     item = np.zeros(len(timeline.trace.names), np.int64)
     for name in np.unique(timeline.trace.name[timeline.gpu.row]).tolist():

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.roofline import owners
 from diagnose.roofline.calls import call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, flops_of, key
@@ -35,8 +35,8 @@ class CountedFlops:
 class Counted:
     """Rows of the operators with known FLOPs, ascending, and what each does beyond the counted ones inside it."""
 
-    rows: NDArray[np.int64]
-    flops: NDArray[np.float64]
+    rows: Ints
+    flops: Floats
     unsized: int
 
 
@@ -75,7 +75,7 @@ def counted(timeline: Timeline) -> Counted | None:
     return Counted(sized, flops, len(rows) - len(sized))
 
 
-def _beyond_nested(total: NDArray[np.float64], parent: NDArray[np.int64]) -> NDArray[np.float64]:
+def _beyond_nested(total: Floats, parent: Ints) -> Floats:
     """What is left of each total after the counted operators inside it; never negative."""
     depth = _depth(parent)
     by_depth = np.argsort(depth, kind="stable")
@@ -86,7 +86,7 @@ def _beyond_nested(total: NDArray[np.float64], parent: NDArray[np.int64]) -> NDA
     return np.maximum(total - inside, 0.0)
 
 
-def _depth(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+def _depth(parent: Ints) -> Ints:
     """How many operators each one lies inside; every round looks twice as far up."""
     depth, up = (parent >= 0).astype(np.int64), parent
     while (nested := up >= 0).any():
@@ -95,14 +95,14 @@ def _depth(parent: NDArray[np.int64]) -> NDArray[np.int64]:
     return depth
 
 
-def _in_steps(timeline: Timeline, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _in_steps(timeline: Timeline, rows: Ints) -> Mask:
     start = timeline.trace.ts[rows]
     host = timeline.steps.host
     at = np.searchsorted(host[:, 0], start, side="right") - 1
     return (at >= 0) & (start < host[np.maximum(at, 0), 1])
 
 
-def _covered(timeline: Timeline, rows: NDArray[np.int64]) -> float:
+def _covered(timeline: Timeline, rows: Ints) -> float:
     """Share of the matrix-kernel time whose launch lies inside a counted operator, of what has a launch."""
     gpu, trace = timeline.gpu, timeline.trace
     matrix = gpu.is_compute_bound & (gpu.launch >= 0)

@@ -16,19 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Floats, Ints, Labels, Mask
 from diagnose.hardware import Device
 from diagnose.roofline import owners
 from diagnose.roofline.costs import UNSETTLED, Costs, costs_of
 from diagnose.roofline.operator_rows import operator_rows_of
 from diagnose.roofline.rows import MatrixWork, RooflineRow, Work, coded, matrix_work, rows_of
 from diagnose.timeline import Timeline
-
-Labels = NDArray[np.object_]
-Floats = NDArray[np.float64]
-Times = NDArray[np.int64]
 
 NEAR_ROOF = 0.5  # below it, more of the time is spent on something else than the roof explains
 SHORT_NS = 10_000
@@ -52,10 +48,10 @@ class Roofline:
         operators: by operator and argument sizes, the longest; `family` holds both.
     """
 
-    operator: Times
+    operator: Ints
     class_: Labels
     bound: Labels
-    ns: Times
+    ns: Ints
     above_roof_ns: Floats
     rows: tuple[RooflineRow, ...]
     sized_share: float
@@ -130,7 +126,7 @@ def _classes(costs: Costs, compute_s: Floats, memory_s: Floats) -> Labels:
     return np.where(known, np.where(compute_s >= memory_s, *_labels("compute", "memory")), *_labels(""))
 
 
-def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: NDArray[np.bool_]) -> Labels:
+def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: Mask) -> Labels:
     gpu = timeline.gpu
     short = gpu.end[costs.at] - gpu.start[costs.at] < SHORT_NS
     few = timeline.trace.blocks_per_sm[gpu.row[costs.at]] < 1
@@ -145,7 +141,7 @@ def _labels(*texts: str) -> list[Labels]:
     return [np.array(text, object) for text in texts]
 
 
-def _spread(timeline: Timeline, at: Times, values: Any, absent: Any) -> Any:
+def _spread(timeline: Timeline, at: Ints, values: Any, absent: Any) -> Any:
     """The values of kernels, aligned with all GPU activities."""
     spread = np.full(len(timeline.gpu), absent, values.dtype)
     spread[at] = values

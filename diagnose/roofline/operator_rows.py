@@ -1,8 +1,8 @@
 """The operators whose kernels take longest, each with its argument sizes, against the roofline."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Mask
 from diagnose.hardware import Device
 from diagnose.roofline.owners import distinct
 from diagnose.roofline.rows import RooflineRow, Work, row_of
@@ -23,14 +23,14 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     longest = np.argsort(-ns, kind="stable")[:MOST]
     rows = []
     for at in longest[ns[longest] > 0]:
-        chosen: NDArray[np.bool_] = np.zeros(len(owner), bool)
+        chosen: Mask = np.zeros(len(owner), bool)
         chosen[known[number == at]] = True
         name = _spelled(trace.names[keys[0, at]], trace.shapes[keys[1, at]] if keys[1, at] >= 0 else None)
         rows.append(row_of(work, device, (name, "", _precision(work, chosen)), chosen))
     return tuple(rows)
 
 
-def _precision(work: Work, chosen: NDArray[np.bool_]) -> str:
+def _precision(work: Work, chosen: Mask) -> str:
     """That of the longest of the kernels that the operator launched."""
     longest = np.argmax(np.where(chosen, work.ns, -1))
     return str(work.costs.precision[longest])

@@ -1,21 +1,19 @@
 """Which operator launched a kernel, and which operators run inside which."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Array, Ints, Mask
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
 
-Rows = NDArray[np.int64]
 NONE = -1
 _ROUNDS = 32  # of candidates handed on; what is left then lies behind deep nests
 
 
-def operators(timeline: Timeline) -> Rows:
+def operators(timeline: Timeline) -> Ints:
     """For each GPU activity, the row of the innermost recorded operator that launched it, -1 when it is not known.
 
     The external id says it where that operator was running at the launch. Traces of old versions carry other numbers
@@ -33,7 +31,7 @@ def operators(timeline: Timeline) -> Rows:
     return operator
 
 
-def _by_id(timeline: Timeline, rows: Rows) -> Rows:
+def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     if not len(rows):
         return np.full(len(gpu), NONE, np.int64)
@@ -49,7 +47,7 @@ def _by_id(timeline: Timeline, rows: Rows) -> Rows:
     return np.where((wanted > 0) & (trace.external_id[operator] == wanted) & running, operator, NONE)
 
 
-def parents(trace: Trace, rows: Rows) -> Rows:
+def parents(trace: Trace, rows: Ints) -> Ints:
     """For each of `rows`, the position in `rows` of the innermost other one around it on its thread, -1 without one."""
     order = _nested_order(trace, rows)
     up = _enclosing(trace, rows[order])
@@ -58,12 +56,12 @@ def parents(trace: Trace, rows: Rows) -> Rows:
     return parent
 
 
-def around(trace: Trace, outer: Rows, inner: Rows) -> Rows:
+def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
     """For each row of `inner`, the innermost row of `outer` that was running when it began, on its thread; -1."""
     return _running(trace, outer, trace.pid[inner], trace.tid[inner], trace.ts[inner])
 
 
-def _running(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows:
+def _running(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints:
     """For each instant of a thread, the innermost of `rows` that was running there; what ends then no longer runs."""
     if not len(rows):
         return np.full(len(time), NONE, np.int64)
@@ -81,7 +79,7 @@ def _running(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows
     return np.where(at >= 0, rows[at], NONE)
 
 
-def _last_begun(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> Rows:
+def _last_begun(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints:
     """For each instant of a thread, the position of the last of `rows`, in nested order, that had begun there."""
     last, begin = np.full(len(time), NONE, np.int64), trace.ts[rows]
     threads = dict(_threads(trace.pid[rows], trace.tid[rows]))
@@ -93,7 +91,7 @@ def _last_begun(trace: Trace, rows: Rows, pid: Rows, tid: Rows, time: Rows) -> R
     return last
 
 
-def _threads(pid: Rows, tid: Rows) -> Iterator[tuple[tuple[int, int], slice]]:
+def _threads(pid: Ints, tid: Ints) -> Iterator[tuple[tuple[int, int], slice]]:
     """The threads of columns that are sorted by them, each with where it stands."""
     if not len(pid):
         return
@@ -103,14 +101,14 @@ def _threads(pid: Rows, tid: Rows) -> Iterator[tuple[tuple[int, int], slice]]:
         yield thread, slice(begin, end)
 
 
-def _still_running(end: Rows, up: Rows, at: Rows, time: Rows) -> Rows:
+def _still_running(end: Ints, up: Ints, at: Ints, time: Ints) -> Ints:
     """The innermost event around `at`, or itself, that ends behind `time`; each step halves how far it can be."""
     for higher in reversed(_ladder(up)):
         at = np.where((at >= 0) & (end[at] <= time) & (end[higher[at]] <= time), higher[at], at)
     return np.where((at >= 0) & (end[at] <= time), up[at], at)
 
 
-def _ladder(up: Rows) -> list[Rows]:
+def _ladder(up: Ints) -> list[Ints]:
     """The enclosing event 1, 2, 4, ... levels up, the outermost where there are fewer, as long as there are more."""
     top = np.where(up >= 0, up, np.arange(len(up)))
     steps = [top]
@@ -119,12 +117,12 @@ def _ladder(up: Rows) -> list[Rows]:
     return steps
 
 
-def _nested_order(trace: Trace, rows: Rows) -> Rows:
+def _nested_order(trace: Trace, rows: Ints) -> Ints:
     """By thread, then by start, then the longer first: an event comes after all that it is inside of."""
     return np.lexsort((-trace.dur[rows], trace.ts[rows], trace.tid[rows], trace.pid[rows]))
 
 
-def _enclosing(trace: Trace, rows: Rows) -> Rows:
+def _enclosing(trace: Trace, rows: Ints) -> Ints:
     """Positions of the innermost enclosing events, for rows in nested order.
 
     The candidate is the event before; one that ended earlier hands on its own candidate, so that chains of siblings
@@ -142,7 +140,7 @@ def _enclosing(trace: Trace, rows: Rows) -> Rows:
     return _by_stack(end, np.append(~same, True))
 
 
-def _by_stack(end: Rows, is_last: NDArray[np.bool_]) -> Rows:
+def _by_stack(end: Ints, is_last: Mask) -> Ints:
     """The same in one pass over the events; `is_last` marks the last of each thread."""
     enclosing, running = [], list[int]()
     ends = end.tolist()
@@ -156,7 +154,7 @@ def _by_stack(end: Rows, is_last: NDArray[np.bool_]) -> Rows:
     return np.array(enclosing, np.int64)
 
 
-def distinct(*columns: NDArray[Any]) -> tuple[Rows, Rows]:
+def distinct(*columns: Array) -> tuple[Ints, Ints]:
     """The distinct rows of parallel columns of small numbers, at least -1, and for each row the number of its own.
 
     The first has one line for each column. Columns are packed into one number: `np.unique` sorts tuples far slower.

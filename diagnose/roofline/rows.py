@@ -3,17 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Labels, Mask
 from diagnose.hardware import Device
 from diagnose.roofline.costs import Costs
 from diagnose.roofline.owners import distinct
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
-
-Floats = NDArray[np.float64]
-Times = NDArray[np.int64]
-Labels = NDArray[np.object_]
 
 CACHE_BYTES = 64e6  # the L2 of an H100 holds 50 MB
 FASTER = "part of the bytes stay in the cache, or the bandwidth is another"
@@ -74,15 +70,15 @@ class Work:
 
     timeline: Timeline
     costs: Costs
-    ns: Times
+    ns: Ints
     inside: Floats
-    starts_inside: NDArray[np.bool_]
+    starts_inside: Mask
     above_ns: Floats
     class_: Labels
     bound: Labels
 
     @property
-    def sized(self) -> NDArray[np.bool_]:
+    def sized(self) -> Mask:
         """Mask of the kernels with a known cost."""
         return ~np.isnan(self.costs.flops)
 
@@ -101,7 +97,7 @@ def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     return tuple(sorted((r for r in rows if r.ns), key=lambda r: -r.ns))
 
 
-def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: NDArray[np.bool_]) -> RooflineRow:
+def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Mask) -> RooflineRow:
     """The row of the kernels in the mask `chosen`; `key` is family, direction and precision."""
     sized = chosen & work.sized
     ns, sized_ns = int(work.ns[chosen].sum()), int(work.ns[sized].sum())
@@ -129,7 +125,7 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: NDArra
     )
 
 
-def _most(labels: Labels, ns: Times) -> str:
+def _most(labels: Labels, ns: Ints) -> str:
     """The label with the most time."""
     names = sorted(set(labels.tolist()))
     return max(names, key=lambda name: int(ns[labels == name].sum()), default="")
@@ -139,7 +135,7 @@ def _note(
     work: Work,
     device: Device,
     key: tuple[str, str, str],
-    chosen: NDArray[np.bool_],
+    chosen: Mask,
     tflops: float | None,
     gbs: float | None,
     sized: float,
@@ -163,7 +159,7 @@ def _note(
     return "; ".join(notes)
 
 
-def coded(labels: Labels) -> tuple[NDArray[np.int64], list[str]]:
+def coded(labels: Labels) -> tuple[Ints, list[str]]:
     """Numbers for labels, and the labels they stand for."""
     names = sorted(set(labels.tolist()))
     code = np.zeros(len(labels), np.int64)

@@ -1,20 +1,21 @@
 """A rule: when it fires, what it says, and what is done about the fault."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from diagnose.defects import REPORT_IT, netted
+from diagnose.defects import netted
 from diagnose.diagnosis import NotAdvised, Patch, Severity
-from diagnose.facts import Facts, Scalar, Unknown, spoken
+from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
 from diagnose.rule.condition import Condition
 from diagnose.rule.remedy import Remedy
 from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+PLACEHOLDER = re.compile(r"\{(?P<fact>[^{}]*?)(?P<of>:of)?\}")  # {fact}, or {fact:of} with its denominator
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,13 @@ class Judgement:
     Attributes:
         answer: a severity when the rule fires, else "quiet", "unknown" or "not_advised".
         because: for "unknown" why the facts it needs are unknown, for "not_advised" the sentence that says why not.
-        capture_next: for "unknown" what to capture so that it can be judged.
+        captures: for "unknown" all that is to be captured so that it can be judged.
         evidence: the facts in the comparisons that held.
     """
 
     answer: Answer
     because: str = ""
-    capture_next: str = ""
+    captures: tuple[Capture, ...] = ()
     evidence: tuple[str, ...] = ()
 
     @property
@@ -98,7 +99,7 @@ class Rule:
 
     def judge(self, facts: Facts) -> Judgement:
         """The highest severity that holds; unknown only if none holds and one is undecided."""
-        return netted(self.id, lambda: self._judged(facts), lambda told: Judgement("unknown", told, REPORT_IT))
+        return netted(self.id, lambda: self._judged(facts), lambda told: Judgement("unknown", told, (A_DEFECT,)))
 
     def _judged(self, facts: Facts) -> Judgement:
         undecided = []
@@ -144,7 +145,7 @@ class Rule:
         if judgement.answer != "quiet" or self.negative is None:
             return None
         holds = self.negative.holds is None or self.negative.holds.evaluate(facts)
-        needed = self.facts | set(PLACEHOLDER.findall(self.negative.because))
+        needed = self.facts | names_in(self.negative.because)
         if not holds or not all(name in facts and facts[name].known for name in needed):
             return None
         return NotAdvised(what=self.negative.what, because=self.sentence(self.negative.because, facts))
@@ -157,16 +158,26 @@ class Rule:
         return self.sentence(self.do, facts)
 
     def sentence(self, template: str, facts: Facts) -> str:
-        """The template with each `{fact}` replaced by the fact as people say it."""
-        return PLACEHOLDER.sub(lambda found: _spoken(found[1], facts), template)
+        """The template with each `{fact}` as people say it, and of what it is a share where that is asked for."""
+        return filled(template, partial(_spoken, facts))
+
+
+def filled(template: str, speak: Callable[[str, bool], str]) -> str:
+    """The sentence with what `speak` makes of each fact's name, given whether its denominator is asked for."""
+    return PLACEHOLDER.sub(lambda place: speak(place["fact"], place["of"] is not None), template)
+
+
+def names_in(template: str) -> frozenset[str]:
+    """The facts that a sentence speaks of."""
+    return frozenset(place["fact"] for place in PLACEHOLDER.finditer(template))
 
 
 def _unknown(names: Iterable[str], facts: Facts) -> Judgement:
-    values = [facts[name].value if name in facts else Unknown(f"{name} was not measured", "") for name in names]
+    values = [facts[name].value if name in facts else Unknown(f"{name} was not measured", None) for name in names]
     reasons = [value for value in values if isinstance(value, Unknown)]
     because = "; ".join(dict.fromkeys(reason.because for reason in reasons))
-    capture_next = "; ".join(dict.fromkeys(reason.capture_next for reason in reasons if reason.capture_next))
-    return Judgement("unknown", because or "a quotient in its condition has no value", capture_next)
+    captures = dict.fromkeys(reason.capture for reason in reasons if reason.capture)
+    return Judgement("unknown", because or "a quotient in its condition has no value", tuple(captures))
 
 
 def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:
@@ -176,6 +187,8 @@ def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _spoken(name: str, facts: Facts) -> str:
+def _spoken(facts: Facts, name: str, with_denominator: bool) -> str:
     fact = facts.get(name)
-    return spoken(None, "") if fact is None or isinstance(fact.value, Unknown) else spoken(fact.value, fact.unit)
+    value = None if fact is None or isinstance(fact.value, Unknown) else fact.value
+    denominator = f" of {fact.of}" if fact is not None and with_denominator else ""
+    return spoken(value, fact.unit if fact else "") + denominator

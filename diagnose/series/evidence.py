@@ -1,9 +1,9 @@
 """How sure it is that a stretch of values changes its level: ranks, with the values' own correlation counted in."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
+from diagnose.arrays import Floats
+
 CAUTION = 2.0  # standard errors of a correlation
 CAUTION_OF_MEANS = 1.0
 _SHORT = 5
@@ -11,30 +11,30 @@ _MEANS_FROM = 40
 _BATCHES_FROM = 64
 
 
-def ranks_of(values: Values) -> Values:
-    """Ranks from 0, ties shared, shape as `values`."""
+def ranks_of(values: Floats) -> Floats:
+    """Ranks from 0, ties shared, shape as `values`. They bear any outlier, and need no distribution of the values."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     first = np.cumsum(count) - count
     return (first + (count - 1) / 2)[place]
 
 
-def long_run_variance(residuals: Values) -> float:
+def long_run_variance(residuals: Floats) -> float:
     """Variance of a mean of correlated values, times their number: the largest of several estimates.
 
     Two take the values, and their means over 5, as autoregressive of order one; means show a slow wander that fast
     noise hides. The others are the variances of the means of batches, of sqrt(n) and of 2 sqrt(n) values.
     """
     n = len(residuals)
-    found = _autoregressive(residuals, CAUTION)
+    variance = _autoregressive(residuals, CAUTION)
     if n >= _MEANS_FROM:
-        found = max(found, _SHORT * _autoregressive(_means(residuals, _SHORT), CAUTION_OF_MEANS))
+        variance = max(variance, _SHORT * _autoregressive(_means(residuals, _SHORT), CAUTION_OF_MEANS))
     if n >= _BATCHES_FROM:
         for length in (int(np.sqrt(n)), min(int(2 * np.sqrt(n)), n // 8)):
-            found = max(found, length * float(_means(residuals, length).var(ddof=1)))
-    return found
+            variance = max(variance, length * float(_means(residuals, length).var(ddof=1)))
+    return variance
 
 
-def _autoregressive(values: Values, caution: float) -> float:
+def _autoregressive(values: Floats, caution: float) -> float:
     """var (1 + r) / (1 - r), with r corrected for its bias in short stretches and raised by `caution` errors."""
     n = len(values)
     variance = float(values @ values) / max(n - 2, 1)
@@ -46,7 +46,7 @@ def _autoregressive(values: Values, caution: float) -> float:
     return variance * (1 + lagged) / (1 - lagged)
 
 
-def _means(values: Values, length: int) -> Values:
+def _means(values: Floats, length: int) -> Floats:
     return np.asarray(values[: len(values) // length * length].reshape(-1, length).mean(axis=1), np.float64)
 
 
@@ -58,7 +58,7 @@ def tail_of_bridge(height: float) -> float:
     return float(min(max(2 * np.sum((-1.0) ** (k + 1) * np.exp(-2 * (k * height) ** 2)), 0.0), 1.0))
 
 
-def strongest_split(values: Values, margin: int) -> tuple[float, int]:
+def strongest_split(values: Floats, margin: int) -> tuple[float, int]:
     """The p-value of "one level throughout", and where the second level would begin.
 
     The sums of centred ranks are a bridge under that hypothesis; its height is measured in long-run deviations of the

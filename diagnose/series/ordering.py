@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.errors import UserError
 from diagnose.series.columns import PARTS, UNIT_NAMES, UNITS_S, Column, timed
 from diagnose.series.steps_log import MOST_ROWS, Table
-from diagnose.series.tracks import Seconds, Steps, Track
+from diagnose.series.tracks import Track
 
 MOST_TRACKS = 16_384
 _MOST_JUMPS = 0.02  # of the rows: more steps back than that are rows out of order, not restarts
@@ -71,13 +71,13 @@ def tracks_of(table: Table, unit: str | None = None, rank: int | None = None) ->
         for role in PARTS
         if role in table.columns
     }
-    found = []
+    tracks = []
     for rows, number, host in _by_rank(table, usable, rank):
         whole = np.rint(step[rows]).astype(np.int64)
         merge = number is None and kind != "clock"
         track = _track(whole, value[rows], kind, {k: v[rows] for k, v in parts.items()}, told, merge)
-        found.append(Track(number, host, *track))
-    kept = tuple(sorted(found, key=lambda t: (t.rank is None, t.rank or 0, t.host)))
+        tracks.append(Track(number, host, *track))
+    kept = tuple(sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host)))
     return tuple(track for track in kept if len(track)), read, told
 
 
@@ -120,13 +120,13 @@ def _factor(column: Column, unit: str | None) -> float:
     return UNITS_S[column.unit or unit or "s"]
 
 
-def _size_of_clock(values: Seconds) -> str:
+def _size_of_clock(values: Floats) -> str:
     """The unit of a clock that counts from 1970, by its size; seconds for one that counts from the job's start."""
     size = float(np.nanmedian(np.abs(values))) if np.isfinite(values).any() else 0.0
     return "ns" if size > 1e17 else "us" if size > 1e14 else "ms" if size > 1e11 else "s"
 
 
-def _rises(table: Table, values: Seconds) -> bool:
+def _rises(table: Table, values: Floats) -> bool:
     """Whether the values grow with the step, as a clock does."""
     step = np.asarray(table.values["step"], np.float64)
     known = np.isfinite(step) & np.isfinite(values)
@@ -135,7 +135,7 @@ def _rises(table: Table, values: Seconds) -> bool:
     return len(grows) > 2 and float(np.mean(grows >= 0)) > 0.9 and float(np.sum(grows)) > 0
 
 
-def _by_rank(table: Table, usable: NDArray[np.bool_], rank: int | None) -> list[tuple[Steps, int | None, str]]:
+def _by_rank(table: Table, usable: Mask, rank: int | None) -> list[tuple[Ints, int | None, str]]:
     """(rows, rank, host) of each track: by rank where it is logged, else by host, else all rows as one."""
     hosts = np.array(table.hosts, object) if table.hosts else None
     numbers = table.values.get("rank")
@@ -152,16 +152,16 @@ def _by_rank(table: Table, usable: NDArray[np.bool_], rank: int | None) -> list[
     each = np.split(rows, np.flatnonzero(np.diff(keys[rows])) + 1) if len(rows) else []
     if len(each) > MOST_TRACKS:
         raise UserError("too many ranks in the log", why=f"{len(each):,} different ranks or hosts")
-    found = []
-    for own in each:
-        host = Counter(hosts[own]).most_common(1)[0][0] if hosts is not None else ""
-        found.append((own, int(keys[own[0]]) if numbers is not None and rank is None else rank, host))
-    return found
+    of_ranks = []
+    for of_one in each:
+        host = Counter(hosts[of_one]).most_common(1)[0][0] if hosts is not None else ""
+        of_ranks.append((of_one, int(keys[of_one[0]]) if numbers is not None and rank is None else rank, host))
+    return of_ranks
 
 
 def _track(
-    step: Steps, value: Seconds, kind: str, parts: dict[str, Seconds], told: Told, merge: bool
-) -> tuple[Steps, Seconds, float, dict[str, Seconds]]:
+    step: Ints, value: Floats, kind: str, parts: dict[str, Floats], told: Told, merge: bool
+) -> tuple[Ints, Floats, float, dict[str, Floats]]:
     """Steps in order, seconds per step, steps per sample, and the parts."""
     rows = _in_order(step, told, merge)
     step, value, parts = step[rows], value[rows], {name: values[rows] for name, values in parts.items()}
@@ -186,7 +186,7 @@ def _track(
     return step, seconds, max(covers, 1.0), parts
 
 
-def _in_order(step: Steps, told: Told, merge: bool) -> Steps:
+def _in_order(step: Ints, told: Told, merge: bool) -> Ints:
     """Rows in the order of their steps; of a step that comes again, the last."""
     rows = np.arange(len(step))
     back = np.diff(step) < 0
@@ -200,14 +200,14 @@ def _in_order(step: Steps, told: Told, merge: bool) -> Steps:
         told.restarts |= set(step[rows][1:][np.diff(step[rows]) < 0].tolist())
     if merge and told.sorted:
         return rows
-    own = step[rows]
-    later = np.minimum.accumulate(own[::-1])[::-1]
-    keep = np.append(own[:-1] < later[1:], True) if len(own) else np.zeros(0, bool)
+    ordered = step[rows]
+    later = np.minimum.accumulate(ordered[::-1])[::-1]
+    keep = np.append(ordered[:-1] < later[1:], True) if len(ordered) else np.zeros(0, bool)
     told.repeated += len(step) - int(keep.sum())
     return rows[keep]
 
 
-def _stray(step: Steps) -> NDArray[np.bool_]:
+def _stray(step: Ints) -> Mask:
     """Single rows with a step far back, after which the count goes on: no restart."""
     stray = np.zeros(len(step), bool)
     if len(step) > 2:
@@ -216,7 +216,7 @@ def _stray(step: Steps) -> NDArray[np.bool_]:
     return stray
 
 
-def _ticking(clock: Seconds, told: Told) -> Steps:
+def _ticking(clock: Floats, told: Told) -> Ints:
     """Every k-th row, where single rows are shorter than 20 ticks of a clock that often stands still."""
     rows = np.flatnonzero(np.isfinite(clock))
     apart = np.diff(clock[rows])
@@ -230,8 +230,8 @@ def _ticking(clock: Seconds, told: Told) -> Steps:
 
 
 def _merged(
-    step: Steps, seconds: Seconds, parts: dict[str, Seconds], told: Told
-) -> tuple[Steps, Seconds, float, dict[str, Seconds]]:
+    step: Ints, seconds: Floats, parts: dict[str, Floats], told: Told
+) -> tuple[Ints, Floats, float, dict[str, Floats]]:
     """The median of the rows of each step."""
     kept, first = np.unique(step, return_index=True)
     if len(kept) < _ONCE * len(step):

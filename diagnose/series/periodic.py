@@ -1,11 +1,16 @@
-"""Single slow samples, and which of them come every N steps."""
+"""Single slow samples, and which of them come every N steps.
+
+The likely periods are the commonest distances of neighbouring slow samples. A period is believed when three quarters of
+the slow samples that it calls for are there, and when so many hits of its phase are too unlikely to fall there by
+chance. The two hits that set period and phase prove nothing and are not counted.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints
 from diagnose.series.tracks import Track
 
 LEAST_SPIKE = np.log(1.2)
@@ -23,11 +28,11 @@ class Beat:
 
     every: int
     first: int
-    rows: NDArray[np.int64]
-    extra_s: NDArray[np.float64]
+    rows: Ints
+    extra_s: Floats
 
 
-def excess(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def excess(values: Floats) -> Floats:
     """Each value less the median of the stretch it lies in."""
     count = max(len(values) // _STRETCH, 1)
     edges = np.linspace(0, len(values), count + 1).astype(np.int64)
@@ -35,7 +40,7 @@ def excess(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values - np.repeat(middle, np.diff(edges))
 
 
-def spikes(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def spikes(values: Floats) -> Ints:
     """Rows that are far above their neighbours: a fifth of the step, and 4 deviations."""
     above = excess(values)
     deviation = 1.4826 * float(np.median(np.abs(above)))
@@ -45,24 +50,24 @@ def spikes(values: NDArray[np.float64]) -> NDArray[np.int64]:
 def beats(track: Track) -> tuple[Beat, ...]:
     """The periodic ones among the slow samples, the most frequent first."""
     rows = spikes(np.log(track.seconds))[:_MOST_SPIKES]
-    found: list[Beat] = []
-    while len(rows) >= _HITS and len(found) < _MOST_PERIODS:
+    kept: list[Beat] = []
+    while len(rows) >= _HITS and len(kept) < _MOST_PERIODS:
         hits = _most_regular(track, rows)
         if hits is None:
             break
         every, chosen = hits
         extra = (1 - np.exp(-excess(np.log(track.seconds))[chosen])) * track.seconds[chosen] * track.covers
-        found.append(Beat(every, int(track.step[chosen[0]]), chosen, extra))
+        kept.append(Beat(every, int(track.step[chosen[0]]), chosen, extra))
         rows = np.setdiff1d(rows, chosen)
-    return tuple(found)
+    return tuple(kept)
 
 
-def _most_regular(track: Track, rows: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]] | None:
+def _most_regular(track: Track, rows: Ints) -> tuple[int, Ints] | None:
     steps = track.step[rows]
     tolerance = max(1, round(track.covers))
     rate = min((2 * tolerance + 1) / track.covers * len(rows) / max(len(track), 1), 1.0)
     apart, count = np.unique(np.diff(steps), return_counts=True)
-    best: tuple[int, NDArray[np.int64]] | None = None
+    best: tuple[int, Ints] | None = None
     for every in apart[np.argsort(-count, kind="stable")][:5]:
         if every < 4 * tolerance:
             continue
@@ -79,7 +84,8 @@ def _most_regular(track: Track, rows: NDArray[np.int64]) -> tuple[int, NDArray[n
     return best
 
 
-def _in_phase(steps: NDArray[np.int64], every: int, tolerance: int) -> NDArray[np.int64]:
+def _in_phase(steps: Ints, every: int, tolerance: int) -> Ints:
+    """Places of the steps that the commonest remainder of the division by the period calls for."""
     phases, count = np.unique(steps % every, return_counts=True)
     off = (steps - phases[np.argmax(count)] + every // 2) % every - every // 2
     return np.flatnonzero(np.abs(off) <= tolerance)

@@ -1,14 +1,17 @@
 """Where a series of values moves to another level: splits of seeded intervals, tested on ranks, then tested again.
 
 The intervals are those of seeded binary segmentation (Kovács, Bühlmann, Li and Munk, Biometrika 2023): lengths fall by
-sqrt(2), each length is laid over the series with half overlap. All of it is deterministic.
+sqrt(2), each length is laid over the series with half overlap. So every change lies alone, and well inside, in one of
+them, where a test for one change finds it; the chance of a false one is shared out over all intervals (Bonferroni).
+All of it is deterministic.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.series.evidence import Values, strongest_split
+from diagnose.arrays import Floats
+from diagnose.series.evidence import strongest_split
 
 MARGIN = 10  # samples on each side of a change
 MOST_BLOCKS = 2000
@@ -25,7 +28,7 @@ class Split:
     p_value: float
 
 
-def splits(values: Values, alpha: float, least: float, most_blocks: int = MOST_BLOCKS) -> tuple[Split, ...]:
+def splits(values: Floats, alpha: float, least: float, most_blocks: int = MOST_BLOCKS) -> tuple[Split, ...]:
     """The changes of level, in order.
 
     Args:
@@ -41,12 +44,12 @@ def splits(values: Values, alpha: float, least: float, most_blocks: int = MOST_B
     return tuple(_placed(values, edges[i], edges[i + 1], edges[i + 2], p, size) for i, (_, p) in enumerate(kept))
 
 
-def difference(values: Values, at: int) -> float:
+def difference(values: Floats, at: int) -> float:
     """Median after `at` less median before."""
     return float(np.median(values[at:]) - np.median(values[:at]))
 
 
-def _medians(values: Values, size: int) -> Values:
+def _medians(values: Floats, size: int) -> Floats:
     if size <= 1:
         return values
     whole = len(values) // size * size
@@ -54,16 +57,16 @@ def _medians(values: Values, size: int) -> Values:
 
 
 def _intervals(n: int) -> list[tuple[int, int]]:
-    found, length = [(0, n)], n * _DECAY
+    intervals, length = [(0, n)], n * _DECAY
     while length >= 2 * MARGIN:
         count = 2 * int(np.ceil(n / length)) - 1
         shift = (n - length) / max(count - 1, 1)
-        found += [(int(i * shift), min(int(np.ceil(i * shift + length)), n)) for i in range(count)]
+        intervals += [(int(i * shift), min(int(np.ceil(i * shift + length)), n)) for i in range(count)]
         length *= _DECAY
-    return found
+    return intervals
 
 
-def _chosen(values: Values, alpha: float, least: float) -> list[int]:
+def _chosen(values: Floats, alpha: float, least: float) -> list[int]:
     """Splits of the intervals, the surest first; an interval that holds one already is passed over."""
     intervals = _intervals(len(values))
     tested = []
@@ -78,7 +81,7 @@ def _chosen(values: Values, alpha: float, least: float) -> list[int]:
     return sorted(chosen)
 
 
-def _confirmed(values: Values, chosen: list[int], alpha: float, least: float) -> list[tuple[int, float]]:
+def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) -> list[tuple[int, float]]:
     """The splits that also divide the levels around them, each moved to where it does so best."""
     tests = len(_intervals(len(values)))
     while chosen:
@@ -87,19 +90,22 @@ def _confirmed(values: Values, chosen: list[int], alpha: float, least: float) ->
             a, at, b = edges[i - 1 : i + 2]
             edges[i] = a + _best_place(values[a:b], at - a)
         chosen = edges[1:-1]
-        found = []
+        tested = []
         for a, at, b in zip(edges, chosen, edges[2:], strict=False):
             p, _ = strongest_split(values[a:b], min(MARGIN, at - a, b - at))
-            found.append((p if abs(difference(values[a:b], at - a)) >= least else 1.0, at))
-        worst, at = max(found)
+            tested.append((p if abs(difference(values[a:b], at - a)) >= least else 1.0, at))
+        worst, at = max(tested)
         if worst < alpha / tests:
-            return [(at, p) for p, at in found]
+            return [(at, p) for p, at in tested]
         chosen = [other for other in chosen if other != at]
     return []
 
 
-def _misfit(values: Values) -> Values:
-    """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in."""
+def _misfit(values: Floats) -> Floats:
+    """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in.
+
+    Of one level the misfit is the sum of squares less the squared sum over the number, so running sums give all places.
+    """
     middle = np.median(values)
     reach = 3 * max(float(np.median(np.abs(values - middle))) * 1.4826, 1e-9)
     near = np.clip(values - middle, -reach, reach)  # far from zero the squares would leave nothing of small differences
@@ -110,7 +116,7 @@ def _misfit(values: Values) -> Values:
     return np.maximum(np.asarray(misfit, np.float64), 0.0)  # clean levels may round to less than nothing
 
 
-def _best_place(values: Values, at: int) -> int:
+def _best_place(values: Floats, at: int) -> int:
     """Where two levels fit best, `at` when the values are too few."""
     margin = min(MARGIN, len(values) // 2)
     if len(values) < 2 * margin or margin < 1:
@@ -118,14 +124,14 @@ def _best_place(values: Values, at: int) -> int:
     return int(np.argmin(_misfit(values)[margin - 1 : len(values) - margin])) + margin
 
 
-def _placed(values: Values, begin: int, at: int, end: int, p: float, size: int) -> Split:
+def _placed(values: Floats, begin: int, at: int, end: int, p: float, size: int) -> Split:
     """The split at single samples, with the places that fit nearly as well: a misfit of 8 residual variances more."""
-    own = values[begin:end]
-    low_edge, high_edge = (max(at - begin - 2 * size, 1), min(at - begin + 2 * size + 1, len(own) - 1))
-    misfit = _misfit(own)
+    stretch = values[begin:end]
+    low_edge, high_edge = (max(at - begin - 2 * size, 1), min(at - begin + 2 * size + 1, len(stretch) - 1))
+    misfit = _misfit(stretch)
     if size > 1:
         at = begin + low_edge + int(np.argmin(misfit[low_edge - 1 : high_edge]))
     k = at - begin
-    noise = misfit[k - 1] / max(len(own) - 2, 1)
+    noise = misfit[k - 1] / max(len(stretch) - 2, 1)
     near = np.flatnonzero(misfit <= misfit[k - 1] + 8 * noise) + 1
     return Split(at, begin + int(min(near.min(), k)), begin + int(max(near.max(), k)), p)

@@ -3,13 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown
-
-Steps = NDArray[np.int64]
-Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -28,11 +23,11 @@ class Track:
 
     rank: int | None
     host: str
-    step: Steps
-    seconds: Seconds
+    step: Ints
+    seconds: Floats
     covers: float = 1.0
-    parts: Mapping[str, Seconds] = field(default_factory=dict)
-    files: Steps | None = None
+    parts: Mapping[str, Floats] = field(default_factory=dict)
+    files: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.step)

@@ -4,14 +4,11 @@ import re
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.timeline.kernel_names import classify
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, PYTHON, RUNTIME
-
-Times = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 _STEP_MARKS = ("ProfilerStep", "diagnose.step")
 _FIRST_IS_LEFT_OUT_FROM = 3
@@ -22,7 +19,7 @@ class StepMarks:
     """Where the steps come from, their host windows in order, shape (n, 2), and the number each goes by."""
 
     source: str
-    host: NDArray[np.int64]
+    host: Ints
     numbers: tuple[int, ...]
 
 
@@ -35,8 +32,8 @@ class StepWindows:
     """
 
     source: str
-    host: NDArray[np.int64]
-    device: NDArray[np.int64]
+    host: Ints
+    device: Ints
     numbers: tuple[int, ...] = ()
     dropped_ns: tuple[int, ...] = ()
 
@@ -69,7 +66,7 @@ def host_steps(trace: Trace) -> StepMarks:
     return StepMarks("window", _whole_window(trace), (0,))
 
 
-def device_steps(trace: Trace, marks: StepMarks, start: Times, end: Times, launched: Times) -> StepWindows:
+def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
     """Step k ends on the device when the last activity launched during host steps up to k ends.
 
     Args:
@@ -98,7 +95,7 @@ def host_only(marks: StepMarks) -> StepWindows:
     return _counted(marks, marks.host, marks.host[:, 1] > marks.host[:, 0])
 
 
-def _by_device_clock(trace: Trace, marks: StepMarks, start: Times, end: Times) -> StepWindows:
+def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints) -> StepWindows:
     """Steps whose boundaries lie on the device: without links to launches there is no other clock to use."""
     first, last = int(start.min()), int(end.max())
     rows = _marked(trace, "ProfilerStep", trace.rows_of("gpu_user_annotation"))
@@ -115,7 +112,7 @@ def _by_device_clock(trace: Trace, marks: StepMarks, start: Times, end: Times) -
     return _counted(marks, device, device[:, 1] > device[:, 0])
 
 
-def _counted(marks: StepMarks, device: NDArray[np.int64], keep: Mask) -> StepWindows:
+def _counted(marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
     """Leaves out steps without work, and the first of three or more: it still holds the start of the capture."""
     rows = np.flatnonzero(keep)
     dropped: tuple[int, ...] = ()
@@ -127,7 +124,7 @@ def _counted(marks: StepMarks, device: NDArray[np.int64], keep: Mask) -> StepWin
     return StepWindows(marks.source, marks.host[rows], device[rows], tuple(marks.numbers[r] for r in rows), dropped)
 
 
-def _marked(trace: Trace, prefix: str, where: Mask) -> Times:
+def _marked(trace: Trace, prefix: str, where: Mask) -> Ints:
     """Rows of the events whose name begins with `prefix`, by start."""
     rows = np.flatnonzero(trace.named(np.array([n.startswith(prefix) for n in trace.names], bool)) & where)
     return rows[np.argsort(trace.ts[rows], kind="stable")]
@@ -138,7 +135,7 @@ def _number(name: str, position: int) -> int:
     return int(found[1]) if found else position
 
 
-def _optimizer_ends(trace: Trace) -> Times:
+def _optimizer_ends(trace: Trace) -> Ints:
     """Ends of the optimizer that steps least often: with several optimizers a step ends once."""
     rows = _marked(trace, "Optimizer.step#", trace.rows_of(*ANNOTATIONS))
     if not len(rows):
@@ -147,7 +144,7 @@ def _optimizer_ends(trace: Trace) -> Times:
     return np.sort(trace.ends(rows[trace.name[rows] == names[times.argmin()]]))
 
 
-def _optimizer_kernel_bursts(trace: Trace) -> Times:
+def _optimizer_kernel_bursts(trace: Trace) -> Ints:
     """Ends of the bursts of optimizer kernels, for optimizers that leave no range."""
     families = np.array([classify(n).family == "optimizer" for n in trace.names], bool)
     gpu = np.flatnonzero(trace.rows_of("kernel"))
@@ -163,7 +160,7 @@ def _optimizer_kernel_bursts(trace: Trace) -> Times:
     return ends[np.concatenate((far, [True]))]
 
 
-def _whole_window(trace: Trace) -> NDArray[np.int64]:
+def _whole_window(trace: Trace) -> Ints:
     used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
     if not used.any():
         used = np.ones(len(trace), bool)

@@ -5,16 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Array, Ids, Ints, Mask
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, RUNTIME
-
-Times = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 NOT_LAUNCHED = -1
 
@@ -30,15 +27,15 @@ class Activities:
     linked activity on its stream, else NOT_LAUNCHED for the head that was launched before the window.
     """
 
-    row: Times
-    start: Times
-    end: Times
-    stream: NDArray[np.int32]
-    kind: NDArray[np.int32]
+    row: Ints
+    start: Ints
+    end: Ints
+    stream: Ids
+    kind: Ids
     kinds: tuple[Kind, ...]
-    launch: Times
-    launch_start: Times
-    launch_end: Times
+    launch: Ints
+    launch_start: Ints
+    launch_end: Ints
 
     def __len__(self) -> int:
         return len(self.row)
@@ -87,7 +84,7 @@ class Timeline:
     has_gpu: bool
 
     @property
-    def windows(self) -> NDArray[np.int64]:
+    def windows(self) -> Ints:
         """The step windows that time is accounted on: device steps, host steps without a GPU."""
         return self.steps.device if self.has_gpu else self.steps.host
 
@@ -137,12 +134,12 @@ def timeline_of(trace: Trace, rank: int) -> Timeline:
     return Timeline(trace, rank, gpu, lost, launches, threads, steps, has_gpu)
 
 
-def thread_turns(pid: Times, tid: Times) -> Times:
+def thread_turns(pid: Ints, tid: Ints) -> Ints:
     """Positions in a list of events at which another thread than that of the event before has its turn."""
     return np.flatnonzero((np.diff(pid, prepend=-2) != 0) | (np.diff(tid, prepend=-2) != 0))
 
 
-def grouped(numbers: NDArray[Any]) -> list[Times]:
+def grouped(numbers: Array) -> list[Ints]:
     """The positions of each distinct number, by number; within one in order. One sort, however many numbers."""
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
@@ -174,12 +171,12 @@ def _activities(trace: Trace) -> tuple[Activities, int, int]:
     return activities, made, lost
 
 
-def _busiest(device: Times, dur: Times) -> int:
+def _busiest(device: Ints, dur: Ints) -> int:
     devices, index = np.unique(device, return_inverse=True)
     return int(devices[np.argmax(np.bincount(index, weights=dur))])
 
 
-def _linked(trace: Trace, rows: Times, launch_rows: Times) -> Times:
+def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
     """For each GPU row, the runtime call with its correlation, else -1."""
     correlation = trace.correlation[launch_rows]
     at = np.searchsorted(correlation, trace.correlation[rows])
@@ -190,23 +187,23 @@ def _linked(trace: Trace, rows: Times, launch_rows: Times) -> Times:
     return np.where(hit, launch_rows[at_safe], NOT_LAUNCHED)
 
 
-def _inherited_launch(trace: Trace, rows: Times, launch: Times) -> tuple[Times, Times]:
+def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
     """Launch times; an unlinked activity inherits those of the previous linked one on its stream."""
     by_stream = np.argsort(trace.stream[rows], kind="stable")
-    stream, own = trace.stream[rows][by_stream], launch[by_stream]
-    last = np.maximum.accumulate(np.where(own >= 0, np.arange(len(own)), -1))
+    stream, launch_row = trace.stream[rows][by_stream], launch[by_stream]
+    last = np.maximum.accumulate(np.where(launch_row >= 0, np.arange(len(launch_row)), -1))
     known = last >= np.searchsorted(stream, stream)
     absent = np.iinfo(np.int64).min
     start, end = np.full(len(rows), absent), np.full(len(rows), absent)
-    start[by_stream[known]] = trace.ts[own[last[known]]]
-    end[by_stream[known]] = trace.ends(own[last[known]])
+    start[by_stream[known]] = trace.ts[launch_row[last[known]]]
+    end[by_stream[known]] = trace.ends(launch_row[last[known]])
     return start, end
 
 
 _LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|(cuda|hip)GraphLaunch")
 
 
-def _lost(trace: Trace, launch_rows: Times) -> tuple[int, int]:
+def _lost(trace: Trace, launch_rows: Ints) -> tuple[int, int]:
     """How many kernel launches were recorded, and how many of them have no GPU activity."""
     launches = np.array([_LAUNCHES.match(n) is not None for n in trace.names], bool)
     made = trace.correlation[launch_rows[launches[trace.name[launch_rows]]]]
@@ -217,7 +214,7 @@ def _lost(trace: Trace, launch_rows: Times) -> tuple[int, int]:
     return len(made), int((seen[np.minimum(at, len(seen) - 1)] != made).sum())
 
 
-def _kinds(trace: Trace, rows: Times) -> tuple[NDArray[np.int32], tuple[Kind, ...]]:
+def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
     pairs = trace.name[rows].astype(np.int64) * len(trace.cats) + trace.cat[rows]
     distinct, index = np.unique(pairs, return_inverse=True)
     kinds = [_kind(trace.names[p // len(trace.cats)], trace.cats[p % len(trace.cats)]) for p in distinct]

@@ -65,9 +65,9 @@ class Arguments:
             self._sizes[dims] = _sizes(dims)
         if types not in self._texts:
             self._texts[types] = _texts(types)
-        sound = (self._sizes[dims], self._texts[types], _texts(concrete))
-        self.damaged += sound != row
-        return sound
+        decoded = (self._sizes[dims], self._texts[types], _texts(concrete))
+        self.damaged += decoded != row
+        return decoded
 
 
 def _sizes(raw: Json) -> Json:
@@ -75,12 +75,12 @@ def _sizes(raw: Json) -> Json:
     if not raw:
         return raw
     try:
-        arguments: Any = _decode_sizes(raw)
-        if len(arguments) <= _MOST_ARGUMENTS and all(map(_sound, arguments)):
+        decoded: Any = _decode_sizes(raw)
+        if len(decoded) <= _MOST_ARGUMENTS and all(map(_sound, decoded)):
             return raw
     except _UNREADABLE:
-        arguments = _loosely(raw)
-    return json.dumps([sizes if _sound(sizes) else [] for sizes in arguments[:_MOST_ARGUMENTS]]).encode()
+        decoded = _loosely(raw)
+    return json.dumps([sizes if _sound(sizes) else [] for sizes in decoded[:_MOST_ARGUMENTS]]).encode()
 
 
 def _sound(sizes: Any) -> bool:
@@ -101,12 +101,12 @@ def _texts(raw: Json) -> Json:
     if not raw:
         return raw
     try:
-        values: Any = _decode_texts(raw)
-        if len(values) <= _MOST_ARGUMENTS and all(len(text) <= _LONGEST_VALUE for text in values):
+        decoded: Any = _decode_texts(raw)
+        if len(decoded) <= _MOST_ARGUMENTS and all(len(text) <= _LONGEST_VALUE for text in decoded):
             return raw
     except _UNREADABLE:
-        values = _loosely(raw)
-    texts = (t if isinstance(t, str) and len(t) <= _LONGEST_VALUE else "" for t in values[:_MOST_ARGUMENTS])
+        decoded = _loosely(raw)
+    texts = (t if isinstance(t, str) and len(t) <= _LONGEST_VALUE else "" for t in decoded[:_MOST_ARGUMENTS])
     return json.dumps([encodable(t) for t in texts]).encode()
 
 

@@ -7,8 +7,8 @@ from operator import not_
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.decoding import MOST_RANKS, encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.arguments import MOST_ELEMENTS, Arguments
@@ -108,8 +108,8 @@ class ColumnBuilder:
             self._spill(self._held_bytes)
 
     def _without_left_out(
-        self, complete: Sequence[Event | ExactEvent], us: NDArray[np.float64] | None
-    ) -> tuple[Sequence[Event | ExactEvent], NDArray[np.float64] | None]:
+        self, complete: Sequence[Event | ExactEvent], us: Floats | None
+    ) -> tuple[Sequence[Event | ExactEvent], Floats | None]:
         kept = [e.cat.lower() not in self._left_out for e in complete]
         for event in compress(complete, map(not_, kept)):
             self.skipped[event.cat.lower()] = self.skipped.get(event.cat.lower(), 0) + 1
@@ -159,7 +159,7 @@ class ColumnBuilder:
             shape[row] = self._shapes[dims, bytes(a.types), bytes(a.concrete)]
         self._put("shape", shape)
 
-    def _put_calls(self, rows: NDArray[np.int64], args: Sequence[Args]) -> None:
+    def _put_calls(self, rows: Ints, args: Sequence[Args]) -> None:
         self._calls.setdefault("row", Growing()).append(self._rows + rows)
         for field, most in _CALL_INTEGERS.items():
             values = within(integers([getattr(a, field) for a in args]), most)
@@ -175,14 +175,12 @@ class ColumnBuilder:
                 if 0 <= reserved <= _MOST_BYTES:
                     self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), reserved)
 
-    def _put_few(
-        self, column: str, rows: Sequence[int], values: NDArray[Any], n: int, otherwise: float = ABSENT
-    ) -> None:
+    def _put_few(self, column: str, rows: Sequence[int], values: Array, n: int, otherwise: float = ABSENT) -> None:
         whole = np.full(n, otherwise, DTYPES[column])
         whole[rows] = values
         self._put(column, whole)
 
-    def _put(self, column: str, values: NDArray[Any]) -> None:
+    def _put(self, column: str, values: Array) -> None:
         self._columns.setdefault(column, Growing(DTYPES[column])).append(values)
 
     def _spill(self, limit: int) -> None:
@@ -228,5 +226,5 @@ def _text(value: object) -> str:
     return sys.intern(encodable(text)) if len(text) <= _LONGEST_CALL_TEXT else ""
 
 
-def _as_int32(values: NDArray[np.int64]) -> NDArray[np.int32]:
+def _as_int32(values: Ints) -> Ids:
     return np.where(np.abs(values) < 1 << 31, values, ABSENT).astype(np.int32)

@@ -4,8 +4,8 @@ The durations that pass can be added up in 63 bits, as the differences of the ti
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Mask
 from diagnose.trace.columns import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES
 
@@ -50,7 +50,7 @@ def _bounded(trace: Trace) -> Trace:
     return trace.select(~(far | long)) if (far | long).any() else trace
 
 
-def _far_from_host(trace: Trace, gpu: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _far_from_host(trace: Trace, gpu: Mask) -> Mask:
     """GPU events stamped over a minute away from everything the host did; CUPTI writes zeros for lost stamps."""
     host = ~gpu & (trace.pid >= 0)
     if not host.any() or not gpu.any():
@@ -60,7 +60,7 @@ def _far_from_host(trace: Trace, gpu: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return gpu & (zero | (trace.ts < first - _FAR_NS) | (trace.ts > last + _FAR_NS))
 
 
-def _covers_successors(trace: Trace, gpu: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _covers_successors(trace: Trace, gpu: Mask) -> Mask:
     """GPU events that run long past the start of several later events of their own stream, which is in order."""
     bad = np.zeros(len(trace), bool)
     rows = np.flatnonzero(gpu)

@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Array, Floats, Ids, Ints, Mask
+from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
 
-Column = NDArray[np.int64]
-Ids = NDArray[np.int32]
 Json = bytes
 
 ABSENT = -1
@@ -47,17 +46,17 @@ class Collectives:
     after 30 ranks. A send names its `receiver`, a receive its `sender`, each a rank of the job, else ABSENT.
     """
 
-    row: Column
+    row: Ints
     name: tuple[str, ...]
     group: tuple[str, ...]
     dtype: tuple[str, ...]
-    elements_in: Column
-    elements_out: Column
-    group_size: Column
-    seq: Column
+    elements_in: Ints
+    elements_out: Ints
+    group_size: Ints
+    seq: Ints
     group_ranks: tuple[str, ...]
-    receiver: Column
-    sender: Column
+    receiver: Ints
+    sender: Ints
 
 
 @dataclass(frozen=True)
@@ -72,18 +71,18 @@ class Trace:
 
     path: str
     size: int
-    ts: Column
-    dur: Column
+    ts: Ints
+    dur: Ints
     name: Ids
     cat: Ids
-    pid: Column
-    tid: Column
+    pid: Ints
+    tid: Ints
     stream: Ids
     device: Ids
-    correlation: Column
-    external_id: Column
-    bytes: Column
-    blocks_per_sm: NDArray[np.float64]
+    correlation: Ints
+    external_id: Ints
+    bytes: Ints
+    blocks_per_sm: Floats
     shape: Ids
     names: tuple[str, ...]
     cats: tuple[str, ...]
@@ -103,11 +102,16 @@ class Trace:
         base = self.metadata.get("baseTimeNanoseconds", 0)
         return int(base) if isinstance(base, int | float) and math.isfinite(base) else 0
 
-    def ends(self, rows: NDArray[Any]) -> Column:
+    @cached_property
+    def distributed(self) -> Distributed | None:
+        """What the file states of the job it is of, None where it states nothing."""
+        return distributed_of(self.metadata)
+
+    def ends(self, rows: Array) -> Ints:
         """When the events that `rows` selects end."""
         return self.ts[rows] + self.dur[rows]
 
-    def rows_of(self, *categories: str) -> NDArray[np.bool_]:
+    def rows_of(self, *categories: str) -> Mask:
         """Mask, read-only, of the events whose category is one of `categories` (compared without case)."""
         wanted = frozenset(c.lower() for c in categories)
         if wanted not in self._masks:
@@ -116,15 +120,15 @@ class Trace:
         return self._masks[wanted]
 
     @cached_property
-    def _masks(self) -> dict[frozenset[str], NDArray[np.bool_]]:
+    def _masks(self) -> dict[frozenset[str], Mask]:
         """Those of `rows_of`, which is asked for the same few again and again."""
         return {}
 
-    def named(self, matches: "NDArray[np.bool_]") -> NDArray[np.bool_]:
+    def named(self, matches: "Mask") -> Mask:
         """Mask of the events whose name id is marked in `matches`, an array over `names`."""
         return _marked(matches, self.name)
 
-    def select(self, keep: NDArray[np.bool_]) -> "Trace":
+    def select(self, keep: Mask) -> "Trace":
         """The same trace with only the events marked in `keep`."""
         columns: dict[str, Any] = {}
         for f in fields(self):
@@ -132,7 +136,7 @@ class Trace:
                 columns[f.name] = like(column, column[keep])
         return replace(self, **columns, collectives=_select_collectives(self.collectives, keep))
 
-    def divided(self, groups: Sequence[NDArray[np.int64]]) -> "Iterator[Trace]":
+    def divided(self, groups: Sequence[Ints]) -> "Iterator[Trace]":
         """The same trace with only the events of each group, whose rows are in order and in no other group."""
         columns = {f.name: column for f in fields(self) if isinstance(column := getattr(self, f.name), np.ndarray)}
         group, place = np.full(len(self), ABSENT), np.zeros(len(self), np.int64)
@@ -147,7 +151,7 @@ class Trace:
             yield replace(self, **own, collectives=_picked(table, picked, place[table.row[picked]]))
 
 
-def _marked(marks: NDArray[np.bool_], ids: Ids) -> NDArray[np.bool_]:
+def _marked(marks: Mask, ids: Ids) -> Mask:
     """Mask of the ids that are marked; to compare them with a few is quicker than to look each up."""
     marked = np.flatnonzero(marks)
     if len(marked) > _FEW:
@@ -158,12 +162,12 @@ def _marked(marks: NDArray[np.bool_], ids: Ids) -> NDArray[np.bool_]:
     return mask
 
 
-def _select_collectives(table: Collectives, keep: NDArray[np.bool_]) -> Collectives:
+def _select_collectives(table: Collectives, keep: Mask) -> Collectives:
     index = np.flatnonzero(keep[table.row])
     return _picked(table, index, (np.cumsum(keep) - 1)[table.row[index]])
 
 
-def _picked(table: Collectives, index: NDArray[np.int64], row: Column) -> Collectives:
+def _picked(table: Collectives, index: Ints, row: Ints) -> Collectives:
     """The collectives at the given places, with the rows that their events have now."""
     return Collectives(
         row=row.astype(np.int64),

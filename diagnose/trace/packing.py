@@ -17,8 +17,8 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Array
 from diagnose.trace.builder import DTYPES
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Collectives, Loss, Trace
@@ -38,7 +38,6 @@ _LEAST_EVENT_BYTES = len(b'{"ph":"X","ts":1}')
 _LARGEST_TEXT = 1 << 50
 _LATEST_NS = 1 << 62
 
-Array = NDArray[Any]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_TEXT)]
 
 
@@ -70,6 +69,8 @@ class _Footer(msgspec.Struct, forbid_unknown_fields=True):
     memory_reserved: list[tuple[int, int]]
     metadata: dict[str, Any]
     loss: _Lost
+
+
 _checksum = getattr(fast_zlib, "crc32", zlib.crc32)
 
 

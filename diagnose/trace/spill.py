@@ -4,9 +4,8 @@ import tempfile
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from diagnose.arrays import Array
 
 
 class Growing:

@@ -12,10 +12,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from needs import needs
 
-from diagnose.capture.command import APPLY
 from diagnose.patch.patch_file import Request
 from diagnose.probes import apply, apply_model
+from diagnose.probes.job_patch import JobPatch
+from diagnose.probes.protocol import PATCH
 
 SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"
 RULES = Path(__file__).parents[2] / "rules"
@@ -95,8 +97,7 @@ FOR_TRAINER = [
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, SimpleNamespace]:
     """A Trainer with a slow loader, run with workers, another attention, and more that cannot be had."""
-    pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
+    needs("transformers", "accelerate")
     if _installed("liger_kernel"):
         pytest.skip("liger-kernel is installed here, so asking for it is not refused")
     runs = Runs(tmp_path_factory.mktemp("trainer"))
@@ -156,110 +157,6 @@ def test_the_wait_for_data_is_gone(trained: tuple[Runs, SimpleNamespace], runs: 
     assert (runs.facts()["applied"], runs.facts()["refused"]) == (None, [])
 
 
-ARGUMENTS = """
-import dataclasses, os, torch
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
-def made(**more):
-    return TrainingArguments(output_dir="o", report_to=[], use_cpu=True, **more)
-config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-                     intermediate_size=32, vocab_size=64)
-model = LlamaForCausalLM._from_config(config, torch_dtype=torch.float32)
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self):
-        yield from range(4)
-"""
-
-
-def test_arguments_changed_after_they_were_made_are_patched_at_the_trainer(runs: Runs) -> None:
-    pytest.importorskip("transformers")
-    body = """
-    args = made()
-    args.bf16, args.logging_steps = False, 7
-    args.mixed_precision = os.environ["ACCELERATE_MIXED_PRECISION"] = "no"  # where one version or the other derives it
-    trainer = Trainer(model=model, args=args, train_dataset=[{}])
-    print(args.bf16, trainer.accelerator.mixed_precision, args.logging_steps)
-    """
-    patch = {"target": "training_arguments", "set": {"bf16": True, "logging_steps": 50}}
-
-    assert runs(ARGUMENTS + textwrap.dedent(body), patch).out == "True bf16 50\n"
-
-
-def test_what_the_constructor_rejects_is_refused_and_the_rest_applied(runs: Runs) -> None:
-    pytest.importorskip("transformers")
-    body = "args = made(save_strategy='steps')\nprint(args.eval_strategy.value, args.logging_steps, args.tf32)\n"
-    patch = {"target": "training_arguments", "set": {"tf32": True, "bf16": True, "fp16": True, "logging_steps": 50}}
-    done = runs(ARGUMENTS + body, patch)
-
-    assert done.out == "no 50 None\n"
-    assert [line.split(" (")[0] for line in done.said] == [
-        "diagnose: not applied: fp16",
-        "diagnose: not applied: tf32",
-    ]
-
-
-def test_what_the_trainers_data_rules_out_is_taken_back(runs: Runs) -> None:
-    pytest.importorskip("transformers")
-    body = """
-    args = made(max_steps=2)
-    print(args.dataloader_num_workers, args.dataloader_prefetch_factor)
-    for each in (args, dataclasses.replace(args)):
-        Trainer(model=model, args=each, train_dataset=Stream())
-        print(each.dataloader_num_workers, each.dataloader_prefetch_factor)
-    """
-    patch = {
-        "target": "training_arguments",
-        "set": {"dataloader_num_workers": 3, "dataloader_prefetch_factor": 4, "train_sampling_strategy": "random"},
-    }
-    done = runs(ARGUMENTS + textwrap.dedent(body), patch)
-
-    assert done.out == "3 4\n0 None\n0 None\n"
-    assert done.said == [
-        "diagnose: not applied: dataloader_num_workers (each worker would repeat the data of an IterableDataset)",
-        "diagnose: not applied: dataloader_prefetch_factor (it needs dataloader_num_workers above 0)",
-    ]
-
-
-def test_what_the_script_asks_for_too_is_left_as_it_is(runs: Runs) -> None:
-    pytest.importorskip("transformers")
-    body = """
-    args = made(max_steps=2, dataloader_num_workers=3)
-    Trainer(model=model, args=args, train_dataset=Stream())
-    print(args.dataloader_num_workers)
-    """
-    patch = {"target": "training_arguments", "set": {"dataloader_num_workers": 3}}
-    done = runs(ARGUMENTS + textwrap.dedent(body), patch)
-
-    assert (done.out, done.said) == ("3\n", [])
-
-
-def test_a_script_that_fails_by_itself_fails_as_it_does_without_a_patch(runs: Runs) -> None:
-    pytest.importorskip("transformers")
-    done = runs(ARGUMENTS + "made(bf16=True, fp16=True)\n", {"target": "training_arguments", "set": {"bf16": True}})
-
-    assert done.code == 1
-    assert "At most one of fp16 and bf16" in done.err
-    assert done.said == []
-
-
-def test_a_model_that_cannot_take_the_patch_is_made_as_the_script_says(runs: Runs) -> None:
-    pytest.importorskip("transformers")
-    if _installed("flash_attn") or _installed("kernels"):
-        pytest.skip("flash attention may be had here")
-    body = "print(model.config._attn_implementation, model.dtype)\n"
-    patch = {"target": "model_kwargs", "set": {"attn_implementation": "flash_attention_3"}}
-    done = runs(ARGUMENTS + body, patch)
-
-    assert (done.code, done.out) == (0, "sdpa torch.float32\n")
-    assert "not applied: attn_implementation (" in done.said[0]
-
-
-def test_a_dtype_takes_the_place_of_the_scripts_under_either_name(runs: Runs) -> None:
-    pytest.importorskip("transformers")
-    patch = {"target": "model_kwargs", "set": {"dtype": "bfloat16"}}
-
-    assert runs(ARGUMENTS + "print(model.dtype)\n", patch).out == "torch.bfloat16\n"
-
-
 def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16"))
     for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
@@ -290,7 +187,7 @@ for batch in plain:
 
 
 def test_loaders_of_a_bare_loop_are_patched_where_that_is_safe(runs: Runs) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     wanted = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}
     done = runs(LOADERS, {"target": "dataloader", "set": wanted}, "--at-step", "8", "--no-report")
     known = runs.facts()
@@ -305,7 +202,7 @@ def test_loaders_of_a_bare_loop_are_patched_where_that_is_safe(runs: Runs) -> No
 
 
 def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(runs: Runs) -> None:
-    pytest.importorskip("transformers")
+    needs("transformers")
     body = """
     from transformers import Trainer, TrainingArguments
     from transformers.modeling_utils import PreTrainedModel
@@ -316,7 +213,7 @@ def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(runs:
     print(any(hasattr(kind, "__diagnose_apply__") for kind in kinds), [n for n in sys.modules if "probes.apply_t" in n])
     """
     leftover = Request({"dataloader": {"num_workers": 2}}).to_json()
-    done = runs(LOADERS + textwrap.dedent(body), None, "--no-report", **{APPLY: leftover})
+    done = runs(LOADERS + textwrap.dedent(body), None, "--no-report", **{PATCH: leftover})
 
     assert done.out == "0 False True\n0 3\nFalse []\n"
 
@@ -336,7 +233,7 @@ dist.destroy_process_group()
 
 
 def test_ddp_is_made_with_the_patch(runs: Runs) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     wanted = {"find_unused_parameters": False, "gradient_as_bucket_view": True, "bucket_cap_mb": 50}
     done = runs(DDP, {"target": "ddp", "set": wanted}, "--at-step", "6", "--no-report")
     known = runs.facts()
@@ -358,14 +255,14 @@ class Made:
 def test_a_constructor_that_fails_with_the_patch_runs_without_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = apply.Asked({"dataloader": {"size": 9}})
-    monkeypatch.setattr(apply, "asked", lambda: asked)
+    patch = JobPatch({"dataloader": {"size": 9}})
+    monkeypatch.setattr(apply, "job_patch", lambda: patch)
     monkeypatch.setattr(apply, "session", lambda: object())
     kind = type("Copy", (Made,), {"__init__": Made.__init__})
-    apply.patched_init(kind, "dataloader", lambda found, given: found.of("dataloader"))
+    apply.patched_init(kind, "dataloader", lambda patch, given: apply.values_for(patch, "dataloader"))
 
     assert kind(size=2).size == 2
-    assert asked.facts() == {
+    assert patch.facts() == {
         "applied": {},
         "refused": [{"target": "dataloader", "key": "size", "because": "ValueError: too"}],
         "expected": None,
@@ -376,7 +273,7 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
 def test_a_process_without_a_session_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "session", lambda: None)
 
-    assert apply.Asked({"ddp": {"static_graph": True}}).of("ddp") == {}
+    assert apply.values_for(JobPatch({"ddp": {"static_graph": True}}), "ddp") == {}
 
 
 def test_whether_a_patch_arrived_is_not_guessed(runs: Runs) -> None:

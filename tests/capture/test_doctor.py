@@ -9,10 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from diagnose import __version__
 from diagnose.capture import doctor
 from diagnose.capture.doctor import Check
+from diagnose.cli import main
 
 
 def test_it_reports_on_this_machine() -> None:
@@ -24,6 +26,18 @@ def test_it_reports_on_this_machine() -> None:
     assert f"{__version__}, Python" in done.stdout
     assert "\nhook:       ok" in done.stdout
     assert labels[1:] == ["hook", "torch", "GPU events", "NVML", "Nsight", "DCGM", "disk", "launches", "versions"]
+
+
+def test_as_json_a_check_is_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = [Check("torch", "ok", "2.9, built for 12.8"), Check("NVML", "unknown", "no NVIDIA driver here")]
+    monkeypatch.setattr("diagnose.cli.doctor.checks", lambda folder, env: iter(looked_at))
+
+    printed = CliRunner().invoke(main, ["doctor", "--json"]).stdout
+
+    assert json.loads(printed)["checks"] == [
+        {"name": "torch", "state": "ok", "says": "2.9, built for 12.8"},
+        {"name": "NVML", "state": "unknown", "says": "no NVIDIA driver here"},
+    ]
 
 
 @pytest.mark.parametrize(

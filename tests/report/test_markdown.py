@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, Evidence, NotAdvised, NotJudged, Patch, PlanStep, RankReport
 from diagnose.diagnosis.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
+from diagnose.facts import another_run
 from diagnose.report.github import Writer, tokens
 from diagnose.report.html import About
 from diagnose.report.markdown import MOST_TOKENS, markdown
@@ -76,7 +77,7 @@ def talkative(names: str = "") -> Diagnosis:
         ),
         not_advised=tuple(NotAdvised(what=f"{names}w{i}", because=f"{names} b" * 9) for i in range(80)),
         not_judged=tuple(
-            NotJudged(rule=f"{names}r{i}", because=f"{names} b{i}", capture_next=f"c{i % 9}{names}") for i in range(90)
+            NotJudged.lacking(f"{names}r{i}", f"{names} b{i}", another_run(f"c{i % 9}{names}")) for i in range(90)
         ),
         ranks=tuple(
             RankReport(

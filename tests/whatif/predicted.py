@@ -8,10 +8,10 @@ from pathlib import Path
 from analysed import GEMM, SOFTMAX, Built, timeline
 from kineto import Trace
 
-from diagnose.attribution import attribute
-from diagnose.metrics import REGISTRY, Measured, measure
-from diagnose.metrics.registry import Settings
-from diagnose.predict.whatif import Outlook
+from diagnose.attribution.attribution import attribute
+from diagnose.metrics import Measured, measure, units
+from diagnose.metrics.settings import Settings
+from diagnose.predict.whatif import Predictor
 from diagnose.ranks import JobView
 from diagnose.rule import Rule, load_rule
 from diagnose.trace.record import decoded
@@ -56,13 +56,13 @@ def rule(whatif: str, name: str = "a-fault", keys: str = "", sets: str = "") -> 
     """A rule that always fires, from the text of its `[whatif]`."""
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder), name, whatif, keys, sets)
-        return load_rule(path, {name: metric.unit for name, metric in REGISTRY.items()})
+        return load_rule(path, units())
 
 
-def outlook(built: Built, fired: Sequence[Rule] = (), record: dict[str, object] | None = None) -> Outlook:
+def predictor(built: Built, fired: Sequence[Rule] = (), record: dict[str, object] | None = None) -> Predictor:
     line = timeline(built)
     measured = Measured(line, attribute(line), JobView(), Settings(), decoded(record or {}))
-    return Outlook(measured, measure(measured), fired)
+    return Predictor(measured, measure(measured), fired)
 
 
 def device_bound(count: int = 5) -> Trace:

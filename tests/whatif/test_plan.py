@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from whatif.predicted import device_bound, loading, outlook, rule
+from whatif.predicted import device_bound, loading, predictor, rule
 
 from diagnose.predict.plan import Planned, plan_of
-from diagnose.predict.whatif import Outlook
+from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
 
 Range = tuple[float, float]
@@ -22,7 +22,7 @@ def named(name: str, keys: str = "", sets: str = "", whatif: str = NOTHING) -> R
 def planned(alone: dict[str, Range], *rules: Rule, noise_share: float = 0.0) -> tuple[Planned, ...]:
     """The plan when each rule buys the same whatever came before it."""
     stated: Any = SimpleNamespace(predict=lambda rule, after: alone[rule.id])
-    return plan_of(cast(Outlook, stated), rules, noise_share)
+    return plan_of(cast(Predictor, stated), rules, noise_share)
 
 
 def ids(plan: Sequence[Planned]) -> list[str]:
@@ -101,14 +101,14 @@ def test_two_values_of_one_setting_are_not_planned_together() -> None:
 def test_what_is_unknown_or_has_no_remedy_is_not_planned() -> None:
     unknown = named("unknown", whatif='removes = "padding_share"')
 
-    assert plan_of(outlook(device_bound()), [unknown]) == ()
+    assert plan_of(predictor(device_bound()), [unknown]) == ()
 
 
 def test_each_is_chosen_with_those_before_it_in_place() -> None:
     faster = named("faster", whatif="kernels = { matrix = [0.5, 0.5] }")
     waiting = named("waiting", whatif="host = { data-wait = [0, 0] }")
 
-    found = plan_of(outlook(loading(4, 10)), [faster, waiting])
+    found = plan_of(predictor(loading(4, 10)), [faster, waiting])
 
     assert ids(found) == ["faster", "waiting"]
     assert found[0].speedup == pytest.approx((14 / 9, 14 / 9), rel=0.02)
@@ -124,8 +124,8 @@ def test_faults_that_one_change_cures_are_planned_as_one() -> None:
     products = named("products", sets=FUSED, whatif="kernels = { matrix = [0.8, 0.8] }")
     rules = [attention, products]
 
-    alone = plan_of(outlook(device_bound()), rules)
-    cured = plan_of(outlook(device_bound(), rules), rules)
+    alone = plan_of(predictor(device_bound()), rules)
+    cured = plan_of(predictor(device_bound(), rules), rules)
 
     assert [step.speedup for step in alone] == [pytest.approx((10 / 8, 10 / 8), rel=0.01)]
     assert [step.speedup for step in cured] == [pytest.approx((10 / 7, 10 / 7), rel=0.01)], "2 ms and 1 ms of 10"
@@ -136,7 +136,7 @@ def test_what_two_rules_say_of_one_change_is_not_counted_twice() -> None:
     one = named("one", sets=FUSED, whatif="kernels = { matrix = [0.5, 0.5] }\nlaunches = [0.5, 0.5]")
     two = named("two", sets=FUSED, whatif="kernels = { matrix = [0.5, 0.6] }\nlaunches = [0.5, 0.5]")
 
-    found = outlook(device_bound(), [one, two])
+    found = predictor(device_bound(), [one, two])
 
     assert found.predict(one) == found.predict(two) == pytest.approx((10 / 7.5, 10 / 7.5), rel=0.01)
     assert found.assumes(one).startswith("the factors of the test; the host's time is as profiled")
@@ -146,4 +146,4 @@ def test_another_value_of_the_setting_is_another_change() -> None:
     one = named("one", sets='optim = "x"', whatif="kernels = { matrix = [0.5, 0.5] }")
     two = named("two", sets='optim = "y"', whatif="kernels = { optimizer = [0.5, 0.5] }")
 
-    assert outlook(device_bound(), [one, two]).predict(one) == outlook(device_bound()).predict(one)
+    assert predictor(device_bound(), [one, two]).predict(one) == predictor(device_bound()).predict(one)

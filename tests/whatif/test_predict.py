@@ -5,23 +5,23 @@ from analysed import COMM, GEMM, capture_failed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kineto import Trace
-from whatif.predicted import device_bound, loading, outlook, rule, steps
+from whatif.predicted import device_bound, loading, predictor, rule, steps
 
-from diagnose.predict.whatif import WIDEST, Outlook
+from diagnose.predict.whatif import WIDEST, Predictor
 
 ATTENTION = "kernels = { eager-attention = [0.25, 0.5] }"
 NO_WAIT = "host = { data-wait = [0.0, 0.0] }"
 
 
 def test_half_to_a_quarter_of_4_ms_in_10_gives_1_25_to_1_43() -> None:
-    low, high = outlook(device_bound()).predict(rule(ATTENTION)) or (0, 0)
+    low, high = predictor(device_bound()).predict(rule(ATTENTION)) or (0, 0)
 
     assert low == pytest.approx(10 / 8, rel=0.01)
     assert high == pytest.approx(10 / 7, rel=0.01)
 
 
 def test_a_wide_range_is_cut_at_1_35_times_what_the_worst_case_buys() -> None:
-    low, high = outlook(device_bound()).predict(rule("kernels = { all = [0.1, 0.9] }")) or (0, 0)
+    low, high = predictor(device_bound()).predict(rule("kernels = { all = [0.1, 0.9] }")) or (0, 0)
 
     assert high / low == pytest.approx(WIDEST)
     assert low == pytest.approx(1 / 0.9, rel=0.01)
@@ -29,13 +29,13 @@ def test_a_wide_range_is_cut_at_1_35_times_what_the_worst_case_buys() -> None:
 
 def test_factors_in_the_wrong_order_give_the_same_range() -> None:
     right, wrong = rule(ATTENTION), rule("kernels = { eager-attention = [0.5, 0.25] }")
-    found = outlook(device_bound())
+    found = predictor(device_bound())
 
     assert found.predict(wrong) == found.predict(right)
 
 
 def test_a_step_that_may_vanish_gains_what_the_worst_case_supports() -> None:
-    low, high = outlook(device_bound()).predict(
+    low, high = predictor(device_bound()).predict(
         rule("kernels = { all = [0.0, 0.5] }\nhost = { dispatch = [0, 1], python = [0, 1], optimizer-host = [0, 1] }")
     ) or (0, 0)
 
@@ -43,7 +43,7 @@ def test_a_step_that_may_vanish_gains_what_the_worst_case_supports() -> None:
 
 
 def test_a_change_that_costs_time_is_no_speedup() -> None:
-    assert outlook(device_bound()).predict(rule("kernels = { all = [1.2, 1.5] }")) == (1.0, 1.0)
+    assert predictor(device_bound()).predict(rule("kernels = { all = [1.2, 1.5] }")) == (1.0, 1.0)
 
 
 def test_a_data_wait_hidden_behind_the_device_buys_nothing() -> None:
@@ -52,16 +52,16 @@ def test_a_data_wait_hidden_behind_the_device_buys_nothing() -> None:
         for _ in range(10):
             job.op("aten::mm", [[512, 512], [512, 512]], GEMM, 1000)
 
-    assert outlook(steps(hidden)).predict(rule(NO_WAIT)) == pytest.approx((1.0, 1.0), abs=0.005)
+    assert predictor(steps(hidden)).predict(rule(NO_WAIT)) == pytest.approx((1.0, 1.0), abs=0.005)
 
 
 def test_a_data_wait_that_the_device_shows_buys_what_it_took() -> None:
-    assert outlook(loading(4, 10)).predict(rule(NO_WAIT)) == pytest.approx((1.4, 1.4), rel=0.02)
+    assert predictor(loading(4, 10)).predict(rule(NO_WAIT)) == pytest.approx((1.4, 1.4), rel=0.02)
 
 
 def test_the_same_group_again_buys_what_is_left_of_it() -> None:
     first, again = rule(ATTENTION, "first"), rule(ATTENTION, "again")
-    found = outlook(device_bound())
+    found = predictor(device_bound())
 
     alone, after = found.predict(again), found.predict(again, [first])
 
@@ -72,7 +72,7 @@ def test_the_same_group_again_buys_what_is_left_of_it() -> None:
 
 
 def test_kernels_buy_more_once_the_wait_beside_them_is_gone() -> None:
-    faster, found = rule("kernels = { matrix = [0.5, 0.5] }"), outlook(loading(4, 10))
+    faster, found = rule("kernels = { matrix = [0.5, 0.5] }"), predictor(loading(4, 10))
 
     alone, after = found.predict(faster), found.predict(faster, [rule(NO_WAIT, "no-wait")])
 
@@ -81,19 +81,19 @@ def test_kernels_buy_more_once_the_wait_beside_them_is_gone() -> None:
 
 
 def test_twice_the_tokens_cost_twice_the_kernels_and_once_the_optimizer() -> None:
-    found = outlook(device_bound()).predict(rule('batch = ["=2", "=2"]'))
+    found = predictor(device_bound()).predict(rule('batch = ["=2", "=2"]'))
 
     assert found == pytest.approx((2 * 10 / 19, 2 * 10 / 19), rel=0.01)
 
 
 def test_twice_the_tokens_take_twice_as_long_to_load() -> None:
-    assert outlook(loading(10, 10)).predict(rule('batch = ["=2", "=2"]')) == pytest.approx((1, 1), abs=0.02)
+    assert predictor(loading(10, 10)).predict(rule('batch = ["=2", "=2"]')) == pytest.approx((1, 1), abs=0.02)
 
 
 def test_without_a_gpu_twice_the_tokens_take_twice_as_long_to_compute() -> None:
     job = steps(lambda job: job.cpu_op("aten::mm", 5000), gpu=None)
 
-    assert outlook(job).predict(rule('batch = ["=2", "=2"]')) == pytest.approx((1, 1), abs=0.02)
+    assert predictor(job).predict(rule('batch = ["=2", "=2"]')) == pytest.approx((1, 1), abs=0.02)
 
 
 def test_without_a_gpu_host_time_is_foretold_and_kernels_are_not() -> None:
@@ -101,7 +101,7 @@ def test_without_a_gpu_host_time_is_foretold_and_kernels_are_not() -> None:
         job.loader(ms=6)
         job.cpu_op("aten::mm", 4000)
 
-    found = outlook(steps(step, gpu=None))
+    found = predictor(steps(step, gpu=None))
 
     assert found.predict(rule(NO_WAIT)) == pytest.approx((2.5, 2.5), rel=0.02)
     assert found.predict(rule("kernels = { all = [0.5, 0.5] }")) is None
@@ -117,18 +117,18 @@ def test_without_a_gpu_host_time_is_foretold_and_kernels_are_not() -> None:
     ],
 )
 def test_an_unknown_fact_predicts_nothing(whatif: str) -> None:
-    assert outlook(loading(4, 10)).predict(rule(whatif)) is None
+    assert predictor(loading(4, 10)).predict(rule(whatif)) is None
 
 
 def test_a_group_that_the_trace_cannot_tell_predicts_nothing() -> None:
     def no_shapes(job: Trace) -> None:
         job.op("aten::_softmax", None, "softmax_warp_forward", 1000)
 
-    assert outlook(steps(no_shapes)).predict(rule(ATTENTION)) is None
+    assert predictor(steps(no_shapes)).predict(rule(ATTENTION)) is None
 
 
 def test_a_trace_without_gpu_activity_predicts_bounds_only() -> None:
-    found = outlook(capture_failed(device_bound()))
+    found = predictor(capture_failed(device_bound()))
 
     assert not found.replay.valid
     assert found.predict(rule(NO_WAIT)) is None
@@ -144,7 +144,7 @@ def test_steps_without_the_profiler_tell_how_fast_the_host_is() -> None:
     faster = "launches = [0.5, 0.5]"
     unprofiled = {"steps": {"control_before_ns": [6_000_000] * 3, "control_after_ns": [6_000_000] * 3}}
 
-    profiled, calibrated = outlook(steps(host_bound)), outlook(steps(host_bound), record=unprofiled)
+    profiled, calibrated = predictor(steps(host_bound)), predictor(steps(host_bound), record=unprofiled)
 
     assert profiled.predict(rule(faster)) == pytest.approx((2.0, 2.0), rel=0.03)
     assert calibrated.host_speed == pytest.approx(0.6, rel=0.02)
@@ -153,7 +153,7 @@ def test_steps_without_the_profiler_tell_how_fast_the_host_is() -> None:
 
 @pytest.mark.parametrize("steps_of", [{}, {"control_before_ns": []}, {"control_before_ns": "?"}, [], None])
 def test_without_such_steps_the_host_keeps_its_speed(steps_of: object) -> None:
-    assert outlook(steps(host_bound), record={"steps": steps_of}).host_speed == 1.0
+    assert predictor(steps(host_bound), record={"steps": steps_of}).host_speed == 1.0
 
 
 def synchronising(job: Trace) -> None:
@@ -168,8 +168,8 @@ def synchronising(job: Trace) -> None:
 def test_one_rank_of_many_may_wait_for_the_others_instead_of_the_device() -> None:
     sync = rule('waits = "sync"')
 
-    alone = outlook(steps(synchronising)).predict(sync)
-    of_many = outlook(steps(synchronising, world=2)).predict(sync)
+    alone = predictor(steps(synchronising)).predict(sync)
+    of_many = predictor(steps(synchronising, world=2)).predict(sync)
 
     assert alone is not None
     assert of_many is not None
@@ -185,14 +185,14 @@ def test_collectives_that_are_hidden_free_the_kernels_behind_them() -> None:
         job.wait(23)
         job.launch(GEMM, 1000)
 
-    low, high = outlook(steps(step)).predict(rule("hides = true")) or (0, 0)
+    low, high = predictor(steps(step)).predict(rule("hides = true")) or (0, 0)
 
     assert low == high == pytest.approx(1.5, rel=0.05)
 
 
 FACTOR = st.floats(0.01, 2)
 PAIR = st.tuples(FACTOR, FACTOR)
-DEVICE, HOST = outlook(device_bound(3)), outlook(loading(4, 10, 3))
+DEVICE, HOST = predictor(device_bound(3)), predictor(loading(4, 10, 3))
 
 
 def text(kernels: tuple[float, float], host: tuple[float, float], launches: tuple[float, float]) -> str:
@@ -207,7 +207,7 @@ def test_a_range_is_in_order_at_least_1_and_no_less_for_smaller_factors(
     host: tuple[float, float],
     launches: tuple[float, float],
     less: float,
-    found: Outlook,
+    found: Predictor,
 ) -> None:
     low, high = found.predict(rule(text(kernels, host, launches))) or (0, 0)
     smaller = [(best * less, worst * less) for best, worst in (kernels, host, launches)]

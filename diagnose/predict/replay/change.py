@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diagnose.attribution import EXPOSED, HOST_CAUSES
+from diagnose.arrays import Floats, Mask
+from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS
 
 CPU_CAUSES = ("operator-compute", "operator-memory", EXPOSED)
 
@@ -36,10 +36,10 @@ class Change:
         ValueError: `host` names a cause that no ledger has, or a factor is negative.
     """
 
-    kernels: NDArray[np.float64] | None = None
-    merge: NDArray[np.bool_] | None = None
+    kernels: Floats | None = None
+    merge: Mask | None = None
     host: Mapping[str, float] = field(default_factory=dict)
-    no_wait: NDArray[np.bool_] | None = None
+    no_wait: Mask | None = None
     launches: float = 1.0
     communication: float = 1.0
     overlap: bool = False
@@ -47,13 +47,13 @@ class Change:
     host_speed: float = 1.0
 
     def __post_init__(self) -> None:
-        unknown = set(self.host) - set(HOST_CAUSES) - set(CPU_CAUSES)
+        unknown = set(self.host) - {*IDLE, *OPERATORS, EXPOSED}
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
         smallest = min((self.launches, self.communication, self.host_speed, *self.host.values()))
         if smallest < 0 or (self.kernels is not None and (self.kernels < 0).any()):
             raise ValueError("a factor below 0 would turn time back")
 
-    def factors(self, causes: tuple[str, ...]) -> NDArray[np.float64]:
+    def factors(self, causes: tuple[str, ...]) -> Floats:
         """The factor on host time of each of `causes`, the host's speed left out."""
         return np.array([self.host.get(cause, 1.0) for cause in causes], np.float64)

@@ -3,17 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.device import NONE
 from diagnose.predict.replay.host import CAUSES, END_OF_STEP, ISSUING
 from diagnose.predict.replay.items import Items
 from diagnose.timeline import Activities
-
-Floats = NDArray[np.float64]
-Times = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -28,13 +24,13 @@ class Costs:
     before: Floats
     own: Floats
     launches: Mask
-    owner: Times
-    stream: Times
+    owner: Ints
+    stream: Ints
     latency: Floats
     gap: Floats
     duration: Floats
-    edge: Times
-    wait: Times
+    edge: Ints
+    wait: Ints
     edge_ns: float
     queue: int
     streams: int
@@ -141,7 +137,7 @@ def _weighted(times: Floats, factors: Floats) -> Floats:
     return weighted
 
 
-def _streams(gpu: Activities, items: Items, change: Change) -> tuple[Times, Times]:
+def _streams(gpu: Activities, items: Items, change: Change) -> tuple[Ints, Ints]:
     """Streams and edges; those of collectives that overlap are their own, and kernels do not wait for them."""
     if not change.overlap:
         return items.stream, items.edge

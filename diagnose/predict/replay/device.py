@@ -8,13 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.timeline import Activities, grouped
-
-Times = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 NONE = -1
 LONG_AGO = int(np.iinfo(np.int64).min) // 2
@@ -42,16 +38,16 @@ class Starts:
         edge_ns: from the end of `edge`.
     """
 
-    previous: Times
-    due: Times
+    previous: Ints
+    due: Ints
     gap_ns: Floats
     latency_ns: Floats
-    edge: Times
+    edge: Ints
     edge_is_whole: Mask
     edge_ns: float
 
 
-def starts_of(gpu: Activities, call_name: Times, wait_calls: Times) -> Starts:
+def starts_of(gpu: Activities, call_name: Ints, wait_calls: Ints) -> Starts:
     """The rules by which the activities start.
 
     Args:
@@ -72,20 +68,20 @@ def starts_of(gpu: Activities, call_name: Times, wait_calls: Times) -> Starts:
     return Starts(previous, due, gap, latency, edge, whole, edge_ns)
 
 
-def medians(values: Floats, use: Mask, keys: Sequence[Times], otherwise: float) -> Floats:
+def medians(values: Floats, use: Mask, keys: Sequence[Ints], otherwise: float) -> Floats:
     """For each row the median of `values` among the rows in `use` that share its first key with ENOUGH of them.
 
     The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
     """
-    found = np.full(len(values), np.nan)
+    middle = np.full(len(values), np.nan)
     for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
-        missing = np.isnan(found)
+        missing = np.isnan(middle)
         if missing.any():
-            found[missing] = _group_medians(values, use, key, at_least)[missing]
-    return np.where(np.isnan(found), otherwise, found)
+            middle[missing] = _group_medians(values, use, key, at_least)[missing]
+    return np.where(np.isnan(middle), otherwise, middle)
 
 
-def busiest(groups: Sequence[Times]) -> list[Times]:
+def busiest(groups: Sequence[Ints]) -> list[Ints]:
     """The groups, of more than MOST_STREAMS those with the most activities, in their order."""
     if len(groups) <= MOST_STREAMS:
         return list(groups)
@@ -93,15 +89,15 @@ def busiest(groups: Sequence[Times]) -> list[Times]:
     return [groups[at] for at in kept]
 
 
-def _stream_order(gpu: Activities) -> tuple[Times, Times]:
+def _stream_order(gpu: Activities) -> tuple[Ints, Ints]:
     previous, due = np.full(len(gpu), NONE, np.int64), gpu.launch_start.copy()
-    for own in grouped(gpu.stream):
-        previous[own[1:]] = own[:-1]
-        due[own] = np.maximum.accumulate(due[own])
+    for queue in grouped(gpu.stream):
+        previous[queue[1:]] = queue[:-1]
+        due[queue] = np.maximum.accumulate(due[queue])
     return previous, due
 
 
-def _latencies(gpu: Activities, call_name: Times, use: Mask) -> Floats:
+def _latencies(gpu: Activities, call_name: Ints, use: Mask) -> Floats:
     """Launch to start where the device had nothing else to do, by name of the call."""
     busy_until = np.concatenate(([LONG_AGO], np.maximum.accumulate(gpu.end)[:-1])) if len(gpu) else gpu.end
     idle = use & (gpu.launch >= 0) & (busy_until <= gpu.launch_start) & (gpu.start >= gpu.launch_start)
@@ -110,7 +106,7 @@ def _latencies(gpu: Activities, call_name: Times, use: Mask) -> Floats:
     return medians(since, idle, [call_name, np.zeros_like(call_name)], _DEFAULT_LATENCY_NS)
 
 
-def _gaps(gpu: Activities, previous: Times, free: Times, in_time: Mask) -> Floats:
+def _gaps(gpu: Activities, previous: Ints, free: Ints, in_time: Mask) -> Floats:
     """End of the previous activity to the start of one that was launched in time."""
     stream = gpu.stream.astype(np.int64)
     pair = gpu.kind[previous].astype(np.int64) * len(gpu.kinds) + gpu.kind
@@ -119,7 +115,7 @@ def _gaps(gpu: Activities, previous: Times, free: Times, in_time: Mask) -> Float
     return medians((gpu.start - free).astype(float), use, keys, _DEFAULT_GAP_NS)
 
 
-def _group_medians(values: Floats, use: Mask, key: Times, at_least: int) -> Floats:
+def _group_medians(values: Floats, use: Mask, key: Ints, at_least: int) -> Floats:
     _, group = np.unique(key, return_inverse=True)
     rows = np.flatnonzero(use)
     rows = rows[np.lexsort((values[rows], group[rows]))]
@@ -132,7 +128,7 @@ def _group_medians(values: Floats, use: Mask, key: Times, at_least: int) -> Floa
     return middle[group]
 
 
-def _edges(gpu: Activities, due: Times, late: Mask, told: Mask) -> tuple[Times, Mask]:
+def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Mask]:
     """The activity of another stream that each one waits for, and whether that is all its stream held at the launch.
 
     It is the last one launched before, if it ended just before a late start (of several streams, the one that ended
@@ -143,21 +139,21 @@ def _edges(gpu: Activities, due: Times, late: Mask, told: Mask) -> tuple[Times, 
     edge, whole, best = np.full(len(gpu), NONE, np.int64), np.zeros(len(gpu), bool), np.full(len(gpu), LONG_AGO)
     reach = np.where(gpu.is_communication, COLLECTIVE_EDGE_NS, EDGE_NS)
     rows = np.flatnonzero(late | told)
-    for own in busiest(grouped(gpu.stream)):
-        waiting = rows[gpu.stream[rows] != gpu.stream[own[0]]]
-        launched = np.searchsorted(due[own], gpu.launch_start[waiting], side="left") - 1
-        at = np.minimum(launched, np.searchsorted(gpu.end[own], gpu.start[waiting], side="right") - 1)
-        source = own[np.maximum(at, 0)]
+    for queue in busiest(grouped(gpu.stream)):
+        waiting = rows[gpu.stream[rows] != gpu.stream[queue[0]]]
+        launched = np.searchsorted(due[queue], gpu.launch_start[waiting], side="left") - 1
+        at = np.minimum(launched, np.searchsorted(gpu.end[queue], gpu.start[waiting], side="right") - 1)
+        source = queue[np.maximum(at, 0)]
         near = late[waiting] & (gpu.end[source] >= gpu.start[waiting] - reach[waiting])
         asked = told[waiting] & ~late[waiting] & (at == launched)
         rank = np.where(asked, due[source], gpu.end[source])
         holds = (at >= 0) & (near | asked) & (rank > best[waiting])
-        found = waiting[holds]
-        edge[found], whole[found], best[found] = source[holds], (at == launched)[holds], rank[holds]
+        edged = waiting[holds]
+        edge[edged], whole[edged], best[edged] = source[holds], (at == launched)[holds], rank[holds]
     return edge, whole
 
 
-def _told_to_wait(gpu: Activities, wait_calls: Times) -> Mask:
+def _told_to_wait(gpu: Activities, wait_calls: Ints) -> Mask:
     """The activities launched right after a call that makes a stream wait for another, no other launch in between.
 
     And collectives: PyTorch's process groups have them wait for the stream that was current at the call.

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.runs import runs_of
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
@@ -54,7 +54,7 @@ def _least_ns(costs: Costs) -> float:
     return max(float((costs.before + costs.own).sum()), float(work.max())) * (1 + _CONVERGED)
 
 
-def _passes(costs: Costs) -> Iterator[NDArray[np.float64]]:
+def _passes(costs: Costs) -> Iterator[Floats]:
     """The clocks, the host's and then those of the streams, at the end of each pass."""
     columns = (costs.before, costs.own, costs.launches, costs.owner, costs.stream, costs.latency, costs.gap,
                costs.duration, costs.edge, costs.wait)  # fmt: skip

@@ -8,19 +8,16 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.attribution import HOST_CAUSES
+from diagnose.arrays import Floats, Ints, Mask
+from diagnose.attribution.causes import IDLE
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import SYNCHRONISATION
 
-Times = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
-CAUSES = tuple(HOST_CAUSES)
+CAUSES = IDLE
 ISSUING = [CAUSES.index(cause) for cause in ("dispatch", "optimizer-host")]
 END_OF_STEP = -1
 
@@ -41,19 +38,19 @@ class Calls:
         inside: the same during this one.
     """
 
-    row: Times
-    called: Times
-    start: Times
-    end: Times
+    row: Ints
+    called: Ints
+    start: Ints
+    end: Ints
     synchronises: Mask
-    before: NDArray[np.float64]
-    inside: NDArray[np.float64]
+    before: Floats
+    inside: Floats
 
     def __len__(self) -> int:
         return len(self.row)
 
 
-def calls_of(timeline: Timeline, windows: NDArray[np.int64]) -> Calls:
+def calls_of(timeline: Timeline, windows: Ints) -> Calls:
     """The calls that launch GPU activities or wait for them, within host windows in order, shape (n, 2)."""
     host = Host(timeline, (int(windows[:, 0].min()), int(windows[:, 1].max())) if len(windows) else None)
     synchronises = host.runtime & timeline.trace.named(_matching(timeline.trace.names))
@@ -79,7 +76,7 @@ def _matching(names: tuple[str, ...]) -> Mask:
     return np.array([_SYNCHRONISES.match(name) is not None for name in names], bool)
 
 
-def _rows(timeline: Timeline, windows: NDArray[np.int64], synchronises: Mask) -> tuple[Times, Times]:
+def _rows(timeline: Timeline, windows: Ints, synchronises: Mask) -> tuple[Ints, Ints]:
     """Rows of the calls and of the ends of the steps, in order, and the step of each."""
     trace, wanted = timeline.trace, synchronises.copy()
     wanted[timeline.gpu.launch[timeline.gpu.launch >= 0]] = True
@@ -92,31 +89,31 @@ def _rows(timeline: Timeline, windows: NDArray[np.int64], synchronises: Mask) ->
     return np.insert(rows[order], last, END_OF_STEP), np.insert(step[order], last, np.arange(len(windows)))
 
 
-def _reached(step: Times, returned: Times, windows: NDArray[np.int64]) -> Times:
+def _reached(step: Ints, returned: Ints, windows: Ints) -> Ints:
     """When all earlier calls of the same step have returned."""
     reached = np.empty(len(returned), np.int64)
     first = np.searchsorted(step, np.arange(len(windows) + 1))
     for number, begin in enumerate(windows[:, 0]):
-        own = slice(first[number], first[number + 1])
-        reached[own] = np.maximum.accumulate(np.concatenate(([begin], returned[own][:-1])))
+        of_step = slice(first[number], first[number + 1])
+        reached[of_step] = np.maximum.accumulate(np.concatenate(([begin], returned[of_step][:-1])))
     return reached
 
 
-def _painted(host: Host, windows: NDArray[np.int64]) -> dict[str, Intervals]:
+def _painted(host: Host, windows: Ints) -> dict[str, Intervals]:
     """The host's time in the windows by cause, disjoint, with the precedence that idle gaps have."""
     left = iv.intervals(windows[:, 0], windows[:, 1])
     painted: dict[str, Intervals] = {}
     for cause, pieces in host.layers(iv.EMPTY, iv.EMPTY):
-        own = iv.intersect(pieces, left)
-        left = iv.subtract(left, own)
-        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), own)
+        free = iv.intersect(pieces, left)
+        left = iv.subtract(left, free)
+        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), free)
     painted["untraced"] = iv.longer_than(left, PYTHON_HOLE_NS)
     painted["python"] = iv.union(painted["python"], iv.subtract(left, painted["untraced"]))
     return painted
 
 
-def _by_cause(painted: dict[str, Intervals], start: Times, end: Times) -> NDArray[np.float64]:
-    found = np.zeros((len(start), len(CAUSES)))
+def _by_cause(painted: dict[str, Intervals], start: Ints, end: Ints) -> Floats:
+    spent = np.zeros((len(start), len(CAUSES)))
     for cause, pieces in painted.items():
-        found[:, CAUSES.index(cause)] = iv.coverage(pieces, start, end)
-    return found
+        spent[:, CAUSES.index(cause)] = iv.coverage(pieces, start, end)
+    return spent

@@ -1,22 +1,20 @@
 """The step as one sequence of items, in an order in which each comes after all it waits for.
 
-An item is a host call with the GPU activity it launched, a host call alone (a wait, or the end of a step), or an
-activity alone (the later kernels of a graph, what the trace does not link, what its stream holds back).
+An item is a host call with the GPU activity it launched, a host call alone, or an activity alone. Calls stand alone
+that wait or end a step; activities do that are later kernels of a graph, that the trace does not link, or that their
+stream holds back.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints
 from diagnose.predict.replay.device import NONE, Starts, starts_of
 from diagnose.predict.replay.host import Calls, calls_of
 from diagnose.predict.replay.waits import ONE_STREAM, waits_of
 from diagnose.timeline import Activities, Timeline
 from diagnose.trace.vocabulary import RUNTIME
-
-Times = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _STREAM_WAITS = r"(cuda|hip)StreamWaitEvent|cuStreamWaitEvent"
 
@@ -38,12 +36,12 @@ class Items:
         events: how many events the trace has.
     """
 
-    call: Times
-    activity: Times
-    owner: Times
-    stream: Times
-    edge: Times
-    wait: Times
+    call: Ints
+    activity: Ints
+    owner: Ints
+    stream: Ints
+    edge: Ints
+    wait: Ints
     own_ns: Floats
     queue: int
     streams: int
@@ -55,7 +53,7 @@ class Items:
         return len(self.call)
 
 
-def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
+def items_of(timeline: Timeline, windows: Ints) -> Items:
     """The items of the steps whose host windows are given, in order, shape (n, 2)."""
     gpu, trace = timeline.gpu, timeline.trace
     calls = calls_of(timeline, windows)
@@ -69,7 +67,7 @@ def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
     in_order = (first >= 0) & (starts.due[first] == gpu.launch_start[first])
     call, activity = _sequence(calls, starts, launcher, np.where(in_order, first, NONE), mine)
     item_of, item_of_call = _inverse(activity, len(gpu)), _inverse(call, len(calls))
-    own = np.arange(len(call))
+    item = np.arange(len(call))
     target = _looked_up(call, waits.target)
     awaited = _looked_up(target, item_of)
     return Items(
@@ -78,7 +76,7 @@ def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
         owner=_looked_up(_looked_up(activity, launcher), item_of_call),
         stream=_looked_up(activity, stream),
         edge=_edges(activity, starts, stream, item_of),
-        wait=np.where(target < NONE, target, np.where(awaited <= own, awaited, NONE)),
+        wait=np.where(target < NONE, target, np.where(awaited <= item, awaited, NONE)),
         own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
         queue=waits.queue,
         streams=len(names),
@@ -88,13 +86,13 @@ def items_of(timeline: Timeline, windows: NDArray[np.int64]) -> Items:
     )
 
 
-def _launched_in(gpu: Activities, windows: NDArray[np.int64]) -> Times:
+def _launched_in(gpu: Activities, windows: Ints) -> Ints:
     """The activities launched in the windows; the head, launched before the trace began, is in none."""
     step = np.searchsorted(windows[:, 0], gpu.launch_start, side="right") - 1
     return np.flatnonzero((step >= 0) & (gpu.launch_start < windows[np.maximum(step, 0), 1]))
 
 
-def _call_of(gpu: Activities, calls: Calls, mine: Times) -> Times:
+def _call_of(gpu: Activities, calls: Calls, mine: Ints) -> Ints:
     """For each activity the call that launched it, or NONE."""
     order = np.argsort(calls.row, kind="stable")
     at = order[np.minimum(np.searchsorted(calls.row[order], gpu.launch[mine]), len(calls) - 1)]
@@ -104,7 +102,7 @@ def _call_of(gpu: Activities, calls: Calls, mine: Times) -> Times:
     return launcher
 
 
-def _first_of(launcher: Times, calls: int) -> Times:
+def _first_of(launcher: Ints, calls: int) -> Ints:
     """For each call the first activity it launched, or NONE."""
     first = np.full(calls, NONE, np.int64)
     rows = np.flatnonzero(launcher >= 0)[::-1]
@@ -112,8 +110,12 @@ def _first_of(launcher: Times, calls: int) -> Times:
     return first
 
 
-def _sequence(calls: Calls, starts: Starts, launcher: Times, with_call: Times, mine: Times) -> tuple[Times, Times]:
-    """The calls in order, each activity alone after the call at which the last of its stream so far is launched."""
+def _sequence(calls: Calls, starts: Starts, launcher: Ints, with_call: Ints, mine: Ints) -> tuple[Ints, Ints]:
+    """The calls in order, each activity alone after the call at which the last of its stream so far is launched.
+
+    So each comes after the call that launched it and after all that its stream runs before it, and one loop over the
+    items in this order finds every time that it asks for already there.
+    """
     alone = np.setdiff1d(mine, with_call)
     after = np.searchsorted(calls.called, starts.due[alone], side="right") - 1
     position = np.concatenate((np.arange(len(calls)), np.maximum(after, launcher[alone])))
@@ -122,7 +124,7 @@ def _sequence(calls: Calls, starts: Starts, launcher: Times, with_call: Times, m
     return call[order], np.concatenate((with_call, alone))[order]
 
 
-def _edges(activity: Times, starts: Starts, stream: Times, item_of: Times) -> Times:
+def _edges(activity: Ints, starts: Starts, stream: Ints, item_of: Ints) -> Ints:
     """The item each activity waits for. One of the step before is the last its stream holds, or has long ended."""
     source = _looked_up(activity, starts.edge)
     item = _looked_up(source, item_of)
@@ -131,13 +133,13 @@ def _edges(activity: Times, starts: Starts, stream: Times, item_of: Times) -> Ti
     return np.where(before, item, np.where(whole, ONE_STREAM - stream[np.maximum(source, 0)], NONE))
 
 
-def _inverse(rows: Times, size: int) -> Times:
+def _inverse(rows: Ints, size: int) -> Ints:
     """For each row the item that holds it, or NONE."""
-    found = np.full(size, NONE, np.int64)
+    item_of = np.full(size, NONE, np.int64)
     held = np.flatnonzero(rows >= 0)
-    found[rows[held]] = held
-    return found
+    item_of[rows[held]] = held
+    return item_of
 
 
-def _looked_up(rows: Times, column: Times) -> Times:
+def _looked_up(rows: Ints, column: Ints) -> Ints:
     return np.where(rows >= 0, column[np.maximum(rows, 0)], NONE)

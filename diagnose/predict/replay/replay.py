@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED, Attribution
+from diagnose.arrays import Ints
+from diagnose.attribution.attribution import Attribution
+from diagnose.attribution.causes import EXPOSED
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.costs import costs_of
 from diagnose.predict.replay.engine import period_ns
@@ -42,7 +43,7 @@ class Replay:
 
     steps: tuple[int, ...]
     measured_ns: float
-    waits: NDArray[np.int64]
+    waits: Ints
     _replayed_ns: Callable[[Change], float]
     _communicates: bool
     _obstacle: str = ""
@@ -119,7 +120,7 @@ def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
     )
 
 
-def _typical(timeline: Timeline, lengths: NDArray[np.int64]) -> tuple[int, ...]:
+def _typical(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:
     """The steps whose length is closest to the median, in order: at most STEPS, and as few as hold little enough."""
     nearest = np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")[:STEPS]
     each = len(timeline.gpu) / max(len(lengths), 1)
@@ -131,14 +132,14 @@ def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change
     return period_ns(costs_of(timeline.gpu, items, change)) / steps
 
 
-def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> NDArray[np.int64]:
+def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:
     """Host windows of the steps, each from the end of the step before it where that is near."""
-    own = timeline.steps.host[list(steps)]
+    host = timeline.steps.host[list(steps)]
     ends = np.sort(host_steps(timeline.trace).host[:, 1])
-    earlier = ends[np.maximum(np.searchsorted(ends, own[:, 0], side="right") - 1, 0)]
-    pause = own[:, 0] - earlier
-    near = (pause >= 0) & (pause < BETWEEN_STEPS_SHARE * (own[:, 1] - own[:, 0]))
-    return np.stack((np.where(near, earlier, own[:, 0]), own[:, 1]), axis=1)
+    earlier = ends[np.maximum(np.searchsorted(ends, host[:, 0], side="right") - 1, 0)]
+    pause = host[:, 0] - earlier
+    near = (pause >= 0) & (pause < BETWEEN_STEPS_SHARE * (host[:, 1] - host[:, 0]))
+    return np.stack((np.where(near, earlier, host[:, 0]), host[:, 1]), axis=1)
 
 
 def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:

@@ -8,15 +8,11 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.predict.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, medians
 from diagnose.predict.replay.host import Calls
 from diagnose.timeline import Activities, Timeline, grouped
-
-Times = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 ALL_STREAMS, ONE_STREAM = -2, -3  # waits for all launched so far: everywhere, or on stream ONE_STREAM - wait
 QUEUE_LAUNCHES = 1021  # of the 1,024 entries of a CUDA channel; the same on V100 and H100
@@ -39,12 +35,12 @@ class Waits:
     `queue` is how many launches a stream holds before the next one blocks.
     """
 
-    target: Times
+    target: Ints
     own_ns: Floats
     queue: int
 
 
-def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Times, stream: Times) -> Waits:
+def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, stream: Ints) -> Waits:
     """What each of `calls` waits for.
 
     Args:
@@ -54,21 +50,21 @@ def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Times, 
         launched: the first activity that each call launched, or NONE.
         stream: the number of each activity's stream.
     """
-    target, own = np.full(len(calls), NONE, np.int64), (calls.end - calls.start).astype(float)
+    target, own_ns = np.full(len(calls), NONE, np.int64), (calls.end - calls.start).astype(float)
     whole, frees = _named(timeline, calls, _WHOLE_DEVICE), _named(timeline, calls, _FREES)
     rows = np.flatnonzero(calls.synchronises)
     target[rows], ended = _synchronised(timeline.gpu, calls, starts, stream, rows)
     target[rows[whole[rows]]] = ALL_STREAMS
     beside = _beside(calls, rows, ended)
-    own[rows] = np.where(frees[rows], beside, _typical(beside[~frees[rows]]))
+    own_ns[rows] = np.where(frees[rows], beside, _typical(beside[~frees[rows]]))
     rows = _blocking_copies(timeline, calls, launched)
     target[rows] = launched[rows]
-    own[rows] = _typical(_beside(calls, rows, timeline.gpu.end[launched[rows]]))
+    own_ns[rows] = _typical(_beside(calls, rows, timeline.gpu.end[launched[rows]]))
     queue, full, usual = _full_queue(timeline, stream)
     rows = np.flatnonzero(launched >= 0)
     rows = rows[full[launched[rows]]]
-    own[rows] = np.minimum(own[rows], usual[launched[rows]])
-    return Waits(target, own, queue)
+    own_ns[rows] = np.minimum(own_ns[rows], usual[launched[rows]])
+    return Waits(target, own_ns, queue)
 
 
 def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
@@ -76,7 +72,7 @@ def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
     return (calls.row >= 0) & timeline.trace.named(matches)[calls.row]
 
 
-def _beside(calls: Calls, rows: Times, ended: Times) -> Floats:
+def _beside(calls: Calls, rows: Ints, ended: Ints) -> Floats:
     """The part of the calls after what they waited for had ended."""
     return (calls.end[rows] - np.clip(ended, calls.start[rows], calls.end[rows])).astype(float)
 
@@ -85,7 +81,7 @@ def _typical(ns: Floats) -> float:
     return float(np.median(ns)) if len(ns) else 0.0
 
 
-def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Times, rows: Times) -> tuple[Times, Times]:
+def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """What each synchronisation waits for, and when that had ended.
 
     The trace does not say which stream a call waits for: it is the one whose work ended just before the call did, or,
@@ -95,31 +91,32 @@ def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Times, 
     streams = busiest(grouped(stream))
     shape = (max(len(streams), 1), len(rows))
     target, ended, due = np.full(shape, NONE), np.full(shape, LONG_AGO), np.full(shape, LONG_AGO)
-    for number, own in enumerate(streams):
-        last = np.searchsorted(starts.due[own], begin, side="left") - 1
-        at = np.minimum(np.searchsorted(gpu.end[own], until, side="right") - 1, last)
+    for number, held in enumerate(streams):
+        last = np.searchsorted(starts.due[held], begin, side="left") - 1
+        at = np.minimum(np.searchsorted(gpu.end[held], until, side="right") - 1, last)
         some = at >= 0
-        target[number] = np.where(some, np.where(at == last, ONE_STREAM - stream[own[0]], own[np.maximum(at, 0)]), NONE)
-        ended[number] = np.where(some, gpu.end[own[np.maximum(at, 0)]], LONG_AGO)
-        due[number] = np.where(some, starts.due[own[np.maximum(last, 0)]], LONG_AGO)
+        awaited = np.where(at == last, ONE_STREAM - stream[held[0]], held[np.maximum(at, 0)])
+        target[number] = np.where(some, awaited, NONE)
+        ended[number] = np.where(some, gpu.end[held[np.maximum(at, 0)]], LONG_AGO)
+        due[number] = np.where(some, starts.due[held[np.maximum(last, 0)]], LONG_AGO)
     every, latest = np.arange(len(rows)), ended.argmax(axis=0)
     end = ended[latest, every]
     chosen = np.where((end > begin) & (end >= until - _RETURN_NS - _WAITED_NS), latest, due.argmax(axis=0))
     return target[chosen, every], end
 
 
-def _blocking_copies(timeline: Timeline, calls: Calls, launched: Times) -> Times:
+def _blocking_copies(timeline: Timeline, calls: Calls, launched: Ints) -> Ints:
     """Calls that return when their copy from or to pageable memory has ended; small ones are staged and return."""
     gpu, trace = timeline.gpu, timeline.trace
     crosses = np.array([k.family == "memcpy" and k.sub in ("HtoD", "DtoH") for k in gpu.kinds], bool)
     pinned = np.array(["Pinned" in name for name in trace.names], bool)
     rows = np.flatnonzero(launched >= 0)
-    own = launched[rows]
-    blocks = crosses[gpu.kind[own]] & ~pinned[trace.name[gpu.row[own]]]
-    return rows[blocks & (gpu.end[own] <= calls.end[rows] + _RETURN_NS)]
+    activity = launched[rows]
+    blocks = crosses[gpu.kind[activity]] & ~pinned[trace.name[gpu.row[activity]]]
+    return rows[blocks & (gpu.end[activity] <= calls.end[rows] + _RETURN_NS)]
 
 
-def _full_queue(timeline: Timeline, stream: Times) -> tuple[int, Mask, Floats]:
+def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
     """How many launches a stream holds; the activities whose call met a full queue, and what it takes beside waiting.
 
     A full queue shows in many calls that last long and return when the same number of launches is left to start.
@@ -141,13 +138,14 @@ def _full_queue(timeline: Timeline, stream: Times) -> tuple[int, Mask, Floats]:
     return queue, full, np.minimum(took, np.where(np.isnan(usual), quick, usual))
 
 
-def _depths(gpu: Activities, stream: Times) -> tuple[Mask, Times]:
+def _depths(gpu: Activities, stream: Ints) -> tuple[Mask, Ints]:
     """The first activity of each launch, and how many launches back the last one is that had started by its end."""
     linked = np.flatnonzero(gpu.launch >= 0)
     firsts = np.sort(linked[np.unique(gpu.launch[linked], return_index=True)[1]])
     first, depth = np.zeros(len(gpu), bool), np.zeros(len(gpu), np.int64)
     first[firsts] = True
     for positions in grouped(stream[firsts]):
-        own = firsts[positions]
-        depth[own] = np.arange(len(own)) - np.searchsorted(gpu.start[own], gpu.launch_end[own], side="right") + 1
+        of_stream = firsts[positions]
+        started = np.searchsorted(gpu.start[of_stream], gpu.launch_end[of_stream], side="right")
+        depth[of_stream] = np.arange(len(of_stream)) - started + 1
     return first, depth

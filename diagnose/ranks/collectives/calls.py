@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.ranks.collectives.fields import Fields, fields_of
 from diagnose.ranks.collectives.kinds import is_untold, itemsize
 from diagnose.ranks.collectives.process_groups import Group, naming_of
@@ -15,16 +15,15 @@ from diagnose.timeline.kernel_names import collective_kind
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
-Column = NDArray[np.int64]
 NOT_RECORDED = -1
 _Label = TypeVar("_Label", bound=Hashable)
 
 
-def _no_messages() -> Column:
+def _no_messages() -> Ints:
     return np.zeros((0, 3), np.int64)
 
 
-def _nothing() -> Column:
+def _nothing() -> Ints:
     return np.zeros(0, np.int64)
 
 
@@ -46,20 +45,20 @@ class Calls:
         sent: elements of the rank's own input, as `received` of its output; NOT_RECORDED without its fields.
     """
 
-    row: Column
-    group: Column
-    kind: Column
-    step: Column
-    seq: Column
-    bytes: Column
-    size: Column
-    start: Column
-    end: Column
+    row: Ints
+    group: Ints
+    kind: Ints
+    step: Ints
+    seq: Ints
+    bytes: Ints
+    size: Ints
+    start: Ints
+    end: Ints
     groups: tuple[Group, ...]
     kinds: tuple[str, ...]
-    messages: Column = field(default_factory=_no_messages)
-    sent: Column = field(default_factory=_nothing)
-    received: Column = field(default_factory=_nothing)
+    messages: Ints = field(default_factory=_no_messages)
+    sent: Ints = field(default_factory=_nothing)
+    received: Ints = field(default_factory=_nothing)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -92,13 +91,13 @@ def calls_of(timeline: Timeline) -> Calls:
     )
 
 
-def _kernels(timeline: Timeline) -> tuple[Column, Column, Column, Column, Fields]:
+def _kernels(timeline: Timeline) -> tuple[Ints, Ints, Ints, Ints, Fields]:
     gpu = timeline.gpu
     which = np.flatnonzero(gpu.is_communication)
     return gpu.row[which], gpu.start[which], gpu.end[which], _launched_in(timeline, which), fields_of(timeline, which)
 
 
-def _host_ranges(timeline: Timeline) -> tuple[Column, Column, Column, Column, Fields]:
+def _host_ranges(timeline: Timeline) -> tuple[Ints, Ints, Ints, Ints, Fields]:
     """Gloo's own ranges: they last from a rank's arrival to the end of the collective, on worker threads."""
     trace = timeline.trace
     rows = np.flatnonzero(timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS))
@@ -108,7 +107,7 @@ def _host_ranges(timeline: Timeline) -> tuple[Column, Column, Column, Column, Fi
     return rows, start, start + trace.dur[rows], _step_at(timeline, start + 1), Fields(absent, absent, _no_messages())
 
 
-def _launched_in(timeline: Timeline, activity: Column) -> Column:
+def _launched_in(timeline: Timeline, activity: Ints) -> Ints:
     """The number of the counted step that launched each activity, NOT_RECORDED outside.
 
     The launch says it better than the device, which may end a collective of the next step before the last of this one.
@@ -123,7 +122,7 @@ def _launched_in(timeline: Timeline, activity: Column) -> Column:
     return np.where(launched >= steps.host[0, 0], by_launch, on_device)
 
 
-def _step_at(timeline: Timeline, times: Column) -> Column:
+def _step_at(timeline: Timeline, times: Ints) -> Ints:
     """The number by which ranks know the counted step that each time lies in, NOT_RECORDED outside."""
     windows = timeline.windows
     at = np.searchsorted(windows[:, 0], times, side="left") - 1
@@ -131,7 +130,7 @@ def _step_at(timeline: Timeline, times: Column) -> Column:
     return np.where(inside, np.array(timeline.steps.numbers, np.int64)[at], NOT_RECORDED)
 
 
-def _kinds(timeline: Timeline, rows: Column, known: Fields) -> list[str]:
+def _kinds(timeline: Timeline, rows: Ints, known: Fields) -> list[str]:
     return [
         _kind(timeline, row, at, around)
         for row, at, around in zip(rows.tolist(), known.field.tolist(), known.annotation.tolist(), strict=True)
@@ -151,40 +150,40 @@ def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
     return next((kind for kind in kinds if not is_untold(kind)), kinds[-1])
 
 
-def _groups(trace: Trace, rows: Column, at: Column, kinds: Sequence[str]) -> list[Group]:
+def _groups(trace: Trace, rows: Ints, at: Ints, kinds: Sequence[str]) -> list[Group]:
     table, naming = trace.collectives, naming_of(trace)
     named: dict[tuple[str, str, int], Group] = {}
-    found = []
+    groups = []
     for row, i, kind in zip(rows.tolist(), at.tolist(), kinds, strict=True):
         if i < 0 or not table.group[i]:
-            found.append(naming.unnamed(kind, trace.names[trace.name[row]]))
+            groups.append(naming.unnamed(kind, trace.names[trace.name[row]]))
             continue
         about = (table.group[i], table.group_ranks[i], int(table.group_size[i]))
         if about not in named:
             named[about] = naming.named(*about)
-        found.append(named[about])
-    return found
+        groups.append(named[about])
+    return groups
 
 
-def _numbered(labels: Sequence[_Label]) -> tuple[tuple[_Label, ...], Column]:
+def _numbered(labels: Sequence[_Label]) -> tuple[tuple[_Label, ...], Ints]:
     names = tuple(dict.fromkeys(labels))
     number = {name: i for i, name in enumerate(names)}
     return names, np.array([number[label] for label in labels], np.int64)
 
 
-def _bytes(trace: Trace, at: Column) -> Column:
+def _bytes(trace: Trace, at: Ints) -> Ints:
     table = trace.collectives
     width = np.array([itemsize(dtype) for dtype in table.dtype], np.int64)
     elements = np.maximum(table.elements_in, table.elements_out)
     return _taken(np.where((elements > 0) & (width > 0), elements * width, NOT_RECORDED), at)
 
 
-def _taken(column: Column, at: Column) -> Column:
+def _taken(column: Ints, at: Ints) -> Ints:
     padded = np.append(column, NOT_RECORDED)  # -1 takes the last
     return padded[at].astype(np.int64)
 
 
-def _kept(messages: Column, kept: Column, total: int) -> Column:
+def _kept(messages: Ints, kept: Ints, total: int) -> Ints:
     """The messages of the calls that are kept, by their new places."""
     place = np.full(total, NOT_RECORDED, np.int64)
     place[kept] = np.arange(len(kept))

@@ -8,15 +8,14 @@ receives is recorded call by call and launched as one kernel after the last.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import collective_kind
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES
 
-Column = NDArray[np.int64]
 ABSENT = -1
 _ANNOTATION = r"(nccl|rccl|xccl):"
 
@@ -31,12 +30,12 @@ class Fields:
         messages: shape (messages, 3): which of the activities, its sender and its receiver, ranks of the job.
     """
 
-    field: Column
-    annotation: Column
-    messages: Column
+    field: Ints
+    annotation: Ints
+    messages: Ints
 
 
-def fields_of(timeline: Timeline, activity: Column) -> Fields:
+def fields_of(timeline: Timeline, activity: Ints) -> Fields:
     """The fields of the GPU activities at the given positions."""
     trace, gpu = timeline.trace, timeline.gpu
     launch = gpu.launch[activity]
@@ -53,7 +52,7 @@ def fields_of(timeline: Timeline, activity: Column) -> Fields:
     return Fields(field, annotation, messages)
 
 
-def _own(trace: Trace, rows: Column) -> Column:
+def _own(trace: Trace, rows: Ints) -> Ints:
     """The index of the fields that each event carries itself."""
     table = trace.collectives.row
     if not len(table):
@@ -63,12 +62,12 @@ def _own(trace: Trace, rows: Column) -> Column:
     return np.where(table[order][at] == rows, order[at], ABSENT)
 
 
-def _records(trace: Trace) -> Column:
+def _records(trace: Trace) -> Ints:
     """Indexes of the fields that the host recorded."""
     return np.flatnonzero(~trace.rows_of(*GPU_CATEGORIES)[trace.collectives.row])
 
 
-def _around(trace: Trace, ranges: Column, launch: Column) -> Column:
+def _around(trace: Trace, ranges: Ints, launch: Ints) -> Ints:
     """Which of the ranges, none within another, each launch lies in on its own thread."""
     at = _last_before(trace, ranges, launch)
     if not len(ranges):
@@ -78,18 +77,21 @@ def _around(trace: Trace, ranges: Column, launch: Column) -> Column:
     return np.where((at >= 0) & (launch >= 0) & inside, at, ABSENT)
 
 
-def _last_before(trace: Trace, ranges: Column, calls: Column) -> Column:
-    """Which of the ranges began last before each call, in order of thread and time."""
+def _last_before(trace: Trace, ranges: Ints, calls: Ints) -> Ints:
+    """Which of the ranges began last before each call, in order of thread and time.
+
+    Both are sorted as one list, in which the latest range before a place is a running maximum of places of ranges.
+    """
     rows = np.concatenate((ranges, np.maximum(calls, 0)))
     is_call = np.arange(len(rows)) >= len(ranges)
     order = np.lexsort((is_call, trace.ts[rows], trace.tid[rows]))
     latest = np.maximum.accumulate(np.where(is_call[order], ABSENT, np.arange(len(rows))))
-    found = np.empty(len(rows), np.int64)
-    found[order] = np.where(latest >= 0, order[latest], ABSENT)
-    return found[len(ranges) :]
+    latest_range = np.empty(len(rows), np.int64)
+    latest_range[order] = np.where(latest >= 0, order[latest], ABSENT)
+    return latest_range[len(ranges) :]
 
 
-def _batches(trace: Trace, records: Column, launch: Column, field: Column) -> tuple[Column, Column]:
+def _batches(trace: Trace, records: Ints, launch: Ints, field: Ints) -> tuple[Ints, Ints]:
     """Sends and receives that launch nothing themselves: indexes of their fields, and the kernel that follows each."""
     names = trace.collectives.name
     sends = np.array([i for i in records.tolist() if collective_kind(names[i]) == SEND_RECEIVE], np.int64)
@@ -103,24 +105,27 @@ def _batches(trace: Trace, records: Column, launch: Column, field: Column) -> tu
     return sends[sound], follows[sound]
 
 
-def _next_after(trace: Trace, rows: Column, calls: Column) -> Column:
-    """Which of the calls comes first after each event, in order of thread and time; the last one when none does."""
+def _next_after(trace: Trace, rows: Ints, calls: Ints) -> Ints:
+    """Which of the calls comes first after each event, in order of thread and time; the last one when none does.
+
+    As in `_last_before`, from the end: the nearest call behind a place is a running minimum of places of calls.
+    """
     both = np.concatenate((rows, calls))
     is_call = np.arange(len(both)) >= len(rows)
     order = np.lexsort((is_call, trace.ts[both], trace.tid[both]))
     last = int(np.flatnonzero(is_call[order])[-1])
     nearest = np.minimum.accumulate(np.where(is_call[order], np.arange(len(both)), last)[::-1])[::-1]
-    found = np.empty(len(both), np.int64)
-    found[order] = order[nearest] - len(rows)
-    return found[: len(rows)]
+    next_call = np.empty(len(both), np.int64)
+    next_call[order] = order[nearest] - len(rows)
+    return next_call[: len(rows)]
 
 
-def _messages(timeline: Timeline, at: Column, field: Column) -> Column:
+def _messages(timeline: Timeline, at: Ints, field: Ints) -> Ints:
     table, rank = timeline.trace.collectives, timeline.rank
     sender, receiver = table.sender[field], table.receiver[field]
     ends = np.stack((at, np.where(sender >= 0, sender, rank), np.where(receiver >= 0, receiver, rank)), axis=1)
     return ends[(sender >= 0) | (receiver >= 0)].astype(np.int64)
 
 
-def _taken(values: Column, at: Column) -> Column:
+def _taken(values: Ints, at: Ints) -> Ints:
     return np.append(values, ABSENT)[at]  # -1 takes the last

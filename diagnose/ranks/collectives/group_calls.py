@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.kinds import is_untold
 from diagnose.ranks.collectives.process_groups import Group
 from diagnose.ranks.digest import RankDigest
 
-Column = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 ABSENT = -1
 
 
@@ -31,13 +29,13 @@ class GroupCalls:
     """
 
     group: Group
-    members: Column
-    member: Column
-    call: Column
-    step: Column
-    seq: Column
-    kind: Column
-    bytes: Column
+    members: Ints
+    member: Ints
+    call: Ints
+    step: Ints
+    seq: Ints
+    kind: Ints
+    bytes: Ints
     kinds: tuple[str, ...]
 
     @property
@@ -52,34 +50,34 @@ class GroupCalls:
         return not any(is_untold(kind) for kind in self.kinds)
 
 
-def gathered(group: Group, rows: Mapping[int, Column], ranks: Sequence[RankDigest]) -> GroupCalls:
+def gathered(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupCalls:
     """The calls at the given rows of each rank, by its position in the job."""
     calls = [ranks[p].calls for p in rows]
-    names = tuple(dict.fromkeys(kind for own in calls for kind in own.kinds))
+    names = tuple(dict.fromkeys(kind for rank_calls in calls for kind in rank_calls.kinds))
     number = {name: i for i, name in enumerate(names)}
     kinds = [
-        np.array([number[k] for k in own.kinds], np.int64)[own.kind[at]]
-        for own, at in zip(calls, rows.values(), strict=True)
+        np.array([number[k] for k in rank_calls.kinds], np.int64)[rank_calls.kind[at]]
+        for rank_calls, at in zip(calls, rows.values(), strict=True)
     ]
     return GroupCalls(
         group=group,
         members=np.array(list(rows), np.int64),
         member=np.repeat(np.arange(len(rows)), [len(at) for at in rows.values()]),
         call=np.concatenate(list(rows.values())),
-        step=_joined([own.step for own in calls], rows),
-        seq=_joined([own.seq for own in calls], rows),
+        step=_joined([rank_calls.step for rank_calls in calls], rows),
+        seq=_joined([rank_calls.seq for rank_calls in calls], rows),
         kind=np.concatenate(kinds),
-        bytes=_joined([own.bytes for own in calls], rows),
+        bytes=_joined([rank_calls.bytes for rank_calls in calls], rows),
         kinds=names,
     )
 
 
-def _joined(columns: Sequence[Column], rows: Mapping[int, Column]) -> Column:
+def _joined(columns: Sequence[Ints], rows: Mapping[int, Ints]) -> Ints:
     return np.concatenate([column[at] for column, at in zip(columns, rows.values(), strict=True)])
 
 
 @dataclass(frozen=True)
-class Places:
+class AlignedCalls:
     """What the members ran at each place of a group's collectives.
 
     Attributes:
@@ -87,8 +85,8 @@ class Places:
         at: index of the group's calls by place and member, shape (places, members), ABSENT where a member has none.
     """
 
-    number: Column
-    at: Column
+    number: Ints
+    at: Ints
 
     @property
     def full(self) -> Mask:
@@ -96,8 +94,12 @@ class Places:
         return np.asarray((self.at >= 0).all(axis=1))
 
 
-def places_of(calls: GroupCalls, *labels: Column) -> Places:
-    """The calls side by side: those with equal labels, the first of which is the number, by their order among them."""
+def aligned_calls(calls: GroupCalls, *labels: Ints) -> AlignedCalls:
+    """The calls side by side: those with equal labels, the first of which is the number, by their order among them.
+
+    Sorted by member and label, calls with one label stand next to each other in order of start, so the distance from
+    the first of them is the order. Label and order together name a row of the table, the member its column.
+    """
     alike = code_of(*labels)
     order = np.lexsort((alike, calls.member))
     member, ordered = calls.member[order], alike[order]
@@ -106,10 +108,10 @@ def places_of(calls: GroupCalls, *labels: Column) -> Places:
     _, one, index = np.unique(code_of(ordered, place), return_index=True, return_inverse=True)
     at = np.full((len(one), len(calls.members)), ABSENT, np.int64)
     at[index, member] = order
-    return Places(labels[0][order[one]], at)
+    return AlignedCalls(labels[0][order[one]], at)
 
 
-def code_of(*columns: Column) -> Column:
+def code_of(*columns: Ints) -> Ints:
     """One number for each distinct row of the columns, in the order of the rows."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:

@@ -3,16 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask, Texts
 from diagnose.ranks.collectives.fields import fields_of
 from diagnose.ranks.collectives.kinds import itemsize, plain_dtype
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import collective_kind, element_type
-
-Mask = NDArray[np.bool_]
-Column = NDArray[np.int64]
 
 BACKWARD = r"autograd::engine::evaluate_function"
 LEAST_BYTES = 1 << 20  # a smaller reduction carries a metric, a norm or the first bucket
@@ -35,15 +32,15 @@ class Messages:
         in_backward: launched while the backward pass runs.
     """
 
-    activity: Column
-    kind: NDArray[np.str_]
-    dtype: NDArray[np.str_]
-    elements: Column
-    bytes: Column
-    ranks: Column
-    start: Column
-    end: Column
-    launched: Column
+    activity: Ints
+    kind: Texts
+    dtype: Texts
+    elements: Ints
+    bytes: Ints
+    ranks: Ints
+    start: Ints
+    end: Ints
+    launched: Ints
     in_backward: Mask
 
     def when(self, which: Mask) -> iv.Intervals:

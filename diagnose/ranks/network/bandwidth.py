@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.facts import Unknown, spoken
+from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps, spoken
 from diagnose.formulas.collectives import bus_bytes_per_s
 from diagnose.formulas.size_curve import Links
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE
@@ -16,11 +16,13 @@ from diagnose.ranks.network.topology import NO_NETWORK, Topology
 
 LARGE_BYTES = 16 << 20  # from here on bandwidth outweighs latency (nccl-tests: half of the asymptote on NVLink)
 UNDISTURBED = 90  # percentile: other messages share the links or the multiprocessors with kernels
-NO_SIZES = Unknown("no collective of 16 MiB or more carries its size", "capture with torch 2.3 or later")
+NO_SIZES = Unknown("no collective of 16 MiB or more carries its size", capture_setting("torch 2.3 or later"))
 
 
-INSIDE_NODES = Unknown("no collective of 16 MiB or more that carries its size spans nodes", "capture more of the step")
-NO_GPUS = Unknown("the collectives did not run on GPUs", "nothing: the ranks communicate through the host")
+INSIDE_NODES = Unknown(
+    "no collective of 16 MiB or more that carries its size spans nodes", another_run("capture more of the step")
+)
+NO_GPUS = Unknown("the collectives did not run on GPUs", nothing_helps("the ranks communicate through the host"))
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,15 @@ class _Large:
         return [bus_bytes_per_s(kind, size, ns / 1e9, ranks) for kind, size, ranks, ns in self.messages]
 
 
-def bus_rate(ranks: Sequence[RankDigest], found: Match) -> float | Unknown:
+def bus_rate(ranks: Sequence[RankDigest], matched: Match) -> float | Unknown:
     """Bus bandwidth, bytes/s, that the best of the large messages reach; one with no more than its transfer time."""
     if not ranks[0].has_gpu:
         return NO_GPUS
-    rates = [rate for large in _large(ranks, found) for rate in large.rates]
+    rates = [rate for large in _large(ranks, matched) for rate in large.rates]
     return float(np.percentile(rates, UNDISTURBED)) if rates else NO_SIZES
 
 
-def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Reached | Unknown:
+def reached(ranks: Sequence[RankDigest], matched: Match, topology: Topology) -> Reached | Unknown:
     """What the best large collectives reach of what their links do, in the group whose large ones take longest.
 
     In a job of several nodes of the groups that span some. Messages between two ranks use one card of a node's.
@@ -69,7 +71,7 @@ def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Re
     if not ranks[0].has_gpu:
         return NO_GPUS
     several = len(set(topology.node)) > 1
-    groups = [large for large in _large(ranks, found) if not large.group.absent and not large.is_point_to_point]
+    groups = [large for large in _large(ranks, matched) if not large.group.absent and not large.is_point_to_point]
     groups = [large for large in groups if not several or _place(large, topology)[1] > 1]
     if not groups:
         return INSIDE_NODES if several else NO_SIZES
@@ -88,7 +90,10 @@ def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Re
 def _unstated(large: _Large) -> Unknown:
     rate = spoken(float(np.percentile(large.rates, UNDISTURBED)), "bytes_per_s")
     why = f"large messages move {rate}, and what the network between the nodes does is not stated: slow is not told "
-    return Unknown(f"{why}from as fast as it can be", "pass --network-gbs, or run nccl-tests between pairs of nodes")
+    return Unknown(
+        f"{why}from as fast as it can be",
+        analysis_option("--network-gbs", another_run("run nccl-tests between pairs of nodes")),
+    )
 
 
 def _rated(large: _Large, links: Links) -> tuple[float, float] | None:
@@ -105,8 +110,8 @@ def _place(large: _Large, topology: Topology) -> tuple[int, int]:
     return len(members), len({topology.node[p] for p in members})
 
 
-def _large(ranks: Sequence[RankDigest], found: Match) -> Iterator[_Large]:
-    for group in found:
+def _large(ranks: Sequence[RankDigest], matched: Match) -> Iterator[_Large]:
+    for group in matched:
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
         messages = tuple(
             (calls.kinds[int(calls.kind[row])], int(calls.bytes[row]), int(calls.size[row]), ns)

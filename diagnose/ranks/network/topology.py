@@ -4,19 +4,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagnose.facts import Unknown
+from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, another_run, nothing_helps
 from diagnose.formulas.size_curve import Links
 from diagnose.hardware.table import Gpu, named
 from diagnose.ranks.digest import RankDigest
 
-NO_NODES = Unknown("the traces do not say which ranks share a node", "capture with diagnose run")
-NO_LINKS = Unknown("the links between these GPUs are not in the table of boards", "compare with nccl-tests")
-NO_NETWORK = Unknown("the rate of the network between the nodes is not known", "pass --network-gbs")
+NO_NODES = Unknown("the traces do not say which ranks share a node", DIAGNOSE_RUN)
+NO_LINKS = Unknown(
+    "the links between these GPUs are not in the table of boards", another_run("compare with nccl-tests")
+)
+NO_NETWORK = Unknown("the rate of the network between the nodes is not known", analysis_option("--network-gbs"))
 NOT_ALL = Unknown(
     "ranks without a trace may use the same network, so that a group's part of it is not known",
-    "pass the traces of all ranks of the job",
+    analysis_option("the traces of all ranks of the job"),
 )
-NO_GPU = Unknown("the ranks communicate through the host", "nothing: no size curve is known for it")
+NO_GPU = Unknown("the ranks communicate through the host", nothing_helps("no size curve is known for it"))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from diagnose.report.html.summary import provenance_view, summary_view
 from diagnose.report.html.timeline import timeline_view
 from diagnose.report.ledger import CLASS_NAMES, basis
 from diagnose.report.page import plain
-from diagnose.report.words import Named, causes_named, evidence_line, of_step, speedup
+from diagnose.report.words import Named, causes_named, evidence_line, speedup
 
 View = TypeVar("View")
 
@@ -91,8 +91,7 @@ def _environment(step: str, named: Named) -> Environment:
         "share": lambda value: spoken(float(value), "share"),
         "spoken": spoken,
         "speedup": speedup,
-        "of_step": lambda text: of_step(text, step),
-        "evidence": lambda evidence: evidence_line(evidence, step),
+        "evidence": evidence_line,
     }
     environment.filters.update(filters)
     return environment

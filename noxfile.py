@@ -1,0 +1,72 @@
+"""The everyday commands, in the environment that is active: `nox --list` names them, `nox -s quick` runs one.
+
+What follows `--` goes to the command: `nox -s tests -- tests/test_cli.py`.
+"""
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["quick", "lint", "types"]
+
+PYTEST = ("python", "-m", "pytest", "-n", "2", "--dist", "worksteal")
+ELSEWHERE = ("slow", "compat", "gpu")  # what no ordinary run takes; `.ci/slow` does
+UNHURRIED = ("capture", "browser", "long")
+WITH_TORCH = (  # whose import takes seconds, so that these are not even collected
+    "tests/capture",
+    "tests/harmless",
+    "tests/formulas/test_flop_counter.py",
+    "tests/formulas/test_model_against_transformers.py",
+)
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """Tests of the analysis without those that start training, browsers or hundreds of mutations."""
+    chosen = f"not ({' or '.join((*ELSEWHERE, *UNHURRIED))})"
+    session.run(*PYTEST, "-m", chosen, *(f"--ignore={path}" for path in WITH_TORCH), *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests."""
+    session.run(*PYTEST, *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, and imports that go one way."""
+    session.run("ruff", "check", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Types."""
+    session.run("mypy")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Generated docs and the outputs in pages hold, and their site is built; `-- renew` writes them first."""
+    if "renew" in session.posargs:
+        session.run("python", "docs/generate.py")
+    session.run("python", "docs/generate.py", "--check")
+    session.run("mkdocs", "build", "--strict")
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """A minute of each benchmark that needs neither a GPU nor files of others; `benchmarks/*.py` says more."""
+    for script in BENCHMARKS:
+        session.run("python", *script)
+
+
+BENCHMARKS = (
+    ("benchmarks/calibration.py",),
+    ("benchmarks/overhead.py",),
+    ("benchmarks/load.py", "--size", "100M"),
+    ("benchmarks/ranks.py", "--ranks", "8,64"),
+    ("benchmarks/ranks_confusion.py", "--seeds", "2"),
+    ("benchmarks/series.py", "--seeds", "5"),
+    ("benchmarks/fuzz.py", "--tries", "1000", "--jobs", "2"),
+)

@@ -1,0 +1,116 @@
+"""What a patch does to TrainingArguments and models, and what of it is refused: one script each, in a fork."""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from capture.scripts import run, said
+
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
+
+ARGUMENTS = """
+import dataclasses, os, sys, torch
+import diagnose.probes.bootstrap.sitecustomize  # as in a process of `diagnose run --apply`
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+def made(**more):
+    return TrainingArguments(output_dir=os.path.join(sys.argv[1], "o"), report_to=[], use_cpu=True, **more)
+config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                     intermediate_size=32, vocab_size=64)
+model = LlamaForCausalLM._from_config(config, torch_dtype=torch.float32)
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from range(4)
+"""
+
+
+def patched(folder: Path, body: str, patch: dict[str, dict[str, object]]) -> subprocess.CompletedProcess[str]:
+    """The arguments and the model above, then `body`, in a process to which `patch` is handed."""
+    return run(ARGUMENTS + textwrap.dedent(body), folder, {}, patch=patch)
+
+
+def test_arguments_changed_after_they_were_made_are_patched_at_the_trainer(tmp_path: Path) -> None:
+    body = """
+    args = made()
+    args.bf16, args.logging_steps = False, 7
+    args.mixed_precision = os.environ["ACCELERATE_MIXED_PRECISION"] = "no"  # where one version or the other derives it
+    trainer = Trainer(model=model, args=args, train_dataset=[{}])
+    print(args.bf16, trainer.accelerator.mixed_precision, args.logging_steps)
+    """
+    patch = {"training_arguments": {"bf16": True, "logging_steps": 50}}
+
+    assert patched(tmp_path, body, patch).stdout == "True bf16 50\n"
+
+
+def test_what_the_constructor_rejects_is_refused_and_the_rest_applied(tmp_path: Path) -> None:
+    body = "args = made(save_strategy='steps')\nprint(args.eval_strategy.value, args.logging_steps, args.tf32)\n"
+    patch = {"training_arguments": {"tf32": True, "bf16": True, "fp16": True, "logging_steps": 50}}
+    done = patched(tmp_path, body, patch)
+
+    assert done.stdout == "no 50 None\n"
+    assert [line.split(" (")[0] for line in said(done)] == [
+        "diagnose: not applied: fp16",
+        "diagnose: not applied: tf32",
+    ]
+
+
+def test_what_the_trainers_data_rules_out_is_taken_back(tmp_path: Path) -> None:
+    body = """
+    args = made(max_steps=2)
+    print(args.dataloader_num_workers, args.dataloader_prefetch_factor)
+    for each in (args, dataclasses.replace(args)):
+        Trainer(model=model, args=each, train_dataset=Stream())
+        print(each.dataloader_num_workers, each.dataloader_prefetch_factor)
+    """
+    patch = {
+        "training_arguments": {
+            "dataloader_num_workers": 3, "dataloader_prefetch_factor": 4, "train_sampling_strategy": "random"
+        }
+    }  # fmt: skip
+    done = patched(tmp_path, body, patch)
+
+    assert done.stdout == "3 4\n0 None\n0 None\n"
+    assert said(done) == [
+        "diagnose: not applied: dataloader_num_workers (each worker would repeat the data of an IterableDataset)",
+        "diagnose: not applied: dataloader_prefetch_factor (it needs dataloader_num_workers above 0)",
+    ]
+
+
+def test_what_the_script_asks_for_too_is_left_as_it_is(tmp_path: Path) -> None:
+    body = """
+    args = made(max_steps=2, dataloader_num_workers=3)
+    Trainer(model=model, args=args, train_dataset=Stream())
+    print(args.dataloader_num_workers)
+    """
+    patch = {"training_arguments": {"dataloader_num_workers": 3}}
+    done = patched(tmp_path, body, patch)
+
+    assert (done.stdout, said(done)) == ("3\n", [])
+
+
+def test_a_script_that_fails_by_itself_fails_as_it_does_without_a_patch(tmp_path: Path) -> None:
+    done = patched(tmp_path, "made(bf16=True, fp16=True)\n", {"training_arguments": {"bf16": True}})
+
+    assert done.returncode == 1
+    assert "At most one of fp16 and bf16" in done.stderr
+    assert said(done) == []
+
+
+def test_a_model_that_cannot_take_the_patch_is_made_as_the_script_says(tmp_path: Path) -> None:
+    if find_spec("flash_attn") or find_spec("kernels"):
+        pytest.skip("flash attention may be had here")
+    body = "print(model.config._attn_implementation, model.dtype)\n"
+    patch = {"model_kwargs": {"attn_implementation": "flash_attention_3"}}
+    done = patched(tmp_path, body, patch)
+
+    assert (done.returncode, done.stdout) == (0, "sdpa torch.float32\n")
+    assert "not applied: attn_implementation (" in said(done)[0]
+
+
+def test_a_dtype_takes_the_place_of_the_scripts_under_either_name(tmp_path: Path) -> None:
+    patch = {"model_kwargs": {"dtype": "bfloat16"}}
+
+    assert patched(tmp_path, "print(model.dtype)\n", patch).stdout == "torch.bfloat16\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diagnose.attribution import Attribution, attribute
+from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
 from diagnose.errors import UserError
 from diagnose.metrics.run.capture import lost_share

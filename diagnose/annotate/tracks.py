@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
+from diagnose.attribution.causes import COPIES, WITHOUT_KERNELS
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import Measured
 from diagnose.report.words import cause_name, evidence_line, patch_lines, speedup
@@ -63,8 +63,7 @@ def _steps(measured: Measured, place: Place) -> Iterator[Event]:
 def _causes(measured: Measured, place: Place) -> Iterator[Event]:
     """The pieces in which no kernel runs but the device idles, copies, or waits for others."""
     attribution = measured.attribution
-    waits = {*HOST_CAUSES, *COPY_CAUSES, EXPOSED}
-    shown = [cause in waits or cause.startswith("late-rank-") for cause in attribution.causes]
+    shown = [cause in WITHOUT_KERNELS or cause in COPIES for cause in attribution.causes]
     names = [cause_name(cause, divided=measured.job.matched) for cause in attribution.causes]
     pieces = (attribution.start.tolist(), attribution.end.tolist(), attribution.cause.tolist())
     for begin, end, cause in zip(*pieces, strict=True):

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED, Attribution
+from diagnose.attribution.attribution import Attribution
+from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_STRAGGLER
 from diagnose.facts import Unknown
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -19,8 +20,6 @@ from diagnose.ranks.stragglers.evidence import evidence_of
 from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
 from diagnose.ranks.stragglers.stragglers import Joined, RankLateness, rank_lateness_of
 from diagnose.ranks.stragglers.waits import Waits, waited_for, waiting_caused, waiting_share, waits_of
-
-LATE = "late-rank-"
 
 
 @dataclass(frozen=True)
@@ -58,17 +57,15 @@ class Job:
         """The ranks that stand out."""
         return tuple(rank for rank in self.lateness if rank.stands_out)
 
-    def ledger(self, position: int) -> dict[tuple[str, str], int]:
-        """Nanoseconds of the rank at a position by cause and class, its waiting taken out of the communication."""
-        rank = self.ranks[position]
-        classes = dict(zip(rank.causes, rank.classes, strict=True))
-        ledger = {(cause, classes[cause]): ns for cause, ns in rank.ns().items()}
+    def ledger(self, position: int) -> dict[str, int]:
+        """Nanoseconds of the rank at a position by cause, its waiting taken out of the exposed communication."""
+        ns_by_cause = self.ranks[position].ns()
         for number, class_ in enumerate(self.waits[position].classes if self.waits else ()):
             waits = self.waits[position]
-            waited = int(waits.exposed_ns[waits.class_ == number].sum())
-            ledger[(LATE + class_, class_)] = waited
-            ledger[(EXPOSED, classes.get(EXPOSED, "communication"))] -= waited
-        return ledger
+            waited_ns = int(waits.exposed_ns[waits.class_ == number].sum())
+            ns_by_cause[waiting_for(class_)] = waited_ns
+            ns_by_cause[EXPOSED] -= waited_ns
+        return ns_by_cause
 
     def divided(self, position: int, attribution: Attribution) -> Attribution:
         """The attribution of the rank at a position, divided as its ledger is."""
@@ -78,7 +75,7 @@ class Job:
         for class_ in waits.classes:
             pieces = iv.intersect(left, waits.pieces(class_))
             left = iv.subtract(left, pieces)
-            parts.append((LATE + class_, class_, pieces))
+            parts.append((waiting_for(class_), pieces))
         return _with_parts(attribution, left, parts)
 
 
@@ -130,16 +127,14 @@ def _cure_share(changes: Changes, lost: float) -> tuple[float, float]:
     return 1 - 1 / cured[0], 1 - 1 / cured[1]
 
 
-def _with_parts(
-    attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, str, iv.Intervals]]
-) -> Attribution:
+def _with_parts(attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, iv.Intervals]]) -> Attribution:
     number = attribution.causes.index(EXPOSED)
     keep = attribution.cause != number
-    causes = attribution.causes + tuple(name for name, _, _ in parts)
-    start = [attribution.start[keep], exposed[:, 0], *(p[:, 0] for _, _, p in parts)]
-    end = [attribution.end[keep], exposed[:, 1], *(p[:, 1] for _, _, p in parts)]
+    causes = attribution.causes + tuple(name for name, _ in parts)
+    start = [attribution.start[keep], exposed[:, 0], *(p[:, 0] for _, p in parts)]
+    end = [attribution.end[keep], exposed[:, 1], *(p[:, 1] for _, p in parts)]
     cause = [attribution.cause[keep], np.full(len(exposed), number, np.int32)]
-    cause += [np.full(len(p), len(attribution.causes) + i, np.int32) for i, (_, _, p) in enumerate(parts)]
+    cause += [np.full(len(p), len(attribution.causes) + i, np.int32) for i, (_, p) in enumerate(parts)]
     order = np.argsort(np.concatenate(start), kind="stable")
     return replace(
         attribution,
@@ -147,5 +142,4 @@ def _with_parts(
         end=np.concatenate(end)[order],
         cause=np.concatenate(cause)[order].astype(np.int32),
         causes=causes,
-        classes=attribution.classes + tuple(c for _, c, _ in parts),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown, another_run
+from diagnose.probes.protocol import RECORD
 from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.tracks import Series, Track
@@ -20,7 +21,7 @@ STATE = "trainer_state.json"
 _LOGS = (".csv", ".tsv", ".jsonl")
 _MOST_LOGS = 4096
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})", re.IGNORECASE)
-_CAPTURE_NAME = re.compile(r"capture-rank(\d{1,9})\.json\Z")
+_CAPTURE_NAME = re.compile(RECORD.replace(".", r"\.").format(r"(\d{1,9})") + r"\Z")
 _DO = "name a CSV log, a trainer_state.json, or a folder with one of them or with traces"
 _NO_TIMES = Unknown(
     "log_history has steps and no times: transformers writes them only when it counts the tokens it has seen",

@@ -46,10 +46,16 @@ class Activities:
             return np.zeros(0, bool)
         return np.array([k.family in families for k in self.kinds], bool)[self.kind]
 
+    def tagged(self, *tags: str) -> Mask:
+        """Mask of the activities whose kind has one of the tags."""
+        if not len(self):
+            return np.zeros(0, bool)
+        return np.array([not k.tags.isdisjoint(tags) for k in self.kinds], bool)[self.kind]
+
     @property
     def is_communication(self) -> Mask:
         """Mask of the collective kernels."""
-        return self.of_family(COMMUNICATION.family)
+        return self.of_family(COMMUNICATION)
 
     @property
     def is_copy(self) -> Mask:
@@ -220,8 +226,8 @@ def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
 def _kind(name: str, category: str) -> Kind:
     category = category.lower()
     if category.endswith("memset"):
-        return Kind("memset", "memset", False)
+        return Kind("memset", "memset")
     if category.endswith("memcpy"):
         match = _COPY_KIND.search(name)
-        return Kind("memcpy", _COPY_ALIASES.get(match[0], match[0]) if match else "unknown", False)
+        return Kind("memcpy", _COPY_ALIASES.get(match[0], match[0]) if match else "unknown")
     return classify(name)

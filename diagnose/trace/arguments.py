@@ -30,6 +30,23 @@ def listed(raw: Json) -> list[Any]:
     return msgspec.json.decode(raw) if raw else []
 
 
+@lru_cache(maxsize=65536)
+def tensor_sizes(raw: Json) -> tuple[tuple[int, ...], ...]:
+    """Sizes of the tensor arguments that a column of sizes holds; scalars and lists of tensors are left out."""
+    return tuple(tuple(sizes) for sizes in listed(raw) if sizes and isinstance(sizes[0], int))
+
+
+@lru_cache(maxsize=65536)
+def tensor_elements(raw: Json) -> int:
+    """Elements of all tensors in a column of sizes, those in lists included; scalars have none."""
+    return sum(_elements_of(sizes) for sizes in listed(raw))
+
+
+def _elements_of(sizes: list[Any]) -> int:
+    in_list = bool(sizes) and isinstance(sizes[0], list)
+    return sum(map(_elements_of, sizes)) if in_list else prod(sizes) if sizes else 0
+
+
 class Arguments:
     """Decodes rows of (sizes, types, values); `damaged` counts the rows in which something was left out."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnose.decoding import MOST_COUNT, Told, encodable, finite
+from diagnose.probes.protocol import RECORD as RECORD_FILE
 from diagnose.trace.record_fields import RECORD
 
 _LARGEST_BYTES = 16 << 20
@@ -65,7 +66,7 @@ def unprofiled_ns(record: CaptureRecord) -> list[float]:
 
 def record_beside(trace: Path, rank: int) -> CaptureRecord:
     """The record of the rank in the trace's folder. One that cannot be read is as good as none: the trace decides."""
-    path = trace.parent / f"capture-rank{rank}.json"
+    path = trace.parent / RECORD_FILE.format(rank)
     try:
         if not path.is_file():
             return CaptureRecord()

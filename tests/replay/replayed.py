@@ -5,7 +5,7 @@ from collections.abc import Callable
 from analysed import GEMM, Built, timeline
 from kineto import Trace
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.predict.replay import Replay
 from diagnose.timeline import Timeline
 

@@ -74,7 +74,7 @@ def _links(m: Measured) -> Links | Unknown:
         return NO_NETWORK if network is None else Links("", None, int(size), int(count), network)
     if m.gpu_info is None or m.gpu_info.nvlink_one_way_gbs is None:
         return Unknown("the GPU has no NVLink, or the table does not know it", another_run("compare with nccl-tests"))
-    return Links(m.gpu_info.key, m.gpu_info.nvlink_one_way_gbs, int(size))
+    return Links(m.gpu_info.measured_node, m.gpu_info.nvlink_one_way_gbs, int(size))
 
 
 @metric("bytes")

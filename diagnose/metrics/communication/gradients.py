@@ -4,7 +4,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
-from diagnose.attribution import EXPOSED
+from diagnose.attribution.causes import EXPOSED
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -55,8 +55,8 @@ def computes_in_half(m: Measured) -> Value:
 def _product_ns(m: Measured, *precisions: str) -> int:
     """Time of the matrix kernels whose names tell one of the precisions."""
     gpu = m.timeline.gpu
-    own = np.array([kind.family in COMPUTE_FAMILIES and kind.dtype in precisions for kind in gpu.kinds], bool)
-    return int(m.own_time[own[gpu.kind]].sum())
+    told = np.array([kind.family in COMPUTE_FAMILIES and kind.precision in precisions for kind in gpu.kinds], bool)
+    return int(m.own_time[told[gpu.kind]].sum())
 
 
 def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED
+from diagnose.attribution.causes import EXPOSED
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.communication.gradients import FORWARD
 from diagnose.metrics.communication.job_size import nodes

@@ -1,8 +1,6 @@
 """Kernels told by the operators that launched them, by their kind or by their name."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -11,21 +9,15 @@ from diagnose.facts import Unknown, another_run
 from diagnose.metrics.kernel_groups.registry import Group
 from diagnose.metrics.measured import Measured
 from diagnose.timeline.kernel_names import Kind
-from diagnose.trace.arguments import listed
+from diagnose.trace.arguments import tensor_sizes
 
 NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture CPU and CUDA activities together"))
-
-
-@lru_cache(maxsize=65536)
-def argument_sizes(raw: bytes) -> tuple[tuple[int, ...], ...]:
-    """Sizes of the tensor arguments; scalars and lists of tensors are left out."""
-    return tuple(tuple(d) for d in listed(raw) if d and isinstance(d[0], int))
 
 
 def operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
     """Sizes of an operator's tensor arguments; empty where they are not recorded."""
     shape = m.timeline.trace.shape[row]
-    return argument_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
+    return tensor_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
 
 
 def operator_name(m: Measured, row: int) -> str:
@@ -74,9 +66,3 @@ def of_kind(m: Measured, belongs: Callable[[Kind], bool]) -> Mask:
     if not len(m.timeline.gpu):
         return np.zeros(0, bool)
     return np.array([belongs(kind) for kind in m.timeline.gpu.kinds], bool)[m.timeline.gpu.kind]
-
-
-def named(m: Measured, pattern: re.Pattern[str]) -> Mask:
-    """Mask of the activities whose name the pattern finds."""
-    hits = np.array([pattern.search(name) is not None for name in m.timeline.trace.names], bool)
-    return hits[m.timeline.trace.name[m.timeline.gpu.row]] if len(m.timeline.gpu) else np.zeros(0, bool)

@@ -1,14 +1,11 @@
 """Matrix products by precision and by how their sizes suit tensor cores, and the casts that they need."""
 
-import re
-
 import numpy as np
 
 from diagnose.arrays import Mask
 from diagnose.metrics.kernel_groups.operators import (
     by_operator,
     has_shapes,
-    named,
     of_kind,
     operator_dims,
     operator_name,
@@ -18,19 +15,18 @@ from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline.calls import PRECISIONS, call_of
-from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind
 from diagnose.trace.vocabulary import OPS
 
 PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
 ALIGNED, SMALLEST_PADDED = 8, 64
 _HALF = ("bf16", "fp16")
-_FP32_CONVOLUTION = re.compile(r"scudnn|convolve_sgemm|engine<float|_f32f32_f32f32_f32_")
 
 
 @group("fp32-products")
 def fp32_products(m: Measured) -> Mask:
-    """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
-    return m.kernels & of_kind(m, lambda kind: kind.dtype == "fp32" and kind.tensor_core is False)
+    """Matrix products in fp32 without tensor cores, told by kernel name; matrix times vector gains nothing by them."""
+    return m.kernels & of_kind(m, lambda kind: is_product(kind, "fp32") and kind.tensor_core is False)
 
 
 @group("matrix")
@@ -42,17 +38,22 @@ def matrix(m: Measured) -> Mask:
 @group("tf32-products")
 def tf32_products(m: Measured) -> Mask:
     """Matrix products in TF32, told by kernel name."""
-    return _matrix_in(m, "tf32")
+    return _products_in(m, "tf32")
 
 
 @group("half-products")
 def half_products(m: Measured) -> Mask:
     """Matrix products in bf16 or fp16, told by kernel name."""
-    return _matrix_in(m, "bf16", "fp16")
+    return _products_in(m, "bf16", "fp16")
 
 
-def _matrix_in(m: Measured, *precisions: str) -> Mask:
-    return m.kernels & of_kind(m, lambda kind: kind.family in COMPUTE_FAMILIES and kind.dtype in precisions)
+def _products_in(m: Measured, *precisions: str) -> Mask:
+    return m.kernels & of_kind(m, lambda kind: is_product(kind, *precisions))
+
+
+def is_product(kind: Kind, *precisions: str) -> bool:
+    """Whether kernels of this kind multiply two matrices in one of the precisions."""
+    return kind.family == "gemm" and "vector" not in kind.tags and kind.precision in precisions
 
 
 @group("weight-casts")
@@ -113,4 +114,4 @@ def misaligned_sizes(m: Measured, row: int) -> tuple[int, ...]:
 @group("fp32-convolutions")
 def fp32_convolutions(m: Measured) -> Mask:
     """Convolutions in fp32 without tensor cores, as far as cuDNN's names tell."""
-    return m.kernels & m.timeline.gpu.of_family("conv") & named(m, _FP32_CONVOLUTION)
+    return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and kind.precision == "fp32")

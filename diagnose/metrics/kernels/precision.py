@@ -52,7 +52,7 @@ def weights_precision(m: Measured) -> Value:
 
 @metric("share", STEP)
 def fp32_simt_share(m: Measured) -> Value:
-    """Matrix products and convolutions in fp32 without tensor cores, told by kernel name."""
+    """Matrix products in fp32 without tensor cores, told by kernel name."""
     return m.share_of(fp32_products(m))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from diagnose.facts import Unknown, Value, analysis_option, capture_setting
-from diagnose.metrics.kernel_groups.operators import argument_sizes
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.arguments import tensor_sizes
 from diagnose.trace.vocabulary import OPS
 
 NO_TOKENS = Unknown(
@@ -54,7 +54,7 @@ def _looked_up(m: Measured) -> Tokens | None:
     host = steps.host
     at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
     rows = rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])]
-    lookups = [d for r in rows if len(d := argument_sizes(trace.shapes[trace.shape[r]][0])) > 1 and len(d[0]) == 2]
+    lookups = [d for r in rows if len(d := tensor_sizes(trace.shapes[trace.shape[r]][0])) > 1 and len(d[0]) == 2]
     if not lookups or not steps.count:
         return None
     vocabulary = max(d[0][0] for d in lookups)
@@ -69,7 +69,7 @@ def _product_widths(m: Measured) -> set[int]:
     trace = m.timeline.trace
     rows = np.flatnonzero(trace.rows_of(*OPS) & _named(m, "aten::mm", "aten::addmm") & (trace.shape >= 0))
     distinct = np.unique(trace.shape[rows])
-    return {size for s in distinct for dims in argument_sizes(trace.shapes[s][0]) for size in dims}
+    return {size for s in distinct for dims in tensor_sizes(trace.shapes[s][0]) for size in dims}
 
 
 def _named(m: Measured, *names: str) -> Any:

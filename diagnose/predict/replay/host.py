@@ -11,13 +11,13 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
-from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.causes import IDLE
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import SYNCHRONISATION
 
-CAUSES = tuple(HOST_CAUSES)
+CAUSES = IDLE
 ISSUING = [CAUSES.index(cause) for cause in ("dispatch", "optimizer-host")]
 END_OF_STEP = -1
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
-from diagnose.attribution import EXPOSED, Attribution
+from diagnose.attribution.attribution import Attribution
+from diagnose.attribution.causes import EXPOSED
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.costs import costs_of
 from diagnose.predict.replay.engine import period_ns

@@ -8,9 +8,10 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.ranks.collectives.fields import Fields, fields_of
-from diagnose.ranks.collectives.kinds import is_untold, itemsize, kind_of
+from diagnose.ranks.collectives.kinds import is_untold, itemsize
 from diagnose.ranks.collectives.process_groups import Group, naming_of
 from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import collective_kind
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
@@ -142,10 +143,10 @@ def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
     if not timeline.has_gpu:
         shape = trace.shape[row]
         dims = trace.shapes[shape][0].decode("utf-8", "replace") if shape >= 0 else ""
-        return f"{kind_of(trace.names[trace.name[row]])} {dims}".rstrip()
+        return f"{collective_kind(trace.names[trace.name[row]])} {dims}".rstrip()
     names = [trace.collectives.name[at]] if at >= 0 else []
     names += [trace.names[trace.name[around]]] if around >= 0 else []
-    kinds = [kind_of(name) for name in (*names, trace.names[trace.name[row]])]
+    kinds = [collective_kind(name) for name in (*names, trace.names[trace.name[row]])]
     return next((kind for kind in kinds if not is_untold(kind)), kinds[-1])
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.ranks.collectives.kinds import SEND_RECEIVE, kind_of
+from diagnose.ranks.collectives.kinds import SEND_RECEIVE
 from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import collective_kind
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES
 
@@ -93,7 +94,7 @@ def _last_before(trace: Trace, ranges: Ints, calls: Ints) -> Ints:
 def _batches(trace: Trace, records: Ints, launch: Ints, field: Ints) -> tuple[Ints, Ints]:
     """Sends and receives that launch nothing themselves: indexes of their fields, and the kernel that follows each."""
     names = trace.collectives.name
-    sends = np.array([i for i in records.tolist() if kind_of(names[i]) == SEND_RECEIVE], np.int64)
+    sends = np.array([i for i in records.tolist() if collective_kind(names[i]) == SEND_RECEIVE], np.int64)
     sends = sends[~np.isin(sends, field)]
     known = np.flatnonzero(launch >= 0)
     if not len(sends) or not len(known):

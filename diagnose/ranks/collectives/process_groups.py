@@ -7,12 +7,12 @@ from itertools import pairwise
 
 from diagnose.decoding import MOST_RANKS
 from diagnose.ranks.collectives.kinds import plain_kind
+from diagnose.timeline.kernel_names import classify
 from diagnose.trace import Trace
 from diagnose.trace.distributed import Distributed
 
 _NAMED_AT_MOST = 8
 _EXPERT_KINDS = ("dispatch", "combine", "notifydispatch", "notifycombine")
-_NCCL = re.compile(r"nccl(Dev)?Kernel")
 _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 
 
@@ -47,7 +47,7 @@ class Naming:
 
         Only kernels of NCCL share the order of the named ones.
         """
-        if len(self.listed) == 1 and _NCCL.match(event):
+        if len(self.listed) == 1 and "nccl" in classify(event).tags:
             return Group(*next(iter(self.listed.items())))
         experts = {self.listed[n] for n, text in self.described.items() if _EXPERT.search(text.lower())}
         every = set(self.listed.values())

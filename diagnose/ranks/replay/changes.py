@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange
 from diagnose.facts import Unknown
-from diagnose.formulas.straggler import gpu_hours_lost_per_day
+from diagnose.formulas.throughput import gpu_hours_lost_per_day
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
+from diagnose.attribution.causes import class_of
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 
@@ -25,19 +26,18 @@ class Excess:
 
     Attributes:
         step: number of each collective's step, in order: one that another stream delays into the next counts there.
-        causes: of any member's attribution, with `classes` alike.
+        causes: of any member's attribution.
         ns: shape (instances, members, causes); negative where a member spent less.
     """
 
     step: Ints
     causes: tuple[str, ...]
-    classes: tuple[str, ...]
     ns: Ints
 
     @property
     def communicates(self) -> Mask:
         """Mask of the causes that are communication."""
-        return np.array([c == COMMUNICATION for c in self.classes], bool)
+        return _communicates(self.causes)
 
     @property
     def own_ns(self) -> Ints:
@@ -59,21 +59,20 @@ class Lateness:
     Attributes:
         numbers: of the job's steps; without a GPU the first of three or more is left out, since host steps do not begin
             together and what delays the beginning of one happens at the end of the step before.
-        causes: of any rank's attribution, with `classes` alike.
+        causes: of any rank's attribution.
         ns: shape (ranks, steps, causes), above the median of the other members.
         group: place of the group in the match, shape (ranks, steps); NOBODY without one.
     """
 
     numbers: tuple[int, ...]
     causes: tuple[str, ...]
-    classes: tuple[str, ...]
     ns: Ints
     group: Ints
 
     @property
     def own_ns(self) -> Ints:
         """Nanoseconds by its own doing, shape (ranks, steps)."""
-        return self.ns[..., [c != COMMUNICATION for c in self.classes]].sum(axis=-1)
+        return self.ns[..., ~_communicates(self.causes)].sum(axis=-1)
 
     def at(self, steps: Ints) -> Ints:
         """Positions of steps by their numbers."""
@@ -91,7 +90,7 @@ class Lateness:
 
 def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> Excess:
     """What each member of a group spent until each collective above the median of the others."""
-    causes, classes = _causes([ranks[p] for p in group.members.tolist()])
+    causes = _causes([ranks[p] for p in group.members.tolist()])
     step = np.maximum.accumulate(ranks[int(group.members[0])].calls.step[group.call[:, 0]])
     before = np.searchsorted(step, step, side="left") - 1
     spent = np.zeros((*group.call.shape, len(causes)), np.int64)
@@ -99,17 +98,15 @@ def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> Excess:
         columns = [causes.index(c) for c in ranks[p].causes]
         reached, left = ranks[p].spent[group.call[:, m]].transpose(1, 0, 2)
         spent[:, m, columns] = reached - np.where((before >= 0)[:, None], left[before], 0)
-    return Excess(step, causes, classes, spent - median_of_others(spent))
+    return Excess(step, causes, spent - median_of_others(spent))
 
 
-def _causes(ranks: Sequence[RankDigest]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    classes = {c: class_of(c, class_) for rank in ranks for c, class_ in zip(rank.causes, rank.classes, strict=True)}
-    return tuple(classes), tuple(classes.values())
+def _causes(ranks: Sequence[RankDigest]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cause for rank in ranks for cause in rank.causes))
 
 
-def class_of(cause: str, class_: str) -> str:
-    """The class of a cause; untraced host time is the host's, as in the verdict."""
-    return "host" if cause == "untraced" else class_
+def _communicates(causes: Sequence[str]) -> Mask:
+    return np.array([class_of(cause) == COMMUNICATION for cause in causes], bool)
 
 
 def median_of_others(values: Ints) -> Ints:
@@ -139,12 +136,12 @@ def is_point_to_point(ranks: Sequence[RankDigest], group: GroupMatch) -> bool:
 
 def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> Lateness:
     """How far each rank is behind at the last collective of each step."""
-    causes, classes = _causes(ranks)
+    causes = _causes(ranks)
     numbers = tuple(sorted({number for rank in ranks for number in rank.numbers}))
     if len(numbers) >= FEWEST and not all(rank.has_gpu for rank in ranks):
         numbers = numbers[1:]
     shape = (len(ranks), max(len(numbers), 1))
-    lateness = Lateness(numbers, causes, classes, np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY))
+    lateness = Lateness(numbers, causes, np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY))
     for number, (group, group_excess) in enumerate(zip(matched, excess, strict=True)):
         if not is_point_to_point(ranks, group):
             _further(lateness, number, group, group_excess)
@@ -160,7 +157,7 @@ def _further(lateness: Lateness, number: int, group: GroupMatch, excess: Excess)
     place = np.ix_(group.members, lateness.at(excess.step[last]))
     ns = np.zeros((len(group.members), len(last), len(lateness.causes)), np.int64)
     ns[..., [lateness.causes.index(c) for c in excess.causes]] = excess.ns[last].transpose(1, 0, 2)
-    by_itself = np.array([c != COMMUNICATION for c in lateness.classes], bool)
+    by_itself = ~_communicates(lateness.causes)
     more = ns[..., by_itself].sum(axis=-1) > lateness.ns[place][..., by_itself].sum(axis=-1)
     further = (lateness.group[place] == NOBODY) | more
     lateness.ns[place] = np.where(further[..., None], ns, lateness.ns[place])

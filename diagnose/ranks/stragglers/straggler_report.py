@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from diagnose.attribution.causes import EXPOSED
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, Excess, Straggler
 from diagnose.facts import spoken
 from diagnose.ranks.job import Job
@@ -87,7 +88,7 @@ def missing_suspect(job: Job) -> str:
     The shortest duration over the present ranks is taken for the transfer, and holds what they all wait for others.
     """
     missing = missing_ranks(job.ranks)
-    left = sum(job.ledger(p).get(("exposed-communication", "communication"), 0) for p in range(len(job.ranks)))
+    left = sum(job.ledger(p).get(EXPOSED, 0) for p in range(len(job.ranks)))
     share = left / max(sum(rank.total_ns for rank in job.ranks), 1)
     unexplained = max(share, _waited(job))
     if not missing or job.stragglers or len(job.ranks) < 2 or unexplained < MIN_SHARE:

@@ -12,6 +12,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
+from diagnose.attribution.causes import class_of
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, Lateness, is_point_to_point
@@ -94,10 +95,11 @@ def _traced_back(chain: "_Chain", number: int, parts: Sequence[WaitedFor]) -> Wa
 
 def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
     """For each collective the class in which the last rank has most excess, communication when it has none."""
-    names = tuple(dict.fromkeys(excess.classes))
+    classes = [class_of(cause) for cause in excess.causes]
+    names = tuple(dict.fromkeys(classes))
     more = np.maximum(excess.ns[np.arange(len(last)), last], 0)
     more[:, excess.communicates] = 0
-    sums = np.stack([more[:, [c == name for c in excess.classes]].sum(axis=1) for name in names], axis=1)
+    sums = np.stack([more[:, [c == name for c in classes]].sum(axis=1) for name in names], axis=1)
     pairs = zip(sums.argmax(axis=1).tolist(), sums.max(axis=1).tolist(), strict=True)
     return tuple(names[best] if ns else COMMUNICATION for best, ns in pairs)
 

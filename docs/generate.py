@@ -4,6 +4,7 @@ With --check it writes nothing and fails where a page is stale.
 
 An output block of README.md or docs/*.md is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
 `<!-- output of: COMMAND; parts: verdict, next -->` keeps the parts that begin with these words at the left edge.
+What stands between `<!-- threshold: NAME -->` and `<!-- -->` is the threshold of the verdict in percent.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from diagnose.cli import main as diagnose
+from diagnose.judge import verdict
 from diagnose.metrics import REGISTRY, units
 from diagnose.metrics.kernel_groups.registry import GROUPS
 from diagnose.rule import Rule, filled, load_rules
@@ -32,6 +34,7 @@ OUTPUT = re.compile(
     re.DOTALL,
 )
 GROUPS_MARK = re.compile(r"(<!-- groups of kernels -->\n).*?(?=\n##|\Z)", re.DOTALL)
+THRESHOLD = re.compile(r"(?P<head><!-- threshold: (?P<name>[A-Z_]+) -->)[^<]*(?P<end><!-- -->)")
 EXAMPLE = re.compile(r"(<!-- example -->\n```json\n).*?^(```)", re.DOTALL | re.MULTILINE)
 HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics instead. -->"
 
@@ -97,7 +100,12 @@ def with_outputs(page: Path) -> str:
     def printed(block: re.Match[str]) -> str:
         return f"{block['head']}{parts_of(output_of(block['command']), block['parts'])}\n{block['end']}"
 
-    return OUTPUT.sub(printed, page.read_text(encoding="utf-8"))
+    return with_thresholds(OUTPUT.sub(printed, page.read_text(encoding="utf-8")))
+
+
+def with_thresholds(text: str) -> str:
+    """A page with each threshold that it quotes as the verdict has it."""
+    return THRESHOLD.sub(lambda mark: f"{mark['head']}{100 * getattr(verdict, mark['name']):.3g}{mark['end']}", text)
 
 
 @cache

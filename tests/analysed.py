@@ -8,7 +8,7 @@ from typing import Any
 
 import kineto
 
-from diagnose.attribution import Attribution, attribute
+from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.facts import Facts
 from diagnose.metrics import Measured, measure
 from diagnose.metrics.settings import Settings

@@ -78,7 +78,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
             dispatch=("host", 1.2),
             python=("host", 0.3),
             launch_latency=("host", 0.3),
-            untraced=("unexplained", 0.5),
+            queued_on_idle_device=("unexplained", 0.5),
         ),
         "mfu": KNOWN_MFU,
         "roofline": (),
@@ -117,7 +117,7 @@ def data_bound() -> Diagnosis:
         embedding=("memory", 1.3),
         dispatch=("host", 3.3),
         exposed_communication=("communication", 2.0),
-        untraced=("unexplained", 2.0),
+        queued_on_idle_device=("unexplained", 2.0),
     )
     both = ("data-bound", "compute-bound")
     return diagnosis(
@@ -253,7 +253,7 @@ def undecided() -> Diagnosis:
     return diagnosis(
         verdict=verdict("undecided", confidence="low", because="30.0 % of the host step is unexplained"),
         steps=steps(0.8, 1, source="window", device_time_ns=None),
-        ledger=ledger(0.8, 1, untraced=("unexplained", 0.24), dispatch=("host", 0.56)),
+        ledger=ledger(0.8, 1, queued_on_idle_device=("unexplained", 0.24), dispatch=("host", 0.56)),
         mfu=UNKNOWN_MFU,
         not_judged=(NotJudged.lacking("straggler", "one rank only", analysis_option("the other ranks' traces")),),
     )

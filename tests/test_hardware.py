@@ -8,7 +8,7 @@ from analysed import content, measured, timeline
 from click.testing import CliRunner, Result
 from kineto import Trace
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.cli import main
 from diagnose.errors import UserError
 from diagnose.facts import Unknown, spoken

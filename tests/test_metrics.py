@@ -118,8 +118,7 @@ def test_without_activity_the_gpu_is_unknown_and_never_idle(kind: str) -> None:
 def test_a_failed_capture_leaves_no_share_of_the_step_known() -> None:
     found = facts(capture_failed(typical()))
 
-    shares = [name for name, fact in found.items() if fact.of == "the step" and fact.known]
-    assert set(shares) <= {"unexplained_share"}, shares
+    assert [name for name, fact in found.items() if fact.of == "the step" and fact.known] == []
 
 
 def test_kernels_and_launches_are_counted_per_counted_step() -> None:

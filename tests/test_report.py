@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
-from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
 from diagnose.diagnosis import Diagnosis, HistoryChange, LedgerEntry, Patch
 from diagnose.diagnosis.postmortem import Mismatch, Postmortem, Traffic
 from diagnose.report.heat import heat_of
 from diagnose.report.ledger import basis, rows
 from diagnose.report.text import render, render_brief
-from diagnose.report.words import CAUSES, evidence_line, first_sentence, flags_line, mfu_line, patch_lines, speedup
+from diagnose.report.words import evidence_line, first_sentence, flags_line, mfu_line, patch_lines, speedup
 
 WIDTHS = [60, 80, 100, 140, 200]
 CASES = [diagnoses.diagnosis, diagnoses.data_bound, diagnoses.hostile, diagnoses.undecided]
@@ -151,10 +150,6 @@ def test_guards_are_no_evidence_unless_there_is_nothing_else() -> None:
 
     assert evidence_line((guard, telling)) == "data_wait_share 39.7 % of the device step"
     assert evidence_line((guard,)) == "has_gpu yes"
-
-
-def test_every_cause_of_the_attribution_is_spelled_for_people() -> None:
-    assert {*HOST_CAUSES, *COPY_CAUSES, EXPOSED} <= CAUSES.keys()
 
 
 def test_a_number_ends_no_sentence_and_keeps_its_unit() -> None:

@@ -24,12 +24,12 @@ def doctor(as_json: bool) -> None:
 
     Imports torch and, where there is a GPU, profiles one kernel on it, in a process of its own.
     """
-    looked_at = checks(working_folder() or Path(), os.environ)
+    made = checks(working_folder() or Path(), os.environ)
     with writing():
         if as_json:
-            click.echo(json.dumps({"checks": [asdict(check) for check in looked_at]}, indent=2))
+            click.echo(json.dumps({"checks": [asdict(check) for check in made]}, indent=2))
             return
         page = Page(terminal())
-        for check in looked_at:
+        for check in made:
             says = joined([Text(check.state.ljust(7), _STYLE[check.state]), plain(check.says)], gap="  ")
             page.paragraph(says, label=f"{check.name}:")

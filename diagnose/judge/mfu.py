@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from diagnose.attribution import LOW_INTENSITY
+from diagnose.attribution.causes import low_intensity
 from diagnose.diagnosis import Bound, Convention, Mfu, RooflineEntry
 from diagnose.facts import Unknown
 from diagnose.judge.waterfall import MatrixTime
@@ -139,7 +139,7 @@ def _weights(roofline: Roofline) -> Mapping[str, float]:
     weights: dict[str, float] = {}
     for row in roofline.rows:
         if row.flops:
-            cause = row.family + (LOW_INTENSITY if row.class_ == "memory" else "")
+            cause = low_intensity(row.family) if row.class_ == "memory" else row.family
             weights[cause] = weights.get(cause, 0.0) + row.flops
     return weights
 

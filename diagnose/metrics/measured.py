@@ -8,7 +8,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
-from diagnose.attribution import Attribution
+from diagnose.attribution.attribution import Attribution
 from diagnose.facts import Scalar, Unknown, Value
 from diagnose.hardware import Device, Gpu
 from diagnose.metrics.settings import Settings, device_of

@@ -7,6 +7,7 @@ from functools import cached_property, reduce
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
+from diagnose.attribution.causes import IDLE_FOR_INPUT, OPERATORS
 from diagnose.attribution.idle import Host
 from diagnose.defects import netted
 from diagnose.facts import Facts, Unknown
@@ -21,8 +22,6 @@ from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
 
 WIDEST = 1.35
-PER_TOKEN = ("data-wait", "host-to-device")  # host time that a larger batch lengthens in proportion
-CPU_WORK = ("operator-compute", "operator-memory")  # the same without a GPU
 AS_PROFILED = "the host's time is as profiled, and less without the profiler"
 Range = tuple[float, float]
 
@@ -191,7 +190,7 @@ class Predictor:
         """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""
         if factors.tokens == 1:
             return factors.host
-        causes = PER_TOKEN if self.measured.timeline.has_gpu else (*PER_TOKEN, *CPU_WORK)
+        causes = IDLE_FOR_INPUT if self.measured.timeline.has_gpu else (*IDLE_FOR_INPUT, *OPERATORS)
         return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
 
     def _kernels(self, factors: Factors) -> Floats | Unknown | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diagnose.attribution.causes import WAITING
 from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
 from diagnose.report.words import Named, cause_name
 
@@ -86,5 +87,5 @@ def _host(name: str, ranks: Sequence[RankReport]) -> HostRow:
     waiting = 0.0
     for entry in (entry for rank in ranks for entry in rank.ledger):
         shares[entry.class_] += entry.share / len(ranks)
-        waiting += entry.share / len(ranks) if entry.cause.startswith("late-rank-") else 0.0
+        waiting += entry.share / len(ranks) if entry.cause in WAITING else 0.0
     return HostRow(name, len(ranks), tuple(shares.values()), waiting)

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from diagnose.attribution.causes import LATENESS
 from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.report.ledger import Basis
 from diagnose.report.page import plain
-from diagnose.report.words import LATENESS, cause_name, counted, spans
+from diagnose.report.words import cause_name, counted, spans
 
 EXCESS_SHOWN = 4
 SMALLEST_EXCESS = 0.01  # of the largest

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from diagnose.facts import duration
 from diagnose.report.page import Page, plain
-from diagnose.series.findings import Change, Look, SeriesReport
+from diagnose.series.findings import Change, SeriesReport, SuggestedCapture
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-=*#"
@@ -27,8 +27,8 @@ def render(report: SeriesReport, console: Console) -> None:
     if report.not_told is not None:
         page.paragraph(Text(plain(report.not_told.because)), label="unknown:")
         page.field("do", plain(report.not_told.capture_next))
-    for i, look in enumerate(report.look):
-        _print_look(page, look, label="" if i else "look at:")
+    for i, suggested in enumerate(report.look):
+        _print_suggested(page, suggested, label="" if i else "look at:")
     for i, note in enumerate(report.notes):
         page.paragraph(Text(plain(note), "dim"), label="" if i else "notes:")
 
@@ -87,6 +87,7 @@ def _chance(p: float) -> str:
     return "below 1e-12" if p < 1e-12 else f"= {p:.1g}"
 
 
-def _print_look(page: Page, look: Look, label: str) -> None:
-    page.paragraph(Text(f"steps {look.first_step:,} to {look.last_step:,}: {look.why}"), label=label)
-    page.field("do", plain(look.command) if look.command else plain("diagnose analyze " + ", ".join(look.files)))
+def _print_suggested(page: Page, suggested: SuggestedCapture, label: str) -> None:
+    page.paragraph(Text(f"steps {suggested.first_step:,} to {suggested.last_step:,}: {suggested.why}"), label=label)
+    command = suggested.command or "diagnose analyze " + ", ".join(suggested.files)
+    page.field("do", plain(command))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER
 from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.patch import patches
@@ -11,78 +12,8 @@ from diagnose.report.page import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
-EXPOSED = "exposed-communication"  # the cause of the ledger
 TRANSFER = "transfer_share"  # the fact that is known where transfer and waiting could be told apart
 Named = Callable[[str], str]
-CAUSES = {
-    "allocation": "allocation of device memory",
-    "host-allocation": "allocation of pinned host memory",
-    "aten_other": "other PyTorch kernels",
-    "below-datasheet": "datasheet peak out of reach",
-    "clip": "clipping of gradients",
-    "compile": "compiling and loading kernels",
-    "conv": "convolutions",
-    "copy": "copy and cast kernels",
-    "copy-DtoD": "device-to-device copies",
-    "copy-DtoH": "copies to the host",
-    "copy-HtoD": "copies to the device",
-    "copy-PtoP": "copies between devices",
-    "copy-unknown": "copies of unknown direction",
-    "data-wait": "data wait",
-    "dispatch": "dispatch of operators",
-    "exposed-communication": "exposed communication",
-    "gc": "garbage collection",
-    "gemm": "matrix products",
-    "gpu-activity-missing": "GPU activity missing",
-    "host-to-device": "copy calls to the device",
-    "inductor": "compiled kernels",
-    "inductor-template": "compiled matrix products",
-    "kernel-gap": "gaps between queued kernels",
-    "late-rank-communication": "waiting for a rank late in communication",
-    "late-rank-compute": "waiting for a rank with more or slower kernels",
-    "late-rank-data": "waiting for a rank late for data",
-    "late-rank-host": "waiting for a rank late in its host code",
-    "late-rank-memory": "waiting for a rank with more or slower kernels",
-    "late-rank-unexplained": "waiting for a rank late for no known reason",
-    "launch-latency": "launch latency",
-    "logging": "logging, evaluation and saving",
-    "lower-precision": "precision slower than the peak's",
-    "memset": "clearing memory",
-    "model-flops": "model FLOPs at the peak (MFU)",
-    "moe": "expert routing",
-    "norm": "normalisation",
-    "operator-compute": "matrix operators",
-    "operator-memory": "other operators",
-    "optimizer-host": "host code of the optimizer",
-    "pool": "pooling and resizing",
-    "padding": "padding (in MFU)",
-    "python": "Python",
-    "quant": "quantisation",
-    "queued-on-idle-device": "queued while the device idles",
-    "recompute": "computing activations again",
-    "reduce": "reductions",
-    "rope": "rotary embedding",
-    "sort": "sorting and scans",
-    "sync": "synchronisation",
-    "triton": "Triton kernels",
-    "unclassified-kernel": "kernels of unknown kind",
-    "untraced": "untraced host time",
-}
-LATENESS = {
-    "data": "because of its data",
-    "host": "because of its host code",
-    "slower_kernels": "because its kernels are slower",
-    "more_work": "because it has more work",
-    "gc": "because of garbage collection",
-    "checkpoint": "because of its logging or checkpoints",
-    "link": "because its link is slower",
-    "unknown": "for an unknown reason",
-}
-_SUFFIXES = {
-    "-below-achievable": "{} below what is achievable",
-    "-below-peak": "{} below the peak",
-    "-low-intensity": "low-intensity {}",
-}
 _COUNTED_BY = {
     "given": ", FLOPs as given",
     "palm": ", FLOPs by PaLM's count",
@@ -117,11 +48,8 @@ def cause_name(cause: str, divided: bool = False) -> str:
         divided: whether the waiting is told from the transfer, so that exposed communication holds the transfer alone.
     """
     if divided and cause == EXPOSED:
-        return "exposed transfer"
-    for suffix, form in _SUFFIXES.items():
-        if cause.endswith(suffix):
-            return form.format(cause_name(cause.removesuffix(suffix)))
-    return CAUSES.get(cause) or _cut(plain(cause).replace("_", " ").replace("-", " "))
+        return EXPOSED_TRANSFER
+    return CAUSES[cause].label if cause in CAUSES else _cut(plain(cause).replace("_", " ").replace("-", " "))
 
 
 def first_sentence(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.causes import IDLE, OPERATORS
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
 from diagnose.metrics.kernel_groups.registry import GROUPS
@@ -13,7 +13,7 @@ from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
 from diagnose.rule.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
-HOST_TIME = frozenset(HOST_CAUSES) | {"operator-compute", "operator-memory"}  # the latter without a GPU
+HOST_TIME = frozenset({*IDLE, *OPERATORS})
 
 
 def rule_of(path: Path, file: RuleFile, known: Mapping[str, str]) -> Rule:

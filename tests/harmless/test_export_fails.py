@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from capture.scripts import BARE
 from harmless.parents import RANK, below, ended, python
+from needs import needs
 
 from diagnose.probes.claim import make_scratch
 from diagnose.probes.trace_file import write_trace
@@ -128,7 +129,7 @@ AFTERWARDS = "loop()\nprint('trained', flush=True)\nraise SystemExit(4)\n"
 
 def trained(tmp_path: Path, during: str) -> tuple["subprocess.CompletedProcess[str]", Path]:
     """A job whose window is that of steps 6 to 9, with a folder for temporary files of its own."""
-    torchless = BARE.replace("from diagnose.probes import torch_hooks, trainer_hooks\ntorch_hooks.install()\n", "")
+    torchless = BARE.replace("torch_hooks.install()\n", "")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     command = python(tmp_path, torchless + during + AFTERWARDS)
@@ -142,7 +143,7 @@ def trained(tmp_path: Path, during: str) -> tuple["subprocess.CompletedProcess[s
 )
 def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: Path) -> None:
     """A limit of the size of files stands for the disk: writes fail, the exporter does not tell."""
-    pytest.importorskip("torch")
+    needs("torch")
     done, temporary = trained(tmp_path, FULL.format(bytes=size))
 
     assert (done.returncode, done.stdout) == (4, "trained\n"), done.stderr
@@ -155,7 +156,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_rank_killed_while_it_exports_leaves_nothing(number: int, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     during = f"""
 import os, torch.profiler
 export = torch.profiler.profile.export_chrome_trace
@@ -183,8 +184,8 @@ def test_what_a_rank_says_went_wrong_is_what_the_parent_says(tmp_path: Path) -> 
 def test_a_marker_that_cannot_be_written_still_says_why(tmp_path: Path) -> None:
     """The bytes of the claim are there since the window began."""
     body = """
-from diagnose.probes.bundle import Bundle
-bundle = Bundle(given["out"], 0, 1)
+from diagnose.probes.rank_files import RankFiles
+bundle = RankFiles(given["out"], 0, 1)
 def full(*args): raise OSError(28, "No space left on device")
 bundle._write = full
 try:

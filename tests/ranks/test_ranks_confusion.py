@@ -12,6 +12,8 @@ from simulator import Fault, Job, Kind, simulate
 from diagnose.analysis import analyze
 from diagnose.report.job_words import waits_anyway
 
+pytestmark = pytest.mark.long
+
 
 def stated(**values: Any) -> argparse.Namespace:
     usual = {"ranks": 4, "steps": 3, "parallelism": "ddp", "seeds": 1, "gloo": False, "no_seq": False}

@@ -10,7 +10,7 @@ from browser import CHROMIUM, Browser, browser
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.html import About, page
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 from analysed import GEMM, SOFTMAX, Built, timeline
 from kineto import Trace
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.metrics import Measured, measure, units
 from diagnose.metrics.settings import Settings
 from diagnose.predict.whatif import Predictor

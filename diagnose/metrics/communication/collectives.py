@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED
+from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.formulas.accounting import overlapped_share
 from diagnose.metrics.measured import Measured
@@ -14,16 +14,12 @@ from diagnose.ranks.collectives.kinds import itemsize
 _SMALL_BYTES = 1 << 20
 
 
-def _waiting_causes(m: Measured) -> tuple[str, ...]:
-    return tuple(c for c in m.attribution.causes if c.startswith("late-rank-"))
-
-
 @metric("share", STEP, needs_gpu=False)
 def exposed_communication_share(m: Measured) -> Value:
     """Exposed communication: collectives that no kernel hides, exposed transfer and exposed waiting together."""
     if m.timeline.capture_failed:
         return CAPTURE_FAILED
-    return m.share(EXPOSED, *_waiting_causes(m))
+    return m.share(EXPOSED, *WAITING)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -35,7 +31,7 @@ def transfer_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def waiting_share(m: Measured) -> Value:
     """Exposed waiting: time inside exposed collectives in which this rank waits for a later one."""
-    return m.share(*_waiting_causes(m)) if m.job.matched else m.job.why_unmatched
+    return m.share(*WAITING) if m.job.matched else m.job.why_unmatched
 
 
 @metric("share", "communication time")

@@ -4,7 +4,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
-from diagnose.attribution import EXPOSED, HOST_CAUSES
+from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.kernel_groups.phases import COPY_BACK, gradient_copies
 from diagnose.metrics.measured import Measured
@@ -68,7 +68,7 @@ def unused_search_share(m: Measured) -> Value:
     """The device idles while DDP walks the graph for unused parameters, or reduces the map of those it found."""
     sent = m.messages
     maps = sent.when((sent.kind == "allreduce") & (sent.dtype == "int"))
-    idle = iv.intersect(m.attribution.pieces(*HOST_CAUSES), m.ranges(SEARCH))
+    idle = iv.intersect(m.attribution.pieces(*IDLE), m.ranges(SEARCH))
     return m.pieces_share(iv.union(idle, iv.intersect(m.attribution.pieces(EXPOSED), maps)))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
-from diagnose.attribution import EXPOSED
+from diagnose.attribution.causes import EXPOSED
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.causes import IDLE
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -36,7 +36,7 @@ def text_work_share(m: Measured) -> Value:
     hits = np.array([bool(TEXT_WORK.search(n)) and not n.startswith(_MODULES) for n in trace.names], bool)
     rows = trace.named(hits) & trace.rows_of(*ANNOTATIONS, *PYTHON)
     work = iv.intervals(trace.ts[rows], trace.ends(rows))
-    idle = iv.intersect(work, m.attribution.pieces(*HOST_CAUSES))
+    idle = iv.intersect(work, m.attribution.pieces(*IDLE))
     return int((idle[:, 1] - idle[:, 0]).sum()) / max(m.attribution.total_ns, 1)
 
 

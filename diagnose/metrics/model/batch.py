@@ -2,7 +2,7 @@
 
 import math
 
-from diagnose.attribution import EXPOSED, HOST_CAUSES
+from diagnose.attribution.causes import EXPOSED, IDLE, IDLE_FOR_INPUT
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.formulas.batch_model import BatchModel, recompute_pays
 from diagnose.metrics.kernel_groups.phases import recomputed
@@ -14,14 +14,13 @@ from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 MOST_GROWTH = 4.0
 FILLED = 0.9  # of the device memory: the rest is for fragments, the CUDA context and longer batches
 MOST_STATES = 0.8  # of the peak; more leaves no activations that could be told from it
-_GROWS = ("data-wait", "host-to-device")
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
 @metric("share", STEP)
 def fixed_share(m: Measured) -> Value:
     """What a larger batch does not lengthen: optimizer, clipping, exposed collectives, and idle time but for input."""
-    host = [cause for cause in HOST_CAUSES if cause not in _GROWS]
+    host = [cause for cause in IDLE if cause not in IDLE_FOR_INPUT]
     return m.share("optimizer", "clip", EXPOSED, *host)
 
 

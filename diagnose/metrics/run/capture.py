@@ -1,6 +1,6 @@
 """Whether the capture can be trusted."""
 
-from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.timeline import Timeline
@@ -38,12 +38,6 @@ def profiler_overhead_factor(m: Measured) -> Value:
     if factor is not None:
         return factor
     return Unknown("the trace holds no unprofiled steps to compare with", DIAGNOSE_RUN)
-
-
-@metric("share", STEP, needs_gpu=False)
-def unexplained_share(m: Measured) -> Value:
-    """Part of the step that no cause explains: the device idles although work is queued, or the host is untraced."""
-    return m.class_share("unexplained")
 
 
 @metric("share", "kernel time")

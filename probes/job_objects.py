@@ -1,11 +1,11 @@
-"""What the hooks saw of the job: the model, the optimizer, the loader and a few batches. Keeps none of it alive."""
+"""The job's model, optimizer, loader and a few batches, as the hooks met them. Keeps none of it alive."""
 
 from __future__ import annotations
 
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .held import held, inner_loader, is_a, items, shape, size, unseen, untouched
@@ -15,11 +15,17 @@ LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", 
 _DEPTH = 3
 
 
-class Seen:
-    """Weak references and small descriptions, gathered while the window waits."""
+class JobObjects:
+    """Weak references and small descriptions, gathered while the window waits.
+
+    Attributes:
+        arguments: reads the settings of the job's trainer as the record holds them; None without a trainer.
+        loader: settings of the last DataLoader.
+        batches: descriptions of the last batches.
+    """
 
     def __init__(self) -> None:
-        self.arguments: Any = None
+        self.arguments: Callable[[], dict[str, object]] | None = None
         self.loader: dict[str, object] | None = None
         self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
         self._refs: dict[str, Any] = {}

@@ -7,13 +7,14 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from .claim import CLAIM_BYTES, json_object, owner, parents_token, scratch_of, taken
+from .claim import CLAIM_BYTES, has_marker_of, owner, parents_token, scratch_of, taken
+from .protocol import CLAIM, DONE, RECORD, TRACE, partial
 
 MOST_FOLDERS = 100
 
 
-class Bundle:
-    """A rank's place in the bundle folder, claimed for one window of this process.
+class RankFiles:
+    """What one rank writes into a bundle, whose folder is claimed for one window of this process.
 
     The folder is `out`, or `out`-2, -3, ... when this rank's files are already there, or when it is another job's.
     While the window is open there is a claim of this rank, which the parent (`diagnose run`) finds when the rank ended
@@ -27,12 +28,12 @@ class Bundle:
         self.rank, self.world_size = rank, world_size
         self._token = parents_token(Path(out))
         self.folder = self._claimed(Path(out))
-        self.trace = self.folder / f"rank{rank}.json.gz"
-        self.capture = self.folder / f"capture-rank{rank}.json"
+        self.trace = self.folder / TRACE.format(rank)
+        self.record = self.folder / RECORD.format(rank)
 
-    def write_capture(self, facts: dict[str, object]) -> None:
+    def write_record(self, facts: dict[str, object]) -> None:
         """Write capture-rank{R}.json."""
-        self._write(self.capture, facts)
+        self._write(self.record, facts)
 
     def finish(self, error: str | None) -> None:
         """Write the marker that says that nothing more comes from this rank, and give the claim back.
@@ -44,13 +45,13 @@ class Bundle:
             "rank": self.rank,
             "world_size": self.world_size,
             "trace": self.trace.name if self.trace.exists() else None,
-            "capture": self.capture.name if self.capture.exists() else None,
+            "capture": self.record.name if self.record.exists() else None,
             "error": error,
         }
         if self._token is not None:
             marker["token"] = self._token
         try:
-            self._write(self.folder / f"rank{self.rank}.done", marker)
+            self._write(self.folder / DONE.format(self.rank), marker)
         except OSError as failure:
             if self._token is None or self._claim.parent == self.folder:  # no parent sees it
                 self._claim.unlink(missing_ok=True)
@@ -65,9 +66,9 @@ class Bundle:
             folder.mkdir(parents=True, exist_ok=True)
             if not self._may_use(folder, first=number == 1):
                 continue
-            done = any((folder / f"rank{self.rank}{end}").exists() for end in (".json.gz", ".done"))
+            done = any((folder / name.format(self.rank)).exists() for name in (TRACE, DONE))
             scratch = scratch_of(folder)
-            self._claim = (scratch or folder) / f"{'' if scratch else '.'}rank{self.rank}.claim"
+            self._claim = (scratch or folder) / f"{'' if scratch else '.'}{CLAIM.format(self.rank)}"
             if not done and self._created():
                 return folder
         raise OSError(f"{out}: {MOST_FOLDERS} bundles are there already")
@@ -81,11 +82,7 @@ class Bundle:
         claimed_by = owner(folder)
         if claimed_by is not None or self._token is None:
             return claimed_by == self._token
-        return first or self._is_marked(folder) or taken(folder, self._token)
-
-    def _is_marked(self, folder: Path) -> bool:
-        markers = (json_object(path) for path in folder.glob("rank*.done"))
-        return any(marker is not None and marker.get("token") == self._token for marker in markers)
+        return first or has_marker_of(folder, self._token) or taken(folder, self._token)
 
     def _created(self) -> bool:
         """Whether this call, and no other process, made the claim."""
@@ -107,9 +104,9 @@ class Bundle:
         return json.dumps(claim).encode().ljust(CLAIM_BYTES)
 
     def _write(self, path: Path, content: dict[str, object]) -> None:
-        partial = (scratch_of(path.parent) or path.parent) / f".{path.name}.{os.getpid()}.part"
+        incomplete = (scratch_of(path.parent) or path.parent) / partial(path.name)
         try:
-            partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-            partial.replace(path)
+            incomplete.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            incomplete.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
+            incomplete.unlink(missing_ok=True)

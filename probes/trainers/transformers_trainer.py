@@ -11,12 +11,13 @@ import sys
 from functools import wraps
 from typing import Any
 
-from . import ranges
-from .config import Config, default_out
-from .guard import guarded
-from .held import attributes, held
-from .ranges import wrap_method
-from .session import Session, configure, session
+from .. import protocol, ranges
+from ..config import Config
+from ..current_session import configure, session
+from ..guard import guarded
+from ..held import attributes, held, plain
+from ..session import Session
+from . import training_loop
 
 METHODS = {
     "get_batch_samples": ranges.DATA_WAIT,
@@ -30,11 +31,56 @@ METHODS = {
     "_save_checkpoint": ranges.SAVE,
     "save_model": ranges.SAVE,
 }
-ACCELERATOR_METHODS = {
-    "backward": ranges.BACKWARD,
-    "clip_grad_norm_": ranges.CLIP,
-    "clip_grad_value_": ranges.CLIP,
-}
+SETTINGS = [
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "max_steps",
+    "num_train_epochs",
+    "bf16",
+    "fp16",
+    "tf32",
+    "bf16_full_eval",
+    "optim",
+    "optim_target_modules",
+    "max_grad_norm",
+    "gradient_checkpointing",
+    "torch_compile",
+    "torch_compile_backend",
+    "torch_compile_mode",
+    "use_liger_kernel",
+    "dataloader_num_workers",
+    "dataloader_pin_memory",
+    "dataloader_persistent_workers",
+    "dataloader_prefetch_factor",
+    "dataloader_drop_last",
+    "group_by_length",
+    "train_sampling_strategy",
+    "logging_steps",
+    "logging_strategy",
+    "logging_first_step",
+    "logging_nan_inf_filter",
+    "eval_steps",
+    "eval_strategy",
+    "save_steps",
+    "save_strategy",
+    "ddp_find_unused_parameters",
+    "ddp_bucket_cap_mb",
+    "ddp_broadcast_buffers",
+    "ddp_static_graph",
+    "torch_empty_cache_steps",
+    "average_tokens_across_devices",
+    "include_num_input_tokens_seen",
+    "include_tokens_per_second",
+    "skip_memory_metrics",
+    "lr_scheduler_type",
+    "neftune_noise_alpha",
+    "auto_find_batch_size",
+    "full_determinism",
+    "remove_unused_columns",
+    "split_batches",
+    "parallelism_config",
+]
 
 
 def install() -> None:
@@ -46,35 +92,11 @@ def install() -> None:
 def _install() -> None:
     from transformers import trainer
 
-    from .torch_hooks import watch_loaders
-
-    watch_loaders()
-    wrap_accelerate()
     kind: Any = trainer.Trainer
-    _wrap_class(kind)
+    training_loop.watch(kind, METHODS)
     if not hasattr(kind.__init__, "__diagnose__"):
         kind.__init__ = _adopting(kind.__init__)
-        kind.train = _flushing(kind.train)
-
-
-def wrap_accelerate() -> None:
-    """Put accelerate's backward, clipping, optimizer step and copies to the device inside ranges, if it is imported."""
-    accelerator: Any = sys.modules.get("accelerate.accelerator")
-    optimizer: Any = sys.modules.get("accelerate.optimizer")
-    loader: Any = sys.modules.get("accelerate.data_loader")
-    if accelerator is not None:
-        for method, name in ACCELERATOR_METHODS.items():
-            wrap_method(accelerator.Accelerator, method, name)
-    if optimizer is not None:
-        wrap_method(optimizer.AcceleratedOptimizer, "step", ranges.OPTIMIZER)
-    copy = getattr(loader, "send_to_device", None)
-    if copy is not None and not hasattr(copy, "__diagnose__"):
-        loader.send_to_device = ranges.ranged(copy, ranges.TO_DEVICE)
-
-
-def _wrap_class(kind: type) -> None:
-    for method, name in METHODS.items():
-        wrap_method(kind, method, name)
+        kind.train = training_loop.ending_the_window(kind.train)
 
 
 def _adopting(original: Any) -> Any:
@@ -91,33 +113,11 @@ def _adopt(trainer: Any) -> None:
     base: Any = sys.modules["transformers.trainer"].Trainer
     for kind in type(trainer).__mro__[:-1]:
         if issubclass(kind, base):
-            _wrap_class(kind)
+            training_loop.wrap_methods(kind, METHODS)
     handler = held(trainer, "callback_handler")
     present = any(issubclass(type(callback), _Steps) for callback in held(handler, "callbacks") or ())
     if not present:
-        sys.modules["transformers.trainer"].Trainer.add_callback(trainer, _callback_class()())
-
-
-def _flushing(original: Any) -> Any:
-    """`train` that ends the window however it ends; with an exception, before the job deals with that."""
-
-    @wraps(original)
-    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            found = original(self, *args, **kwargs)
-        except BaseException:
-            _train_ended(broke=True)
-            raise
-        _train_ended(broke=False)
-        return found
-
-    return train
-
-
-def _train_ended(broke: bool) -> None:
-    current = session()
-    if current is not None and current.source == "trainer":
-        current.loop_ended("training ended", broke=broke)
+        base.add_callback(trainer, _callback_class()())
 
 
 class _Steps:
@@ -135,30 +135,32 @@ class _Steps:
             guarded(lambda: _begin(current, args, state, kwargs), "no capture")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        current = self.diagnose_session or session()
-        if current is not None and current.source == "trainer":
-            current.step_ended()
-            if current.stop_asked:
-                control.should_training_stop = True
+        if training_loop.step_ended(self.diagnose_session or session()):
+            control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        current = self.diagnose_session or session()
-        if current is not None and current.source == "trainer":
-            current.loop_ended("training ended")
+        training_loop.ends(self.diagnose_session or session())
 
 
 def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> None:
-    seen = current.seen
-    seen.arguments = args
-    seen.batches.clear()
-    seen.note("model", kwargs.get("model"))
-    optimizer = kwargs.get("optimizer")
-    seen.note("optimizer", attributes(optimizer).get("optimizer", optimizer))
-    if kwargs.get("train_dataloader") is not None:
-        seen.note_loader(kwargs["train_dataloader"])
-    wrap_accelerate()
     left = state.max_steps - state.global_step
-    current.loop_begins("trainer", left if left > 0 else None)
+    training_loop.begins(
+        current,
+        model=kwargs.get("model"),
+        optimizer=kwargs.get("optimizer"),
+        loader=kwargs.get("train_dataloader"),
+        settings=lambda: settings_of(args),
+        steps=left if left > 0 else None,
+    )
+
+
+def settings_of(arguments: Any) -> dict[str, object]:
+    """The listed settings of a TrainingArguments object."""
+    values = attributes(arguments)
+    known = {name: plain(values[name]) for name in SETTINGS if name in values}
+    fsdp = values.get("fsdp")
+    asked = bool(fsdp) if type(fsdp) in (bool, str, list, tuple, dict, type(None)) else True
+    return {**known, "fsdp": asked, "deepspeed": values.get("deepspeed") is not None}
 
 
 def _callback_class() -> Any:
@@ -174,7 +176,12 @@ _class: Any = None
 
 
 def DiagnoseCallback(
-    out_dir: str | None = None, *, steps: int = 3, warmup: int = 2, skip: int = 10, at_step: int | None = None
+    out_dir: str | None = None,
+    *,
+    steps: int = protocol.STEPS,
+    warmup: int = protocol.WARMUP,
+    skip: int = protocol.SKIP,
+    at_step: int | None = None,
 ) -> Any:
     """A TrainerCallback that captures one window of `steps` into `out_dir` (default: diagnose-runs/<time>).
 
@@ -182,7 +189,7 @@ def DiagnoseCallback(
     settings given there win.
     """
     callback = _callback_class()()
-    config = Config(out_dir or default_out(), steps=steps, warmup=warmup, skip=skip, at_step=at_step)
+    config = Config(out_dir or protocol.default_out(), steps=steps, warmup=warmup, skip=skip, at_step=at_step)
     callback.diagnose_session = session() or configure(config)
     install()
     return callback

@@ -11,12 +11,19 @@ nox.options.sessions = ["quick", "lint", "types"]
 PYTEST = ("python", "-m", "pytest", "-n", "2", "--dist", "worksteal")
 ELSEWHERE = ("slow", "compat", "gpu")  # what no ordinary run takes; `.ci/slow` does
 UNHURRIED = ("capture", "browser", "long")
+WITH_TORCH = (  # whose import takes seconds, so that these are not even collected
+    "tests/capture",
+    "tests/harmless",
+    "tests/formulas/test_flop_counter.py",
+    "tests/formulas/test_model_against_transformers.py",
+)
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
     """Tests of the analysis without those that start training, browsers or hundreds of mutations."""
-    session.run(*PYTEST, "-m", f"not ({' or '.join((*ELSEWHERE, *UNHURRIED))})", *session.posargs)
+    chosen = f"not ({' or '.join((*ELSEWHERE, *UNHURRIED))})"
+    session.run(*PYTEST, "-m", chosen, *(f"--ignore={path}" for path in WITH_TORCH), *session.posargs)
 
 
 @nox.session

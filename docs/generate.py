@@ -79,7 +79,7 @@ def rule_section(rule: Rule) -> str:
 
 def advice_lines(rule: Rule) -> list[str]:
     """What to do in its place while a condition holds."""
-    told = [f"- `{own.holds.text}`: {named(own.because)}" for own in rule.advice if own.holds is not None]
+    told = [f"- `{advice.holds.text}`: {named(advice.because)}" for advice in rule.advice if advice.holds is not None]
     return ["", *told] if told else []
 
 

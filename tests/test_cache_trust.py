@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_trace_reader import TRICKY, assert_same, saved, small_job
+from trace_files import TRICKY, assert_same, saved, small_job
 
 from diagnose.trace import Loading, cache, load, read
 from diagnose.trace.cache import Cache

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from test_trace_reader import assert_same
+from trace_files import assert_same
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Loss

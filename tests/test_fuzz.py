@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from fuzzing import beside, checks, running, seeds, values
 from kineto import Trace as Job
-from test_trace_reader import KERNEL, saved
+from trace_files import KERNEL, saved
 
 from diagnose.analysis import analyze
 from diagnose.cli import main
@@ -28,6 +28,7 @@ HOSTILE = ["[bold red]x[/]", ESCAPE, "../../etc/passwd", "\u202egnp.exe", "a\r\n
 KEPT = sorted(path.parent for path in (Path(__file__).parent / "fuzzed").glob("*/case.json"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_tries_of_every_kind(seed: int) -> None:
     tally = running.fuzz(range(80), seed)

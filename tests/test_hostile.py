@@ -107,6 +107,7 @@ def test_settings_and_rules_are_wrong_usage(file: Path, tmp_path: Path, monkeypa
     assert name in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", settings_files(), ids=lambda file: file.name)
 def test_settings_stop_no_job(file: Path, tmp_path: Path) -> None:
     placed(file, tmp_path)
@@ -152,6 +153,7 @@ def test_a_name_that_is_too_long(name: str) -> None:
     assert asked("analyze", str(SAMPLE), "-q", "--html", name).exit_code == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

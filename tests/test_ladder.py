@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
+
+pytestmark = pytest.mark.capture
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 H100 = {"name": "NVIDIA H100 80GB HBM3", "total_memory_bytes": 85_018_279_936, "multiprocessors": 132}
@@ -97,7 +100,7 @@ def ladder(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_a_gpu_there_is_no_report(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
 
     done = ladder("--out", str(tmp_path))
 
@@ -107,8 +110,7 @@ def test_without_a_gpu_there_is_no_report(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_tiny_rungs_run_on_a_cpu_and_are_captured(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
+    needs("transformers", "accelerate")
 
     done = ladder("--tiny", "--steps", "6", "--skip", "2", "--capture", "--out", str(tmp_path))
 

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from kineto import Trace as Job
-from test_trace_reader import assert_same, saved, small_job
+from trace_files import assert_same, saved, small_job
 
 from diagnose.analysis import Options, analyze
 from diagnose.cli import main
 from diagnose.cli.loading import limited
 from diagnose.errors import UserError
 from diagnose.trace import Loading, load, read
+
+pytestmark = pytest.mark.long
 
 LITTLE = Loading(memory_bytes=1 << 16)
 MEASURED = """

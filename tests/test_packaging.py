@@ -14,6 +14,8 @@ import pytest
 
 import diagnose
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 IN_CI = os.environ.get("CI") == "true"

@@ -21,6 +21,8 @@ from diagnose.report.html import About, page
 from diagnose.report.text import render
 from diagnose.trace import Trace, read
 
+pytestmark = pytest.mark.long
+
 MOST = 12
 WORK = {  # how much of each is compared with ten times as much
     long_jobs.steps: 200,

@@ -20,6 +20,8 @@ from diagnose.errors import UserError
 from diagnose.series.sources import read_series
 from diagnose.trace import find_run, on_this_machine, read, streams
 
+pytestmark = pytest.mark.long
+
 COMMAND = [sys.executable, "-m", "diagnose", "analyze"]
 PATIENCE_S = 60  # in which every command here has to end, whatever it is given
 

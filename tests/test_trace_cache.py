@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from test_trace_reader import KERNEL, TRICKY, assert_same, saved, small_job
+from trace_files import KERNEL, TRICKY, assert_same, saved, small_job
 
 from diagnose.cli import main
 from diagnose.trace import Loading, Trace, cache, load, read

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_trace_reader import KERNEL, rows, saved
+from trace_files import KERNEL, rows, saved
 
 from diagnose.analysis import analyze
 from diagnose.trace import Loss, ranks_of, read

@@ -2,9 +2,6 @@
 
 import gzip
 import json
-import random
-from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,60 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kineto import Trace as Job
+from trace_files import KERNEL, rows, saved
 
 from diagnose.errors import UserError
-from diagnose.trace import Loss, Trace, read, source
-
-KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10.5, "dur": 2.25}
-
-
-def saved(path: Path, content: object) -> Path:
-    """`content` as the file `path`: bytes and text as they are, a list as the events, the rest as JSON."""
-    if isinstance(content, list):
-        content = {"traceEvents": content}
-    text = content if isinstance(content, str | bytes) else json.dumps(content)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
+from diagnose.trace import Loss, read
 
 
 @pytest.fixture
 def reads(tmp_path: Path) -> Any:
     return lambda content, name="trace.json": read(saved(tmp_path / name, content))
-
-
-def rows(trace: Trace) -> list[tuple[Any, ...]]:
-    """One tuple for each event, ids resolved."""
-    table = []
-    for i in range(len(trace)):
-        numbers = [int(getattr(trace, c)[i]) for c in ("ts", "dur", "pid", "tid", "stream", "correlation", "bytes")]
-        shape = trace.shapes[trace.shape[i]] if trace.shape[i] >= 0 else None
-        table.append((trace.names[trace.name[i]], trace.cats[trace.cat[i]], *numbers, int(trace.external_id[i]), shape))
-    return table
-
-
-def assert_same(a: Trace, b: Trace) -> None:
-    for f in fields(Trace):
-        ours, theirs = getattr(a, f.name), getattr(b, f.name)
-        if isinstance(ours, np.ndarray):
-            np.testing.assert_array_equal(ours, theirs, f.name)
-        elif f.name == "collectives":
-            assert [np.asarray(v).tolist() for v in vars(ours).values()] == [
-                np.asarray(v).tolist() for v in vars(theirs).values()
-            ]
-        elif f.name not in ("path", "size"):
-            assert ours == theirs, f.name
-
-
-def small_job() -> Job:
-    job = Job()
-    for _ in range(2):
-        with job.step():
-            job.op("aten::mm", [[64, 64], [64, 64]], kernel="gemm", gpu_us=40)
-            job.copy(4096)
-            job.item()
-    job.collective("allreduce", 4096, 20)
-    return job
 
 
 # -- what exporters have written -------------------------------------------------------------------------------------
@@ -209,97 +161,6 @@ def test_memory_instants_give_the_peak_of_each_device(reads: Any) -> None:
 def test_hundreds_of_thousands_of_metadata_records(reads: Any) -> None:
     meta = {"ph": "M", "name": "thread_name", "pid": 0, "tid": 1, "args": {"name": "x"}}
     assert len(reads([*(20_000 * [meta]), KERNEL, *(20_000 * [meta])])) == 1
-
-
-# -- layouts, blocks, compression ------------------------------------------------------------------------------------
-
-LAYOUTS = {
-    "compact": lambda document: json.dumps(document, separators=(",", ":")),
-    "spaced": json.dumps,
-    "indent 1": lambda document: json.dumps(document, indent=1),
-    "indent 2": lambda document: json.dumps(document, indent=2),
-    "indent 4": lambda document: json.dumps(document, indent=4),
-    "keys sorted": lambda document: json.dumps(document, sort_keys=True),
-    "CRLF": lambda document: json.dumps(document, indent=2).replace("\n", "\r\n"),
-    "BOM": lambda document: "\ufeff" + json.dumps(document),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_layout_does_not_matter(layout: str, reads: Any) -> None:
-    document = small_job().json()
-    trace = reads(LAYOUTS[layout](document))
-    assert not trace.loss
-    shapes = [(*row[:-1], row[-1] and [json.loads(part or b"null") for part in row[-1]]) for row in rows(trace)]
-    spaced = rows(reads(json.dumps(document)))
-    assert shapes == [(*row[:-1], row[-1] and [json.loads(part or b"null") for part in row[-1]]) for row in spaced]
-
-
-OPERATOR = KERNEL | {"cat": "cpu_op"}
-TRICKY = [
-    OPERATOR | {"name": 'a lambda } , { "ph": "X", "name" : in a string'},
-    OPERATOR | {"name": 'an \\escaped "quote" and \\'},
-    OPERATOR | {"args": {"stack": [{"name": "f"}, {"name": "g"}, {"id": 1}], "stream": 7}},
-    OPERATOR | {"args": {"]": "]}]", "list": [[{"ts": 1}], [{"ts": 2}]]}, "name": "brackets ]}"},
-    OPERATOR | {"args": {}},
-    OPERATOR | {"name": "é 漢字 🙂"},
-    OPERATOR | {"args": {"many": [{"name": i} for i in range(200)]}},
-    OPERATOR | {"ts": "12.25", "args": []},
-]
-
-
-@pytest.mark.parametrize("block_bytes", [1, 7, 64, 4096])
-@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gz"])
-def test_blocks_do_not_matter(block_bytes: int, compressed: bool, reads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = small_job().json()
-    document["traceEvents"][5:5] = TRICKY
-    document["deviceProperties2"] = [{"id": 0}, {"id": 1}]  # behind the events
-    text = ("\ufeff" + json.dumps(document)).encode()
-    text = gzip.compress(text[:5000]) + gzip.compress(text[5000:]) if compressed else text
-    whole = reads(text)
-    monkeypatch.setattr(source, "BLOCK_BYTES", block_bytes)
-    assert_same(reads(text), whole)
-    assert not whole.loss
-
-
-@pytest.mark.parametrize("event", TRICKY, ids=lambda event: event["name"][:12])
-@pytest.mark.parametrize("block_bytes", [1, 1 << 19])
-def test_boundaries_inside_an_event(
-    event: dict[str, Any], block_bytes: int, reads: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "BLOCK_BYTES", block_bytes)
-    trace = reads([KERNEL, event, KERNEL])
-    assert [row[0] for row in rows(trace)] == ["gemm", event["name"], "gemm"]
-    assert not trace.loss
-
-
-def test_gzip_whatever_the_name_says(reads: Any) -> None:
-    text = json.dumps(small_job().json()).encode()
-    plain = reads(text)
-    assert_same(reads(text, "trace.json.gz"), plain)
-    assert_same(reads(gzip.compress(text), "trace.json"), plain)
-
-
-def test_gzip_of_several_members_with_padding(reads: Any) -> None:
-    text = json.dumps(small_job().json()).encode()
-    members = b"".join(gzip.compress(text[i : i + 1000]) for i in range(0, len(text), 1000))
-    assert_same(reads(members + bytes(512)), reads(text))
-
-
-def test_without_isal(reads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import zlib
-
-    text = json.dumps(small_job().json()).encode()
-    plain = reads(text)
-    monkeypatch.setattr(source, "fast_zlib", zlib)
-    assert_same(reads(gzip.compress(text)), plain)
-
-
-def test_order_of_the_events_does_not_matter(reads: Any) -> None:
-    document = small_job().json()
-    before = Counter(rows(reads(document)))
-    random.Random(5).shuffle(document["traceEvents"])
-    assert Counter(rows(reads(document))) == before
 
 
 # -- exactness -------------------------------------------------------------------------------------------------------

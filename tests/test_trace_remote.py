@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from test_trace_reader import small_job
+from trace_files import small_job
 
 from diagnose.analysis import analyze
 from diagnose.cli import main

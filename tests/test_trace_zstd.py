@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_trace_reader import assert_same, saved, small_job
+from trace_files import assert_same, saved, small_job
 
 from diagnose.cli import terminal
 from diagnose.cli.terminal import announced

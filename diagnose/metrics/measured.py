@@ -45,7 +45,7 @@ class Measured:
     def class_share(self, class_: str) -> float:
         """Share of the counted steps attributed to causes of a class."""
         causes = zip(self.attribution.causes, self.attribution.classes, strict=True)
-        return self.share(*(cause for cause, own in causes if own == class_))
+        return self.share(*(cause for cause, of_cause in causes if of_cause == class_))
 
     def share_of(self, activities: Mask | Unknown) -> float | Unknown:
         """Time of a group of kernels, of the counted steps."""

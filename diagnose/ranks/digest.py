@@ -125,13 +125,13 @@ def digest_of(
     timeline: Timeline, attribution: Attribution, *, host: str = "", lost_share: float = 0.0, sized_share: float = 0.0
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
-    calls, steps = calls_of(timeline), timeline.steps
+    calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
     return RankDigest(
         rank=timeline.rank,
         source=_source(timeline),
         host=host,
         device=timeline.device_name,
-        world_size=_world_size(timeline),
+        world_size=stated.world_size if stated else None,
         base_ns=timeline.trace.base_ns,
         has_gpu=timeline.has_gpu,
         capture_failed=timeline.capture_failed,
@@ -160,12 +160,13 @@ def families_of(timeline: Timeline) -> Families:
         work = (_elements(trace, rows), _flops(timeline, rows))
         ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
         return _families((OPERATOR,), ran, timeline.windows)
-    own = ~gpu.is_communication & ~gpu.is_copy
+    kernels = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
-    rows = owners.operators(timeline)[own]
+    rows = owners.operators(timeline)[kernels]
     work = (_elements(trace, rows), _flops(timeline, rows))
-    return _families(names, Ran(family[own], gpu.start[own], (gpu.end - gpu.start)[own], *work), timeline.windows)
+    ran = Ran(family[kernels], gpu.start[kernels], (gpu.end - gpu.start)[kernels], *work)
+    return _families(names, ran, timeline.windows)
 
 
 @dataclass(frozen=True)
@@ -197,11 +198,11 @@ def _summable(values: Ints) -> Ints:
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    found = counted(timeline)
-    if found is None:
+    priced = counted(timeline)
+    if priced is None:
         return np.zeros(len(operators), np.int64)
-    at = np.minimum(np.searchsorted(found.rows, operators), len(found.rows) - 1)
-    return np.where(found.rows[at] == operators, found.flops[at], 0).astype(np.int64)
+    at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
+    return np.where(priced.rows[at] == operators, priced.flops[at], 0).astype(np.int64)
 
 
 def _elements(trace: Trace, operators: Ints) -> Ints:
@@ -240,12 +241,6 @@ def _source(timeline: Timeline) -> Source:
         lost_kinds=tuple(sorted(loss.kinds)),
         left_out=sum(trace.left_out.values()),
     )
-
-
-def _world_size(timeline: Timeline) -> int | None:
-    info = timeline.trace.metadata.get("distributedInfo")
-    size = info.get("world_size") if isinstance(info, dict) else None
-    return size if isinstance(size, int) else None
 
 
 def _listed_gpus(timeline: Timeline) -> int:

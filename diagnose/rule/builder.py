@@ -59,15 +59,15 @@ class _Builder:
 
     def conditions(self) -> tuple[tuple[Severity, Condition], ...]:
         texts = {severity: getattr(self.file, severity) for severity in SEVERITIES}
-        found = tuple((name, self.parse(text, name, "flag")) for name, text in texts.items() if text is not None)
-        if not found:
+        conditions = tuple((name, self.parse(text, name, "flag")) for name, text in texts.items() if text is not None)
+        if not conditions:
             raise RuleError("no severity", where=f"{self.path}: critical", do="add critical, warning or info")
-        for severity, condition in found:
+        for severity, condition in conditions:
             if not condition.names:
                 raise RuleError(
                     "the condition reads no fact", where=f"{self.path}: {severity}", why=f"in {condition.text}"
                 )
-        return found
+        return conditions
 
     def not_when(self, tables: Iterable[NotWhenTable], key: str) -> tuple[Unless, ...]:
         return tuple(

@@ -190,13 +190,13 @@ def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
 def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
     """Launch times; an unlinked activity inherits those of the previous linked one on its stream."""
     by_stream = np.argsort(trace.stream[rows], kind="stable")
-    stream, own = trace.stream[rows][by_stream], launch[by_stream]
-    last = np.maximum.accumulate(np.where(own >= 0, np.arange(len(own)), -1))
+    stream, launch_row = trace.stream[rows][by_stream], launch[by_stream]
+    last = np.maximum.accumulate(np.where(launch_row >= 0, np.arange(len(launch_row)), -1))
     known = last >= np.searchsorted(stream, stream)
     absent = np.iinfo(np.int64).min
     start, end = np.full(len(rows), absent), np.full(len(rows), absent)
-    start[by_stream[known]] = trace.ts[own[last[known]]]
-    end[by_stream[known]] = trace.ends(own[last[known]])
+    start[by_stream[known]] = trace.ts[launch_row[last[known]]]
+    end[by_stream[known]] = trace.ends(launch_row[last[known]])
     return start, end
 
 

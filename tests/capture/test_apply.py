@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from needs import needs
 
 from diagnose.patch.patch_file import Request
 from diagnose.probes import apply, apply_model
@@ -96,8 +97,7 @@ FOR_TRAINER = [
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, SimpleNamespace]:
     """A Trainer with a slow loader, run with workers, another attention, and more that cannot be had."""
-    pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
+    needs("transformers", "accelerate")
     if _installed("liger_kernel"):
         pytest.skip("liger-kernel is installed here, so asking for it is not refused")
     runs = Runs(tmp_path_factory.mktemp("trainer"))
@@ -187,7 +187,7 @@ for batch in plain:
 
 
 def test_loaders_of_a_bare_loop_are_patched_where_that_is_safe(runs: Runs) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     wanted = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}
     done = runs(LOADERS, {"target": "dataloader", "set": wanted}, "--at-step", "8", "--no-report")
     known = runs.facts()
@@ -202,7 +202,7 @@ def test_loaders_of_a_bare_loop_are_patched_where_that_is_safe(runs: Runs) -> No
 
 
 def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(runs: Runs) -> None:
-    pytest.importorskip("transformers")
+    needs("transformers")
     body = """
     from transformers import Trainer, TrainingArguments
     from transformers.modeling_utils import PreTrainedModel
@@ -233,7 +233,7 @@ dist.destroy_process_group()
 
 
 def test_ddp_is_made_with_the_patch(runs: Runs) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     wanted = {"find_unused_parameters": False, "gradient_as_bucket_view": True, "bucket_cap_mb": 50}
     done = runs(DDP, {"target": "ddp", "set": wanted}, "--at-step", "6", "--no-report")
     known = runs.facts()

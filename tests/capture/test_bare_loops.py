@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from capture.bundles import facts, marker, ranges
 from capture.scripts import BARE, run, said
+from needs import needs
 
 from diagnose.probes.torch_hooks import Cycle
 
-pytest.importorskip("torch")
+needs("torch")
 
 
 def steps_in(sequence: str) -> str:
@@ -79,7 +80,7 @@ for (batch,) in batches:
 
 
 def test_an_accelerate_loop_has_its_ranges(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
+    needs("accelerate")
     done = run(BARE + ACCELERATE, tmp_path, {})
 
     assert done.returncode == 0, done.stderr

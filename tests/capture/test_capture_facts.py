@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from capture.bundles import facts
 from capture.scripts import BARE, TRAINER, run
+from needs import needs
 
 from diagnose.probes import capture_machine
 from diagnose.probes.capture_facts import batch_facts
@@ -31,7 +32,7 @@ def check(known: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle of a run that holds a token wherever a job may hold one."""
-    pytest.importorskip("transformers")
+    needs("transformers")
     folder = tmp_path_factory.mktemp("planted")
     script = TRAINER + (
         f"token = '{TOKEN}'\n"

@@ -4,6 +4,7 @@ import gc
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from diagnose.probes.recorder import Recorder
 from diagnose.trace import read
@@ -29,7 +30,7 @@ def test_a_collection_inside_the_window_is_a_range_of_the_trace(tmp_path: Path) 
 
 
 def test_an_aborted_window_leaves_no_callback(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     recorder, before = Recorder(tmp_path / "trace.json.gz", warmup=1, active=2), list(gc.callbacks)
     recorder.start(lambda: None)
     recorder.abort()

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from capture.bundles import events
 from capture.scripts import BARE, run, said
+from needs import needs
 
-pytest.importorskip("torch")
+needs("torch")
 
 WITHIN = """
 from diagnose.probes import profile

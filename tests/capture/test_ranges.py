@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from capture.bundles import ranges as recorded
 from capture.scripts import TRAINER, run
+from needs import needs
 
 from diagnose.probes import ranges
 from diagnose.probes.ranges import Range, StepRange, ranged, wrap_method
@@ -87,8 +88,7 @@ def test_a_listener_that_fails_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture(scope="module")
 def nvtx_events(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
     """What an NVTX tool hears of a captured training run, and the run's bundle."""
-    pytest.importorskip("nvtx")
-    pytest.importorskip("transformers")
+    needs("nvtx", "transformers")
     if COMPILER is None:
         pytest.skip("no C compiler to build the NVTX tool with")
     folder = tmp_path_factory.mktemp("nvtx")

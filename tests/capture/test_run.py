@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from needs import needs
 
 from diagnose.diagnosis import schema
 
@@ -346,7 +347,7 @@ dist.destroy_process_group()
 
 
 def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     slow = ended(start("--json", "slow.json", "--", script(tmp_path, LOOP.format(sleep_s=0.012), "slow.py")))
     cured = ended(start("--json", "cured.json", "--", script(tmp_path, LOOP.format(sleep_s=0), "cured.py")))
 
@@ -357,7 +358,7 @@ def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_late_rank_of_torchrun_is_named_and_nobody_in_the_healthy_twin(start: Start, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     named = []
     for late in (1, None):
         train = script(tmp_path, RANKS.format(late=late))

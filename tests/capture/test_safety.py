@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from capture.bundles import marker
 from capture.scripts import BARE, TRAINER, run, said
+from needs import needs
 
 torch = pytest.importorskip("torch")
 
@@ -42,7 +43,7 @@ def cut(self, path, *args, **kwargs):
 def unprobed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A script and the parameters it ends with when nothing is captured."""
     if request.param == "trainer":
-        pytest.importorskip("transformers")
+        needs("transformers")
     folder = tmp_path_factory.mktemp(request.param)
     done = run(FINAL[request.param], folder)
     assert done.returncode == 0, done.stderr
@@ -121,7 +122,7 @@ def test_a_profiler_that_the_job_starts_in_the_window_gets_its_way(tmp_path: Pat
 @pytest.mark.parametrize("kind", ["bare", "trainer"])
 def test_an_exception_in_the_window_is_the_jobs_own_and_the_trace_is_kept(kind: str, tmp_path: Path) -> None:
     if kind == "trainer":
-        pytest.importorskip("transformers")
+        needs("transformers")
     during = "def during(number):\n    if number == 7:\n        raise ValueError('of the job')\n"
     script = {"bare": BARE + during + "loop()\n", "trainer": TRAINER + during + "trainer().train()\n"}[kind]
     done = run(script, tmp_path, {"at_step": 6})

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from capture.bundles import facts, marker, ranges
 from capture.scripts import HOOKS, TRAINER, run, said
+from needs import needs
 
-pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
+needs("transformers", "accelerate")
 
 MICRO = {"diagnose.forward", "diagnose.backward"}
 STEP = {"diagnose.data_wait", "diagnose.clip", "diagnose.optimizer", "diagnose.log"}

@@ -14,6 +14,8 @@ from diagnose.formulas.model_flops import (
     partly_frozen_flops_per_token,
 )
 
+pytestmark = pytest.mark.capture
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 flop_counter = pytest.importorskip("torch.utils.flop_counter")

@@ -7,6 +7,8 @@ import pytest
 from diagnose.formulas.model import ModelShape
 from diagnose.probes.capture_model import DIMENSIONS
 
+pytestmark = pytest.mark.capture
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from capture.scripts import BARE
 from harmless.parents import RANK, below, ended, python
+from needs import needs
 
 from diagnose.probes.claim import make_scratch
 from diagnose.probes.trace_file import write_trace
@@ -142,7 +143,7 @@ def trained(tmp_path: Path, during: str) -> tuple["subprocess.CompletedProcess[s
 )
 def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: Path) -> None:
     """A limit of the size of files stands for the disk: writes fail, the exporter does not tell."""
-    pytest.importorskip("torch")
+    needs("torch")
     done, temporary = trained(tmp_path, FULL.format(bytes=size))
 
     assert (done.returncode, done.stdout) == (4, "trained\n"), done.stderr
@@ -155,7 +156,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_rank_killed_while_it_exports_leaves_nothing(number: int, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     during = f"""
 import os, torch.profiler
 export = torch.profiler.profile.export_chrome_trace

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from capture.bundles import marker
 from capture.scripts import BARE, run, said
+from needs import needs
 
-pytest.importorskip("torch")
+needs("torch")
 
 FORK = """
 import atexit, ctypes, os, time

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from capture.bundles import events, marker
 from capture.scripts import BARE, run
+from needs import needs
 
-pytest.importorskip("torch")
+needs("torch")
 
 EVALUATES = (
     "def during(number):\n"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from capture.bundles import marker
 from capture.scripts import BARE, TRAINER, run, said
+from needs import needs
 
-pytest.importorskip("torch")
+needs("torch")
 
 SCHEDULED = (
     "own = torch.profiler.profile(schedule=torch.profiler.schedule(wait=%(wait)d, warmup=1, active=4, repeat=1),\n"
@@ -80,7 +81,7 @@ def test_nothing_is_looked_up_within_a_step_that_the_job_profiles(tmp_path: Path
 
 
 def test_a_search_over_hyperparameters_profiles_its_trials_as_always(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
+    needs("transformers")
     search = (
         "from transformers import TrainerCallback\n"
         "class Profiled(TrainerCallback):\n"
@@ -128,7 +129,7 @@ def test_a_profiler_in_another_thread_costs_the_window_and_not_the_job(at: int, 
 
 
 def test_a_dispatch_mode_sees_the_operators_of_the_job_alone(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
+    needs("transformers")
     counted = (
         "from torch.utils._python_dispatch import TorchDispatchMode\n"
         "seen = []\n"

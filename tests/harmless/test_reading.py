@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from capture.bundles import facts
 from capture.scripts import BARE, TRAINER, run, said
+from needs import needs
 
-pytest.importorskip("torch")
+needs("torch")
 
 # Every method and property below that the plain loop does not call ends the job when it is called.
 OWN = """
@@ -83,7 +84,7 @@ def test_a_fact_that_cannot_be_had_costs_the_fact(error: str, tmp_path: Path) ->
 
 
 def test_the_facts_of_a_trainer_are_those_of_its_objects(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
+    needs("transformers")
     own = (
         "from transformers import TrainerCallback\n"
         "class Asked(TrainerCallback):\n"

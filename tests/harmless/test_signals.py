@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from capture.bundles import marker
 from capture.scripts import BARE, run
+from needs import needs
 
-pytest.importorskip("torch")
+needs("torch")
 
 SIGNALS = 200
 HANDLERS = {

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from capture.scripts import BARE, TRAINER, run, said
+from needs import needs
 
-pytest.importorskip("torch")
+needs("torch")
 
 
 def test_optimizers_in_many_threads_raise_nothing(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_an_event_loop_handles_a_signal_once(tmp_path: Path) -> None:
 
 
 def test_a_trainer_is_pickled_as_without_us(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
+    needs("transformers")
     script = (
         "import pickle\n"
         "handler = pickle.loads(pickle.dumps(trainer(Trainer).callback_handler))\n"

@@ -206,7 +206,7 @@ def test_clocks_that_differ_by_seconds_change_nothing(seconds: int) -> None:
     before, after = job(traces), job([traces[0], moved, traces[2]])
 
     assert [before.ledger(r) for r in range(3)] == [after.ledger(r) for r in range(3)]
-    assert before.blames == after.blames
+    assert before.lateness == after.lateness
 
 
 def test_what_a_rank_waits_is_taken_out_of_its_own_communication_only() -> None:

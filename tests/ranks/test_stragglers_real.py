@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from diagnose.analysis import analyze
+
+pytestmark = pytest.mark.long
 
 REAL = os.environ.get("DIAGNOSE_REAL_TRACES")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -37,7 +40,7 @@ def test_without_rank_7_nobody_is_accused_and_the_missing_trace_is_suspected(tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["none", "sleep", "loader", "more_work", "gc", "save"])
 def test_the_rank_and_cause_of_a_real_fault_are_named(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     monkeypatch.delitem(sys.modules, "stragglers", raising=False)
     from stragglers import cases

@@ -13,6 +13,8 @@ from replay.replayed import replay, replay_of
 
 from diagnose.predict.replay import Change
 
+pytestmark = pytest.mark.long
+
 MICROSECONDS = st.integers(0, 2000).map(lambda n: n / 3)
 STREAMS = st.sampled_from([7, 8, COMMUNICATION])
 ACTIONS = st.one_of(

@@ -5,6 +5,8 @@ import pytest
 
 from diagnose.series import Series, Track, changes, judged
 
+pytestmark = pytest.mark.long
+
 SEEDS = 200
 
 

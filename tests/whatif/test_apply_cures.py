@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def step_ns(diagnosis: dict[str, Any]) -> float:
 
 
 def test_the_planned_change_takes_the_wait_for_data_away(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
+    needs("accelerate")
     (tmp_path / "train.py").write_text(TRAIN)
 
     before = run(tmp_path, "before")

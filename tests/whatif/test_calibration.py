@@ -10,6 +10,8 @@ import pytest
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 
+pytestmark = pytest.mark.long
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 

@@ -18,30 +18,30 @@ _WHOLE = ("int", "long", "byte")
 
 def _buckets(sent: Messages) -> Mask:
     """Mask of the all-reduces of the backward pass that carry gradients, small ones among them."""
-    found: Mask = (sent.kind == "allreduce") & sent.in_backward & ~np.isin(sent.dtype, _WHOLE)
-    return found & (sent.bytes > 0)
+    reduced: Mask = (sent.kind == "allreduce") & sent.in_backward & ~np.isin(sent.dtype, _WHOLE)
+    return reduced & (sent.bytes > 0)
 
 
 def _by_step(m: Measured) -> list[Ints]:
     """Bytes of the gradient buckets of each counted step, in order of start."""
     sent = m.messages
-    own = _buckets(sent)
-    step = np.searchsorted(m.attribution.windows[:, 0], sent.start[own], side="right") - 1
-    return [sent.bytes[own][step == number] for number in np.unique(step)]
+    buckets = _buckets(sent)
+    step = np.searchsorted(m.attribution.windows[:, 0], sent.start[buckets], side="right") - 1
+    return [sent.bytes[buckets][step == number] for number in np.unique(step)]
 
 
 @metric("count")
 def buckets_per_step(m: Measured) -> Value:
     """All-reduces of gradients that the backward pass of a step launches: DDP's buckets."""
     steps = _by_step(m)
-    return sum(len(own) for own in steps) / max(m.timeline.steps.count, 1) if steps else NO_REDUCTION
+    return sum(len(sizes) for sizes in steps) / max(m.timeline.steps.count, 1) if steps else NO_REDUCTION
 
 
 @metric("bytes")
 def first_bucket_bytes(m: Measured) -> Value:
     """Mean size of a step's first gradient bucket; DDP makes it small (1 MiB) so that sending begins early."""
     steps = _by_step(m)
-    return float(np.mean([own[0] for own in steps])) if steps else NO_REDUCTION
+    return float(np.mean([sizes[0] for sizes in steps])) if steps else NO_REDUCTION
 
 
 @metric("flag")
@@ -83,8 +83,8 @@ def half_bandwidth_bytes(m: Measured) -> Value:
     links = _links(m)
     if isinstance(links, Unknown):
         return links
-    found = links.half_bandwidth_bytes
-    return Unknown("one rank exchanges nothing", nothing_helps("the job has one rank")) if found is None else found
+    size = links.half_bandwidth_bytes
+    return Unknown("one rank exchanges nothing", nothing_helps("the job has one rank")) if size is None else size
 
 
 @metric("share", "the time of collectives")

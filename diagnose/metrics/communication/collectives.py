@@ -64,12 +64,12 @@ def _sizes(m: Measured) -> list[int]:
     at = np.searchsorted(host[:, 0], start, side="right") - 1
     inside = (at >= 0) & (start < host[np.maximum(at, 0), 1])
     chosen = on_kernels or [i for i in np.flatnonzero(inside).tolist() if "wait" not in table.name[i]]
-    found = []
+    sizes = []
     for i in chosen:
         elements = max(int(table.elements_in[i]), int(table.elements_out[i]))
         if elements > 0 and itemsize(table.dtype[i]):
-            found.append(elements * itemsize(table.dtype[i]))
-    return found
+            sizes.append(elements * itemsize(table.dtype[i]))
+    return sizes
 
 
 @metric("bytes", needs_gpu=False)

@@ -48,14 +48,14 @@ def _alike(keys: Ints) -> list[Mask]:
 @metric("factor")
 def overlap_slowdown_factor(m: Measured) -> Value:
     """How much longer a kernel takes beside a collective than the same one, of the same shapes, alone."""
-    found = _slowed(m)
-    return found if isinstance(found, Unknown) else found[0] / found[1]
+    slowed = _slowed(m)
+    return slowed if isinstance(slowed, Unknown) else slowed[0] / slowed[1]
 
 
 @metric("share", STEP)
 def overlap_slowdown_share(m: Measured) -> Value:
     """Time that kernels take beside collectives above what they take alone, of those that can be compared."""
-    found = _slowed(m)
-    if isinstance(found, Unknown):
-        return found
-    return min(max(found[0] - found[1], 0.0) / max(m.attribution.total_ns, 1), 1.0)
+    slowed = _slowed(m)
+    if isinstance(slowed, Unknown):
+        return slowed
+    return min(max(slowed[0] - slowed[1], 0.0) / max(m.attribution.total_ns, 1), 1.0)

@@ -11,7 +11,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision
 from diagnose.metrics.unknowns import NO_REDUCTION
 from diagnose.ranks.collectives.messages import BACKWARD
-from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
+from diagnose.timeline.kernel_names import multiplies_in
 from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
@@ -24,8 +24,8 @@ NO_BACKWARD = Unknown(
 @metric("bytes")
 def step_gradient_bytes(m: Measured) -> Value:
     """Gradients that are reduced in a step, of those reductions whose size was recorded."""
-    found = m.messages.bytes[m.messages.reduces_gradients & (m.messages.bytes > 0)]
-    return int(found.sum()) / max(m.timeline.steps.count, 1) if len(found) else NO_REDUCTION
+    sizes = m.messages.bytes[m.messages.reduces_gradients & (m.messages.bytes > 0)]
+    return int(sizes.sum()) / max(m.timeline.steps.count, 1) if len(sizes) else NO_REDUCTION
 
 
 @metric("share", "the time of gradient reductions")
@@ -48,14 +48,14 @@ def computes_in_half(m: Measured) -> Value:
     half, full = _product_ns(m, *_HALF), _product_ns(m, "tf32", "fp32")
     if half + full:
         return half > full
-    found = precision(m)
-    return found if isinstance(found, Unknown) else found in _HALF
+    stated = precision(m)
+    return stated if isinstance(stated, Unknown) else stated in _HALF
 
 
 def _product_ns(m: Measured, *precisions: str) -> int:
     """Time of the matrix kernels whose names tell one of the precisions."""
     gpu = m.timeline.gpu
-    told = np.array([kind.family in COMPUTE_FAMILIES and kind.precision in precisions for kind in gpu.kinds], bool)
+    told = np.array([multiplies_in(kind, *precisions) for kind in gpu.kinds], bool)
     return int(m.own_time[told[gpu.kind]].sum())
 
 
@@ -73,29 +73,29 @@ def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:
     reduced = reduced[np.argsort(sent.start[reduced], kind="stable")]
     windows = m.attribution.windows
     kernels, calls = (np.searchsorted(starts, windows) for starts in (start, sent.start[reduced]))
-    found, late = [iv.EMPTY], 0
+    tails, late = [iv.EMPTY], 0
     for (begin, until), of_kernels, of_calls in zip(windows.tolist(), kernels, calls, strict=True):
-        own, ends = end[slice(*of_kernels)], sent.end[reduced[slice(*of_calls)]]
-        if len(own) and len(ends):
-            found.append(iv.clip(iv.one(int(own.max()), int(ends.max())), begin, until))
-            late += int((ends > own.max()).sum())
-    return iv.union(*found), late
+        kernel_ends, reduction_ends = end[slice(*of_kernels)], sent.end[reduced[slice(*of_calls)]]
+        if len(kernel_ends) and len(reduction_ends):
+            tails.append(iv.clip(iv.one(int(kernel_ends.max()), int(reduction_ends.max())), begin, until))
+            late += int((reduction_ends > kernel_ends.max()).sum())
+    return iv.union(*tails), late
 
 
 @metric("share", STEP)
 def gradient_tail_share(m: Measured) -> Value:
     """Exposed communication from the last kernel of the backward pass to the end of the last gradient reduction."""
-    found = _tails(m)
+    tails = _tails(m)
     return (
-        found if isinstance(found, Unknown) else m.pieces_share(iv.intersect(m.attribution.pieces(EXPOSED), found[0]))
+        tails if isinstance(tails, Unknown) else m.pieces_share(iv.intersect(m.attribution.pieces(EXPOSED), tails[0]))
     )
 
 
 @metric("count")
 def tail_reductions_per_step(m: Measured) -> Value:
     """Gradient reductions that end after the backward pass; more than two mean a queue, not a late last bucket."""
-    found = _tails(m)
-    return found if isinstance(found, Unknown) else found[1] / max(m.timeline.steps.count, 1)
+    tails = _tails(m)
+    return tails if isinstance(tails, Unknown) else tails[1] / max(m.timeline.steps.count, 1)
 
 
 @metric("bytes")
@@ -140,15 +140,15 @@ def _any_inside(times: Ints, start: Ints, end: Ints) -> Mask:
 @metric("count")
 def micro_steps_per_update(m: Measured) -> Value:
     """Forward passes of the wrapped model for each optimizer step, counted in the trace."""
-    found = _micro_steps(m)
-    return found if isinstance(found, Unknown) else len(found[0]) / found[1]
+    micro_steps = _micro_steps(m)
+    return micro_steps if isinstance(micro_steps, Unknown) else len(micro_steps[0]) / micro_steps[1]
 
 
 @metric("count")
 def reduced_micro_steps_per_update(m: Measured) -> Value:
     """Forward passes of the wrapped model whose gradients are reduced, for each optimizer step; one is enough."""
-    found = _micro_steps(m)
-    return found if isinstance(found, Unknown) else int(found[0].sum()) / found[1]
+    micro_steps = _micro_steps(m)
+    return micro_steps if isinstance(micro_steps, Unknown) else int(micro_steps[0].sum()) / micro_steps[1]
 
 
 @metric("share", STEP)

@@ -10,10 +10,9 @@ from diagnose.metrics.registry import metric
 @metric("count", needs_gpu=False)
 def world_size(m: Measured) -> Value:
     """Ranks in the job, from the trace's distributedInfo."""
-    info = m.timeline.trace.metadata.get("distributedInfo")
-    size = info.get("world_size") if isinstance(info, dict) else None
-    if isinstance(size, int):
-        return size
+    stated = m.timeline.trace.distributed
+    if stated is not None and stated.world_size is not None:
+        return stated.world_size
     if m.job.ranks > 1:
         return m.job.ranks
     return Unknown(

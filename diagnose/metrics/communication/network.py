@@ -30,8 +30,8 @@ def bus_rate_share(m: Measured) -> Value:
 @metric("bytes_per_s")
 def expected_bus_bytes_per_s(m: Measured) -> Value:
     """Bus bandwidth of messages of 16 MiB or more by the size curve of a node's links, of a ring between nodes."""
-    found = m.job.bus_reached
-    return found if isinstance(found, Unknown) else found.expected
+    reached = m.job.bus_reached
+    return reached if isinstance(reached, Unknown) else reached.expected
 
 
 @metric("share", "bus bandwidth to expect of the links at these sizes")
@@ -39,12 +39,12 @@ def curve_rate_share(m: Measured) -> Value:
     """Bus bandwidth of large collectives over `expected_bus_bytes_per_s`, in the group where they take longest; in a
     job of several nodes of the groups that span some.
     """
-    found = m.job.bus_reached
-    return found if isinstance(found, Unknown) else found.measured / found.expected
+    reached = m.job.bus_reached
+    return reached if isinstance(reached, Unknown) else reached.measured / reached.expected
 
 
 @metric("count")
 def comparable_groups(m: Measured) -> Value:
     """Process groups about as slow, and as large, as that whose large messages take longest, itself included."""
-    found = m.job.bus_reached
-    return found if isinstance(found, Unknown) else found.groups
+    reached = m.job.bus_reached
+    return reached if isinstance(reached, Unknown) else reached.groups

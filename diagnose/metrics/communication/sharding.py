@@ -106,8 +106,8 @@ def shards_across_nodes(m: Measured) -> Value:
     ranks, count = gather_ranks(m), nodes(m)
     if isinstance(ranks, Unknown):
         return ranks
-    size = m.timeline.trace.metadata.get("distributedInfo")
-    world = size.get("world_size") if isinstance(size, dict) else None
-    if isinstance(count, Unknown) or not isinstance(world, int):
+    stated = m.timeline.trace.distributed
+    world = stated.world_size if stated else None
+    if isinstance(count, Unknown) or world is None:
         return count if isinstance(count, Unknown) else NO_GATHER
     return int(ranks) > world / float(count)

@@ -32,13 +32,13 @@ def optimizer_name(m: Measured) -> Value:
     recorded = m.record.text("optimizer.class")
     if recorded is not None:
         return recorded.removeprefix("Accelerated")
-    found = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
-    if not found:
+    step_ranges = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
+    if not step_ranges:
         return Unknown(
             "no Optimizer.step range in the trace",
             another_run("step a torch.optim optimizer; a compiled one leaves no range"),
         )
-    return found[0].removeprefix("Optimizer.step#").removesuffix(".step")
+    return step_ranges[0].removeprefix("Optimizer.step#").removesuffix(".step")
 
 
 @metric("share", STEP)

@@ -44,11 +44,11 @@ def misaligned_product_share(m: Measured) -> Value:
 @metric("count")
 def misaligned_size(m: Measured) -> Value:
     """The size that is no multiple of 8 in most of the time of misaligned products: a vocabulary, a hidden size."""
-    found = misaligned_products(m)
-    if isinstance(found, Unknown):
-        return found
+    misaligned = misaligned_products(m)
+    if isinstance(misaligned, Unknown):
+        return misaligned
     time: Counter[int] = Counter()
-    for at in np.flatnonzero(found):
+    for at in np.flatnonzero(misaligned):
         for size in set(misaligned_sizes(m, int(m.operator[at]))):
             time[size] += int(m.own_time[at])
     return max(time, key=lambda size: (time[size], size)) if time else _ALL_ALIGNED

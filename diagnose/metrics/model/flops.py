@@ -35,14 +35,14 @@ def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
     What the user states comes first, then PaLM's count where the model's sizes and the tokens are known, then 6N with
     a stated number of parameters, then the operators that ran.
     """
-    found: dict[str, float] = {}
+    by_convention: dict[str, float] = {}
     if m.settings.flops_per_step:
-        found["given"] = m.settings.flops_per_step
-    found |= _by_size(m)
+        by_convention["given"] = m.settings.flops_per_step
+    by_convention |= _by_size(m)
     counted = counted_flops(m)
     if not isinstance(counted, Unknown):
-        found["operators"] = counted
-    return found or (counted if isinstance(counted, Unknown) else NO_SHAPES)
+        by_convention["operators"] = counted
+    return by_convention or (counted if isinstance(counted, Unknown) else NO_SHAPES)
 
 
 def counted_flops(m: Measured) -> float | Unknown:
@@ -66,11 +66,11 @@ def _by_size(m: Measured) -> dict[str, float]:
         return {"6n": dense_flops_per_token(m.settings.params) * tokens.per_step}
     if shape is None or tokens.sequence is None:
         return {}
-    found: dict[str, float] = {}
+    by_convention: dict[str, float] = {}
     for convention in CONVENTIONS:
-        found[convention] = flops_per_token(shape, tokens.sequence, convention) * tokens.per_step
+        by_convention[convention] = flops_per_token(shape, tokens.sequence, convention) * tokens.per_step
     frozen = _frozen_flops_per_token(m, shape, tokens.sequence)
-    return found if frozen is None else {"palm-frozen": frozen * tokens.per_step} | found
+    return by_convention if frozen is None else {"palm-frozen": frozen * tokens.per_step} | by_convention
 
 
 def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> float | None:
@@ -80,8 +80,8 @@ def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> fl
         return None
     adapters = max(everything - shape.parameters, 0.0)
     multiplied = shape.matmul_parameters + adapters
-    own = min(trained, multiplied)
-    return partly_frozen_flops_per_token(multiplied - own, own) + attention_flops(shape, tokens)
+    trained_part = min(trained, multiplied)
+    return partly_frozen_flops_per_token(multiplied - trained_part, trained_part) + attention_flops(shape, tokens)
 
 
 def model_shape(m: Measured) -> ModelShape | None:

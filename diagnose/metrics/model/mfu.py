@@ -10,8 +10,8 @@ from diagnose.metrics.run.device import peak_flops
 
 def declared_flops(m: Measured) -> tuple[str, float] | Unknown:
     """The convention that MFU is stated by, and its FLOPs of one step on one rank."""
-    found = model_flops(m)
-    return found if isinstance(found, Unknown) else next(iter(found.items()))
+    by_convention = model_flops(m)
+    return by_convention if isinstance(by_convention, Unknown) else next(iter(by_convention.items()))
 
 
 @metric("share", "peak FLOP/s times the step", needs_gpu=False)

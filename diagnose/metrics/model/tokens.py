@@ -28,13 +28,13 @@ class Tokens:
 def tokens_of(m: Measured) -> Tokens | Unknown:
     """Tokens of a step: as stated, else looked up in the embedding during it, else of the batches recorded."""
     sequence, looked_up, recorded = m.settings.seq_len, _looked_up(m), _recorded(m)
-    found = looked_up or recorded
+    counted = looked_up or recorded
     if m.settings.tokens_per_step:
-        length = sequence or (found.sequence if found else None)
+        length = sequence or (counted.sequence if counted else None)
         return Tokens(m.settings.tokens_per_step, length, "--tokens-per-step")
-    if found is None:
+    if counted is None:
         return NO_TOKENS
-    return Tokens(found.per_step, sequence or found.sequence, found.source)
+    return Tokens(counted.per_step, sequence or counted.sequence, counted.source)
 
 
 def _recorded(m: Measured) -> Tokens | None:
@@ -60,9 +60,10 @@ def _looked_up(m: Measured) -> Tokens | None:
     vocabulary = max(d[0][0] for d in lookups)
     if vocabulary not in _product_widths(m):
         return None
-    own = [d[1] for d in lookups if d[0][0] == vocabulary]
-    tokens = sum(int(np.prod(indices)) for indices in own)
-    return Tokens(tokens / steps.count, own[-1][-1] or None if own[-1] else None, "the embedding lookups in the trace")
+    indices = [d[1] for d in lookups if d[0][0] == vocabulary]
+    tokens = sum(int(np.prod(dims)) for dims in indices)
+    sequence = indices[-1][-1] or None if indices[-1] else None
+    return Tokens(tokens / steps.count, sequence, "the embedding lookups in the trace")
 
 
 def _product_widths(m: Measured) -> set[int]:
@@ -80,12 +81,12 @@ def _named(m: Measured, *names: str) -> Any:
 @metric("count", needs_gpu=False)
 def tokens_per_step(m: Measured) -> Value:
     """Tokens of one optimizer step on one rank, padding included: looked up in the embedding, else recorded."""
-    found = tokens_of(m)
-    return found if isinstance(found, Unknown) else found.per_step
+    tokens = tokens_of(m)
+    return tokens if isinstance(tokens, Unknown) else tokens.per_step
 
 
 @metric("count", needs_gpu=False)
 def tokens_per_s(m: Measured) -> Value:
     """Tokens per second of one rank over the counted steps, padding included."""
-    found = tokens_of(m)
-    return found if isinstance(found, Unknown) else found.per_step / m.step_s
+    tokens = tokens_of(m)
+    return tokens if isinstance(tokens, Unknown) else tokens.per_step / m.step_s

@@ -16,13 +16,13 @@ def _in_window(m: Measured, pattern: str) -> iv.Intervals:
 
 
 def _mean_ns(m: Measured, pattern: str) -> float | Unknown:
-    found = _in_window(m, pattern)
-    if not len(found):
+    ranges = _in_window(m, pattern)
+    if not len(ranges):
         what = _WHERE[pattern][1]
         return Unknown(
             f"{what} in no counted step", another_run("capture a window in which it happens (diagnose run --at-step)")
         )
-    return iv.total(found) / len(found)
+    return iv.total(ranges) / len(ranges)
 
 
 def _interval(m: Measured, pattern: str) -> float | Unknown:

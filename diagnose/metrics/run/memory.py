@@ -22,8 +22,8 @@ def expandable_segments(m: Measured) -> Value:
     environment = m.record.get("environment")
     if not isinstance(environment, dict):
         return m.unrecorded
-    found = [environment.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
-    return any("expandable_segments:True" in str(text) for text in found)
+    settings = [environment.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
+    return any("expandable_segments:True" in str(text) for text in settings)
 
 
 @metric("bytes")

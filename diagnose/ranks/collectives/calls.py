@@ -153,16 +153,16 @@ def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
 def _groups(trace: Trace, rows: Ints, at: Ints, kinds: Sequence[str]) -> list[Group]:
     table, naming = trace.collectives, naming_of(trace)
     named: dict[tuple[str, str, int], Group] = {}
-    found = []
+    groups = []
     for row, i, kind in zip(rows.tolist(), at.tolist(), kinds, strict=True):
         if i < 0 or not table.group[i]:
-            found.append(naming.unnamed(kind, trace.names[trace.name[row]]))
+            groups.append(naming.unnamed(kind, trace.names[trace.name[row]]))
             continue
         about = (table.group[i], table.group_ranks[i], int(table.group_size[i]))
         if about not in named:
             named[about] = naming.named(*about)
-        found.append(named[about])
-    return found
+        groups.append(named[about])
+    return groups
 
 
 def _numbered(labels: Sequence[_Label]) -> tuple[tuple[_Label, ...], Ints]:

@@ -11,7 +11,7 @@ from diagnose.attribution.causes import CAUSES, class_of, lateness_of
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
-from diagnose.ranks.stragglers.lateness import COMMUNICATION, Behind
+from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
 
 KERNELS = "kernels"
@@ -66,7 +66,7 @@ class Ratio:
 
 
 def reason_of(
-    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Ints, waited_ns: int,
+    rank: RankDigest, peers: Sequence[RankDigest], lateness: Lateness, ns: Ints, waited_ns: int,
     tokens: float | None = None,
 ) -> Reason:  # fmt: skip
     """Why a rank is late.
@@ -74,13 +74,13 @@ def reason_of(
     Args:
         rank: the one in question.
         peers: the other ranks of the group that it is late in.
-        behind: how far each rank is behind, for its causes.
+        lateness: how far each rank is behind, for its causes.
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
         waited_ns: what each other rank waits for it in such a step.
         tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
     """
     mean = ns.mean(axis=0)
-    more = {c: int(n) for c, n in zip(behind.causes, mean.tolist(), strict=True) if n >= 1}
+    more = {c: int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if n >= 1}
     excess = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if class_of(c) != COMMUNICATION}
     if not excess:
         return Reason("unknown", "nothing that it did differs from what the other ranks did")

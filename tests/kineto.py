@@ -13,23 +13,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-BF16 = "c10::BFloat16"
+from kineto_host import BF16, Host
+from kineto_rows import GPUS, Row, begin_of, closing_rows, device_properties, ns_of, row_of, set_end
+
 COMPUTE, COMMUNICATION, COPY = 7, 23, 27  # stream ids as PyTorch hands them out
-START_NS = 2_629_566_610_000_000_000 // 1000
 BASE_NS = 1_758_000_000_000_000_000 // 7_889_238_000_000_000 * 7_889_238_000_000_000
 LAUNCH_NS, LATENCY_NS = 3_000, 4_000  # of a launch call on the host; from its end to the kernel's start
 QUEUE = 1024  # launches a stream holds before the next launch call blocks
-LOADER = "enumerate(DataLoader)#_{}DataLoaderIter.__next__"
-GPUS = {  # name: memory in bytes, compute capability, SMs
-    "NVIDIA H100 80GB HBM3": (85_017_755_648, 9, 0, 132),
-    "NVIDIA A100-SXM4-80GB": (84_987_740_160, 8, 0, 108),
-    "Tesla V100-SXM2-16GB": (16_945_512_448, 7, 0, 80),
-}
 NCCL = {  # Collective name: (annotation, kernel, factor of the input size that is the output size)
     "allreduce": ("all_reduce", "AllReduce_Sum_{}_RING_LL", "same"),
     "_allgather_base": ("_all_gather_base", "AllGather_RING_LL", "times"),
@@ -39,11 +33,9 @@ NCCL = {  # Collective name: (annotation, kernel, factor of the input size that 
 }
 NCCL_TYPES = {"BFloat16": ("bf16", 2), "Half": ("f16", 2), "Float": ("f32", 4), "Int": ("i32", 4), "Byte": ("u8", 1)}
 Kernels = str | Sequence[tuple[str, float]]
-Row = dict[str, Any]
-Streams = dict[int, list[Row]]
 
 
-class Trace:
+class Trace(Host):
     """One rank's trace under construction. `gpu=None` makes a trace of a job that runs on the CPU only."""
 
     def __init__(
@@ -56,93 +48,11 @@ class Trace:
         first_step: int = 10,
         start_us: float = 0,
     ) -> None:
-        self.gpu, self.rank, self.world, self.backend = gpu, rank, world, backend
-        self.now = START_NS + _ns(start_us)  # the host clock
-        self.pid = 4000 + rank
-        self.tid = self.pid
-        self.next_step = first_step
+        super().__init__(rank, first_step, start_us)
+        self.gpu, self.world, self.backend = gpu, world, backend
         self.stream_end: dict[int, int] = {}
-        self._begin = self.now
-        self._events: list[Row] = []
         self._starts: dict[int, list[int]] = {}
-        self._open: list[tuple[int, Streams]] = []  # (tid, what was launched under it) of the open annotations
-        self._annotations: list[tuple[str, int, Streams]] = []  # (name, External id, what was launched under it)
-        self._ops: list[tuple[int, int]] = []  # (tid, External id) of the open cpu_ops
-        self._ids, self._correlations, self._seq = 0, 0, {"0": 0}
-
-    # -- the host ------------------------------------------------------------------------------------------------
-
-    def host(self, us: float) -> None:
-        """Let the host do something the trace does not show."""
-        self.now += _ns(us)
-
-    def event(self, cat: str, name: str, us: float, **args: Any) -> Row:
-        """Any host event of any category that lasts `us`; its children, if any, are not inside it."""
-        row = self._row(cat, name, self.now, self.now + _ns(us), args)
-        self.now += _ns(us)
-        return row
-
-    def cpu_op(self, name: str, us: float, dims: Any = None, dtype: str = BF16) -> None:
-        """An operator that launches nothing."""
-        with self.inside(name, dims, dtype):
-            self.host(us)
-
-    @contextmanager
-    def inside(self, name: str, dims: Any = None, dtype: str = BF16, args: Row | None = None) -> Iterator[None]:
-        """An operator around what the block does."""
-        self._ids += 1
-        begin, number = self.now, self._ids
-        shapes = {} if dims is None else {"Input Dims": dims, "Input type": [dtype if d else "Scalar" for d in dims]}
-        row = self._row("cpu_op", name, begin, begin, {"External id": number, **shapes, **(args or {})})
-        self._ops.append((self.tid, number))
-        yield
-        self._ops.pop()
-        _end(row, self.now)
-
-    @contextmanager
-    def annotation(self, name: str, us: float = 0, ms: float = 0) -> Iterator[None]:
-        """A record_function around the block, which the host first spends `us` + `ms` in."""
-        self._ids += 1
-        args = {"External id": self._ids}
-        row = self._row("user_annotation", name, self.now, self.now, args)
-        launched: Streams = {}
-        self._annotations.append((name, self._ids, launched))
-        self._open.append((self.tid, launched))
-        self.now += _ns(us + 1000 * ms)
-        yield
-        self._open.pop()
-        _end(row, self.now)
-
-    def step(self) -> AbstractContextManager[None]:
-        """The next ProfilerStep."""
-        self.next_step += 1
-        return self.annotation(f"ProfilerStep#{self.next_step - 1}")
-
-    def loader(self, us: float = 0, ms: float = 0, workers: int = 0) -> None:
-        """The DataLoader's next(), of the loader without (`workers=0`) or with worker processes."""
-        with self.annotation(LOADER.format("MultiProcessing" if workers else "SingleProcess"), us, ms):
-            pass
-
-    def optimizer(self, name: str = "AdamW") -> AbstractContextManager[None]:
-        """The optimizer's step."""
-        return self.annotation(f"Optimizer.step#{name}.step")
-
-    @contextmanager
-    def thread(self, tid: int) -> Iterator[None]:
-        """Do the block on another thread; the host clock is one, so the first thread waits."""
-        before, self.tid = self.tid, tid
-        yield
-        self.tid = before
-
-    @contextmanager
-    def backward(self, name: str = "autograd::engine::evaluate_function: MmBackward0") -> Iterator[None]:
-        """Operators of the backward pass, on the autograd thread."""
-        with self.thread(self.pid + 18), self.inside(name):
-            yield
-
-    def gc(self, us: float) -> None:
-        """A garbage collection."""
-        self.event("python_function", "Python GC", us)
+        self._correlations, self._seq = 0, {"0": 0}
 
     # -- the device ----------------------------------------------------------------------------------------------
 
@@ -174,7 +84,7 @@ class Trace:
         more = {"queued": 0, "registers per thread": 32, "shared memory": 0, **shape, "est. achieved occupancy %": 50}
         call = "cuLaunchKernel" if name.startswith("triton_") else "cudaLaunchKernel"
         call = "cudaLaunchKernelExC" if name.startswith(("nccl", "nvjet")) else call
-        return self._submit("kernel", name, _ns(us), stream, call, {**more, **args}, after)
+        return self._submit("kernel", name, ns_of(us), stream, call, {**more, **args}, after)
 
     def sync(self, call: str = "cudaStreamSynchronize", stream: int | None = COMPUTE) -> None:
         """Block the host until the stream, or the device for `stream=None`, has nothing left to do."""
@@ -202,8 +112,8 @@ class Trace:
 
     def malloc(self, us: float, call: str = "cudaMalloc") -> None:
         """An allocator call that reaches the driver (also cudaFree, cudaHostAlloc)."""
-        self.now += _ns(us)
-        self._call(call, self.now - _ns(us))
+        self.now += ns_of(us)
+        self._call(call, self.now - ns_of(us))
 
     def memory(self, bytes: int, allocated: int, reserved: int) -> None:
         """A [memory] instant: an allocation (or, negative, a release) and the totals after it, in bytes."""
@@ -265,17 +175,18 @@ class Trace:
         group |= {"pg_size": self.world, "ranks": world}  # type: ignore[dict-item]
         distributed = {"backend": self.backend, "rank": self.rank, "world_size": self.world, "pg_count": 1,
                        "pg_config": [group], "nccl_version": "2.27.5"}  # fmt: skip
+        closing = closing_rows(self.pid, self.gpu, self._begin, self.now)
         cuda = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12080}
         return {
             "schemaVersion": 1,
-            "deviceProperties": self._device_properties(),
+            "deviceProperties": device_properties(self.gpu, self.world),
             **(cuda if self.gpu else {}),
             **({"distributedInfo": distributed} if self.world > 1 else {}),
             "record_shapes": 1,
             "trace_id": f"{self.rank:032X}",
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": BASE_NS,
-            "traceEvents": self._events + self._device_annotations() + self._tail(),
+            "traceEvents": self._events + self._device_annotations() + closing,
             "traceName": f"rank{self.rank}.json",
         }
 
@@ -288,10 +199,6 @@ class Trace:
         return path
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    def _row(self, cat: str, name: str, begin: int, end: int, args: dict[str, Any]) -> Row:
-        self._events.append(_row(cat, name, begin, end, self.pid, self.tid, args))
-        return self._events[-1]
 
     def _call(self, name: str, begin: int) -> int:
         self._correlations += 1
@@ -314,7 +221,7 @@ class Trace:
         correlation = self._call(call, begin)
         owner = {k: v for k, v in self._events[-1]["args"].items() if k == "External id"}
         link = {"device": 0, "context": 1, "stream": stream, "correlation": correlation}
-        row = _row(cat, name, start, start + ns, 0, stream, {**owner, **link, **args})
+        row = row_of(cat, name, start, start + ns, 0, stream, {**owner, **link, **args})
         self._events.append(row)
         for tid, launched in self._open:
             if tid == self.tid:
@@ -323,41 +230,15 @@ class Trace:
 
     def _memcpy(self, name: str, bytes: int, us: float, stream: int) -> None:
         args = {"bytes": bytes, "memory bandwidth (GB/s)": bytes / us / 1000}
-        self._submit("gpu_memcpy", name, _ns(us), stream, "cudaMemcpyAsync", args)
+        self._submit("gpu_memcpy", name, ns_of(us), stream, "cudaMemcpyAsync", args)
 
     def _device_annotations(self) -> list[Row]:
         rows = []
         for name, number, launched in self._annotations:
             for stream, work in launched.items():
-                begin, end = _begin(work[0]) - 1, _begin(work[-1]) + round(work[-1]["dur"] * 1000) + 1
+                begin, end = begin_of(work[0]) - 1, begin_of(work[-1]) + round(work[-1]["dur"] * 1000) + 1
                 args = {"External id": number}
-                rows.append(_row("gpu_user_annotation", name, begin, end, 0, stream, args))
-        return rows
-
-    def _device_properties(self) -> list[Row]:
-        if self.gpu is None:
-            return []
-        memory, major, minor, sms = GPUS[self.gpu]
-        one = {"name": self.gpu, "totalGlobalMem": memory, "computeMajor": major, "computeMinor": minor,
-               "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-               "sharedMemPerBlock": 49152, "numSms": sms, "regsPerMultiprocessor": 65536,
-               "sharedMemPerBlockOptin": 232448, "sharedMemPerMultiprocessor": 233472}  # fmt: skip
-        return [{"id": number, **one} for number in range(min(self.world, 8))]
-
-    def _tail(self) -> list[Row]:
-        names = [(self.pid, "python", "CPU", self.pid)]
-        names += [(0, "python", "GPU 0", 5_000_000)] if self.gpu else []
-        rows = []
-        for pid, name, label, index in names:
-            for key, args in [("process_name", {"name": name}), ("process_labels", {"labels": label}),
-                              ("process_sort_index", {"sort_index": index})]:  # fmt: skip
-                rows.append({"name": key, "ph": "M", "ts": self._begin / 1000, "pid": pid, "tid": 0, "args": args})
-        span = {"ph": "X", "cat": "Trace", "ts": self._begin / 1000, "dur": (self.now - self._begin) / 1000}
-        rows.append({**span, "pid": "Spans", "tid": "PyTorch Profiler", "name": "PyTorch Profiler (0)",
-                     "args": {"Op count": 0}})  # fmt: skip
-        for name, at in [("Iteration Start: PyTorch Profiler", self._begin), ("Record Window End", self.now)]:
-            rows.append({"name": name, "ph": "i", "s": "g", "pid": "Traces", "tid": "Trace PyTorch Profiler",
-                         "ts": at / 1000})  # fmt: skip
+                rows.append(row_of("gpu_user_annotation", name, begin, end, 0, stream, args))
         return rows
 
 
@@ -366,27 +247,9 @@ def collective(jobs: Sequence[Trace], name: str, bytes: int, transfer_us: float,
     wait = more.pop("wait", False)
     rows = [job.collective(name, bytes, **more) for job in jobs]
     stream = rows[0]["tid"]
-    end = max(map(_begin, rows)) + _ns(transfer_us)
+    end = max(map(begin_of, rows)) + ns_of(transfer_us)
     for job, row in zip(jobs, rows, strict=True):
-        _end(row, end)
+        set_end(row, end)
         job.stream_end[stream] = end
         if wait:
             job.wait(stream)
-
-
-def _ns(us: float) -> int:
-    return round(us * 1000)
-
-
-def _row(cat: str, name: str, begin: int, end: int, pid: int, tid: int, args: dict[str, Any]) -> Row:
-    times = {"ts": begin / 1000, "dur": (end - begin) / 1000}
-    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, **times, "args": args}
-
-
-def _begin(row: Row) -> int:
-    ts: float = row["ts"]
-    return round(ts * 1000)
-
-
-def _end(row: Row, end: int) -> None:
-    row["dur"] = (end - _begin(row)) / 1000

@@ -14,9 +14,9 @@ from diagnose.facts import Fact, Facts, Unknown
 from diagnose.patch.applied import applied_of, expected_of
 from diagnose.patch.patch_file import read
 from diagnose.probes.job_patch import JobPatch
-from diagnose.report.applied import applied_line, got_slower
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
+from diagnose.report.views.applied import applied_line, got_slower
 from diagnose.trace.record import CaptureRecord
 
 WORKERS = {"dataloader": {"num_workers": 4}}

@@ -1,7 +1,6 @@
 """The table of causes: it has every cause that time can be attributed to, and nothing else spells causes in a table."""
 
 import ast
-import csv
 from pathlib import Path
 from typing import get_args
 
@@ -26,19 +25,15 @@ from diagnose.attribution.causes import (
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.diagnosis.terms import CauseClass
 from diagnose.judge.waterfall import MatrixTime
-from diagnose.timeline.kernel_names import COMMUNICATION, bound_by, classify
+from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify, table
 
 ROOT = Path(__file__).parents[1]
 SPELLED_ONCE = ("late-rank-", "-low-intensity", "-below-peak", "-below-achievable")
 
 
-def kernel_names() -> list[str]:
-    with (ROOT / "tests" / "kernel_cases.csv").open(encoding="utf-8") as file:
-        return [row["name"] for row in csv.DictReader(file)]
-
-
 def test_every_kind_of_kernel_is_a_cause_in_the_class_of_its_kind() -> None:
-    kinds = {classify(name) for name in (*kernel_names(), "a kernel that no row knows")} - {COMMUNICATION}
+    kinds = {Kind(row.family, row.sub) for row in table().operation if row.family != COMMUNICATION}
+    kinds.add(classify("a kernel that no row knows"))
 
     assert {kind.family for kind in kinds} >= {"gemm", "attention", "norm", "optimizer", "other"}
     assert {kind: class_of(cause_of(kind)) for kind in kinds} == {kind: bound_by(kind) for kind in kinds}

@@ -140,7 +140,7 @@ def test_a_page_follows_a_threshold_that_changes(generate: ModuleType, monkeypat
     assert generate.with_thresholds(before) == after
 
 
-def test_the_composed_report_is_the_golden_one() -> None:
+def test_the_documented_report_is_the_golden_one() -> None:
     page = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
     shown = re.search(r"<!-- (tests/goldens/\S+) -->\n```\n(.*?)```", page, re.DOTALL)
 

@@ -1,5 +1,6 @@
 """What the parent, the probes and the analysis agree on stands once, and costs a starting interpreter nothing."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -27,6 +28,11 @@ def test_it_imports_nothing_that_an_interpreter_has_not_loaded_at_its_start() ->
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=False)
 
     assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+@pytest.mark.parametrize("file", ["protocol.py", "bootstrap/sitecustomize.py"])
+def test_what_runs_at_the_start_of_python_keeps_to_old_syntax(file: str) -> None:
+    assert ast.parse((ROOT / "probes" / file).read_text(encoding="utf-8"), feature_version=(3, 9)).body
 
 
 @pytest.mark.parametrize(

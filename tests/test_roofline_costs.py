@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from analysed import ADD
-from kineto import BF16
+from kineto_host import BF16
 from rooflines import LIST, LISTS, one, roofline
 
 from diagnose.roofline.calls import Call

@@ -2,7 +2,8 @@
 
 import pytest
 from analysed import ADD, FOREACH, GEMM, MS, US, capture_failed, content, edited, timeline, without
-from kineto import START_NS, Trace
+from kineto import Trace
+from kineto_host import START_NS
 
 
 def three_steps(**times: float) -> Trace:

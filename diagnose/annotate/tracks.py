@@ -12,7 +12,7 @@ import msgspec
 from diagnose.attribution.causes import COPIES, WITHOUT_KERNELS
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import Measured
-from diagnose.report.words import cause_name, evidence_line, patch_lines, speedup
+from diagnose.report.views.words import cause_name, evidence_line, patch_lines, speedup
 
 Event = dict[str, Any]
 PROCESS = (1 << 22) - 1  # the last that Linux gives out, so hardly one that is traced

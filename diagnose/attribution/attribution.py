@@ -17,7 +17,7 @@ from diagnose.attribution.idle import idle_causes
 from diagnose.diagnosis.terms import CauseClass
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
-from diagnose.timeline.kernel_names import Kind
+from diagnose.timeline.kernel_names import COMMUNICATION, Kind
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
     CLIP,
@@ -141,7 +141,7 @@ def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[
 
 def cause_of(kind: Kind) -> str:
     """The cause that an activity of this kind counts in while it runs alone, whoever launched it."""
-    if kind.family == "comm":
+    if kind.family == COMMUNICATION:
         return EXPOSED
     if kind.family == "memcpy":
         return name if (name := f"copy-{kind.sub}") in COPIES else "copy-unknown"

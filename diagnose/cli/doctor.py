@@ -12,7 +12,8 @@ from diagnose.capture.doctor import checks
 from diagnose.cli.exit_status import writing
 from diagnose.cli.settings import working_folder
 from diagnose.cli.terminal import terminal
-from diagnose.report.page import Page, joined, plain
+from diagnose.report.text.page import Page, joined
+from diagnose.report.views.plain import plain
 
 _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
 

@@ -9,7 +9,8 @@ from rich.text import Text
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import units
-from diagnose.report.page import Page, plain
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
 from diagnose.rule import Rule, load_rules
 
 rules_option = click.option(

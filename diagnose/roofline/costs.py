@@ -51,7 +51,7 @@ class Costs:
 
 
 class _Counted(NamedTuple):
-    found: Counted | None
+    operators: Counted | None
     outputs: Outputs
 
 
@@ -93,9 +93,9 @@ def _priced_owner(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) 
     which, lead = _groups(timeline, at, operator)
     rows = operator[lead]
     unknown = ~_price(timeline, rows, at[lead], work).known & (rows >= 0)
-    found = work.found
-    if found is not None and unknown.any():
-        outer = owners.around(timeline.trace, found.rows[found.flops > 0], rows[unknown])
+    operators = work.operators
+    if operators is not None and unknown.any():
+        outer = owners.around(timeline.trace, operators.rows[operators.flops > 0], rows[unknown])
         rows = rows.copy()
         rows[unknown] = np.where(outer >= 0, outer, rows[unknown])
     return rows[which]
@@ -124,7 +124,7 @@ def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Price
     causal = np.array([1.0 if c is None else causal_share(c) for c in calls], np.float64)
     matrix = np.array([c is not None and c.name in FORMULAS for c in calls], bool)[which]
     flops = np.where(
-        matrix, _own_flops(rows, work.found) * causal[which], np.where(np.isnan(least), np.nan, 0.0)[which]
+        matrix, _own_flops(rows, work.operators) * causal[which], np.where(np.isnan(least), np.nan, 0.0)[which]
     )
     data = np.array(["" if c is None else c.precision for c in calls], object)[which]
     way = np.array(["" if c is None else direction(c.name) for c in calls], object)[which]
@@ -140,11 +140,11 @@ def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _own_flops(rows: Ints, found: Counted | None) -> Floats:
-    if found is None or not len(found.rows):
+def _own_flops(rows: Ints, operators: Counted | None) -> Floats:
+    if operators is None or not len(operators.rows):
         return np.full(len(rows), np.nan)
-    at = np.minimum(np.searchsorted(found.rows, rows), len(found.rows) - 1)
-    return np.where(found.rows[at] == rows, found.flops[at], np.nan)
+    at = np.minimum(np.searchsorted(operators.rows, rows), len(operators.rows) - 1)
+    return np.where(operators.rows[at] == rows, operators.flops[at], np.nan)
 
 
 def _only_known(priced: _Priced) -> _Priced:

@@ -23,16 +23,16 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     longest = np.argsort(-ns, kind="stable")[:MOST]
     rows = []
     for at in longest[ns[longest] > 0]:
-        launched: Mask = np.zeros(len(owner), bool)
-        launched[known[number == at]] = True
+        chosen: Mask = np.zeros(len(owner), bool)
+        chosen[known[number == at]] = True
         name = _spelled(trace.names[keys[0, at]], trace.shapes[keys[1, at]] if keys[1, at] >= 0 else None)
-        rows.append(row_of(work, device, (name, "", _precision(work, launched)), launched))
+        rows.append(row_of(work, device, (name, "", _precision(work, chosen)), chosen))
     return tuple(rows)
 
 
-def _precision(work: Work, launched: Mask) -> str:
+def _precision(work: Work, chosen: Mask) -> str:
     """That of the longest of the kernels that the operator launched."""
-    longest = np.argmax(np.where(launched, work.ns, -1))
+    longest = np.argmax(np.where(chosen, work.ns, -1))
     return str(work.costs.precision[longest])
 
 

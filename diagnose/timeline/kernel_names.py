@@ -18,7 +18,7 @@ _MOST_NAMES = 65536  # remembered; a trace holds some thousands
 
 COMPUTE_FAMILIES = frozenset({"gemm", "conv", "attention"})
 COMMUNICATION = "comm"
-AUXILIARY = "auxiliary"
+AUXILIARY, VECTOR = "auxiliary", "vector"  # tags of kernels of a matrix family that multiply no two matrices
 
 
 class Kind(NamedTuple):
@@ -111,7 +111,7 @@ def classify(name: str) -> Kind:
     if row is None:
         return Kind("other", "other")
     kind = Kind(row.family, row.sub or row.family, row.tensor_cores, "", row.tags)
-    if row.family not in COMPUTE_FAMILIES or AUXILIARY in row.tags:
+    if row.family not in COMPUTE_FAMILIES:
         return kind
     told = first_match(table().precision, name)
     if told is None:
@@ -150,6 +150,15 @@ def leftmost_match(rows: Sequence[AnyRow], name: str) -> AnyRow | None:
     """The row that matches furthest to the left in the name; of several there, the first."""
     matches = [(match.start(), at) for at, row in enumerate(rows) if (match := row.search(name))]
     return rows[min(matches)[1]] if matches else None
+
+
+def multiplies_in(kind: Kind, *precisions: str) -> bool:
+    """Whether kernels of this kind are matrix products, convolutions or attention in one of the precisions.
+
+    What prepares or finishes their work is none, and neither is a matrix times a vector, which memory bounds.
+    """
+    matrix = kind.family in COMPUTE_FAMILIES and kind.tags.isdisjoint((AUXILIARY, VECTOR))
+    return matrix and kind.precision in precisions
 
 
 def bound_by(kind: Kind) -> str:

@@ -1,69 +1,16 @@
 """`diagnose run`: the command runs as it does without us, and the report comes when the window is written."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import textwrap
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jsonschema
 import pytest
-from needs import needs
+from capture.command_runs import WRITES, Start, bundles, ended, script, until
 
 from diagnose.diagnosis import schema
-
-TRACE = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
-WRITES = f"""
-import json, os, shutil
-given = json.loads(os.environ["PYTHON_DIAGNOSE"])
-out, token = given["out"], given["token"]
-def write(rank, world_size=1, out=out):
-    os.makedirs(out, exist_ok=True)
-    trace = f"rank{{rank}}.json.gz"
-    shutil.copy({str(TRACE)!r}, os.path.join(out, trace))
-    marker = {{"rank": rank, "world_size": world_size, "trace": trace, "capture": "", "token": token}}
-    with open(os.path.join(out, "partial"), "w") as file:
-        json.dump(marker, file)
-    os.replace(os.path.join(out, "partial"), os.path.join(out, f"rank{{rank}}.done"))
-"""
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """Starts `diagnose run ARGS` in an empty folder."""
-
-    def popen(*args: object, env: dict[str, str] | None = None, **options: object) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "diagnose", "run", *map(str, args)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path} | options
-        return subprocess.Popen(command, env={**os.environ, **(env or {})}, **pipes)  # type: ignore[call-overload]
-
-    return popen
-
-
-def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
-
-
-def script(tmp_path: Path, body: str, name: str = "train.py") -> str:
-    (tmp_path / name).write_text(textwrap.dedent(body))
-    return name
-
-
-def bundles(tmp_path: Path) -> list[Path]:
-    return sorted((tmp_path / "diagnose-runs").glob("*"))
-
-
-def until(found: Callable[[], object], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 30
-    while not found() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert found()
 
 
 @pytest.mark.parametrize(
@@ -236,69 +183,6 @@ def test_wrong_usage_runs_nothing(start: Start) -> None:
         assert ended(start(*args))[0] == 2
 
 
-LISTENS = """
-import signal, sys, time
-def told(number, frame):
-    print(signal.Signals(number).name, flush=True)
-for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
-    signal.signal(getattr(signal, name), told)
-open("ready", "w").close()
-while not __import__("os").path.exists("go"):
-    time.sleep(0.02)
-raise SystemExit(7)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_reaches_the_command_once_and_it_decides(start: Start, tmp_path: Path, number: signal.Signals) -> None:
-    process = start("--", script(tmp_path, LISTENS))
-    until((tmp_path / "ready").exists, process)
-    process.send_signal(number)
-    time.sleep(0.3)
-    (tmp_path / "go").touch()
-    code, out, _ = ended(process)
-
-    assert (code, out) == (7, f"{number.name}\n")
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_that_ends_the_command_leaves_the_report(
-    start: Start, tmp_path: Path, number: signal.Signals, code: int
-) -> None:
-    body = WRITES + "import time\nwrite(1, 2)\nopen('ready', 'w').close()\ntime.sleep(60)"
-    process = start("--", script(tmp_path, body))
-    until((tmp_path / "ready").exists, process)
-    process.send_signal(number)
-    ending, out, _ = ended(process)
-
-    assert ending == code
-    assert "verdict:" in out
-
-
-def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
-    script(tmp_path, LISTENS)
-    pid, terminal = os.forkpty()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.execv(sys.executable, [sys.executable, "-m", "diagnose", "run", "--", "train.py"])
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.write(terminal, b"\x03")
-    time.sleep(0.5)
-    (tmp_path / "go").touch()
-    shown = b""
-    while True:
-        try:
-            shown += os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
-    _, status = os.waitpid(pid, 0)
-
-    assert os.waitstatus_to_exitcode(status) == 7
-    assert shown.count(b"SIGINT") == 1
-
-
 def test_only_the_parent_of_rank_0_speaks(start: Start, tmp_path: Path) -> None:
     body = WRITES + "rank = int(os.environ['SLURM_PROCID'])\nimport time; time.sleep(rank)\nwrite(rank, 2)"
     script(tmp_path, body)
@@ -309,62 +193,3 @@ def test_only_the_parent_of_rank_0_speaks(start: Start, tmp_path: Path) -> None:
     assert second == (0, "", "")
     assert "rank 1" in out or "2 ranks" in out
     assert [path.name for path in bundles(tmp_path)] == ["job-17.0"]
-
-
-LOOP = """
-import sys, time, torch
-class Samples(torch.utils.data.Dataset):
-    def __len__(self):
-        return 240
-    def __getitem__(self, i):
-        if {sleep_s}:
-            time.sleep({sleep_s})
-        return torch.ones(256)
-torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(256, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 256))
-optimizer = torch.optim.AdamW(model.parameters())
-for batch in torch.utils.data.DataLoader(Samples(), batch_size=8):
-    model(batch).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-raise SystemExit(5)
-"""
-
-RANKS = """
-import sys, time, torch
-import torch.distributed as dist
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(13):
-    time.sleep(0.8 if dist.get_rank() == {late} else 0.4)  # most of a step, so that a busy machine makes nobody late
-    model(torch.ones(64, 512)).mean().backward()
-    optimizer.step()
-dist.barrier()  # gloo may abort a rank whose peer is already gone
-dist.destroy_process_group()
-"""
-
-
-def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) -> None:
-    needs("torch")
-    slow = ended(start("--json", "slow.json", "--", script(tmp_path, LOOP.format(sleep_s=0.012), "slow.py")))
-    cured = ended(start("--json", "cured.json", "--", script(tmp_path, LOOP.format(sleep_s=0), "cured.py")))
-
-    assert (slow[0], cured[0]) == (5, 5)
-    assert json.loads((tmp_path / "slow.json").read_text())["verdict"]["class"] == "data-bound"
-    assert json.loads((tmp_path / "cured.json").read_text())["verdict"]["class"] != "data-bound"
-
-
-@pytest.mark.slow
-def test_the_late_rank_of_torchrun_is_named_and_nobody_in_the_healthy_twin(start: Start, tmp_path: Path) -> None:
-    needs("torch")
-    named = []
-    for late in (1, None):
-        train = script(tmp_path, RANKS.format(late=late))
-        launched = ["torchrun", "--standalone", "--nproc_per_node=2", train]
-        code, _, err = ended(start("--steps", 4, "--at-step", 6, "--json", "d.json", "--", *launched))
-        assert code == 0, err
-        named.append([late["rank"] for late in json.loads((tmp_path / "d.json").read_text())["stragglers"]])
-
-    assert named == [[1], []]

@@ -138,9 +138,7 @@ def trained(tmp_path: Path, during: str) -> tuple["subprocess.CompletedProcess[s
     return done, temporary
 
 
-@pytest.mark.parametrize(
-    ("size", "says"), [(2000, "the exported trace is cut"), (0, "rank 0 ended inside the window")]
-)
+@pytest.mark.parametrize(("size", "says"), [(2000, "the exported trace is cut"), (0, "rank 0 ended inside the window")])
 def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: Path) -> None:
     """A limit of the size of files stands for the disk: writes fail, the exporter does not tell."""
     needs("torch")

@@ -125,9 +125,7 @@ os.kill(os.getpid(), 9)
     done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
 
     assert done.returncode == 128 + signal.SIGKILL
-    assert done.stderr == (
-        "diagnose: nothing captured: rank 3 ended inside the window, before its trace was written\n"
-    )
+    assert done.stderr == ("diagnose: nothing captured: rank 3 ended inside the window, before its trace was written\n")
     assert not (tmp_path / "b").exists()
 
 

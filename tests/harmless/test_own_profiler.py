@@ -28,8 +28,6 @@ def names(folder: Path) -> Counter[tuple[Any, Any]]:
     return Counter((e["cat"], e["name"]) for e in events if e.get("cat") in ("cpu_op", "user_annotation"))
 
 
-
-
 @pytest.mark.parametrize("wait", [1, 4, 12, 20])
 def test_the_jobs_trace_holds_what_it_holds_without_us(wait: int, tmp_path: Path) -> None:
     """The job's window lies before ours, across it, and behind it."""

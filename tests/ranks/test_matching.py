@@ -1,63 +1,17 @@
 """Which collectives of several ranks are one: by process group and Seq, by order, or between two ranks."""
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
-from analysed import GEMM, MS, US, content, digest
-from kineto import COMMUNICATION, Trace, collective
+from analysed import GEMM, MS, US, content
+from kineto import COMMUNICATION, Trace
+from matched_jobs import FIELDS, SEND_RECEIVE, Json, changed, digests, each_step, groups, reduced, without
 
 from diagnose.facts import Unknown
-from diagnose.ranks import GroupMatch, RankDigest, match
+from diagnose.ranks import match
 from diagnose.ranks.collectives.mismatches import mismatches_of
 from diagnose.ranks.collectives.process_groups import Group, Naming
 from diagnose.timeline.kernel_names import collective_kind
-
-Json = dict[str, Any]
-FIELDS = re.compile(r"Collective name|msg nelems|Group|Seq|dtype|split size")
-SEND_RECEIVE = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-
-
-def each_step(count: int, work: Callable[[list[Trace]], object], steps: int = 4, world: int = 0) -> list[Trace]:
-    """Ranks that do the same work in each step."""
-    traces = [Trace(rank=r, world=world or count) for r in range(count)]
-    for _ in range(steps):
-        with ExitStack() as opened:
-            for trace in traces:
-                opened.enter_context(trace.step())
-                trace.launch(GEMM, 300)
-            work(traces)
-            for trace in traces:
-                trace.sync(stream=None)
-    return traces
-
-
-def reduced(traces: Sequence[Trace], late: int = -1, **more: Any) -> None:
-    """An all-reduce that the rank at a position enters 5 ms after the others."""
-    for position, trace in enumerate(traces):
-        if position == late:
-            trace.launch(GEMM, 5000)
-    collective(traces, "allreduce", 1 << 22, 200, wait=True, **more)
-
-
-def changed(trace: Trace | Json, change: Callable[[Json], None]) -> Json:
-    """The trace with its events changed."""
-    found = content(trace) if isinstance(trace, Trace) else trace
-    for event in found["traceEvents"]:
-        change(event)
-    return found
-
-
-def without(*fields: str, of: str = "") -> Callable[[Json], None]:
-    """Takes fields from the events of a category, from all events without one."""
-
-    def change(event: Json) -> None:
-        if event.get("cat", "").startswith(of):
-            event["args"] = {k: v for k, v in event.get("args", {}).items() if k not in fields}
-
-    return change
 
 
 def bare(event: Json) -> None:
@@ -65,16 +19,6 @@ def bare(event: Json) -> None:
     if event.get("cat") == "kernel":
         event["args"] = {k: v for k, v in event["args"].items() if not FIELDS.search(k)}
         event["name"] = re.sub(r"ncclDevKernel_\w+", "ncclDevKernel_Generic", event["name"])
-
-
-def groups(found: Sequence[GroupMatch] | Unknown) -> dict[tuple[str, tuple[int, ...]], int]:
-    """How many collectives of each group are matched."""
-    assert not isinstance(found, Unknown), found.because
-    return {(g.group.name, g.group.ranks): len(g.call) for g in found}
-
-
-def digests(traces: Sequence[Trace | Json]) -> list[RankDigest]:
-    return [digest(trace, rank) for rank, trace in enumerate(traces)]
 
 
 def test_groups_of_one_name_on_different_ranks_are_not_one_group() -> None:
@@ -246,63 +190,6 @@ def test_experts_dispatch_within_the_group_described_as_theirs(description: str,
     assert isinstance(found, Unknown) != known
     if known:
         assert groups(found) == {("", (0, 1)): 3, ("", (2, 3)): 3}
-
-
-def sent(trace: Trace, name: str, peer: int, launches: bool) -> None:
-    """`dist.send` or `dist.recv` in the group of all ranks; batched ones launch nothing themselves."""
-    key = "Dst Rank" if name == "send" else "Src Rank"
-    members = list(range(trace.world))
-    args: Json = {"Collective name": name, "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "dtype": "BFloat16",
-            "Group size": len(members), "Process Group Name": "0", "Process Group Ranks": str(members)}  # fmt: skip
-    args[key] = peer
-    with trace.inside("record_param_comms", args=args):
-        trace.host(5)
-        if launches:
-            trace.launch(SEND_RECEIVE, 100, COMMUNICATION, **args)
-
-
-def test_a_pipeline_matches_each_send_with_its_receive() -> None:
-    def pipelined(traces: list[Trace]) -> None:
-        for stage, trace in enumerate(traces):
-            for _ in range(2):
-                if stage > 0:
-                    sent(trace, "recv", stage - 1, launches=True)
-                if stage < 2:
-                    sent(trace, "send", stage + 1, launches=True)
-
-    found = match(digests(each_step(3, pipelined)))
-
-    assert groups(found) == {("0", (0, 1)): 6, ("0", (1, 2)): 6}
-    assert all(g.paired and not g.symmetric.any() for g in found)  # type: ignore[union-attr]
-
-
-def test_a_ring_of_batched_sends_matches_neighbours_through_one_kernel() -> None:
-    def shifted(traces: list[Trace]) -> None:
-        for trace in traces:
-            sent(trace, "send", (trace.rank + 1) % 3, launches=False)
-            sent(trace, "recv", (trace.rank - 1) % 3, launches=False)
-            with trace.annotation("nccl:coalesced"):
-                trace.launch(SEND_RECEIVE, 100, COMMUNICATION)
-
-    found = digests(each_step(3, shifted))
-
-    assert [len(d.calls) for d in found] == [3, 3, 3]
-    assert groups(match(found)) == {("0", (0, 1)): 3, ("0", (1, 2)): 3, ("0", (2, 0)): 3}
-
-
-def test_several_collectives_in_one_kernel_are_one_instance() -> None:
-    traces = each_step(2, reduced)
-
-    def coalesced(event: Json) -> None:
-        if event.get("args", {}).get("Collective name"):
-            event["args"] |= {"Collective name": "allreduce_coalesced"}
-            event["args"].pop("In msg nelems")
-            event["args"].pop("Out msg nelems")
-
-    found = digests([changed(trace, coalesced) for trace in traces])
-
-    assert (found[0].calls.kinds, set(found[0].calls.bytes.tolist())) == (("allreduce",), {-1})
-    assert groups(match(found)) == {("0", (0, 1)): 3}
 
 
 def test_gloo_matches_by_order_and_shape() -> None:

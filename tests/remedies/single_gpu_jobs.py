@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from analysed import ADD, FOREACH, FUSED, GEMM, SOFTMAX
-from kineto import BF16, Trace
+from kineto import Trace
+from kineto_host import BF16
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Patch

@@ -11,7 +11,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision
 from diagnose.metrics.unknowns import NO_REDUCTION
 from diagnose.ranks.collectives.messages import BACKWARD
-from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
+from diagnose.timeline.kernel_names import multiplies_in
 from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
@@ -55,7 +55,7 @@ def computes_in_half(m: Measured) -> Value:
 def _product_ns(m: Measured, *precisions: str) -> int:
     """Time of the matrix kernels whose names tell one of the precisions."""
     gpu = m.timeline.gpu
-    told = np.array([kind.family in COMPUTE_FAMILIES and kind.precision in precisions for kind in gpu.kinds], bool)
+    told = np.array([multiplies_in(kind, *precisions) for kind in gpu.kinds], bool)
     return int(m.own_time[told[gpu.kind]].sum())
 
 

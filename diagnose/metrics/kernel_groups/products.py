@@ -15,7 +15,7 @@ from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline.calls import PRECISIONS, call_of
-from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, Kind
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, multiplies_in
 from diagnose.trace.vocabulary import OPS
 
 PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
@@ -25,8 +25,8 @@ _HALF = ("bf16", "fp16")
 
 @group("fp32-products")
 def fp32_products(m: Measured) -> Mask:
-    """Matrix products in fp32 without tensor cores, told by kernel name; matrix times vector gains nothing by them."""
-    return m.kernels & of_kind(m, lambda kind: is_product(kind, "fp32") and kind.tensor_core is False)
+    """Matrix products in fp32 without tensor cores, told by kernel name."""
+    return _products_in(m, "fp32") & of_kind(m, lambda kind: kind.tensor_core is False)
 
 
 @group("matrix")
@@ -48,12 +48,7 @@ def half_products(m: Measured) -> Mask:
 
 
 def _products_in(m: Measured, *precisions: str) -> Mask:
-    return m.kernels & of_kind(m, lambda kind: is_product(kind, *precisions))
-
-
-def is_product(kind: Kind, *precisions: str) -> bool:
-    """Whether kernels of this kind multiply two matrices in one of the precisions."""
-    return kind.family == "gemm" and "vector" not in kind.tags and kind.precision in precisions
+    return m.kernels & of_kind(m, lambda kind: kind.family == "gemm" and multiplies_in(kind, *precisions))
 
 
 @group("weight-casts")
@@ -114,4 +109,4 @@ def misaligned_sizes(m: Measured, row: int) -> tuple[int, ...]:
 @group("fp32-convolutions")
 def fp32_convolutions(m: Measured) -> Mask:
     """Convolutions in fp32 without tensor cores, as far as cuDNN's names tell."""
-    return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and kind.precision == "fp32")
+    return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and multiplies_in(kind, "fp32"))

@@ -117,9 +117,11 @@ def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
 
     Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), and that in two thirds of the steps
     (in all of them when there are three or fewer). It is an outlier among the ranks, and its lead over those that are
-    not named is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more
-    of the waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting of
-    the ranks of their groups. A single step names one rank at most, by the vote of the collectives.
+    not named is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps).
+
+    Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness
+    is seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
+    collectives.
     """
     behind = evidence.own_ns.sum(axis=1) >= evidence.noise_share * evidence.step_ns.sum()
     named = np.flatnonzero(_steady(evidence.late) & behind)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from diagnose.attribution.causes import WAITING
 from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
-from diagnose.report.words import Named, cause_name
+from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
 OTHERS = "others"
@@ -35,7 +35,7 @@ def heat_of(ranks: Sequence[RankReport], most_rows: int = 0, named: Named = caus
     for column, rank in enumerate(ranks):
         for entry in rank.ledger:
             shares.setdefault((entry.cause, entry.class_), [0.0] * len(ranks))[column] += entry.share
-    rows = [HeatRow(named(cause), class_, tuple(own)) for (cause, class_), own in shares.items()]
+    rows = [HeatRow(named(cause), class_, tuple(of_cause)) for (cause, class_), of_cause in shares.items()]
     rows.sort(key=lambda row: -sum(row.shares))
     large = [row for row in rows if max(row.shares) >= SHOWN_FROM]
     shown = large[:most_rows] if most_rows else large
@@ -75,11 +75,11 @@ class HostRow:
 
 def by_host(ranks: Sequence[RankReport]) -> list[HostRow]:
     """The hosts that are named, the one that waits least first: the late host waits for nobody."""
-    found: dict[str, list[RankReport]] = {}
+    by_name: dict[str, list[RankReport]] = {}
     for rank in sorted(ranks, key=lambda r: r.rank):
         if rank.host:
-            found.setdefault(rank.host, []).append(rank)
-    return sorted((_host(name, own) for name, own in found.items()), key=lambda host: host.waiting)
+            by_name.setdefault(rank.host, []).append(rank)
+    return sorted((_host(name, of_host) for name, of_host in by_name.items()), key=lambda host: host.waiting)
 
 
 def _host(name: str, ranks: Sequence[RankReport]) -> HostRow:

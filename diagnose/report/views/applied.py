@@ -1,11 +1,27 @@
 """What a patch that was put to the test bought, beside what was predicted of it."""
 
-from diagnose.diagnosis import Applied
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.facts import duration, spoken
-from diagnose.report.page import plain
-from diagnose.report.words import speedup
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import speedup
 
 _SAME = 0.005  # what two printed factors cannot tell apart
+
+
+@dataclass(frozen=True)
+class AppliedView:
+    """What the patch bought in a line, and whether the run is slower with it."""
+
+    line: str
+    slower: bool
+
+
+def applied_view(diagnosis: Diagnosis) -> AppliedView | None:
+    """The patch that the run was started with; None without one."""
+    line = applied_line(diagnosis.applied)
+    return AppliedView(line, got_slower(diagnosis.applied)) if line else None
 
 
 def applied_line(applied: Applied | None) -> str:

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.facts import duration
-from diagnose.report.page import Page, plain
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
 
 if TYPE_CHECKING:
     from diagnose.hta.critical_path import CriticalPath, PathPart

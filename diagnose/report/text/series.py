@@ -4,7 +4,8 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.facts import duration
-from diagnose.report.page import Page, plain
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
 from diagnose.series.findings import Change, SeriesReport, SuggestedCapture
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

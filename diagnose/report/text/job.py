@@ -5,8 +5,10 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.report.heat import HOST_CLASSES, Heat, HeatRow, by_host, heat_of, worst_first
-from diagnose.report.job_words import (
+from diagnose.report.text.ledger import STYLE
+from diagnose.report.text.page import Extent, Page, widest
+from diagnose.report.views.heat import HOST_CLASSES, Heat, HeatRow, by_host, heat_of, worst_first
+from diagnose.report.views.job_words import (
     beyond,
     change_line,
     clocks_line,
@@ -15,11 +17,10 @@ from diagnose.report.job_words import (
     passing_line,
     rate,
     replay_line,
-    told,
 )
-from diagnose.report.ledger import STYLE, basis
-from diagnose.report.page import Page, plain, widest
-from diagnose.report.words import causes_named, counted, speedup
+from diagnose.report.views.plain import plain
+from diagnose.report.views.summary import late_rank_lines
+from diagnose.report.views.words import causes_named, counted, speedup
 
 RANKS_SHOWN = 12
 CAUSES_SHOWN = 8
@@ -31,46 +32,52 @@ _SHORT = {"communication": "comm", "memory": "mem", "compute": "comp", "unexplai
 _HOT, _WARM = 0.20, 0.05
 
 
-def print_job_verdict(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
-    """The job in lines: the ranks that are late, why, what that costs, and what of the job is missing."""
-    of = basis(diagnosis)
-    for i, straggler in enumerate(diagnosis.stragglers):
-        page.paragraph(told(straggler, diagnosis, of), label="" if i else "straggler:")
-        if details and beyond(straggler):
+def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The ranks that are late, why and what that costs, then those that are late at times only."""
+    lines = late_rank_lines(diagnosis)
+    for i, (straggler, line) in enumerate(zip(diagnosis.stragglers, lines, strict=True)):
+        page.paragraph(line, label="" if i else "straggler:")
+        if extent.details and beyond(straggler):
             page.paragraph(Text(beyond(straggler), "dim"))
-    found = diagnosis.postmortem
-    if found is None:
-        return
-    _passing(page, found, details)
+    if diagnosis.postmortem is not None:
+        _passing(page, diagnosis.postmortem, extent.details)
+
+
+def print_missing(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
+    """Ranks without a trace, and where those with one disagree."""
     if missing_line(diagnosis):
         page.paragraph(Text(missing_line(diagnosis), "yellow"), label="missing:", most=2)
-    for i, mismatch in enumerate(found.mismatches):
+    for i, mismatch in enumerate(diagnosis.postmortem.mismatches if diagnosis.postmortem else ()):
         page.paragraph(Text(plain(mismatch.says), "yellow"), label="" if i else "mismatch:", most=2)
 
 
-def _passing(page: Page, found: Postmortem, details: bool) -> None:
+def _passing(page: Page, job: Postmortem, details: bool) -> None:
     """Ranks that are late at times only."""
-    shown = found.passing if details else found.passing[:PASSING_SHOWN]
+    shown = job.passing if details else job.passing[:PASSING_SHOWN]
     if shown:
         texts = [Text(passing_line(straggler)) for straggler in shown]
-        page.entries("passing:", texts, len(found.passing) - len(shown), most=2)
+        page.entries("passing:", texts, len(job.passing) - len(shown), most=2)
 
 
-def print_job(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
-    """The heat map of the ranks, the hosts, the collectives and what changes would buy; nothing for a single rank."""
+def print_job(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The hosts, the collectives, what changes would buy and the clocks; nothing for a single rank."""
     if len(diagnosis.ranks) < 2:
         return
-    _heat(page, diagnosis, details)
+    job, details = diagnosis.postmortem, extent.details
     _hosts(page, diagnosis, details)
-    if diagnosis.postmortem is not None:
-        _traffic(page, diagnosis.postmortem, details)
-        _changes(page, diagnosis.postmortem, details)
-        if details and clocks_line(diagnosis.postmortem):
-            page.paragraph(Text(clocks_line(diagnosis.postmortem), "dim"), label="clocks:")
+    if job is not None:
+        _traffic(page, job, details)
+        _changes(page, job, details)
+        if details and clocks_line(job):
+            page.paragraph(Text(clocks_line(job), "dim"), label="clocks:")
     page.gap()
 
 
-def _heat(page: Page, diagnosis: Diagnosis, details: bool) -> None:
+def print_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The heat map; nothing for a single rank."""
+    if len(diagnosis.ranks) < 2:
+        return
+    details = extent.details
     ordered = worst_first(diagnosis)
     name_width = min(max(page.width - 2 - _CELL * min(len(ordered), RANKS_SHOWN) - 1, 30), 46)
     fit = max((page.width - 3 - name_width) // _CELL, 1)
@@ -117,28 +124,28 @@ def _hosts(page: Page, diagnosis: Diagnosis, details: bool) -> None:
         page.line(Text(f"  +{counted(len(hosts) - HOSTS_SHOWN, 'host')}: --details", "dim"))
 
 
-def _traffic(page: Page, found: Postmortem, details: bool) -> None:
-    shown = found.traffic if details else found.traffic[:TRAFFIC_SHOWN]
-    hidden = len(found.traffic) - len(shown)
+def _traffic(page: Page, job: Postmortem, details: bool) -> None:
+    shown = job.traffic if details else job.traffic[:TRAFFIC_SHOWN]
+    hidden = len(job.traffic) - len(shown)
     if shown:
-        page.entries("traffic:", [Text(_message(own)) for own in shown], hidden)
+        page.entries("traffic:", [Text(_message(traffic)) for traffic in shown], hidden)
 
 
-def _message(own: Traffic) -> str:
-    size = "" if own.bytes is None else f" of {spoken(own.bytes, 'bytes')}"
-    text = f"{own.count_per_step:,.3g} {plain(own.kind)}{size} per step over {counted(own.ranks, 'rank')}: "
-    text += f"transfer {duration(own.transfer_ns)}, waiting {duration(own.waiting_ns)} (median)"
-    if own.busbw_gbs is not None:
-        text += f", busbw {rate(own.busbw_gbs)}"
-    if own.busbw_gbs is not None and own.expected_busbw_gbs is not None:
-        text += f" of {own.expected_busbw_gbs:,.0f} GB/s expected at this size"
-    text += f"; exposed communication {exposed_parts(own, ' of the step')}"
-    return f"{text}; {plain(own.note)}" if own.note else text
+def _message(traffic: Traffic) -> str:
+    size = "" if traffic.bytes is None else f" of {spoken(traffic.bytes, 'bytes')}"
+    text = f"{traffic.count_per_step:,.3g} {plain(traffic.kind)}{size} per step over {counted(traffic.ranks, 'rank')}: "
+    text += f"transfer {duration(traffic.transfer_ns)}, waiting {duration(traffic.waiting_ns)} (median)"
+    if traffic.busbw_gbs is not None:
+        text += f", busbw {rate(traffic.busbw_gbs)}"
+    if traffic.busbw_gbs is not None and traffic.expected_busbw_gbs is not None:
+        text += f" of {traffic.expected_busbw_gbs:,.0f} GB/s expected at this size"
+    text += f"; exposed communication {exposed_parts(traffic, ' of the step')}"
+    return f"{text}; {plain(traffic.note)}" if traffic.note else text
 
 
-def _changes(page: Page, found: Postmortem, details: bool) -> None:
-    texts = [Text(f"{speedup(change.speedup)}   {change_line(change)}") for change in found.changes]
-    if replay_line(found) and (details or found.no_changes_because):
-        texts.append(Text(replay_line(found), "dim"))
+def _changes(page: Page, job: Postmortem, details: bool) -> None:
+    texts = [Text(f"{speedup(change.speedup)}   {change_line(change)}") for change in job.changes]
+    if replay_line(job) and (details or job.no_changes_because):
+        texts.append(Text(replay_line(job), "dim"))
     for i, text in enumerate(texts):
         page.paragraph(text, label="" if i else "whole job:", most=0 if details else 3)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from diagnose.report.page import plain
+from diagnose.report.views.plain import plain
 
 MORE = "all of it: `diagnose analyze PATH --json`"
 _LINKED = re.compile(r"\S*(?:://|@)\S*|\bwww\.\S*|\S*#\d\S*|\bGH-\d+", re.IGNORECASE)

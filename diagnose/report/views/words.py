@@ -8,7 +8,7 @@ from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER
 from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.patch import patches
-from diagnose.report.page import plain
+from diagnose.report.views.plain import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
@@ -92,11 +92,11 @@ def evidence_line(evidence: Sequence[Evidence]) -> str:
 def mfu_denominator(mfu: Mfu) -> str:
     """The peak that MFU is a share of, briefly: "989 TFLOP/s dense bf16, H100-SXM5-80GB"."""
     number = _tflops(mfu.peak_flops or 0)
-    found = _PEAK_SOURCE.fullmatch(mfu.peak_source)
-    if found is None:
+    source = _PEAK_SOURCE.fullmatch(mfu.peak_source)
+    if source is None:
         return plain(f"{number} ({mfu.peak_source})" if mfu.peak_source else number)
-    doubt = " (unverified)" if found["confidence"].startswith("low") else ""
-    return plain(f"{number} dense {found['dtype']}, {found['device']}{doubt}")
+    doubt = " (unverified)" if source["confidence"].startswith("low") else ""
+    return plain(f"{number} dense {source['dtype']}, {source['device']}{doubt}")
 
 
 def mfu_line(mfu: Mfu, details: bool = False) -> str:

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
-
-from diagnose.errors import printable
 
 LABEL = 12  # cells of the label column; "not judged:" is the longest label
 WIDEST = 120  # prose beyond this is hard to read
@@ -16,9 +15,12 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)")
 _HELD = "\ue000"  # one cell wide, and never in printable text
 
 
-def plain(text: object) -> str:
-    """`text` on one line, with control characters escaped."""
-    return printable(" ".join(str(text).split()))
+@dataclass(frozen=True)
+class Extent:
+    """How much of a section is printed: with `details` everything, and the `kernels` longest kernels."""
+
+    details: bool = False
+    kernels: int = 0
 
 
 def joined(parts: Sequence[Text | str], gap: str = "   ") -> Text:

@@ -6,9 +6,10 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, KernelRow
 from diagnose.facts import duration, spoken
-from diagnose.report.ledger import basis
-from diagnose.report.page import Page, plain
-from diagnose.report.words import counted, short_name
+from diagnose.report.text.page import Extent, Page
+from diagnose.report.views.ledger import basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import counted, short_name
 
 _COLUMNS: tuple[tuple[str, int, int, Callable[[KernelRow], str]], ...] = (  # name, cells, from this width on
     ("count", 9, 64, lambda row: f"{row.count:,.{0 if row.count >= 100 or float(row.count).is_integer() else 1}f}"),
@@ -20,9 +21,11 @@ _COLUMNS: tuple[tuple[str, int, int, Callable[[KernelRow], str]], ...] = (  # na
 _WORDS = ("bound", "operator")
 
 
-def print_kernels(page: Page, diagnosis: Diagnosis, most: int) -> None:
-    """The `most` longest by name; says so where there are none."""
-    rows = diagnosis.kernels
+def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """As many of the longest by name as were asked for; says so where there are none."""
+    rows, most = diagnosis.kernels, extent.kernels
+    if not most:
+        return
     if not rows:
         page.paragraph("no GPU kernels in the counted steps", label="kernels:")
         page.gap()

@@ -6,9 +6,9 @@ from diagnose.attribution.causes import LATENESS
 from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.report.ledger import Basis
-from diagnose.report.page import plain
-from diagnose.report.words import cause_name, counted, spans
+from diagnose.report.views.ledger import Basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name, counted, spans
 
 EXCESS_SHOWN = 4
 SMALLEST_EXCESS = 0.01  # of the largest
@@ -52,10 +52,10 @@ def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
 
 def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:
     """What curing the late ranks takes off the job's step where that is less than the waiting for one, else ""."""
-    found = diagnosis.postmortem
-    if found is None or found.changes_error is None or found.no_changes_because:
+    postmortem = diagnosis.postmortem
+    if postmortem is None or postmortem.changes_error is None or postmortem.no_changes_because:
         return ""
-    gain = next((change.speedup[1] for change in found.changes if change.change == NO_STRAGGLER), 1.0)
+    gain = next((change.speedup[1] for change in postmortem.changes if change.change == NO_STRAGGLER), 1.0)
     cured = 1 - 1 / gain
     if cured >= MOST_OF_IT * waited_share(straggler, diagnosis):
         return ""
@@ -89,8 +89,8 @@ def money(value: float | None) -> str:
 def excess(straggler: Straggler) -> list[tuple[str, str]]:
     """The causes on which the rank spent most beyond the others, each with its time per step."""
     least = SMALLEST_EXCESS * straggler.excess[0].ns if straggler.excess else 0
-    telling = [own for own in straggler.excess if own.ns >= least]
-    return [(cause_name(own.cause), duration(own.ns)) for own in telling[:EXCESS_SHOWN]]
+    telling = [part for part in straggler.excess if part.ns >= least]
+    return [(cause_name(part.cause), duration(part.ns)) for part in telling[:EXCESS_SHOWN]]
 
 
 def beyond(straggler: Straggler) -> str:
@@ -112,9 +112,9 @@ def passing_line(straggler: Straggler) -> str:
 
 
 def missing_line(diagnosis: Diagnosis) -> str:
-    """The ranks without a trace, "" where all are there."""
+    """The ranks of a joined job without a trace, "" where all are there."""
     missing = diagnosis.trace.missing_ranks
-    if not missing:
+    if not missing or diagnosis.postmortem is None:
         return ""
     of_all = len(missing) + len(diagnosis.ranks)
     return f"no trace of rank {spans(missing)} of {of_all:,}; who is late may be among them"
@@ -127,37 +127,37 @@ def change_line(change: JobChange) -> str:
     return f"{plain(change.says)}{saves}"
 
 
-def replay_line(found: Postmortem) -> str:
+def replay_line(postmortem: Postmortem) -> str:
     """What the changes rest on, or why nothing is predicted; "" where nothing is known of either."""
-    if found.no_changes_because:
-        return f"nothing is predicted: {plain(found.no_changes_because)}"
-    if found.changes_error is None:
+    if postmortem.no_changes_because:
+        return f"nothing is predicted: {plain(postmortem.no_changes_because)}"
+    if postmortem.changes_error is None:
         return ""
-    error = spoken(found.changes_error, "share")
+    error = spoken(postmortem.changes_error, "share")
     return f"by a replay of all ranks together, which unchanged is at most {error} off the measured step of a rank"
 
 
-def traffic_cells(own: Traffic) -> tuple[str, ...]:
+def traffic_cells(traffic: Traffic) -> tuple[str, ...]:
     """The figures under `TRAFFIC_HEADS`, medians per collective; what is not known says so."""
     return (
-        plain(own.kind),
-        spoken(own.bytes, "bytes"),
-        f"{own.ranks:,}",
-        f"{own.count_per_step:,.3g}",
-        duration(own.transfer_ns),
-        duration(own.waiting_ns),
-        exposed_parts(own),
-        rate(own.busbw_gbs),
-        rate(own.expected_busbw_gbs),
+        plain(traffic.kind),
+        spoken(traffic.bytes, "bytes"),
+        f"{traffic.ranks:,}",
+        f"{traffic.count_per_step:,.3g}",
+        duration(traffic.transfer_ns),
+        duration(traffic.waiting_ns),
+        exposed_parts(traffic),
+        rate(traffic.busbw_gbs),
+        rate(traffic.expected_busbw_gbs),
     )
 
 
-def exposed_parts(own: Traffic, of: str = "") -> str:
+def exposed_parts(traffic: Traffic, of: str = "") -> str:
     """The share of exposed communication, and what of it is transfer and waiting where that is known."""
-    whole, waiting = spoken(own.exposed_share, "share") + of, own.exposed_waiting_share
+    whole, waiting = spoken(traffic.exposed_share, "share") + of, traffic.exposed_waiting_share
     if waiting is None:
         return whole
-    return f"{whole} (transfer {spoken(own.exposed_share - waiting, 'share')}, waiting {spoken(waiting, 'share')})"
+    return f"{whole} (transfer {spoken(traffic.exposed_share - waiting, 'share')}, waiting {spoken(waiting, 'share')})"
 
 
 def rate(gbs: float | None) -> str:
@@ -165,14 +165,14 @@ def rate(gbs: float | None) -> str:
     return spoken(None if gbs is None else 1e9 * gbs, "bytes_per_s")
 
 
-def clocks_line(found: Postmortem) -> str:
+def clocks_line(postmortem: Postmortem) -> str:
     """How far the clocks are apart, how well they could be aligned, and what that means; "" where none could."""
-    known = [clock for clock in found.clocks if clock.offset_ns is not None and clock.residual_ns is not None]
+    known = [clock for clock in postmortem.clocks if clock.offset_ns is not None and clock.residual_ns is not None]
     if not known:
         return ""
     apart = max(abs(clock.offset_ns or 0) for clock in known)
     residual = max(clock.residual_ns or 0 for clock in known)
-    alike = "alike" if found.clocks_agree else "otherwise"
-    agree = "" if found.clocks_agree is None else f", and by start times {alike}"
+    alike = "alike" if postmortem.clocks_agree else "otherwise"
+    agree = "" if postmortem.clocks_agree is None else f", and by start times {alike}"
     text = f"{counted(len(known), 'rank')} aligned: up to {duration(apart)} apart, residual {duration(residual)}"
     return f"{text}; waiting is told by durations, which needs no clock{agree}"

@@ -1,30 +1,17 @@
-"""The waterfall as printed: what of the step is MFU, then one bar per class of what is lost, its parts below it."""
+"""The waterfall in rows: what of the step is MFU, then each class of what is lost, its parts below it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
-from rich.text import Text
-
-from diagnose.diagnosis import Diagnosis, WaterfallPart
-from diagnose.facts import duration
-from diagnose.report.page import Page, widest
-from diagnose.report.words import Named, cause_name, causes_named
+from diagnose.diagnosis import CauseClass, Diagnosis, WaterfallPart
+from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause, or the small ones of a class together, below one percent of the step gets no row
 CAUSES_SHOWN = 4  # of one class; the rest share a row
 INVISIBLE = 0.0005  # prints as 0.0 %
 _SCALES = ((1e9, "s", 3), (1e6, "ms", 1), (1e3, "us", 1))  # the step's length, its unit, digits
-STYLE = {
-    "data": "magenta",
-    "host": "yellow",
-    "communication": "cyan",
-    "memory": "blue",
-    "compute": "green",
-    "unexplained": "red",
-}
-CLASS_NAMES = {
+CLASS_NAMES: dict[CauseClass, str] = {
     "data": "data",
     "host": "host",
     "communication": "communication",
@@ -65,12 +52,12 @@ def basis(diagnosis: Diagnosis) -> Basis:
 
 @dataclass(frozen=True)
 class Row:
-    """One printed line of the ledger; a class has a `style` and gets a bar, a cause has none."""
+    """One line of the ledger: a class, or with `class_` None one of its parts."""
 
     name: str
     ns: int
     share: float
-    style: str = ""
+    class_: CauseClass | None = None
 
 
 def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = cause_name) -> list[Row]:
@@ -82,10 +69,10 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = c
     by_class: dict[str, list[WaterfallPart]] = defaultdict(list)
     for part in parts:
         by_class[part.class_ if part.part != _MODEL_FLOPS else _MODEL_FLOPS].append(part)
-    top = [Row(named(p.part), p.ns, p.points / 100, STYLE["compute"]) for p in by_class.pop(_MODEL_FLOPS, [])]
+    top = [Row(named(p.part), p.ns, p.points / 100, "compute") for p in by_class.pop(_MODEL_FLOPS, [])]
     names = CLASS_NAMES | ({"compute": _BEYOND_MFU} if top else {})
-    groups = [_class_rows(Row(names[key], 0, 0.0, STYLE[key]), by_class[key], details, named) for key in names]
-    shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].style == STYLE["unexplained"]]
+    groups = [_class_rows(Row(names[key], 0, 0.0, key), by_class[key], details, named) for key in names]
+    shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].class_ == "unexplained"]
     return top + [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]
 
 
@@ -94,39 +81,11 @@ def _class_rows(of: Row, parts: Sequence[WaterfallPart], details: bool, named: N
     ns, share = sum(p.ns for p in parts), sum(p.points for p in parts) / 100
     ordered = sorted((p for p in parts if p.ns), key=lambda part: -part.ns)
     if len(ordered) == 1:
-        return [Row(f"{of.name}: {named(ordered[0].part)}", ns, share, of.style)]
-    head = Row(of.name, ns, share, of.style)
+        return [Row(f"{of.name}: {named(ordered[0].part)}", ns, share, of.class_)]
+    head = Row(of.name, ns, share, of.class_)
     large = ordered if details else [p for p in ordered if p.points >= 100 * SHOWN_FROM][:CAUSES_SHOWN]
     shown = [Row("  " + named(p.part), p.ns, p.points / 100) for p in large]
     small = ordered[len(large) :]
     if shown and sum(p.points for p in small) >= 100 * SHOWN_FROM:
         shown.append(Row(f"  {len(small)} smaller", sum(p.ns for p in small), sum(p.points for p in small) / 100))
     return [head, *shown]
-
-
-def print_ledger(page: Page, diagnosis: Diagnosis, details: bool = False) -> None:
-    """Time per step and share of MFU, each class and its parts; the denominator is in the heading."""
-    of = basis(diagnosis)
-    if not diagnosis.waterfall:
-        return
-    mean = f" (mean of {of.count:,})" if of.count > 1 else ""
-    heading = f"of the {of.name}, {duration(of.step_ns)}{mean}, each part takes:"
-    for part in Text(heading, "bold").wrap(page.console, page.width):
-        page.line(part)
-    listed = rows(diagnosis.waterfall, details, causes_named(diagnosis))
-    name_width = widest([row.name for row in listed], min(max(page.width - 34, 16), 50))
-    bar_width = min(max(page.width - name_width - 27, 4), 40)
-    for row in listed:
-        numbers = f"{of.per_step(row.ns):>10}  {100 * row.share:5.1f} %"
-        bar = page.bar(row.share, bar_width, row.style) if row.style else Text()
-        for i, name in enumerate(_name_lines(page, row, name_width)):
-            page.line(Text.assemble("  ", name, " ", numbers, "  ", bar) if i == 0 else Text.assemble("  ", name))
-    page.gap()
-
-
-def _name_lines(page: Page, row: Row, width: int) -> list[Text]:
-    """The row's name in as many lines as it needs, those after the first indented below it."""
-    left = len(row.name) - len(row.name.lstrip())
-    lines = page.wrapped(row.name.strip(), width - left - 2, most=3) if cell_len(row.name) > width else [Text(row.name)]
-    padded = [" " * (left + 2 * (i > 0)) * (len(lines) > 1) + line.plain.rstrip() for i, line in enumerate(lines)]
-    return [Text(page.fitted(line, width), "bold" if row.style else "") for line in padded]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, RooflineEntry
-from diagnose.report.page import Page, plain, widest
-from diagnose.report.words import cause_name
+from diagnose.report.text.page import Extent, Page, widest
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name
 
 _COLUMNS: tuple[tuple[str, int, Callable[[RooflineEntry], str]], ...] = (
     ("ms/step", 9, lambda e: f"{e.ns / 1e6:,.2f}"),
@@ -21,9 +22,9 @@ _LEGEND = "; above: ms more than FLOPs at the peak or the least bytes at full ba
 _NARROW = 80  # cells below which rates per byte are left out
 
 
-def print_roofline(page: Page, diagnosis: Diagnosis) -> None:
-    """The families by time, then the longest operators; "above" is time above the roof. Nothing without GPU kernels."""
-    if not diagnosis.roofline:
+def print_roofline(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The families by time, then the longest operators; "above" is time above the roof. Only a part of the details."""
+    if not (extent.details and diagnosis.roofline):
         return
     known = any(entry.bytes is not None for entry in diagnosis.roofline)
     about = f"of the first rank, per step{_LEGEND}" if known else "operators have no shapes"

@@ -26,12 +26,12 @@ sys.path.append(str(HERE.parent / "tests"))
 
 from ladder_trace import BYTES_PER_S, MS, RECOMPUTED, measured_s, parts_ms, trace_of  # noqa: E402
 
-from diagnose.attribution import attribute  # noqa: E402
+from diagnose.attribution.attribution import attribute  # noqa: E402
 from diagnose.formulas import predict, traffic  # noqa: E402
 from diagnose.formulas.model_flops import attention_flops, linear_flops_per_token  # noqa: E402
 from diagnose.formulas.named_models import NAMED_MODELS  # noqa: E402
-from diagnose.metrics import REGISTRY, Measured, measure  # noqa: E402
-from diagnose.metrics.registry import Settings  # noqa: E402
+from diagnose.metrics import Measured, measure, units  # noqa: E402
+from diagnose.metrics.settings import Settings  # noqa: E402
 from diagnose.predict.whatif import Predictor  # noqa: E402
 from diagnose.ranks import JobView  # noqa: E402
 from diagnose.rule import Rule, load_rules  # noqa: E402
@@ -179,7 +179,7 @@ def _ruled(
 
 
 def _rules() -> dict[str, Rule]:
-    return {rule.id: rule for rule in load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})}
+    return {rule.id: rule for rule in load_rules((), units())}
 
 
 def _predictor(row: Mapping[str, Any], fired: Sequence[Rule], parts: Mapping[str, float] | None = None) -> Predictor:

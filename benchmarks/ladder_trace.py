@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from diagnose.formulas.predict import bytes_s, optimizer_s
 from kineto import Trace
 
 from diagnose.formulas import traffic
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import attention_flops, linear_flops_per_token
-from diagnose.formulas.predict import bytes_s, optimizer_s
 from diagnose.formulas.throughput import step_s
 
 # What the ladder's GPU reaches: matrix products and fused attention in FLOP/s, memory in bytes/s.

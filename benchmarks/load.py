@@ -130,17 +130,17 @@ def commands(path: Path, others: Sequence[str], python_of: Mapping[str, str]) ->
     return ours | {name: [python_of[name], "-c", OTHERS[name][0], str(path)] for name in others}
 
 
-def compared(found: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[Timed]]:
+def compared(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[Timed]]:
     """The runs of each reader, in turn; the cache is filled before."""
-    runs: dict[str, list[Timed]] = {name: [] for name in found}
+    runs: dict[str, list[Timed]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as cache:
         root = str(Path(__file__).parent.parent)
         compiled = {"PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}  # as an installation holds it
         env = os.environ | {"DIAGNOSE_CACHE_DIR": cache, "PYTHONPATH": root} | compiled
         env.pop("PYTHONDONTWRITEBYTECODE", None)
-        timed(found["diagnose, cached"], env)
+        timed(commands["diagnose, cached"], env)
         for _ in range(rounds):
-            for name, command in found.items():
+            for name, command in commands.items():
                 runs[name].append(timed(command, env))
                 sys.stderr.write(f"{name}: {runs[name][-1]}\n")
     return runs

@@ -17,8 +17,9 @@ import torch
 
 from diagnose.probes import torch_hooks
 from diagnose.probes.config import Config
+from diagnose.probes.current_session import configure
 from diagnose.probes.ranges import FORWARD, Range, ranged
-from diagnose.probes.session import Session, configure
+from diagnose.probes.session import Session
 
 ROUNDS = 15
 CALLS = 3000

@@ -105,13 +105,13 @@ def _measured(folder: Path, ranks: int, how: str, flags: Sequence[str]) -> Measu
     cost = json.loads(done.stderr.splitlines()[-1])
     if cost["code"]:
         raise SystemExit(done.stderr)
-    found = json.loads(done.stdout)
-    named = ", ".join(f"rank {own['rank']}: {own['cause']}" for own in found["stragglers"]) or "nobody"
+    diagnosis = json.loads(done.stdout)
+    named = ", ".join(f"rank {s['rank']}: {s['cause']}" for s in diagnosis["stragglers"]) or "nobody"
     return Measurement(
         ranks=ranks,
         how=how,
         megabytes=sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
-        events=found["trace"]["events"],
+        events=diagnosis["trace"]["events"],
         wall_s=cost["wall_s"],
         cpu_s=cost["cpu_s"],
         peak_mib=cost["peak_mib"],
@@ -127,16 +127,17 @@ def _cluster(workers: int) -> Iterator[str]:
         yield cluster.scheduler_address
 
 
-def _row(own: Measurement) -> str:
+def _row(measured: Measurement) -> str:
     return (
-        f"| {own.ranks:,}{own.how} | {own.megabytes:,.1f} | {own.events:,} | {own.wall_s:.1f} | {own.cpu_s:.1f} | "
-        f"{own.cpu_ms_per_rank:.0f} | {own.peak_mib:,.0f} | {own.named} |"
+        f"| {measured.ranks:,}{measured.how} | {measured.megabytes:,.1f} | {measured.events:,} "
+        f"| {measured.wall_s:.1f} | {measured.cpu_s:.1f} | {measured.cpu_ms_per_rank:.0f} "
+        f"| {measured.peak_mib:,.0f} | {measured.named} |"
     )
 
 
 def _report(measured: Sequence[Measurement], options: argparse.Namespace) -> str:
     flags = f"--ranks {options.ranks} --steps {options.steps} --jobs {options.jobs}" + " --dask" * options.dask
-    many = [own for own in measured if not own.how]
+    many = [measurement for measurement in measured if not measurement.how]
     before, last = many[-2:] if len(many) > 1 else (many[0], many[0])
     return "\n".join(
         [
@@ -147,7 +148,7 @@ def _report(measured: Sequence[Measurement], options: argparse.Namespace) -> str
             "",
             "| ranks | MB (gz) | events | wall s | CPU s | CPU ms per rank | peak MiB | named |",
             "|---|---|---|---|---|---|---|---|",
-            *(_row(own) for own in measured),
+            *(_row(measurement) for measurement in measured),
             "",
             f"CPU time per rank with {last.ranks:,} ranks is {last.cpu_ms_per_rank / before.cpu_ms_per_rank:.2f}x that "
             f"with {before.ranks:,}, peak memory {last.peak_mib / before.peak_mib:.2f}x.",

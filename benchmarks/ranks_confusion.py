@@ -86,10 +86,10 @@ def judged(kind: Kind, job: Job, seed: int) -> Case:
     with tempfile.TemporaryDirectory() as folder:
         truth = simulate(job).write(Path(folder))
         answer = analyze(folder, options=Options(network_gbs=_network_gbs(job)))
-    found = answer.stragglers
+    stragglers = answer.stragglers
     faulty = {rank for fault in job.faults for rank in fault.ranks if CAUSES[fault.kind]}
     outcome = _outcome(answer, faulty)
-    named = ", ".join(f"rank {s.rank}: {s.cause}" for s in found) or outcome
+    named = ", ".join(f"rank {s.rank}: {s.cause}" for s in stragglers) or outcome
     truly = f"rank {','.join(map(str, sorted(faulty)))}: {CAUSES[kind]}" if faulty else NOBODY
     slowdown = sum(truth.slowdown_ms) / sum(truth.step_ms)
     note = f"{kind}, seed {seed}: {named}; true is {truly}"
@@ -109,19 +109,19 @@ def _outcome(answer: Diagnosis, faulty: set[int]) -> str:
     return UNTOLD if any(f.rule in SLOW_TRANSFER for f in answer.findings) else NOBODY
 
 
-def report(found: Sequence[Case], stated: argparse.Namespace, command: str) -> str:
+def report(judged_cases: Sequence[Case], stated: argparse.Namespace, command: str) -> str:
     """The confusion table, in Markdown."""
-    outcomes = [o for o in OUTCOMES if any(c.outcome == o for c in found) or o in (UNTOLD, NOBODY, ANOTHER)]
+    outcomes = [o for o in OUTCOMES if any(c.outcome == o for c in judged_cases) or o in (UNTOLD, NOBODY, ANOTHER)]
     lines = [
         f"| fault | true cause | share of the step | {' | '.join(outcomes)} | right |",
         "|---" * (len(outcomes) + 4) + "|",
     ]
-    for kind in dict.fromkeys(c.kind for c in found):
-        own = [c for c in found if c.kind == kind]
-        counts = Counter(c.outcome for c in own)
-        share = sum(c.slowdown for c in own) / len(own)
+    for kind in dict.fromkeys(c.kind for c in judged_cases):
+        of_kind = [c for c in judged_cases if c.kind == kind]
+        counts = Counter(c.outcome for c in of_kind)
+        share = sum(c.slowdown for c in of_kind) / len(of_kind)
         cells = " | ".join(str(counts[o] or "") for o in outcomes)
-        right = f"{sum(c.right for c in own)}/{len(own)}"
+        right = f"{sum(c.right for c in of_kind)}/{len(of_kind)}"
         lines.append(f"| {kind} | {CAUSES[kind] or NOBODY} | {share:.0%} | {cells} | {right} |")
     return f"""# Ranks and causes named, simulated jobs, {time.strftime("%Y-%m-%d")}
 
@@ -134,15 +134,15 @@ column holds.
 
 {chr(10).join(lines)}
 
-{summary(found)}
+{summary(judged_cases)}
 """
 
 
-def summary(found: Sequence[Case]) -> str:
+def summary(judged_cases: Sequence[Case]) -> str:
     """What counts, in one paragraph."""
-    at_fault = [c for c in found if CAUSES[c.kind]]
+    at_fault = [c for c in judged_cases if CAUSES[c.kind]]
     named = [c for c in at_fault if c.outcome not in (NOBODY, ANOTHER, UNTOLD)]
-    innocent = [c for c in found if not CAUSES[c.kind]]
+    innocent = [c for c in judged_cases if not CAUSES[c.kind]]
     return (
         f"Right rank named: {len(named)} of {len(at_fault)}; with the right cause: {sum(c.right for c in named)}. "
         f"Slow transfers found, the link not told: {sum(c.outcome == UNTOLD for c in at_fault)}. "
@@ -165,14 +165,14 @@ def main() -> None:
     parser.add_argument("--no-seq", action="store_true", help="as torch wrote traces before 2.12")
     parser.add_argument("--report", type=Path, help="folder for the dated report")
     stated = parser.parse_args()
-    found = []
+    judged_cases = []
     with rules_read_once():
         for case in cases(stated):
-            found.append(case)
+            judged_cases.append(case)
             if not case.right:
                 print(case.note, file=sys.stderr, flush=True)
     command = f"python benchmarks/ranks_confusion.py {' '.join(a for a in sys.argv[1:])}"
-    text = report(found, stated, command)
+    text = report(judged_cases, stated, command)
     sys.stdout.write(text)
     if stated.report:
         stated.report.mkdir(parents=True, exist_ok=True)

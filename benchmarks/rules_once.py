@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 from diagnose.analysis import job
-from diagnose.metrics import REGISTRY
+from diagnose.metrics import units
 from diagnose.rule import Rule
 
 
@@ -16,7 +16,7 @@ from diagnose.rule import Rule
 def rules_read_once() -> Iterator[None]:
     """Analyses inside the block use the builtin rules as they are now; those with rules of their own read all anew."""
     load = job.load_rules
-    rules = load((), {name: metric.unit for name, metric in REGISTRY.items()})
+    rules = load((), units())
 
     def loaded(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
         return load(dirs, known) if dirs else rules

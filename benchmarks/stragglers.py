@@ -79,19 +79,19 @@ def cases(faults: Sequence[str], repeats: int, seed: int = SEED) -> Iterator[Cas
         with tempfile.TemporaryDirectory() as folder:
             _run(plan, Path(folder))
             with rules_read_once():
-                found = [_judged(fault, late, Path(folder) / f"{at}") for at, (fault, late) in enumerate(plan)]
-        twin = next((case.step_ms for case in found if case.fault == "none"), None)
-        yield from (replace(case, twin_ms=twin) for case in found)
+                judged = [_judged(fault, late, Path(folder) / f"{at}") for at, (fault, late) in enumerate(plan)]
+        twin = next((case.step_ms for case in judged if case.fault == "none"), None)
+        yield from (replace(case, twin_ms=twin) for case in judged)
 
 
 def _judged(fault: str, late: int, folder: Path) -> Case:
     from diagnose.analysis import analyze
 
-    found = analyze(folder)
-    named, changes = found.stragglers, found.postmortem.changes if found.postmortem else ()
+    diagnosis = analyze(folder)
+    named, changes = diagnosis.stragglers, diagnosis.postmortem.changes if diagnosis.postmortem else ()
     says = "; ".join(f"rank {s.rank}: {s.because} [{s.first_diverging}]" for s in named)
     said = next((change.speedup for change in changes if change.change == "no straggler"), None)
-    step_ms = sum(part.ns for part in found.ledger) / max(found.steps.count, 1) / 1e6
+    step_ms = sum(part.ns for part in diagnosis.ledger) / max(diagnosis.steps.count, 1) / 1e6
     return Case(fault, late, tuple((s.rank, s.cause) for s in named), says, step_ms, said)
 
 
@@ -124,9 +124,9 @@ def worker(plan: str, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for at, (fault, late) in enumerate(entry.split(":") for entry in plan.split(",")):
-        own = fault if int(late) == dist.get_rank() else "none"
+        fault_here = fault if int(late) == dist.get_rank() else "none"
         (folder / f"{at}").mkdir(exist_ok=True)
-        _train(own, folder / f"{at}" / f"rank{dist.get_rank()}.json")
+        _train(fault_here, folder / f"{at}" / f"rank{dist.get_rank()}.json")
         dist.barrier()
     dist.destroy_process_group()
 
@@ -194,18 +194,19 @@ def _step(fault: str, model: Any, optimizer: Any, batch: Any) -> None:
 # -- the report ----------------------------------------------------------------------------------------------------
 
 
-def report(found: Sequence[Case], command: str, seed: int) -> str:
+def report(judged: Sequence[Case], command: str, seed: int) -> str:
     """The confusion table, in Markdown."""
     outcomes = [*dict.fromkeys(c for c in CAUSES.values() if c), NOBODY, ANOTHER]
-    outcomes += sorted({c.outcome for c in found} - set(outcomes))
+    outcomes += sorted({c.outcome for c in judged} - set(outcomes))
     lines = [f"| fault | true cause | {' | '.join(outcomes)} | right |", "|---" * (len(outcomes) + 3) + "|"]
-    for fault in dict.fromkeys(c.fault for c in found):
-        own = [c for c in found if c.fault == fault]
-        counts = Counter(c.outcome for c in own)
+    for fault in dict.fromkeys(c.fault for c in judged):
+        of_fault = [c for c in judged if c.fault == fault]
+        counts = Counter(c.outcome for c in of_fault)
         cells = " | ".join(str(counts[o] or "") for o in outcomes)
-        lines.append(f"| {fault} | {CAUSES[fault] or NOBODY} | {cells} | {sum(c.right for c in own)}/{len(own)} |")
-    gains = "\n".join(_gains(found))
-    wrong = [f"- {c.fault}, true rank {c.late}: {c.says or NOBODY}" for c in found if not c.right]
+        right = sum(c.right for c in of_fault)
+        lines.append(f"| {fault} | {CAUSES[fault] or NOBODY} | {cells} | {right}/{len(of_fault)} |")
+    gains = "\n".join(_gains(judged))
+    wrong = [f"- {c.fault}, true rank {c.late}: {c.says or NOBODY}" for c in judged if not c.right]
     return f"""# Ranks and causes named in real gloo jobs, {time.strftime("%Y-%m-%d")}
 
 `{command}`, seed {seed}: jobs of {RANKS} processes, one thread each, {STEPS} profiled steps, on
@@ -223,17 +224,17 @@ job over the step of the control of the same repeat. Medians over the repeats, w
 """
 
 
-def _gains(found: Sequence[Case]) -> Iterator[str]:
+def _gains(judged: Sequence[Case]) -> Iterator[str]:
     """The table of predicted against measured gains."""
     yield "| fault | jobs | step | control | said | measured | said / measured |"
     yield "|---" * 7 + "|"
-    for fault in dict.fromkeys(c.fault for c in found if CAUSES[c.fault]):
-        own = [(c, c.said[1], c.step_ms / c.twin_ms) for c in found if c.fault == fault and c.said and c.twin_ms]
-        if own:
-            cases, said, measured = zip(*own, strict=True)
+    for fault in dict.fromkeys(c.fault for c in judged if CAUSES[c.fault]):
+        of_fault = [(c, c.said[1], c.step_ms / c.twin_ms) for c in judged if c.fault == fault and c.said and c.twin_ms]
+        if of_fault:
+            cases, said, measured = zip(*of_fault, strict=True)
             step, twin = (median(ms) for ms in zip(*((c.step_ms, c.twin_ms) for c in cases), strict=True))
-            parts = [_spread(said), _spread(measured), _spread([s / m for _, s, m in own])]
-            yield f"| {fault} | {len(own)} | {step:,.0f} ms | {twin:,.0f} ms | {' | '.join(parts)} |"
+            parts = [_spread(said), _spread(measured), _spread([s / m for _, s, m in of_fault])]
+            yield f"| {fault} | {len(of_fault)} | {step:,.0f} ms | {twin:,.0f} ms | {' | '.join(parts)} |"
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -252,11 +253,11 @@ def main() -> None:
     if stated.worker:
         worker(stated.worker[0], Path(stated.worker[1]))
         return
-    found = []
+    judged = []
     for case in cases(stated.faults, stated.repeats, stated.seed):
-        found.append(case)
+        judged.append(case)
         print(f"{case.fault}: {case.outcome}; {case.says}", file=sys.stderr, flush=True)
-    text = report(found, f"python benchmarks/stragglers.py {' '.join(sys.argv[1:])}", stated.seed)
+    text = report(judged, f"python benchmarks/stragglers.py {' '.join(sys.argv[1:])}", stated.seed)
     sys.stdout.write(text)
     if stated.report:
         stated.report.mkdir(parents=True, exist_ok=True)

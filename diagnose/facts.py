@@ -97,7 +97,7 @@ class Unknown:
         return self.capture.sentence if self.capture else ""
 
 
-UNITS = (
+Unit = Literal[
     "share",
     "ns",
     "bytes",
@@ -110,15 +110,16 @@ UNITS = (
     "flops_per_s",
     "bytes_per_s",
     "flops_per_byte",
-)
+]
+Value = Scalar | Unknown
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One measured value with its unit, one of `UNITS`; `of` is the denominator of a share."""
+    """One measured value with its unit, a `Unit`; `of` is the denominator of a share."""
 
     name: str
-    value: Scalar | Unknown
+    value: Value
     unit: str
     of: str = ""
 

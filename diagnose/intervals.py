@@ -1,4 +1,9 @@
-"""Sets of half-open intervals [start, end) as sorted, disjoint int64 arrays of shape (n, 2), in nanoseconds."""
+"""Sets of half-open intervals [start, end) as sorted, disjoint int64 arrays of shape (n, 2), in nanoseconds.
+
+All is done by sorting the ends and sweeping over them once, in n log n: between two ends that follow each other nothing
+begins or stops, so whether a set holds that piece is one answer. Sorted and disjoint sets make both columns ascend,
+by which instants are looked up in logarithmic time.
+"""
 
 from collections.abc import Callable
 
@@ -12,7 +17,10 @@ EMPTY: Intervals = np.empty((0, 2), np.int64)
 
 
 def intervals(starts: Ints, ends: Ints) -> Intervals:
-    """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish."""
+    """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish.
+
+    In order of start, one begins a new piece exactly where it starts behind every end so far, the running maximum.
+    """
     keep = ends > starts
     if not keep.all():
         starts, ends = starts[keep], ends[keep]
@@ -72,7 +80,8 @@ def longer_than(a: Intervals, ns: int) -> Intervals:
 def covered_before(a: Intervals, times: Ints) -> Ints:
     """For each time, how many nanoseconds of the set lie before it.
 
-    The difference of two calls is the coverage of any window, without a loop.
+    That is the length of all intervals begun by then, less what the last of them has still to run: the earlier ones
+    have ended, since they are disjoint. The difference of two calls is the coverage of any window, without a loop.
     """
     if not len(a):
         return np.zeros(len(times), np.int64)
@@ -88,14 +97,20 @@ def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
 
 
 def exclusive(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """For intervals sorted by start, the part of each that no earlier one covers; the parts are disjoint."""
+    """For intervals sorted by start, the part of each that no earlier one covers; the parts are disjoint.
+
+    What earlier ones cover of an interval is all before their latest end, since none of them starts behind its start.
+    """
     reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
-    own = np.maximum(starts, reached)
-    return own, np.maximum(own, ends)
+    uncovered = np.maximum(starts, reached)
+    return uncovered, np.maximum(uncovered, ends)
 
 
 def _sweep(a: Intervals, b: Intervals, keep: Callable[[Mask, Mask], Mask]) -> Intervals:
-    """The instants that `keep` chooses by whether each set, neither of them empty, holds them."""
+    """The instants that `keep` chooses by whether each set, neither of them empty, holds them.
+
+    Sorted by time, the running sum of +1 for a start and -1 for an end counts the intervals that are open.
+    """
     times = np.concatenate((a.T.ravel(), b.T.ravel()))
     up_a, up_b = np.ones(len(a), np.int64), np.ones(len(b), np.int64)
     order = np.argsort(times, kind="stable")

@@ -1,7 +1,10 @@
-"""Writes rules.md, metrics.md, the example of json.md and the output blocks of all pages; --check fails if stale.
+"""Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the example of json.md, and all output blocks.
+
+With --check it writes nothing and fails where a page is stale.
 
 An output block of README.md or docs/*.md is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
 `<!-- output of: COMMAND; parts: verdict, next -->` keeps the parts that begin with these words at the left edge.
+What stands between `<!-- threshold: NAME -->` and `<!-- -->` is the threshold of the verdict in percent.
 """
 
 import contextlib
@@ -15,7 +18,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from diagnose.cli import main as diagnose
-from diagnose.metrics import REGISTRY
+from diagnose.judge import verdict
+from diagnose.metrics import REGISTRY, units
+from diagnose.metrics.kernel_groups.registry import GROUPS
 from diagnose.rule import Rule, filled, load_rules
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -28,13 +33,15 @@ OUTPUT = re.compile(
     r"(?P<text>.*?\n)??(?P<end>```)",
     re.DOTALL,
 )
+GROUPS_MARK = re.compile(r"(<!-- groups of kernels -->\n).*?(?=\n##|\Z)", re.DOTALL)
+THRESHOLD = re.compile(r"(?P<head><!-- threshold: (?P<name>[A-Z_]+) -->)[^<]*(?P<end><!-- -->)")
 EXAMPLE = re.compile(r"(<!-- example -->\n```json\n).*?^(```)", re.DOTALL | re.MULTILINE)
 HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics instead. -->"
 
 
 def rules_page() -> str:
     """Every rule with its conditions, advice and exceptions, in the order of their classes."""
-    rules = load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})
+    rules = load_rules((), units())
     classes = sorted({rule.class_ for rule in rules})
     table = [f"| [{rule.id}](#{rule.id}) | {rule.class_} | {rule.maturity} | {cell(rule.title)} |" for rule in rules]
     parts = [HEADER, "# Rules", "| rule | class | maturity | title |\n|---|---|---|---|\n" + "\n".join(table)]
@@ -72,7 +79,7 @@ def rule_section(rule: Rule) -> str:
 
 def advice_lines(rule: Rule) -> list[str]:
     """What to do in its place while a condition holds."""
-    told = [f"- `{own.holds.text}`: {named(own.because)}" for own in rule.advice if own.holds is not None]
+    told = [f"- `{advice.holds.text}`: {named(advice.because)}" for advice in rule.advice if advice.holds is not None]
     return ["", *told] if told else []
 
 
@@ -93,7 +100,12 @@ def with_outputs(page: Path) -> str:
     def printed(block: re.Match[str]) -> str:
         return f"{block['head']}{parts_of(output_of(block['command']), block['parts'])}\n{block['end']}"
 
-    return OUTPUT.sub(printed, page.read_text(encoding="utf-8"))
+    return with_thresholds(OUTPUT.sub(printed, page.read_text(encoding="utf-8")))
+
+
+def with_thresholds(text: str) -> str:
+    """A page with each threshold that it quotes as the verdict has it."""
+    return THRESHOLD.sub(lambda mark: f"{mark['head']}{100 * getattr(verdict, mark['name']):.3g}{mark['end']}", text)
 
 
 @cache
@@ -112,6 +124,12 @@ def with_example(text: str) -> str:
     with contextlib.chdir(HERE.parent):
         fresh = example()
     return EXAMPLE.sub(lambda block: block[1] + fresh + block[2], text)
+
+
+def with_groups(text: str) -> str:
+    """The page with the groups of kernels that a `[whatif]` may name, and what each is."""
+    rows = "".join(f"| `{name}` | {cell(GROUPS[name].__doc__ or '')} |\n" for name in sorted(GROUPS))
+    return GROUPS_MARK.sub(lambda mark: f"{mark[1]}\n| group | kernels |\n|---|---|\n{rows}", text)
 
 
 def parts_of(output: str, wanted: str | None) -> str:
@@ -145,6 +163,7 @@ def main() -> int:
     pages = {page: with_outputs(page) for page in (README, *sorted(HERE.glob("*.md")))}
     pages |= {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
     pages[HERE / "json.md"] = with_example(pages[HERE / "json.md"])
+    pages[HERE / "writing-a-rule.md"] = with_groups(pages[HERE / "writing-a-rule.md"])
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")

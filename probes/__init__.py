@@ -9,10 +9,23 @@
 
 or, with transformers' Trainer, `callbacks=[DiagnoseCallback("traces")]`.
 
-Importing this module imports nothing but the standard library; torch is imported when a capture begins.
+Importing this package imports nothing further; a name is imported on first use, and torch when a capture begins.
 """
 
-from .torch_profiler import profile, range
-from .trainer_hooks import DiagnoseCallback
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .torch_profiler import profile, range
+    from .trainers.transformers_trainer import DiagnoseCallback
 
 __all__ = ["DiagnoseCallback", "profile", "range"]
+
+
+def __getattr__(name: str) -> Any:
+    """The names of `__all__`: the analysis, which reads the names of files here, pays for none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = ".trainers.transformers_trainer" if name == "DiagnoseCallback" else ".torch_profiler"
+    return getattr(import_module(home, __name__), name)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from .capture_machine import ENVIRONMENT
 
-VARIABLE = "PYTHON_DIAGNOSE_APPLY"
 Check = Callable[[object], str]  # what is expected instead of the value; empty when the value will do
 
 _SETTING = re.compile(r"[A-Za-z0-9_.,:=^+\-\[\]]{1,200}\Z")

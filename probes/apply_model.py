@@ -8,9 +8,10 @@ import sys
 from functools import wraps
 from typing import Any
 
-from .apply import Asked, asked, refuse_all
+from .apply import refuse_all, values_for
 from .guard import guarded, quietly
 from .interrupts import let_out
+from .job_patch import JobPatch, job_patch
 
 _METHODS = ("from_pretrained", "_from_config")  # those of the Auto classes end here
 _DTYPES = ("dtype", "torch_dtype")
@@ -19,26 +20,26 @@ _inside = False
 
 def install() -> None:
     """Patch the models made from now on; without a patch for them, change nothing."""
-    if asked() is not None:
+    if job_patch() is not None:
         guarded(_install, "the patch is not applied to models")
 
 
 def _install() -> None:
-    found = asked()
+    patch = job_patch()
     kind: Any = sys.modules["transformers.modeling_utils"].PreTrainedModel
-    if found is None or not found.of("model_kwargs"):
+    if patch is None or not values_for(patch, "model_kwargs"):
         return
     for method in _METHODS:
         original = vars(kind)[method].__func__
         if not hasattr(original, "__diagnose_apply__"):
-            setattr(kind, method, classmethod(_patched(found, original)))
+            setattr(kind, method, classmethod(_patched(patch, original)))
 
 
-def _patched(found: Asked, original: Any) -> Any:
+def _patched(patch: JobPatch, original: Any) -> Any:
     @wraps(original)
     def made(cls: Any, *args: Any, **kwargs: Any) -> Any:
         global _inside
-        values = {} if _inside else found.of("model_kwargs")
+        values = {} if _inside else values_for(patch, "model_kwargs")
         if not values:
             return original(cls, *args, **kwargs)
         before = quietly(lambda: copy.deepcopy(vars(args[0]))) if args and hasattr(args[0], "to_dict") else None
@@ -48,13 +49,13 @@ def _patched(found: Asked, original: Any) -> Any:
             model = original(cls, *args, **spelled(kwargs, values))
         except Exception as error:
             let_out(error, handled)
-            refuse_all(found, "model_kwargs", values, error)
+            refuse_all(patch, "model_kwargs", values, error)
             if before is not None:
                 vars(args[0]).update(before)
             return original(cls, *args, **kwargs)
         finally:
             _inside = False
-        guarded(lambda: _note(found, values, model), "the patch of the model is not noted")
+        guarded(lambda: _note(patch, values, model), "the patch of the model is not noted")
         return model
 
     made.__diagnose_apply__ = "model_kwargs"  # type: ignore[attr-defined]
@@ -79,11 +80,11 @@ def dtype_name() -> str:
     return "dtype" if numbers >= [4, 56] or not numbers else "torch_dtype"
 
 
-def _note(found: Asked, values: dict[str, Any], model: Any) -> None:
+def _note(patch: JobPatch, values: dict[str, Any], model: Any) -> None:
     config = getattr(model[0] if isinstance(model, tuple) else model, "config", None)
     for key, value in values.items():
         used = getattr(config, f"_{key}", value) if key.endswith("_implementation") else value
         if used == value:
-            found.applied("model_kwargs", [key])
+            patch.applied("model_kwargs", [key])
         else:
-            found.refuse("model_kwargs", key, f"the model takes {used}")
+            patch.refuse("model_kwargs", key, f"the model takes {used}")

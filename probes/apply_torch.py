@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from .apply import Asked, asked, holds_device_tensors, patched_init, workers_refused
+from .apply import holds_device_tensors, patched_init, values_for, workers_refused
 from .guard import guarded
+from .job_patch import JobPatch, job_patch
 
 _ORDER = ("num_workers", "persistent_workers", "prefetch_factor", "pin_memory")
 
 
 def install() -> None:
     """Patch what is made from now on; without a patch for it, change nothing."""
-    if asked() is not None:
+    if job_patch() is not None:
         guarded(_install, "the patch is not applied to torch")
 
 
@@ -28,13 +29,13 @@ def _install() -> None:
         patched_init(DistributedDataParallel, "ddp", _for_ddp)
 
 
-def _for_loader(found: Asked, given: dict[str, Any]) -> dict[str, Any]:
-    wanted = found.of("dataloader")
+def _for_loader(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
+    wanted = values_for(patch, "dataloader")
     chosen: dict[str, Any] = {}
     for key in (key for key in _ORDER if key in wanted):
         because = _loader_refuses(key, wanted[key], {**given, **chosen}, given)
         if because:
-            found.refuse("dataloader", key, because)
+            patch.refuse("dataloader", key, because)
         else:
             chosen[key] = wanted[key]
     return chosen
@@ -59,12 +60,12 @@ def _pinning_refused(dataset: Any) -> str:
 
     if holds_device_tensors(dataset):
         return "the dataset holds tensors of a device"
-    found = torch.cuda.is_initialized() or torch.cuda.device_count() > 0  # leaves CUDA unstarted: workers may fork
-    return "" if found else "there is no GPU to pin for"
+    has_gpu = torch.cuda.is_initialized() or torch.cuda.device_count() > 0  # leaves CUDA unstarted: workers may fork
+    return "" if has_gpu else "there is no GPU to pin for"
 
 
-def _for_ddp(found: Asked, given: dict[str, Any]) -> dict[str, Any]:
-    wanted = found.of("ddp")
+def _for_ddp(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
+    wanted = values_for(patch, "ddp")
     for key in [key for key in wanted if key not in given]:
-        found.refuse("ddp", key, "this torch has no such argument")
+        patch.refuse("ddp", key, "this torch has no such argument")
     return {key: value for key, value in wanted.items() if key in given}

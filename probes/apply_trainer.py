@@ -9,10 +9,11 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
-from .apply import Asked, asked, workers_refused
+from .apply import values_for, workers_refused
 from .apply_training import NEED_WORKERS, TARGET, WORKERS, Wanted, constructed, original_value, wanted_of
 from .guard import guarded, told
 from .interrupts import let_out
+from .job_patch import JobPatch, job_patch
 
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 _GROUPING = ("train_sampling_strategy", "group_by_length")
@@ -20,42 +21,42 @@ _GROUPING = ("train_sampling_strategy", "group_by_length")
 
 def install() -> None:
     """Look at every Trainer made from now on; without a patch for its arguments, change nothing."""
-    if asked() is not None:
+    if job_patch() is not None:
         guarded(_install, "the patch is not applied to Trainer")
 
 
 def _install() -> None:
-    found = asked()
+    patch = job_patch()
     kind: Any = sys.modules["transformers.trainer"].Trainer
-    if found is None or not found.of(TARGET) or hasattr(kind.__init__, "__diagnose_apply__"):
+    if patch is None or not values_for(patch, TARGET) or hasattr(kind.__init__, "__diagnose_apply__"):
         return
     original = kind.__init__
 
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        guarded(lambda: _prepare(found, signature(original).bind(self, *args, **kwargs).arguments), "patch not checked")
+        guarded(lambda: _prepare(patch, signature(original).bind(self, *args, **kwargs).arguments), "patch not checked")
         original(self, *args, **kwargs)
 
     __init__.__diagnose_apply__ = TARGET  # type: ignore[attr-defined]
     kind.__init__ = __init__
 
 
-def _prepare(found: Asked, given: dict[str, Any]) -> None:
+def _prepare(patch: JobPatch, given: dict[str, Any]) -> None:
     arguments = given.get("args")
     if arguments is None or not hasattr(type(arguments), "__dataclass_fields__"):
         return
-    wanted = wanted_of(found, arguments)
+    wanted = wanted_of(patch, arguments)
     differing = {key: change for key, change in wanted.items() if getattr(arguments, change[0]) != change[1]}
-    late = {key: change for key, change in differing.items() if not found.is_refused(TARGET, key)}
+    late = {key: change for key, change in differing.items() if not patch.is_refused(TARGET, key)}
     if late:
-        _apply_late(found, arguments, late)
+        _apply_late(patch, arguments, late)
     for key, (field, value) in wanted.items():
         because = _ruled_out(field, value, given)
         if because and getattr(arguments, field) == value:
-            _take_back(found, arguments, key, field, because)
+            _take_back(patch, arguments, key, field, because)
 
 
-def _apply_late(found: Asked, arguments: Any, wanted: Wanted) -> None:
+def _apply_late(patch: JobPatch, arguments: Any, wanted: Wanted) -> None:
     """The arguments as they would have been made with the patch, in the same object."""
     build = getattr(sys.modules["transformers.training_args"].TrainingArguments.__post_init__, "__wrapped__", None)
     again = copy.copy(arguments)
@@ -63,11 +64,11 @@ def _apply_late(found: Asked, arguments: Any, wanted: Wanted) -> None:
     try:
         if build is None or getattr(arguments, "deepspeed", None):
             raise ValueError("these arguments were made before the patch")
-        constructed(found, again, build, wanted)
+        constructed(patch, again, build, wanted)
     except Exception as error:
         let_out(error, handled)
         for key in wanted:
-            found.take_back(TARGET, key, told(error))
+            patch.take_back(TARGET, key, told(error))
         return
     vars(arguments).update(vars(again))
 
@@ -98,7 +99,7 @@ def _has_lengths(data: Any) -> bool:
     return isinstance(item, Mapping) and "input_ids" in item
 
 
-def _take_back(found: Asked, arguments: Any, key: str, field: str, because: str) -> None:
+def _take_back(patch: JobPatch, arguments: Any, key: str, field: str, because: str) -> None:
     if original_value(arguments, field) == getattr(arguments, field):
         return  # the script asks for it too
     names = _CHECKPOINTING if field in _CHECKPOINTING else (field,)
@@ -106,8 +107,8 @@ def _take_back(found: Asked, arguments: Any, key: str, field: str, because: str)
         setattr(
             arguments, name, bool(original_value(arguments, name)) if names[1:] else original_value(arguments, name)
         )
-    found.take_back(TARGET, key, because)
+    patch.take_back(TARGET, key, because)
     if field == WORKERS and not getattr(arguments, WORKERS):
-        for name in (name for name in NEED_WORKERS if name in found.of(TARGET)):
+        for name in (name for name in NEED_WORKERS if name in values_for(patch, TARGET)):
             setattr(arguments, name, original_value(arguments, name))
-            found.take_back(TARGET, name, f"it needs {WORKERS} above 0")
+            patch.take_back(TARGET, name, f"it needs {WORKERS} above 0")

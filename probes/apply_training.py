@@ -10,10 +10,11 @@ from functools import wraps
 from importlib.util import find_spec
 from typing import Any
 
-from .apply import Asked, asked, workers_refused
+from .apply import values_for, workers_refused
 from .apply_allowed import ALLOWED
 from .guard import guarded, quietly, told
 from .interrupts import let_out
+from .job_patch import JobPatch, job_patch
 
 TARGET = "training_arguments"
 WORKERS = "dataloader_num_workers"
@@ -29,45 +30,45 @@ Wanted = dict[str, tuple[str, Any]]  # by key of the patch: the field of this ve
 
 def install() -> None:
     """Patch the arguments made from now on, of subclasses too; without a patch for them, change nothing."""
-    if asked() is not None:
+    if job_patch() is not None:
         guarded(_install, "the patch is not applied to TrainingArguments")
 
 
 def _install() -> None:
-    found = asked()
+    patch = job_patch()
     kind: Any = sys.modules["transformers.training_args"].TrainingArguments
-    if found is None or not found.of(TARGET) or hasattr(kind.__post_init__, "__diagnose_apply__"):
+    if patch is None or not values_for(patch, TARGET) or hasattr(kind.__post_init__, "__diagnose_apply__"):
         return
     original = kind.__post_init__
 
     @wraps(original)
     def __post_init__(self: Any) -> None:
-        wanted = quietly(lambda: wanted_of(found, self))
+        wanted = quietly(lambda: wanted_of(patch, self))
         if not isinstance(wanted, dict) or not wanted:
             original(self)
             return
-        constructed(found, self, original, wanted)
+        constructed(patch, self, original, wanted)
 
     __post_init__.__diagnose_apply__ = TARGET  # type: ignore[attr-defined]
     kind.__post_init__ = __post_init__
 
 
-def wanted_of(found: Asked, arguments: Any) -> Wanted:
+def wanted_of(patch: JobPatch, arguments: Any) -> Wanted:
     """What of the patch these arguments can take; the rest is refused."""
-    values = found.of(TARGET)
+    values = values_for(patch, TARGET)
     wanted: Wanted = {}
     for key in (key for key in ALLOWED[TARGET] if key in values):  # in this order workers come before what needs them
         field, value = _spelled(key, values[key], type(arguments).__dataclass_fields__)
         because = "this transformers has no such argument" if field is None else ""
         because = because or _refused(field, value, arguments, wanted)
         if because or field is None:
-            found.refuse(TARGET, key, because)
+            patch.refuse(TARGET, key, because)
         else:
             wanted[key] = (field, value)
     return wanted
 
 
-def constructed(found: Asked, arguments: Any, build: Build, wanted: Wanted) -> None:
+def constructed(patch: JobPatch, arguments: Any, build: Build, wanted: Wanted) -> None:
     """Run `build(arguments)` with as much of `wanted` as it accepts.
 
     Raises:
@@ -84,14 +85,14 @@ def constructed(found: Asked, arguments: Any, build: Build, wanted: Wanted) -> N
             if error is None:
                 accepted[key] = change
             else:
-                found.refuse(TARGET, key, told(error))
+                patch.refuse(TARGET, key, told(error))
         _set(arguments, before, accepted)
         build(arguments)
     for key, (field, value) in accepted.items():
         if getattr(arguments, field) == value:
-            found.applied(TARGET, [key])
+            patch.applied(TARGET, [key])
         else:
-            found.refuse(TARGET, key, f"TrainingArguments makes it {getattr(arguments, field)}")
+            patch.refuse(TARGET, key, f"TrainingArguments makes it {getattr(arguments, field)}")
     _before[id(arguments)] = before
     for field, value in wanted.values():
         if before[field] != value:

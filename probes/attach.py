@@ -6,13 +6,8 @@ import os
 import sys
 from importlib import import_module
 
-_HOOKS = {"torch": "torch_hooks", "transformers.trainer": "trainer_hooks"}
-_PATCHES = {
-    "torch": "apply_torch",
-    "transformers.training_args": "apply_training",
-    "transformers.trainer": "apply_trainer",
-    "transformers.modeling_utils": "apply_model",
-}
+from . import protocol
+
 _installed: set[str] = set()
 
 
@@ -21,8 +16,8 @@ def after_import(module: str) -> None:
     if module in _installed or _is_multiprocessing_child():
         return
     _installed.add(module)
-    patched = "PYTHON_DIAGNOSE_APPLY" in os.environ
-    for name in (_HOOKS.get(module), _PATCHES.get(module) if patched else None):
+    patched = protocol.PATCH in os.environ
+    for name in (protocol.HOOKS.get(module), protocol.PATCHES.get(module) if patched else None):
         if name is not None:
             import_module(f".{name}", __package__).install()
 

@@ -53,8 +53,8 @@ def local_ranks(variables: Mapping[str, str], world_size: int) -> int | None:
 def _tasks_here(variables: Mapping[str, str]) -> int | None:
     """Slurm's tasks on this node: "2(x3),1" is 2 on each of three nodes and 1 on the fourth."""
     text = next((variables[name] for name in _TASKS_OF_NODES if variables.get(name)), "")
-    found = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
-    tasks = [int(each) for each, nodes in found for _ in range(int(nodes or 1))]
+    groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
+    tasks = [int(each) for each, nodes in groups for _ in range(int(nodes or 1))]
     node = variables.get("SLURM_NODEID", "")
     if len(set(tasks)) == 1:
         return tasks[0]
@@ -63,8 +63,8 @@ def _tasks_here(variables: Mapping[str, str]) -> int | None:
 
 def quota(root: Path = Path("/")) -> float | None:
     """CPU time per wall time that the cgroup and those above it allow, in cores; None without a limit."""
-    found = [*_quotas_of_v2(root), *_quotas_of_v1(root)]
-    return min(found, default=None)
+    quotas = [*_quotas_of_v2(root), *_quotas_of_v1(root)]
+    return min(quotas, default=None)
 
 
 def _quotas_of_v2(root: Path) -> Iterator[float]:

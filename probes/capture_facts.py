@@ -8,71 +8,24 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from . import job_patch
 from .aside import aside
 from .capture_cores import cores
 from .capture_machine import device, environment, memory, versions
-from .capture_model import model_facts, optimizer_facts, wrapped_facts
+from .capture_model import model_facts, module_of, optimizer_facts, wrapped_facts
 from .config import rank_and_world
 from .guard import quietly
-from .held import attributes, is_a
+from .held import plain
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .clock import StepClock
+    from .job_objects import JobObjects
+    from .recorder import Recorder
+    from .window import Window
 
 SCHEMA_VERSION = 1
-ARGUMENTS = [
-    "per_device_train_batch_size",
-    "per_device_eval_batch_size",
-    "gradient_accumulation_steps",
-    "max_steps",
-    "num_train_epochs",
-    "bf16",
-    "fp16",
-    "tf32",
-    "bf16_full_eval",
-    "optim",
-    "optim_target_modules",
-    "max_grad_norm",
-    "gradient_checkpointing",
-    "torch_compile",
-    "torch_compile_backend",
-    "torch_compile_mode",
-    "use_liger_kernel",
-    "dataloader_num_workers",
-    "dataloader_pin_memory",
-    "dataloader_persistent_workers",
-    "dataloader_prefetch_factor",
-    "dataloader_drop_last",
-    "group_by_length",
-    "train_sampling_strategy",
-    "logging_steps",
-    "logging_strategy",
-    "logging_first_step",
-    "logging_nan_inf_filter",
-    "eval_steps",
-    "eval_strategy",
-    "save_steps",
-    "save_strategy",
-    "ddp_find_unused_parameters",
-    "ddp_bucket_cap_mb",
-    "ddp_broadcast_buffers",
-    "ddp_static_graph",
-    "torch_empty_cache_steps",
-    "average_tokens_across_devices",
-    "include_num_input_tokens_seen",
-    "include_tokens_per_second",
-    "skip_memory_metrics",
-    "lr_scheduler_type",
-    "neftune_noise_alpha",
-    "auto_find_batch_size",
-    "full_determinism",
-    "remove_unused_columns",
-    "split_batches",
-    "parallelism_config",
-]
 SLURM = (
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
@@ -82,18 +35,30 @@ SLURM = (
     "SLURM_NTASKS",
     "SLURM_NNODES",
 )
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,39}\Z")
 _NUMBERS = re.compile(r"[0-9]{1,20}\Z")
 
 
-def facts(session: Session) -> dict[str, object]:
-    """Everything known about the job and the window; a part that cannot be had is null."""
+def facts(
+    job: JobObjects,
+    *,
+    window: Window | None,
+    clock: StepClock,
+    recorder: Recorder | None,
+    source: str | None,
+    error: str | None,
+) -> dict[str, object]:
+    """Everything known about the job and the window; a part that cannot be had is null.
+
+    Args:
+        job: its model, optimizer, loader and batches.
+        window: the steps of the capture, timed by `clock`, recorded by `recorder`, counted by `source`.
+        error: why the capture ended early, if it did.
+    """
     rank, world_size = rank_and_world()
     machine = aside(lambda: _machine(world_size))  # reads files, where much of the standard library holds an OSError
-    seen = session.seen
-    model = quietly(lambda: _model(session))
-    optimizer = seen.get("optimizer")
-    arguments = seen.arguments
+    optimizer = job.get("optimizer")
+    model = quietly(lambda: _model(job))
+    settings = quietly(job.arguments) if job.arguments is not None else None
     return {
         "schema_version": SCHEMA_VERSION,
         "rank": rank,
@@ -101,15 +66,17 @@ def facts(session: Session) -> dict[str, object]:
         **machine,
         "device": quietly(device),
         "model": quietly(lambda: model_facts(model)),
-        "training_arguments": quietly(lambda: training_arguments(arguments)),
-        "dataloader": quietly(lambda: seen.loader and {name: plain(value) for name, value in seen.loader.items()}),
-        "batch": quietly(lambda: batch_facts(list(seen.batches))),
+        "training_arguments": settings,
+        "dataloader": quietly(lambda: job.loader and {name: plain(value) for name, value in job.loader.items()}),
+        "batch": quietly(lambda: batch_facts(list(job.batches))),
         "optimizer": quietly(lambda: optimizer_facts(optimizer)),
         **_wrapping(model),
-        "liger": quietly(lambda: _liger(arguments)),
+        "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
         **_patch(),
-        **_window(session),
+        **_steps(window, clock, source),
+        "profiler": recorder.settings if recorder is not None else None,
+        "error": error,
     }
 
 
@@ -121,28 +88,6 @@ def _machine(world_size: int) -> dict[str, object]:
         "versions": quietly(versions),
         "environment": quietly(lambda: environment(os.environ)),
     }
-
-
-def training_arguments(arguments: Any) -> dict[str, object] | None:
-    """The allowed settings of a TrainingArguments object; None without one."""
-    if arguments is None:
-        return None
-    values = attributes(arguments)
-    known = {name: plain(values[name]) for name in ARGUMENTS if name in values}
-    fsdp = values.get("fsdp")
-    asked = bool(fsdp) if type(fsdp) in (bool, str, list, tuple, dict, type(None)) else True
-    return {**known, "fsdp": asked, "deepspeed": values.get("deepspeed") is not None}
-
-
-def plain(value: Any) -> object:
-    """A number, flag or single word as JSON holds it; anything else, such as a path or a token, is None."""
-    if is_a(value, Enum):
-        value = attributes(value).get("_value_")
-    if value is None or is_a(value, int):
-        return value
-    if is_a(value, float):
-        return value if value == value and abs(value) != float("inf") else None
-    return value if is_a(value, str) and _WORD.match(value) else None
 
 
 def batch_facts(batches: list[dict[str, Any]]) -> dict[str, object] | None:
@@ -161,14 +106,12 @@ def batch_facts(batches: list[dict[str, Any]]) -> dict[str, object] | None:
 
 def _patch() -> Mapping[str, object]:
     """What a run with a patch applied of it and what it refused."""
-    from . import apply
-
-    found = quietly(apply.facts)
-    return found if isinstance(found, dict) else {"applied": None, "refused": [], "expected": None}
+    patch = quietly(job_patch.facts)
+    return patch if isinstance(patch, dict) else {"applied": None, "refused": [], "expected": None}
 
 
-def _window(session: Session) -> dict[str, object]:
-    window, clock, recorder = session.window, session.clock, session.recorder
+def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[str, object]:
+    """Step times in nanoseconds by phase, and how much longer a profiled step takes."""
     phases = {"control_before": "control", "warmup": "warmup", "active": "active", "control_after": "control_after"}
     steps: dict[str, Any] = {f"{name}_ns": clock.times(phase) for name, phase in phases.items()}
     unprofiled = steps["control_before_ns"] + steps["control_after_ns"]
@@ -180,31 +123,27 @@ def _window(session: Session) -> dict[str, object]:
             **steps,
             "waiting_ns": clock.waited(),
             "clock": clock.source,
-            "source": session.source,
+            "source": source,
             "first_active_step": window.first_active or None if window else None,
             "settled": window.settled if window else None,
             "shortened": window.plan.shortened if window else None,
         },
         "overhead_factor": factor,
-        "profiler": recorder.settings if recorder is not None else None,
-        "error": session.error,
     }
 
 
-def _model(session: Session) -> Any:
+def _model(job: JobObjects) -> Any:
     """The model noted by the Trainer, else the module that holds most of the optimizer's parameters."""
-    from .capture_model import module_of
-
-    noted = session.seen.get("model")
-    return module_of(session.seen.get("optimizer")) if noted is None else noted
+    noted = job.get("model")
+    return module_of(job.get("optimizer")) if noted is None else noted
 
 
 def _wrapping(model: Any) -> Mapping[str, object]:
-    found = quietly(lambda: wrapped_facts(model))
-    return found if isinstance(found, dict) else {"compiled": None, "ddp": None, "fsdp": None}
+    wrappers = quietly(lambda: wrapped_facts(model))
+    return wrappers if isinstance(wrappers, dict) else {"compiled": None, "ddp": None, "fsdp": None}
 
 
-def _liger(arguments: Any) -> dict[str, object]:
+def _liger(settings: Any) -> dict[str, object]:
     """Whether Liger kernels are asked for, and whether its module is in use in this process."""
-    asked = plain(attributes(arguments).get("use_liger_kernel"))
+    asked = settings.get("use_liger_kernel") if settings is not None else None
     return {"asked": asked, "loaded": "liger_kernel.transformers" in sys.modules}

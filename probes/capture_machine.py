@@ -69,9 +69,9 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 def versions() -> dict[str, object]:
     """Versions of what takes part in a step; null where it is not installed."""
     torch: Any = sys.modules["torch"]
-    found: dict[str, object] = {name.replace("-", "_"): _version(name) for name in PACKAGES}
+    packages: dict[str, object] = {name.replace("-", "_"): _version(name) for name in PACKAGES}
     return {
-        **found,
+        **packages,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "cuda": torch.version.cuda,

@@ -68,15 +68,15 @@ def model_facts(model: Any) -> dict[str, object] | None:
         return None
     inner = unwrapped(model)
     config = held(inner, "config")
-    found = parameters(inner)
+    weights = parameters(inner)
     with untouched():
         return {
             "class": type(inner).__name__,
             "model_type": _word(setting(config, "model_type")),
-            "parameters": sum(map(size, found)),
-            "trainable": sum(size(p) for p in found if trains(p)),
+            "parameters": sum(map(size, weights)),
+            "trainable": sum(size(p) for p in weights if trains(p)),
             "embedding_parameters": sum(map(size, _embeddings(inner))),
-            "dtypes": dict(_dtypes(found)),
+            "dtypes": dict(_dtypes(weights)),
             "attn_implementation": _word(setting(config, "_attn_implementation")),
             "gradient_checkpointing": any(held(m, "gradient_checkpointing") is True for m in modules(inner)),
             "config": _dimensions(config),
@@ -89,15 +89,15 @@ def optimizer_facts(optimizer: Any) -> dict[str, object] | None:
     if optimizer is None:
         return None
     groups = held(optimizer, "param_groups")
-    found = _optimized(optimizer)
+    weights = _optimized(optimizer)
     with untouched():
         return {
             "class": type(optimizer).__name__,
             "fused": groups[0].get("fused"),
             "foreach": groups[0].get("foreach"),
             "capturable": groups[0].get("capturable"),
-            "parameters": sum(map(size, found)),
-            "dtypes": dict(_dtypes(found)),
+            "parameters": sum(map(size, weights)),
+            "dtypes": dict(_dtypes(weights)),
             "groups": len(groups),
         }
 
@@ -130,8 +130,8 @@ def module_of(optimizer: Any) -> Any:
     best, best_score = None, (0, 0)
     for thing in gc.get_objects():
         if issubclass(type(thing), torch.nn.Module):
-            found = [id(p) in wanted for p in parameters(thing)]
-            score = (sum(found), int("config" in attributes(thing)))
+            stepped = [id(p) in wanted for p in parameters(thing)]
+            score = (sum(stepped), int("config" in attributes(thing)))
             if score > best_score:
                 best, best_score = thing, score
     return best
@@ -189,10 +189,10 @@ def _fsdp(wrapper: Any) -> dict[str, object]:
 
 def _prefetches_forward(wrapper: Any) -> bool | None:
     """Whether any unit gathers the next one's parameters ahead; None where neither kind of FSDP says."""
-    own = held(wrapper, "forward_prefetch")
-    if type(own) is bool:
-        return own
-    ahead = [found for module in modules(wrapper) if (found := _ahead_of(module)) is not None]
+    stated = held(wrapper, "forward_prefetch")
+    if type(stated) is bool:
+        return stated
+    ahead = [units for module in modules(wrapper) if (units := _ahead_of(module)) is not None]
     return any(map(bool, ahead)) if ahead else None
 
 
@@ -218,10 +218,10 @@ def _text_config(config: Any) -> dict[str, object] | None:
     return None if text is None else _dimensions(text)
 
 
-def _dtypes(found: list[Any]) -> Counter[str]:
+def _dtypes(weights: list[Any]) -> Counter[str]:
     """Parameters, in elements, by dtype."""
     counted: Counter[str] = Counter()
-    for parameter in found:
+    for parameter in weights:
         counted[dtype(parameter)] += size(parameter)
     return counted
 

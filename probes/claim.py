@@ -1,7 +1,7 @@
-"""Whose a bundle folder is. One job claims it, by a folder `.diagnose` in it that nobody else makes, before it writes.
+"""Whose a bundle is: the folder of one capture, which the parent (`diagnose run`) and the ranks of a job fill together.
 
-What is only needed meanwhile lies in there too, so that tidying up touches nothing else. Used by both sides: the parent
-(`diagnose run`) and its ranks.
+One job claims the folder before it writes, by a folder `.diagnose` in it that nobody else makes. What is only needed
+meanwhile lies in there too, so that tidying up touches nothing else. `protocol` names the files.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ import stat
 import time
 from pathlib import Path
 
-SCRATCH = ".diagnose"
-OWNER = "owner"
-SEEN = "seen"
+from .config import from_environment
+from .protocol import DONE, OWNER, OWNER_PARTIAL, SCRATCH
+
 CLAIM_BYTES = 1024
 _LARGEST_BYTES = 1 << 16
 _WAIT_FOR_OWNER_S = 10.0  # between two system calls of another process, or until a network file system tells
-_LOOK_EVERY_S = 0.05
+_POLL_EVERY_S = 0.05
 _NEW_S = 60.0
 
 
 def parents_token(out: Path) -> str | None:
     """The token of the `diagnose run` above this process; None without one, or when it writes elsewhere than `out`."""
     try:
-        given = json.loads(os.environ.get("PYTHON_DIAGNOSE", ""))
+        given = from_environment()
     except (ValueError, RecursionError):
         return None
-    if not isinstance(given, dict) or not isinstance(given.get("out"), str):
+    if given is None or not isinstance(given.out, str) or not isinstance(given.token, str):
         return None
-    token = given.get("token")
-    return token if isinstance(token, str) and os.path.abspath(given["out"]) == os.path.abspath(out) else None
+    return given.token if os.path.abspath(given.out) == os.path.abspath(out) else None
 
 
 def scratch_of(folder: Path) -> Path | None:
@@ -42,9 +41,14 @@ def scratch_of(folder: Path) -> Path | None:
 
 def owner(folder: Path) -> str | None:
     """The token of the job that has claimed `folder`; None when none has, or it cannot be told."""
-    found = json_object(folder / SCRATCH / OWNER)
-    token = found.get("token") if found is not None else None
+    claim = json_object(folder / SCRATCH / OWNER)
+    token = claim.get("token") if claim is not None else None
     return token if isinstance(token, str) else None
+
+
+def has_marker_of(folder: Path, token: str) -> bool:
+    """Whether a rank of the job with `token` has finished a window there."""
+    return any((json_object(path) or {}).get("token") == token for path in folder.glob(DONE.format("*")))
 
 
 def taken(folder: Path, token: str) -> bool:
@@ -72,9 +76,9 @@ def make_scratch(folder: Path, token: str) -> bool:
         scratch.mkdir(0o700)
     except FileExistsError:
         return False
-    partial = scratch / f".{OWNER}.part"
-    partial.write_text(json.dumps({"token": token}), encoding="utf-8")
-    partial.replace(scratch / OWNER)
+    incomplete = scratch / OWNER_PARTIAL
+    incomplete.write_text(json.dumps({"token": token}), encoding="utf-8")
+    incomplete.replace(scratch / OWNER)
     return True
 
 
@@ -82,10 +86,10 @@ def awaited_owner(folder: Path) -> str | None:
     """As `owner`; waits for one that is just being written."""
     until = time.monotonic() + _WAIT_FOR_OWNER_S
     while True:
-        found = owner(folder)
-        if found is not None or time.monotonic() > until or not _is_being_made(folder / SCRATCH):
-            return found
-        time.sleep(_LOOK_EVERY_S)
+        token_there = owner(folder)
+        if token_there is not None or time.monotonic() > until or not _is_being_made(folder / SCRATCH):
+            return token_there
+        time.sleep(_POLL_EVERY_S)
 
 
 def json_object(path: Path) -> dict[str, object] | None:
@@ -97,17 +101,17 @@ def json_object(path: Path) -> dict[str, object] | None:
     with open(number, "rb") as file:
         try:
             text = file.read(_LARGEST_BYTES + 1) if stat.S_ISREG(os.fstat(number).st_mode) else b""
-            found = json.loads(text) if len(text) <= _LARGEST_BYTES else None
+            content = json.loads(text) if len(text) <= _LARGEST_BYTES else None
         except (OSError, ValueError, RecursionError):
             return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _is_being_made(scratch: Path) -> bool:
     """Only a folder of ours is without its owner for a moment, is new then, and holds nothing else."""
     try:
         is_new = abs(time.time() - scratch.lstat().st_mtime) < _NEW_S
-        return is_new and not scratch.is_symlink() and set(os.listdir(scratch)) <= {OWNER, f".{OWNER}.part"}
+        return is_new and not scratch.is_symlink() and set(os.listdir(scratch)) <= {OWNER, OWNER_PARTIAL}
     except OSError:
         return False
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-VARIABLE = "PYTHON_DIAGNOSE"
+from . import protocol
 
 
 @dataclass(frozen=True)
@@ -18,22 +16,28 @@ class Config:
     """The window, counted in optimizer steps.
 
     Args:
-        out: folder of the bundle.
+        out: folder of the bundle; absolute where the parent gives it, since jobs change directory.
         steps: profiled and recorded.
         warmup: profiled and thrown away.
         skip: steps after which the window opens even if step times have not settled.
         at_step: number of the first recorded step, from 1; None opens the window when step times settle.
         stop: end the job once the window is written.
         control: steps timed without the profiler, before and again after.
+        token: tells what this run writes from what others write; None without a `diagnose run`.
     """
 
     out: str
-    steps: int = 3
-    warmup: int = 2
-    skip: int = 10
+    steps: int = protocol.STEPS
+    warmup: int = protocol.WARMUP
+    skip: int = protocol.SKIP
     at_step: int | None = None
     stop: bool = False
-    control: int = 3
+    control: int = protocol.CONTROL
+    token: str | None = None
+
+    def to_json(self) -> str:
+        """What `from_environment` reads."""
+        return json.dumps(asdict(self))
 
 
 def from_environment() -> Config | None:
@@ -42,20 +46,15 @@ def from_environment() -> Config | None:
     Raises:
         ValueError: the variable holds no JSON object.
     """
-    text = os.environ.get(VARIABLE)
+    text = os.environ.get(protocol.CONFIG)
     if not text:
         return None
     given = json.loads(text)
     if not isinstance(given, dict):
-        raise ValueError(f"{VARIABLE} holds no JSON object")
+        raise ValueError(f"{protocol.CONFIG} holds no JSON object")
     known = {field.name: given[field.name] for field in fields(Config) if given.get(field.name) is not None}
-    known.setdefault("out", default_out())
+    known.setdefault("out", protocol.default_out())
     return Config(**known)
-
-
-def default_out() -> str:
-    """A folder named for the time, in UTC."""
-    return str(Path("diagnose-runs") / time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
 
 
 def rank_and_world() -> tuple[int, int]:

@@ -6,24 +6,27 @@ it likes in `__len__`, `parameters()` or a property, and asking would change the
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import UserDict
 from collections.abc import Iterator
 from contextlib import nullcontext
+from enum import Enum
 from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
 _PLAIN_SEQUENCES = (list, tuple, range, str, dict)
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,39}\Z")
 
 
 def attributes(thing: object) -> dict[str, Any]:
     """The instance's own attributes; none where it has no dictionary."""
     try:
-        found = object.__getattribute__(thing, "__dict__")
+        values = object.__getattribute__(thing, "__dict__")
     except AttributeError:
         return {}
-    return found if is_a(found, dict) else {}
+    return values if is_a(values, dict) else {}
 
 
 def is_a(thing: object, *kinds: type) -> Any:
@@ -36,24 +39,35 @@ def held(thing: object, name: str) -> Any:
     return attributes(thing).get(name)
 
 
+def plain(value: Any) -> object:
+    """A number, flag or single word as JSON holds it; anything else, such as a path or a token, is None."""
+    if is_a(value, Enum):
+        value = attributes(value).get("_value_")
+    if value is None or is_a(value, int):
+        return value
+    if is_a(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    return value if is_a(value, str) and _WORD.match(value) else None
+
+
 def modules(root: object) -> Iterator[Any]:
     """A torch module and those inside it, each once."""
-    waiting, seen = [root], set()
+    waiting, visited = [root], set()
     while waiting:
         module = waiting.pop()
-        if module is None or id(module) in seen:
+        if module is None or id(module) in visited:
             continue
-        seen.add(id(module))
+        visited.add(id(module))
         yield module
         waiting += reversed(_values(held(module, "_modules")))
 
 
 def parameters(root: object, recurse: bool = True) -> list[Any]:
     """The parameters of a torch module, each once."""
-    found: dict[int, Any] = {}
+    by_id: dict[int, Any] = {}
     for module in modules(root) if recurse else [root]:
-        found.update((id(each), each) for each in _values(held(module, "_parameters")) if each is not None)
-    return list(found.values())
+        by_id.update((id(each), each) for each in _values(held(module, "_parameters")) if each is not None)
+    return list(by_id.values())
 
 
 def size(tensor: Any) -> int:
@@ -94,10 +108,10 @@ def setting(config: object, name: str) -> Any:
     mapped = getattr_static(type(config), "attribute_map", None)
     if is_a(mapped, dict) and mapped.get(name) in values:
         return values[mapped[name]]
-    found = getattr_static(type(config), name, None)
-    if is_a(found, property) and is_a(found.fget, FunctionType):
-        return found.fget(config) if found.fget.__module__.startswith("transformers.") else None
-    return found if is_a(found, int, float, str) else None
+    of_class = getattr_static(type(config), name, None)
+    if is_a(of_class, property) and is_a(of_class.fget, FunctionType):
+        return of_class.fget(config) if of_class.fget.__module__.startswith("transformers.") else None
+    return of_class if is_a(of_class, int, float, str) else None
 
 
 def items(batch: Any) -> dict[Any, Any]:
@@ -170,8 +184,8 @@ def _is_torch(thing: object, *names: str) -> bool:
     return kind.__name__ in names and kind.__module__.startswith("torch.utils.data.")
 
 
-def _values(found: Any) -> list[Any]:
-    return list(dict.values(found)) if is_a(found, dict) else []
+def _values(mapping: Any) -> list[Any]:
+    return list(dict.values(mapping)) if is_a(mapping, dict) else []
 
 
 def _torch() -> Any:

@@ -25,32 +25,32 @@ def of_the_job(error: BaseException, handled: BaseException | None = None) -> Ba
 
     `handled` was being handled when the probe was called: it, and what came before it, is no part of the answer.
     """
-    found: BaseException | None = error
-    seen: set[int] = set()
-    while found is not None and found is not handled and id(found) not in seen:
-        seen.add(id(found))
-        if isinstance(found, KeyboardInterrupt) or _raised_by_a_handler(found) or _sent_from_elsewhere(found):
-            return found
-        found = found.__cause__ or found.__context__
+    current: BaseException | None = error
+    visited: set[int] = set()
+    while current is not None and current is not handled and id(current) not in visited:
+        visited.add(id(current))
+        if isinstance(current, KeyboardInterrupt) or _raised_by_a_handler(current) or _sent_from_elsewhere(current):
+            return current
+        current = current.__cause__ or current.__context__
     return None
 
 
 def let_out(error: BaseException, handled: BaseException | None = None) -> None:
     """Raise the job's exception on; return when the error is the probe's own."""
-    found = of_the_job(error, handled)
-    if found is error:
-        raise found
-    if found is not None:
-        raise found from found.__cause__
+    interrupt = of_the_job(error, handled)
+    if interrupt is error:
+        raise interrupt
+    if interrupt is not None:
+        raise interrupt from interrupt.__cause__
 
 
 def _raised_by_a_handler(error: BaseException) -> bool:
     frames = _frames(error)
     codes = _codes_of_handlers() if len(frames) > 1 else set()
     return any(
-        frame.f_code in codes or _was_given_one_of(frame, frames[:place])
-        for place, frame in enumerate(frames)
-        if place
+        frame.f_code in codes or _was_given_one_of(frame, frames[:position])
+        for position, frame in enumerate(frames)
+        if position
     )
 
 
@@ -66,8 +66,8 @@ def _was_given_one_of(frame: FrameType, outer: list[FrameType]) -> bool:
 
 def _codes_of_handlers() -> set[CodeType]:
     """The code of the Python handlers in place now, for one that forgot its arguments."""
-    found = (_code_of(signal.getsignal(number)) for number in signal.valid_signals())
-    return {code for code in found if code is not None}
+    codes = (_code_of(signal.getsignal(number)) for number in signal.valid_signals())
+    return {code for code in codes if code is not None}
 
 
 def _code_of(handler: Any) -> CodeType | None:
@@ -89,7 +89,7 @@ def _sent_from_elsewhere(error: BaseException) -> bool:
     bare = not error.args and not isinstance(error, _BARE)
     if bare and isinstance(error, SystemExit):
         return True
-    if not frames or os.path.dirname(os.path.abspath(frames[-1].f_code.co_filename)) != _HERE:
+    if not frames or not os.path.abspath(frames[-1].f_code.co_filename).startswith(_HERE + os.sep):
         return False
     if bare:
         return True
@@ -99,8 +99,8 @@ def _sent_from_elsewhere(error: BaseException) -> bool:
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    found, step = [], error.__traceback__
+    frames, step = [], error.__traceback__
     while step is not None:
-        found.append(step.tb_frame)
+        frames.append(step.tb_frame)
         step = step.tb_next
-    return found
+    return frames

@@ -40,14 +40,14 @@ def watch() -> None:
             setattr(kind, method, _watched(original))
 
 
-def begins(own: Any, give_way: Callable[[], object], forsake: Callable[[], object]) -> None:
+def begins(profiler: Any, give_way: Callable[[], object], forsake: Callable[[], object]) -> None:
     """The probe's own profiler `own` begins in this thread; `give_way` ends it before one of the job's begins here.
 
     One that begins in another thread takes torch's only session from it, and to end it afterwards would crash the
     process: `forsake` leaves it as it is.
     """
     global _own, _thread, _give_way, _forsake
-    _own, _thread, _give_way, _forsake = own, get_ident(), give_way, forsake
+    _own, _thread, _give_way, _forsake = profiler, get_ident(), give_way, forsake
 
 
 def ended() -> None:

@@ -155,10 +155,10 @@ _recording = False
 def _find_listener() -> bool:
     """The first question builds the emitter; later ones go straight to its answer."""
     global _listening
-    found: Any = quietly(lambda: emitter().listening)
-    if found is not None:
-        _listening = found
-    return bool(found is not None and found())
+    listening: Any = quietly(lambda: emitter().listening)
+    if listening is not None:
+        _listening = listening
+    return bool(listening is not None and listening())
 
 
 def _find_tool() -> bool:

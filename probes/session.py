@@ -16,17 +16,16 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from . import config as configuration
 from . import other_profilers
 from .aside import Aside, aside
-from .bundle import Bundle
 from .clock import StepClock
 from .config import Config, rank_and_world
 from .guard import guarded, quietly, say, silent, told
 from .interrupts import of_the_job
+from .job_objects import JobObjects
 from .ranges import StepRange
+from .rank_files import RankFiles
 from .recorder import Recorder
-from .seen import Seen
 from .window import PROFILED, Window, planned
 
 MOST_WINDOWS = 4  # a search over hyperparameters trains hundreds of times
@@ -38,7 +37,7 @@ class Session:
 
     Attributes:
         source: who counts the steps: "trainer", "optimizer" or "code"; None between loops.
-        seen: what the hooks saw of the job, for the capture facts.
+        objects: what the hooks met of the job, for the capture facts.
         stop_asked: the window is written and the job is to end.
     """
 
@@ -46,11 +45,11 @@ class Session:
         self.config = replace(config, out=os.path.abspath(config.out))
         self.source: str | None = None
         self.stop_asked = False
-        self.seen = Seen()
+        self.objects = JobObjects()
         self.window: Window | None = None
         self.recorder: Recorder | None = None
         self.error: str | None = None
-        self.bundle: Bundle | None = None
+        self.files: RankFiles | None = None
         self.clock = StepClock(clock)
         self._facts: dict[str, object] | None = None
         self._writing: Aside | None = None
@@ -124,7 +123,7 @@ class Session:
             self._safely(self._finish, "capture stopped")
 
     def _open(self, total: int | None) -> None:
-        self.error, self.bundle, self.recorder, self._facts = None, None, None, None
+        self.error, self.files, self.recorder, self._facts = None, None, None, None
         self.stop_asked = self._passed = False
         self._fetched = self._fetched_per_step = 0
         self._thread = threading.get_ident()
@@ -156,7 +155,7 @@ class Session:
         self._passed = self.beside_a_profiler()
         window.step_passed()
         if window.phase in PROFILED:
-            if self.bundle is None:
+            if self.files is None:
                 self._claim()
             raise RuntimeError("another profiler is running in this process")
         if not self._passed:
@@ -174,15 +173,15 @@ class Session:
     def _arm(self) -> None:
         assert self.window is not None
         self._claim()
-        assert self.bundle is not None
-        self.recorder = Recorder(self.bundle.trace, self.window.plan.warmup, self.window.plan.active)
+        assert self.files is not None
+        self.recorder = Recorder(self.files.trace, self.window.plan.warmup, self.window.plan.active)
         self.recorder.start(lambda: self.loop_ended("the job started a profiler of its own"))
 
     def _claim(self) -> None:
         rank, world_size = rank_and_world()
 
         def claim() -> None:  # there even if an exception of the job ends the waiting
-            self.bundle = Bundle(self.config.out, rank, world_size)
+            self.files = RankFiles(self.config.out, rank, world_size)
 
         self._beside(claim)
 
@@ -212,17 +211,17 @@ class Session:
         if self.window is None or self.window.phase != "done":
             return
         guarded(self._write, "no trace written", self._failed)
-        bundle = self.bundle
-        if bundle is not None:
+        files = self.files
+        if files is not None:
             if not self.beside_a_profiler():
                 self._note_facts()
             known = self._facts
             if known is not None:
                 known["error"] = self.error
-                guarded(lambda: self._beside(lambda: bundle.write_capture(known)), "capture facts not written")
-            guarded(lambda: self._beside(lambda: bundle.finish(self.error)), "no marker written")
+                guarded(lambda: self._beside(lambda: files.write_record(known)), "capture facts not written")
+            guarded(lambda: self._beside(lambda: files.finish(self.error)), "no marker written")
             self.stop_asked = self.config.stop and self.error is None
-        self.bundle = self.window = None
+        self.files = self.window = None
 
     def _failed(self, why: str) -> None:
         self.error = self.error or why
@@ -243,7 +242,7 @@ class Session:
             beside = ", while another profiler was running in this process" if self._passed else ""
             self.error = f"{why} after {window.count} steps, before a step was recorded{beside}"
             say(f"no trace written: {self.error}")
-            if self.bundle is None and window.count:
+            if self.files is None and window.count:
                 self._claim()
         if not self.beside_a_profiler():
             self._note_facts()
@@ -287,48 +286,14 @@ class Session:
 
 def _facts_of(session: Session) -> dict[str, object]:
     """Imported beside the training thread: where a file cannot be looked at, an import takes it for missing."""
-    found: Any = aside(lambda: import_module(".capture_facts", __package__))
-    return dict(found.facts(session))
-
-
-def session() -> Session | None:
-    """The process's session, built from PYTHON_DIAGNOSE on first use; None when nothing is to be captured."""
-    global _session, _looked
-    if not _looked:
-        _looked = True
-        guarded(_build, "no capture")
-    return _session
-
-
-def configure(config: Config) -> Session:
-    """A session for in-code use, in the place of the environment's; one that is capturing stays."""
-    global _session, _looked
-    _looked = True
-    if _session is None or _session.phase == "done":
-        _session = Session(config)
-        _forget_in_children()
-    return _session
-
-
-def _build() -> None:
-    global _session
-    config = configuration.from_environment()
-    if config is not None:
-        _session = Session(config)
-        _forget_in_children()
-
-
-def _forget() -> None:
-    global _session, _looked
-    _session, _looked = None, True
-
-
-def _forget_in_children() -> None:
-    """A forked DataLoader worker is no training process."""
-    register: Any = getattr(os, "register_at_fork", None)
-    if register is not None:
-        register(after_in_child=_forget)
-
-
-_session: Session | None = None
-_looked = False
+    capture_facts: Any = aside(lambda: import_module(".capture_facts", __package__))
+    return dict(
+        capture_facts.facts(
+            session.objects,
+            window=session.window,
+            clock=session.clock,
+            recorder=session.recorder,
+            source=session.source,
+            error=session.error,
+        )
+    )

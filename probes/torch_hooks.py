@@ -1,16 +1,16 @@
-"""Hooks into torch for loops without a Trainer: an optimizer step ends a step; loaders and batches are noted."""
+"""Hooks into torch for loops without a Trainer: an optimizer step ends a step."""
 
 from __future__ import annotations
 
 import _thread
-from functools import wraps
 from typing import Any
 
-from . import other_profilers
+from . import loader_hooks, other_profilers
+from .accelerate_hooks import wrap_accelerate
+from .current_session import session
 from .guard import guarded, quietly
-from .held import loader_length
 from .ranges import emitter
-from .session import Session, session
+from .session import Session
 
 FORGOTTEN_AFTER = 64  # steps of other optimizers: one that pauses longer no longer ends the cycle
 
@@ -30,15 +30,7 @@ def _install() -> None:
         register_optimizer_step_post_hook(_untraced(_after_step))
         other_profilers.watch()
         emitter()  # what it imports is imported here, and not within a step
-    watch_loaders()
-
-
-def watch_loaders() -> None:
-    """Note the settings, the length and a few batch shapes of every DataLoader that is iterated."""
-    from torch.utils.data import dataloader
-
-    _replace(dataloader.DataLoader, "__iter__", _noting_loader)
-    _replace(dataloader._BaseDataLoaderIter, "__next__", _noting_batch)
+    loader_hooks.watch_loaders()
 
 
 class Cycle:
@@ -71,7 +63,6 @@ _installed = False
 _over = False  # the hook stays: torch may be going through its list of hooks
 _cycle = Cycle()
 _counting = _thread.allocate_lock()
-_expected: int | None = None
 
 
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -105,56 +96,12 @@ def _untraced(function: Any) -> Any:
 
 
 def _begin(current: Session, optimizer: Any) -> None:
-    from .trainer_hooks import wrap_accelerate
-
     quietly(wrap_accelerate)
-    current.seen.note("optimizer", optimizer)
-    current.loop_begins("optimizer", None if current.config.at_step else _expected)
+    current.objects.note("optimizer", optimizer)
+    current.loop_begins("optimizer", None if current.config.at_step else loader_hooks.longest_loader())
 
 
 def remove() -> None:
     """Count no more optimizer steps."""
     global _over
     _over = True
-
-
-def _replace(owner: Any, method: str, around: Any) -> None:
-    original = getattr(owner, method, None)
-    if original is not None and not hasattr(original, "__diagnose__"):
-        setattr(owner, method, around(original))
-
-
-def _noting_loader(original: Any) -> Any:
-    @wraps(original)
-    def __iter__(self: Any) -> Any:
-        quietly(lambda: _note_loader(self))
-        return original(self)
-
-    __iter__.__diagnose__ = "loader"  # type: ignore[attr-defined]
-    return __iter__
-
-
-def _note_loader(loader: Any) -> None:
-    global _expected
-    current = session()
-    if current is None or current.source is not None:
-        return
-    current.seen.note_loader(loader)
-    length = loader_length(loader)
-    if length is not None:
-        _expected = max(_expected or 0, length)
-
-
-def _noting_batch(original: Any) -> Any:
-    @wraps(original)
-    def __next__(self: Any) -> Any:
-        batch = original(self)
-        current = session()
-        if current is not None and current.phase != "done":
-            current.batch_fetched()
-            if current.phase in ("waiting", "warmup") and not current.beside_a_profiler():
-                quietly(lambda: current.seen.note_batch(batch))
-        return batch
-
-    __next__.__diagnose__ = "batch"  # type: ignore[attr-defined]
-    return __next__

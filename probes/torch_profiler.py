@@ -10,6 +10,7 @@ from types import TracebackType
 
 from .aside import aside
 from .guard import guarded, quietly, say
+from .protocol import STEPS, TRACE, WAIT_IN_CODE, WARMUP_IN_CODE
 from .ranges import Range
 from .recorder import Recorder
 
@@ -21,7 +22,7 @@ class Capture:
     """
 
     def __init__(self, out_dir: str | os.PathLike[str], wait: int, warmup: int, active: int) -> None:
-        self.path = Path(out_dir) / f"rank{_rank()}.json.gz"
+        self.path = Path(out_dir) / TRACE.format(_rank())
         self._window = (wait, warmup, active)
         self._recorder = Recorder(self.path, warmup, active)
         self._steps = 0
@@ -77,7 +78,10 @@ class Capture:
 
 
 def profile(
-    out_dir: str | os.PathLike[str], warmup: int = 1, active: int = 3, wait: int = 0
+    out_dir: str | os.PathLike[str],
+    warmup: int = WARMUP_IN_CODE,
+    active: int = STEPS,
+    wait: int = WAIT_IN_CODE,
 ) -> AbstractContextManager[Capture]:
     """Profile `active` steps, after `wait` + `warmup`, into `out_dir`/rank{RANK}.json.gz (RANK: environment, else 0).
 

@@ -18,11 +18,9 @@ from typing import Any
 
 from .claim import scratch_of
 from .gc_ranges import Collections, as_events
+from .protocol import RAW, RAW_FOLDER, RAW_PARTIAL, SCRATCH, partial
 
 COMPRESSION = 3  # the training thread waits for it: a little larger is much sooner
-RAW_FOLDER = "raw-"
-RAW = "trace.json"
-RAW_PARTIAL = "trace.json.tmp"  # the exporter writes under this name first
 _TAIL_BYTES = 64
 _HEAD_BYTES = 1 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -38,17 +36,17 @@ def write_trace(profiler: Any, path: Path, collections: Collections | None = Non
     Raises:
         OSError: no space, no permission, or the exported file is cut.
     """
-    partial = (scratch_of(path.parent) or path.parent) / f".{path.name}.{os.getpid()}.part"
+    incomplete = (scratch_of(path.parent) or path.parent) / partial(path.name)
     with _raw(path.parent) as raw:
         profiler.export_chrome_trace(str(raw))
         _check_complete(raw)
         try:
-            with raw.open("rb") as source, gzip.open(partial, "wb", COMPRESSION) as target:
+            with raw.open("rb") as source, gzip.open(incomplete, "wb", COMPRESSION) as target:
                 target.write(_with_collections(source.read(_HEAD_BYTES), collections))
                 shutil.copyfileobj(source, target, 1 << 20)
-            partial.replace(path)
+            incomplete.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
+            incomplete.unlink(missing_ok=True)
 
 
 def _with_collections(head: bytes, collections: Collections | None) -> bytes:
@@ -56,8 +54,8 @@ def _with_collections(head: bytes, collections: Collections | None) -> bytes:
     events, base = _EVENTS.search(head), _BASE.search(head)
     if collections is None or events is None or base is None:
         return head
-    found = as_events(collections, os.getpid(), int(base[1]))
-    return head[: events.end()] + b"".join(json.dumps(each).encode() + b",\n" for each in found) + head[events.end() :]
+    added = as_events(collections, os.getpid(), int(base[1]))
+    return head[: events.end()] + b"".join(json.dumps(each).encode() + b",\n" for each in added) + head[events.end() :]
 
 
 @contextmanager
@@ -68,27 +66,27 @@ def _raw(folder: Path) -> Iterator[Path]:
     it ends.
     """
     with ExitStack() as stack:
-        place = _made_folder(folder)
-        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        raw_folder = _made_folder(folder)
+        stack.callback(shutil.rmtree, raw_folder, ignore_errors=True)
         unnamed = _unnamed(folder)
         if unnamed is not None:
             stack.callback(os.close, unnamed)
             try:
                 for name in (RAW, RAW_PARTIAL):
-                    os.symlink(f"/proc/{os.getpid()}/fd/{unnamed}", place / name)
+                    os.symlink(f"/proc/{os.getpid()}/fd/{unnamed}", raw_folder / name)
             except OSError:  # a file system without links: the file has its name
-                (place / RAW).unlink(missing_ok=True)
-        yield place / RAW
+                (raw_folder / RAW).unlink(missing_ok=True)
+        yield raw_folder / RAW
 
 
 def _made_folder(folder: Path) -> Path:
     """A folder of this call alone: where the parent tidies up, else among temporary files, else beside the trace."""
     failed: OSError | None = None
-    for place, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, ".diagnose-")):
-        if (place is None and prefix == RAW_FOLDER) or not _is_utf8(place):
+    for parent, prefix in ((scratch_of(folder), RAW_FOLDER), (None, "diagnose-"), (folder, f"{SCRATCH}-")):
+        if (parent is None and prefix == RAW_FOLDER) or not _is_utf8(parent):
             continue
         try:
-            return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+            return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         except OSError as error:
             failed = error
     raise failed or OSError("no folder for temporary files")
@@ -96,9 +94,9 @@ def _made_folder(folder: Path) -> Path:
 
 def _unnamed(folder: Path) -> int | None:
     """A descriptor of an empty file without a name, on a local disk if one takes it; None where no link reaches it."""
-    for place in (None, folder):
+    for parent in (None, folder):
         try:
-            number, name = tempfile.mkstemp(prefix="diagnose-", suffix=".json", dir=place)
+            number, name = tempfile.mkstemp(prefix="diagnose-", suffix=".json", dir=parent)
         except OSError:
             continue
         os.unlink(name)

@@ -8,10 +8,10 @@ from typing import Any
 
 import kineto
 
-from diagnose.attribution import Attribution, attribute
+from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.facts import Facts
 from diagnose.metrics import Measured, measure
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, JobView, RankDigest, digest_of, join
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Trace, read

@@ -48,3 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_goldens(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-goldens"))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests in these folders start torch, or the processes of a job."""
+    if item.path.parent.name in ("capture", "harmless"):
+        item.add_marker(pytest.mark.capture)

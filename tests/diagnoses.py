@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from diagnose.diagnosis import (
     Diagnosis,
     Evidence,
@@ -22,6 +24,7 @@ from diagnose.diagnosis import (
 )
 from diagnose.diagnosis.postmortem import Straggler
 from diagnose.facts import analysis_option, another_run, capture_setting, nothing_helps
+from diagnose.judge.next_change import recommended
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 
 MS = 1_000_000
@@ -78,7 +81,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
             dispatch=("host", 1.2),
             python=("host", 0.3),
             launch_latency=("host", 0.3),
-            untraced=("unexplained", 0.5),
+            queued_on_idle_device=("unexplained", 0.5),
         ),
         "mfu": KNOWN_MFU,
         "roofline": (),
@@ -86,20 +89,34 @@ def diagnosis(**changes: Any) -> Diagnosis:
         "findings": (),
         "plan": (),
         "replay": ReplayReport(measured_ns=100 * MS, strict_error=0.004, valid=True, because=""),
-        "not_advised": (NotAdvised(what="torch_compile", because="the launch gaps are 0.3 % of the device step"),),
+        "not_advised": (NotAdvised(what="torch_compile", because="the GPU waits 1.2 % of the step for dispatch"),),
         "not_judged": (),
         "ranks": (),
         "stragglers": (),
         "trace": TraceSummary(files=("trace.json.gz",), events=123_456, bytes=40_000_000, loss=NO_LOSS),
     }
-    found = healthy | changes
-    return Diagnosis(**{"waterfall": divided(found["ledger"], found["mfu"])} | found)
+    fields = healthy | changes
+    return judged(Diagnosis(**{"waterfall": divided(fields["ledger"], fields["mfu"])} | fields))
+
+
+def judged(diagnosis: Diagnosis, **changes: Any) -> Diagnosis:
+    """The diagnosis changed as asked, with the recommendation that follows."""
+    changed = replace(diagnosis, **changes)
+    return replace(changed, next=recommended(changed))
 
 
 def divided(entries: tuple[LedgerEntry, ...], mfu: Mfu) -> tuple[WaterfallPart, ...]:
     """The waterfall of a ledger, with no loss but speed where MFU is known."""
     total = sum(entry.ns for entry in entries)
     return waterfall_of(entries, None if mfu.value is None else MatrixTime(model_ns=mfu.value * total))
+
+
+def close_call() -> Diagnosis:
+    """A run whose waiting for data nearly names its class."""
+    entries = ledger(100, 10, gemm=("compute", 74.0), data_wait=("data", 18.5), norm=("memory", 7.5))
+    because = "81.5 % of the device step the GPU is busy, most of it with compute-bound kernels"
+    near = verdict("compute-bound", between=("compute-bound", "data-bound"), because=because)
+    return diagnosis(ledger=entries, verdict=near)
 
 
 def data_bound() -> Diagnosis:
@@ -117,24 +134,23 @@ def data_bound() -> Diagnosis:
         embedding=("memory", 1.3),
         dispatch=("host", 3.3),
         exposed_communication=("communication", 2.0),
-        untraced=("unexplained", 2.0),
+        queued_on_idle_device=("unexplained", 2.0),
     )
-    both = ("data-bound", "compute-bound")
     return diagnosis(
-        verdict=verdict("data-bound", between=both, because="data is 42.0 % of the device step"),
+        verdict=verdict("data-bound", because="42.0 % of the device step waits for data"),
         steps=steps(174, 8, time_ns=8 * 190 * MS),
         ledger=entries,
         mfu=UNKNOWN_MFU,
-        findings=(DATA_WAIT, SMALL_BATCH, SLOW_NORM, NO_MEMORY, FEW_STEPS),
+        findings=(DATA_WAIT, SMALL_BATCH, SLOW_NORM, NO_MEMORY, DAMAGED),
         plan=(
             PlanStep(rule="data-wait", patch=DATA_WAIT.patch, predicted_speedup=(1.0, 1.66)),
             PlanStep(rule="low-memory-use", patch=SMALL_BATCH.patch, predicted_speedup=(1.1, 1.154)),
         ),
         not_advised=(
             NotAdvised(what="attn_implementation", because="attention is 0.0 % of the device step"),
-            NotAdvised(what="torch_compile", because="the launch gaps are 3.0 % of the device step"),
+            NotAdvised(what="torch_compile", because="the GPU waits 1.9 % of the device step for dispatch"),
             NotAdvised(what="tf32", because="fp32 products without tensor cores take 0.0 % of the device step"),
-            NotAdvised(what="optim", because="the optimizer (fused) takes 1.0 % of the device step"),
+            NotAdvised(what="optim", because="the optimizer (fused) takes 0.0 % of the device step"),
             NotAdvised(what="ddp_bucket_cap_mb", because="0.0 % of the collectives carry less than 1 MiB"),
             NotAdvised(what="use_liger_kernel", because="unfused loss takes 0.0 % of the device step"),
         ),
@@ -208,13 +224,13 @@ NO_MEMORY = Finding(
     predicted_speedup=None,
     patch=None,
 )
-FEW_STEPS = Finding(
-    rule="few-steps",
+DAMAGED = Finding(
+    rule="damaged-trace",
     class_="validity",
     severity="warning",
-    says="Steps counted: 1. One odd step changes every share.",
-    do="Capture at least three steps after warm-up.",
-    evidence=(Evidence(fact="step_count", value=1, unit="count"),),
+    says="1.2 % of the bytes that are there could not be read. What they held is in no number here.",
+    do="Capture again and let the job write the trace to its end.",
+    evidence=(Evidence(fact="trace_loss_share", value=0.0125, unit="share", of="the bytes of the trace"),),
     predicted_speedup=None,
     patch=None,
 )
@@ -253,7 +269,7 @@ def undecided() -> Diagnosis:
     return diagnosis(
         verdict=verdict("undecided", confidence="low", because="30.0 % of the host step is unexplained"),
         steps=steps(0.8, 1, source="window", device_time_ns=None),
-        ledger=ledger(0.8, 1, untraced=("unexplained", 0.24), dispatch=("host", 0.56)),
+        ledger=ledger(0.8, 1, queued_on_idle_device=("unexplained", 0.24), dispatch=("host", 0.56)),
         mfu=UNKNOWN_MFU,
         not_judged=(NotJudged.lacking("straggler", "one rank only", analysis_option("the other ranks' traces")),),
     )

@@ -139,7 +139,7 @@ def hostile() -> Diagnosis:
     assert job.postmortem is not None
     kind = replace(job.postmortem.traffic[0], kind=HOSTILE, note=HOSTILE)
     change = JobChange(change=HOSTILE, says=HOSTILE, speedup=(1.1, 1.2))
-    return replace(
+    return diagnoses.judged(
         diagnoses.hostile(),
         ranks=job.ranks,
         stragglers=(replace(job.stragglers[0], because=HOSTILE, first_diverging=HOSTILE),),

@@ -13,10 +13,10 @@ from diagnose.diagnosis import Applied, Diagnosis, NotApplied, Patch, to_json
 from diagnose.facts import Fact, Facts, Unknown
 from diagnose.patch.applied import applied_of, expected_of
 from diagnose.patch.patch_file import read
-from diagnose.probes.apply import Asked
-from diagnose.report.applied import applied_line, got_slower
+from diagnose.probes.job_patch import JobPatch
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
+from diagnose.report.views.applied import applied_line, got_slower
 from diagnose.trace.record import CaptureRecord
 
 WORKERS = {"dataloader": {"num_workers": 4}}
@@ -150,11 +150,11 @@ def test_the_diagnosis_travels_with_the_patch_into_every_report_of_the_next_run(
     before = waiting(tmp_path / "before", 5, {})
     (tmp_path / "before.json").write_text(to_json(before))
     request = json.loads(read(str(tmp_path / "before.json")).to_json())
-    asked = Asked(request["set"], request["refused"], request["expected"])
+    patch = JobPatch(request["set"], request["refused"], request["expected"])
     for target, own in request["set"].items():
-        asked.applied(target, own)
+        patch.applied(target, own)
 
-    after = waiting(tmp_path / "after", loader_ms, asked.facts())
+    after = waiting(tmp_path / "after", loader_ms, patch.facts())
 
     assert after.applied is not None
     assert after.applied.rule == "data-wait"

@@ -19,7 +19,7 @@ from diagnose.errors import UserError
 from diagnose.judge import judge
 from diagnose.metrics import REGISTRY
 from diagnose.predict import whatif
-from diagnose.report import text
+from diagnose.report.text import report
 from diagnose.rule import Rule
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "synthetic-memory-bound.json.gz"
@@ -120,17 +120,18 @@ def test_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_section_of_the_printed_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "print_changes", fails)
+    monkeypatch.setitem(report.SECTIONS, "plan", fails)
     done = CliRunner().invoke(main, ["analyze", str(SAMPLE)])
 
     assert done.exit_code == 0
-    assert f"{SAYS}the changes" in done.stdout
+    assert f"{SAYS}the plan" in done.stdout
     assert "verdict:" in done.stdout
     assert "read:" in done.stdout
 
 
 def test_a_section_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("diagnose.report.html.page"), "roofline_view", fails)
+    page = importlib.import_module("diagnose.report.html.page")
+    monkeypatch.setitem(page.SECTIONS, "roofline", page.Part(fails))
     done = CliRunner().invoke(main, ["analyze", str(SAMPLE), "-q", "--html", str(tmp_path / "x.html")])
 
     assert done.exit_code == 0

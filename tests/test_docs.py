@@ -12,6 +12,7 @@ import click
 import pytest
 
 from diagnose.cli import main
+from diagnose.judge import verdict
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "sample_traces/README.md")]
@@ -125,7 +126,21 @@ def test_every_figure_in_the_text_is_in_an_output_or_follows_from_two(page: str)
     assert set(FIGURE.findall(prose(path))) <= printed | {"3.11"}  # the version of Python
 
 
-def test_the_composed_report_is_the_golden_one() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_threshold_that_is_quoted_is_that_of_the_verdict(page: Path, generate: ModuleType) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    assert generate.with_thresholds(text) == text
+
+
+def test_a_page_follows_a_threshold_that_changes(generate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdict, "NAMES_THE_CLASS", 0.35)
+    before, after = (f"at least <!-- threshold: NAMES_THE_CLASS -->{n}<!-- --> % of" for n in (20, 35))
+
+    assert generate.with_thresholds(before) == after
+
+
+def test_the_documented_report_is_the_golden_one() -> None:
     page = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
     shown = re.search(r"<!-- (tests/goldens/\S+) -->\n```\n(.*?)```", page, re.DOTALL)
 

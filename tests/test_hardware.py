@@ -6,7 +6,7 @@ import pytest
 from analysed import content, measured, timeline
 from kineto import Trace
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.errors import UserError
 from diagnose.facts import Unknown, spoken
 from diagnose.hardware import PRECISIONS, Device, resolve, table

@@ -1,56 +1,102 @@
-"""What a kernel's name says, and which device a trace was recorded on."""
+"""What a kernel's name says, by the table of kernel names, and which device a trace was recorded on."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from diagnose.hardware import lookup, table
-from diagnose.roofline.precisions import element_bytes, precision
-from diagnose.timeline.kernel_names import Kind, bound_by, classify
+from diagnose.timeline import kernel_names
+from diagnose.timeline.kernel_names import (
+    COMPUTE_FAMILIES,
+    Kind,
+    Row,
+    bound_by,
+    classify,
+    element_bytes,
+    element_type,
+    first_match,
+    leftmost_match,
+)
 
 with (Path(__file__).parent / "kernel_cases.csv").open(newline="", encoding="utf-8") as file:
     CASES = list(csv.DictReader(file))
-with (Path(__file__).parent / "precision_cases.csv").open(newline="", encoding="utf-8") as file:
-    PRECISIONS = list(csv.DictReader(file))
 TENSOR_CORE = {"True": True, "False": False, "": None}
+ROWS = kernel_names.table()
+SECTIONS: dict[str, tuple[Sequence[Row], Any]] = {
+    "operation": (ROWS.operation, first_match),
+    "precision": (ROWS.precision, first_match),
+    "element": (ROWS.element, leftmost_match),
+    "collective": (ROWS.collective, lambda rows, name: leftmost_match(rows, name.lower())),
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_row_wins_its_own_examples(section: str) -> None:
+    rows, winner = SECTIONS[section]
+    lost = [(row.pattern, name) for row in rows for name in row.examples if winner(rows, name) is not row]
+
+    assert lost == []
+    assert all(row.examples for row in rows)
+
+
+def test_a_precision_is_told_by_examples_that_compute() -> None:
+    """A precision that the operation never asks for would be dead."""
+    told = {name: (classify(name), row) for row in ROWS.precision for name in row.examples}
+
+    assert [name for name, (kind, _) in told.items() if kind.family not in COMPUTE_FAMILIES] == []
+    assert [name for name, (kind, row) in told.items() if kind.precision != row.precision] == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"][:60])
 def test_kernel_name(case: dict[str, str]) -> None:
     kind = classify(case["name"])
 
-    assert kind == Kind(case["class"], case["sub"], TENSOR_CORE[case["tensor_core"]], case["dtype"] or None)
-
-
-@pytest.mark.parametrize("case", PRECISIONS, ids=lambda case: case["name"][:60])
-def test_what_a_matrix_kernel_computes_in(case: dict[str, str]) -> None:
-    assert precision(case["name"]) == case["precision"]
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case["dtype"]], ids=lambda case: case["name"][:60])
-def test_the_precision_is_the_one_of_the_kind(case: dict[str, str]) -> None:
-    assert precision(case["name"]) == case["dtype"]
+    told = (kind.family, kind.tensor_core, kind.precision)
+    assert told == (case["family"], TENSOR_CORE[case["tensor_core"]], case["precision"])
 
 
 @pytest.mark.parametrize(
-    ("name", "size"),
+    ("name", "tags"),
     [
-        ("multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>()", 4),
-        ("multi_tensor_apply_kernel<TensorListMetadata<2>, BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0>>()", 2),
-        ("CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>(...)", 2),
-        ("triton_for_fused_0", 0),
+        ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64>>(Params)", {"flash-2"}),
+        ("void flash_bwd_convert_dq_kernel<Flash_bwd_kernel_traits<128>>(Flash_bwd_params)", {"flash-2"}),
+        ("void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<int>>>(Params)", {"flash-3"}),
+        ("fmha_cutlassB_f16_aligned_64x64_k64_sm80(Params)", {"efficient"}),
+        ("triton_per_fused__flash_attn_backward_view_8", set()),
+        ("volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1", {"winograd"}),
+        ("void fft2d_r2c_32x32<float, false, 1u, true>(float2*)", {"fft"}),
+        ("void splitKreduce_kernel<32, 16, int, float, float>(cublasSplitKParams<float>)", {"auxiliary"}),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", {"nccl"}),
+        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", set()),
     ],
 )
-def test_the_element_size_of_lists_is_in_the_kernels_name(name: str, size: int) -> None:
-    assert element_bytes(name) == size
+def test_what_single_metrics_ask_for_is_a_tag(name: str, tags: set[str]) -> None:
+    assert classify(name).tags == tags
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "size"),
+    [
+        ("multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdam<float, 4>>()", "float", 4),
+        ("multi_tensor_apply_kernel<TensorListMetadata<2>, BinaryOp<c10::BFloat16, 2, float>>()", "bfloat16", 2),
+        ("CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>(...)", "", 2),
+        ("ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "half", 2),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", "float", 4),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "", 0),
+        ("triton_for_fused_0", "", 0),
+    ],
+)
+def test_the_type_of_the_data_is_in_the_kernels_name(name: str, dtype: str, size: int) -> None:
+    assert (element_type(name), element_bytes(name)) == (dtype, size)
 
 
 @pytest.mark.parametrize(
     ("kind", "bound"),
     [
-        (Kind("gemm", "bf16", True, "bf16"), "compute"),
+        (Kind("gemm", "product", True, "bf16"), "compute"),
         (Kind("conv", "conv"), "compute"),
         (Kind("attention", "fwd", True), "compute"),
         (Kind("inductor", "template", True), "compute"),

@@ -11,7 +11,7 @@ from kineto import Trace as Job
 from diagnose.analysis import analyze
 from diagnose.cli import main
 from diagnose.errors import UserError
-from diagnose.report.words import spans
+from diagnose.report.views.words import spans
 from diagnose.trace import find_run
 
 

@@ -64,7 +64,8 @@ def test_rules_tables_and_types_are_installed(installed_files: set[str]) -> None
     page = ROOT / "diagnose" / "report" / "html"
     parts = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in (page / name).iterdir()}
     expected = rules | parts | {path for path in modules if not path.startswith("diagnose/probes/")}
-    assert expected | {"diagnose/data/gpus.csv", "diagnose/py.typed"} <= installed_files
+    data = {str(path.relative_to(ROOT)) for path in (ROOT / "diagnose" / "data").iterdir() if path.is_file()}
+    assert expected | data | {"diagnose/py.typed"} <= installed_files
 
 
 def test_only_one_top_level_name_is_installed(installed_files: set[str]) -> None:

@@ -9,7 +9,7 @@ from analysed import ADD, GEMM, content, edited, facts, timeline
 from kineto import COMMUNICATION, Trace
 from rooflines import FLAT, H100, HBM, LARGE, LARGE_FLOPS, SPLIT_K, one, roofline, row
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.facts import Unknown
 from diagnose.hardware import resolve
 from diagnose.roofline import roofline_of

@@ -9,7 +9,7 @@ from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
-from diagnose.metrics import REGISTRY
+from diagnose.metrics import units
 from diagnose.rule import load_rules
 
 NOT_REACHABLE = {
@@ -17,7 +17,7 @@ NOT_REACHABLE = {
     "padded-batches": "the tokens that are padding are in the capture record, not in the trace",
     "liger-without-kernels": "use_liger_kernel and the model type are in the capture record, not in the trace",
 }
-RULES = {rule.id for rule in load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})}
+RULES = {rule.id for rule in load_rules((), units())}
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 HEALTHY = ["cpu-healthy.json.gz", "synthetic-compute-bound.json.gz", "synthetic-healthy-8"]
 each = pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)

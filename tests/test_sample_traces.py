@@ -9,7 +9,7 @@ import pytest
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, schema, to_json
-from diagnose.metrics import REGISTRY
+from diagnose.metrics import units
 from diagnose.rule import SEVERITIES, load_rules
 
 FOLDER = Path(__file__).parent.parent / "sample_traces"
@@ -159,7 +159,7 @@ def test_a_remedy_is_never_both_proposed_and_advised_against() -> None:
         assert not proposed & {n.what for n in found.not_advised}, name
 
 
-RULES = load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})
+RULES = load_rules((), units())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

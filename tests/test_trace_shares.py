@@ -8,7 +8,7 @@ import pytest
 from trace_files import assert_same, saved, small_job
 
 from diagnose.errors import UserError
-from diagnose.trace import Loading, Trace, load, read, workers
+from diagnose.trace import Loading, Trace, load, processes, read
 from diagnose.trace.reader import read_part, trace_of
 from diagnose.trace.shares import Share, Unsplittable, shares_of, text_bytes
 
@@ -86,9 +86,9 @@ def test_a_file_that_is_cut_off_is_read_in_shares(name: str, tmp_path: Path) -> 
     assert read(path).loss.truncated
 
 
-@pytest.mark.parametrize("code", [workers._START, "import os; os.abort()", "raise MemoryError"])
+@pytest.mark.parametrize("code", [processes._START, "import os; os.abort()", "raise MemoryError"])
 def test_processes_and_their_deaths(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_START", code)
+    monkeypatch.setattr(processes, "_START", code)
     path = saved(tmp_path / "t.json", small_job().json())
     assert_same(load(path, Loading(jobs=3)), read(path))
 

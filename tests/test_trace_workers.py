@@ -1,8 +1,10 @@
 """Several traces parsed at once: the same traces, in order, whatever happens to a worker."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +12,7 @@ from trace_files import assert_same, saved, small_job
 
 from diagnose.cli import main
 from diagnose.errors import UserError
-from diagnose.trace import Loading, load_all, read, workers
+from diagnose.trace import Loading, load_all, processes, read, workers
 from diagnose.trace.workers import worthwhile
 
 pytestmark = pytest.mark.long
@@ -46,20 +48,21 @@ def test_what_a_worker_refuses_is_refused_with_the_same_words(tmp_path: Path) ->
 @pytest.mark.parametrize("code", ["import os; os.abort()", "raise MemoryError", "print('{}'); raise SystemExit(1)", ""])
 def test_a_worker_that_dies_costs_nothing_but_time(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = ranks(tmp_path, 2)
-    monkeypatch.setattr(workers, "_START", code)
+    monkeypatch.setattr(processes, "_START", code)
     for path, trace in zip(paths, load_all(paths, Loading(jobs=2)), strict=True):
         assert_same(trace, read(path))
 
 
 def test_workers_end_with_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = []
-    start = workers._start
-    monkeypatch.setattr(workers, "_start", lambda *args: started.append(start(*args)) or started[-1])
+    started: list[Any] = []
+    answer = processes.Worker.answer
+    monkeypatch.setattr(processes.Worker, "answer", lambda self, task: started.append(self) or answer(self, task))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     loading = load_all(ranks(tmp_path, 3), Loading(jobs=3))
     next(loading)
     loading.close()  # type: ignore[attr-defined]
     assert [worker.process.returncode is not None for worker in started] == [True, True, True]
-    assert not any(worker.packed.parent.exists() for worker in started)
+    assert not list(tmp_path.glob("diagnose-*")), "what they packed is gone"
 
 
 def test_small_traces_or_a_busy_machine_need_no_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +88,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from diagnose.trace import Loading, load_all; print('once');"
         "print(len(list(load_all(sorted(Path(sys.argv[1]).glob('rank*.json')), Loading(jobs=2)))))",
     )
-    done = workers.subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True)
     assert (done.stdout.split(), done.stderr) == (["once", "2"], "")
 
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diagnose.attribution.causes import MATRIX
 from diagnose.diagnosis import LedgerEntry, WaterfallPart
-from diagnose.judge.waterfall import MATRIX_CAUSES, MatrixTime, waterfall_of
+from diagnose.judge.waterfall import MatrixTime, waterfall_of
 
 
 def ledger(**ns: int) -> tuple[LedgerEntry, ...]:
@@ -75,9 +76,9 @@ shares = st.floats(0, 1e13, allow_nan=False)
 
 
 @given(
-    st.dictionaries(st.sampled_from([*MATRIX_CAUSES, "gemm-low-intensity", "norm", "python"]), times, min_size=1),
+    st.dictionaries(st.sampled_from([*MATRIX, "gemm-low-intensity", "norm", "python"]), times, min_size=1),
     st.lists(shares, min_size=5, max_size=5),
-    st.dictionaries(st.sampled_from(MATRIX_CAUSES), st.floats(0, 1e20)),
+    st.dictionaries(st.sampled_from(MATRIX), st.floats(0, 1e20)),
 )
 def test_the_parts_add_up(causes: dict[str, int], named: list[float], weights: dict[str, float]) -> None:
     entries = tuple(LedgerEntry(cause=c, class_="compute", ns=n, share=0.0) for c, n in causes.items())

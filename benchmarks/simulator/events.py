@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Place = str | int
+Lane = str | int
 COMPUTE, GRADIENTS, GATHERS, SCATTERS, TENSOR, NEXT, PREVIOUS = 7, 23, 24, 28, 32, 36, 40
 HOST, AUTOGRAD, WORKER = "host", "autograd", "worker"
 START_NS = 2_629_566_610_000_000_000 // 1000
@@ -21,7 +21,7 @@ class Row:
 
     cat: str
     name: str
-    place: Place
+    lane: Lane
     begin: Column
     end: Column
     active: Mask

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .disturbance import Disturbance
 from .events import Column
-from .faults import Disturbance
 from .job import Job
 
 SHOWN = 30  # ranks that torch lists before "..."

@@ -17,7 +17,7 @@ from .groups import Groups, listed
 from .job import Job
 
 BASE_NS = 1_758_000_000_000_000_000 // 7_889_238_000_000_000 * 7_889_238_000_000_000
-_PLACES = {HOST: ("@PID@", "@PID@"), AUTOGRAD: ("@PID@", "@AUTOGRAD@"), WORKER: ("@PID@", "@WORKER@")}
+_LANES = {HOST: ("@PID@", "@PID@"), AUTOGRAD: ("@PID@", "@AUTOGRAD@"), WORKER: ("@PID@", "@WORKER@")}
 _H100 = {
     "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_017_755_648, "computeMajor": 9, "computeMinor": 0,
     "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
@@ -126,7 +126,7 @@ def compressed(text: str) -> bytes:
 
 
 def _event(row: Row) -> str:
-    pid, tid = _PLACES[row.place] if isinstance(row.place, str) else ("@DEVICE@", str(row.place))
+    pid, tid = _LANES[row.lane] if isinstance(row.lane, str) else ("@DEVICE@", str(row.lane))
     name = json.dumps(row.name).replace("%", "%%")
     return (
         f'{{"ph": "X", "cat": "{row.cat}", "name": {name}, "pid": {pid}, "tid": {tid}, '

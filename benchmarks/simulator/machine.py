@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .events import AUTOGRAD, COMPUTE, HOST, START_NS, Column, Kernel, Mask, Place, Row
-from .faults import Disturbance
+from .disturbance import Disturbance
+from .events import AUTOGRAD, COMPUTE, HOST, START_NS, Column, Kernel, Lane, Mask, Row
 from .groups import Groups, transfer_ns
 from .job import Job
 
@@ -39,7 +39,7 @@ class Machine:
         self.active = np.ones(job.ranks, bool)
         self.now = START_NS + self._rng.integers(0, 200_000, job.ranks)
         self._free: dict[int, Column] = {}
-        self._place = HOST
+        self._lane = HOST
         self._numbers = self._correlation = 0
         self._known: dict[tuple[object, ...], NDArray[np.float64]] = {}
 
@@ -94,18 +94,18 @@ class Machine:
         """An event around what the block does."""
         self._numbers += 1
         text = f'"External id": {self._numbers}{", " + args if args else ""}'
-        row = self.record(cat, name, self._place, self.now, self.now, text, slots)
+        row = self.record(cat, name, self._lane, self.now, self.now, text, slots)
         yield
         row.end = self.now
 
     @contextmanager
     def backward(self, name: str) -> Iterator[None]:
         """Operators of the backward pass, on the autograd thread where there is a GPU."""
-        before, self._place = self._place, AUTOGRAD if self.job.gpu else HOST
+        before, self._lane = self._lane, AUTOGRAD if self.job.gpu else HOST
         with self.range("autograd::engine::evaluate_function: " + name, "cpu_op"):
             self.host(6)
             yield
-        self._place = before
+        self._lane = before
 
     def op(self, name: str, dims: str, kernel: Kernel | None = None, host_us: float = 34) -> None:
         """An operator; T in `dims` is the sequence length. On a CPU its host time is Python's, between operators."""
@@ -125,7 +125,7 @@ class Machine:
         with self.unforeseen(), self.only(ns > 0):
             begin = self.now
             self._spend(ns)
-            self.record("python_function", "Python GC", self._place, begin, self.now, '"Python id": 1')
+            self.record("python_function", "Python GC", self._lane, begin, self.now, '"Python id": 1')
 
     # -- the device ----------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Machine:
         begin = self.now
         self._spend(ns)
         args = f'"External id": {self._numbers}, "cbid": 211, "correlation": {self._correlation}'
-        self.record("cuda_runtime", name, self._place, begin, self.now, args)
+        self.record("cuda_runtime", name, self._lane, begin, self.now, args)
 
     def _submit(self, call: str, stream: int) -> Column:
         self._call(call, (LAUNCH_NS * self._jitter() * self.trouble.host).astype(np.int64))
@@ -217,10 +217,10 @@ class Machine:
         self.record(cat, name, COMPUTE, start, start + ns, f"{self.link}, {args}")
 
     def record(
-        self, cat: str, name: str, place: Place, begin: Column, end: Column, args: str, slots: tuple[Column, ...] = ()
+        self, cat: str, name: str, lane: Lane, begin: Column, end: Column, args: str, slots: tuple[Column, ...] = ()
     ) -> Row:
-        """An event of the active ranks; on a stream where `place` is a number."""
-        if isinstance(place, int) and not cat.endswith("annotation"):
-            args += f', "device": @DEVICE@, "context": 1, "stream": {place}'
-        self.rows.append(Row(cat, name, place, begin, end, self.active, args, slots))
+        """An event of the active ranks; on a stream where `lane` is a number."""
+        if isinstance(lane, int) and not cat.endswith("annotation"):
+            args += f', "device": @DEVICE@, "context": 1, "stream": {lane}'
+        self.rows.append(Row(cat, name, lane, begin, end, self.active, args, slots))
         return self.rows[-1]

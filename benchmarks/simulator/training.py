@@ -106,7 +106,7 @@ class Training:
         ranks.op("aten::mm", f"[[T, {INNER}], [{INNER}, {WIDTH}]]", MLP)
         self._reduced_activations()
         ranks.op("aten::add", f"[[1, T, {WIDTH}], [1, T, {WIDTH}]]", ADD)
-        self._looked_at()
+        self._logged_value()
 
     def _layer_backward(self) -> None:
         ranks = self.ranks
@@ -127,9 +127,9 @@ class Training:
             ranks.op("aten::mm", f"[[{3 * WIDTH}, T], [T, {WIDTH}]]", QKV)
             ranks.op("aten::native_layer_norm_backward", _HIDDEN, NORM_BACK)
         self._reduced_activations()
-        self._looked_at()
+        self._logged_value()
 
-    def _looked_at(self) -> None:
+    def _logged_value(self) -> None:
         """A number is read off the device and written to a log, where that is the fault."""
         ns = self.ranks.trouble.delay_ns("sync")
         if ns.any():

@@ -58,8 +58,8 @@ class Truth:
 
 def read_truth(folder: Path) -> Truth:
     """The truth of a folder that `Simulated.write` has written."""
-    found = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    late = tuple(Late(**entry) for entry in found.pop("late"))
-    links = tuple(tuple(ranks) for ranks in found.pop("slow_links"))
-    job = found.pop("job")
-    return Truth(job=job, late=late, slow_links=links, **{key: tuple(value) for key, value in found.items()})
+    stated = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    late = tuple(Late(**entry) for entry in stated.pop("late"))
+    links = tuple(tuple(ranks) for ranks in stated.pop("slow_links"))
+    job = stated.pop("job")
+    return Truth(job=job, late=late, slow_links=links, **{key: tuple(value) for key, value in stated.items()})

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from diagnose.analysis.ranks import comparable, representatives, survey, weights
+from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
 from diagnose.judge.case import Case
 from diagnose.judge.judge import diagnose
 from diagnose.judge.sections import Sections
-from diagnose.metrics import REGISTRY, Measured, measure, merged
-from diagnose.metrics.registry import Settings
+from diagnose.metrics import Measured, measure, merged, units
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
@@ -43,7 +43,7 @@ class Options(Settings):
     @property
     def settings(self) -> Settings:
         """What is stated of the run alone, as other processes take it."""
-        return Settings(**{own.name: getattr(self, own.name) for own in fields(Settings)})
+        return Settings(**{setting.name: getattr(self, setting.name) for setting in fields(Settings)})
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     Raises:
         UserError: the input or a rule cannot be used.
     """
-    with examined(path, options) as found:
-        return found.diagnosis
+    with examined(path, options) as whole:
+        return whole.diagnosis
 
 
 @contextlib.contextmanager
@@ -76,27 +76,27 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
         UserError: the input or a rule cannot be used.
     """
     with on_this_machine(path) as place:
-        found = _examined(place.path, options or Options())
-        trace = found.diagnosis.trace
+        whole = _examined(place.path, options or Options())
+        trace = whole.diagnosis.trace
         files, copies = (tuple(shown_path(place.shown(f)) for f in listed) for listed in (trace.files, trace.copies))
-        yield Examined(replace(found.diagnosis, trace=replace(trace, files=files, copies=copies)), found.measured)
+        yield Examined(replace(whole.diagnosis, trace=replace(trace, files=files, copies=copies)), whole.measured)
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
-    rules = load_rules(chosen.rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
+    rules = load_rules(chosen.rules_dirs, units())
     run = find_run(path, chosen.run)
-    read = survey(run, chosen.settings, chosen.loading, chosen.scheduler)
+    read = analyze_ranks(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)
     job = suspecting(join(ranks, chosen.network_gbs))
     measured = read.measured(job, _chosen(job, chosen.rank, path))
     facts = merged([measure(m) for m in measured], weights(job, measured))
-    found = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
+    diagnosis = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
     copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
     sections = Sections()
     history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
-    trace = replace(found.trace, copies=copies, skipped=skipped)
-    not_judged = (*sections.failed, *found.not_judged)
-    return Examined(replace(found, history=history, not_judged=not_judged, trace=trace), measured)
+    trace = replace(diagnosis.trace, copies=copies, skipped=skipped)
+    not_judged = (*sections.failed, *diagnosis.not_judged)
+    return Examined(replace(diagnosis, history=history, not_judged=not_judged, trace=trace), measured)
 
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:
@@ -119,7 +119,7 @@ def _chosen(job: Job, rank: int | None, path: Path) -> list[int]:
     """Positions of the ranks to measure in full."""
     if rank is None:
         return representatives(job)
-    there = [own.rank for own in job.ranks]
+    there = [digest.rank for digest in job.ranks]
     if rank not in there:
         some = ", ".join(str(number) for number in there[:8]) + (", ..." if len(there) > 8 else "")
         raise UserError(f"no rank {rank}", where=path, do=f"choose one of {some}")

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from diagnose.attribution import Attribution, attribute
+from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
 from diagnose.errors import UserError
-from diagnose.metrics.capture import lost_share
-from diagnose.metrics.registry import Settings, device_of
+from diagnose.metrics.run.capture import lost_share
+from diagnose.metrics.settings import Settings, device_of
 from diagnose.ranks import RankDigest, digest_of
-from diagnose.ranks.collectives.process_groups import MOST_RANKS
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, Trace, load_all, ranks_of
@@ -57,9 +56,8 @@ def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loa
 
 def stated_rank(trace: Trace, otherwise: int) -> int:
     """The rank in the metadata of the trace, `otherwise` where there is none that can be."""
-    info = trace.metadata.get("distributedInfo")
-    stated = info.get("rank") if isinstance(info, dict) else None
-    return stated if type(stated) is int and 0 <= stated < MOST_RANKS else otherwise
+    stated = trace.distributed.rank if trace.distributed else None
+    return otherwise if stated is None else stated
 
 
 def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:

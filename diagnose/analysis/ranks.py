@@ -13,7 +13,7 @@ from diagnose.analysis.rank import RankAnalysis, analyses
 from diagnose.analysis.workers import Task, digests
 from diagnose.errors import UserError, printable
 from diagnose.metrics import Measured
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, RankDigest
 from diagnose.trace import Loading, Run
 
@@ -22,7 +22,7 @@ MOST_KEPT_BYTES = 4 << 30  # of JSON text; their columns take about a third
 
 
 @dataclass(frozen=True)
-class Survey:
+class AnalyzedRanks:
     """The ranks of a run: digests in order of rank, and the analyses that are still in memory."""
 
     run: Run
@@ -36,15 +36,15 @@ class Survey:
         wanted = {job.ranks[position].rank: position for position in positions}
         return [
             Measured(
-                own.timeline,
-                job.divided(wanted[own.timeline.rank], own.attribution),
+                analysis.timeline,
+                job.divided(wanted[analysis.timeline.rank], analysis.attribution),
                 job.view,
                 self.settings,
-                own.record,
-                own.roofline,
+                analysis.record,
+                analysis.roofline,
             )
-            for own in self.kept or analyses(self._files(job, wanted), self.settings, self.loading)
-            if own.timeline.rank in wanted
+            for analysis in self.kept or analyses(self._files(job, wanted), self.settings, self.loading)
+            if analysis.timeline.rank in wanted
         ]
 
     def _files(self, job: Job, wanted: dict[int, int]) -> list[tuple[Path, int]]:
@@ -52,7 +52,7 @@ class Survey:
         return [(path, rank) for path, rank in numbered(self.run) if str(path) in paths]
 
 
-def survey(run: Run, settings: Settings, loading: Loading, scheduler: str | None = None) -> Survey:
+def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str | None = None) -> AnalyzedRanks:
     """Reads every trace of the run: a large one on several processes, each rank by itself.
 
     Args:
@@ -67,17 +67,17 @@ def survey(run: Run, settings: Settings, loading: Loading, scheduler: str | None
     files = numbered(run)
     if len(files) > MOST_MEASURED or scheduler is not None:
         each = replace(loading, jobs=1, watch=None)
-        found = digests([Task(path, rank, settings, each) for path, rank in files], loading, scheduler)
-        return Survey(run, settings, loading, _each_once(found), ())
-    found, kept, text = [], [], 0
-    for own in analyses(files, settings, loading):
-        found.append(own.digest)
-        kept.append(own)
-        text += own.timeline.trace.size
+        read = digests([Task(path, rank, settings, each) for path, rank in files], loading, scheduler)
+        return AnalyzedRanks(run, settings, loading, _each_once(read), ())
+    read, kept, text = [], [], 0
+    for analysis in analyses(files, settings, loading):
+        read.append(analysis.digest)
+        kept.append(analysis)
+        text += analysis.timeline.trace.size
         if len(kept) > 1 and text > MOST_KEPT_BYTES:
             kept.clear()
-    whole = sorted(kept, key=lambda own: own.timeline.rank) if len(kept) == len(found) else ()
-    return Survey(run, settings, loading, _each_once(found), tuple(whole))
+    whole = sorted(kept, key=lambda analysis: analysis.timeline.rank) if len(kept) == len(read) else ()
+    return AnalyzedRanks(run, settings, loading, _each_once(read), tuple(whole))
 
 
 def numbered(run: Run) -> list[tuple[Path, int]]:
@@ -87,14 +87,14 @@ def numbered(run: Run) -> list[tuple[Path, int]]:
     return [(f.path, f.rank if f.rank is not None else next(free)) for f in run.files]
 
 
-def _each_once(found: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
+def _each_once(digests: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
     """The digests in order of rank, of which each has one.
 
     Raises:
         UserError: two files, or parts of them, say that they are of the same rank.
     """
     of_rank: dict[int, RankDigest] = {}
-    for digest in found:
+    for digest in digests:
         other = of_rank.setdefault(digest.rank, digest)
         if other is not digest:
             raise UserError(
@@ -129,8 +129,8 @@ def representatives(job: Job) -> list[int]:
 def weights(job: Job, measured: Sequence[Measured]) -> list[float]:
     """The time that each measured rank stands for: its own if it is a straggler, else its part of all others'."""
     late = {b.rank for b in job.stragglers}
-    own = [float(m.attribution.total_ns) for m in measured]
+    own_ns = [float(m.attribution.total_ns) for m in measured]
     typical = [m.timeline.rank not in late for m in measured]
     others = sum(rank.total_ns for rank in job.ranks if rank.rank not in late)
-    spread = others / max(sum(ns for ns, is_typical in zip(own, typical, strict=True) if is_typical), 1.0)
-    return [ns * (spread if is_typical else 1.0) for ns, is_typical in zip(own, typical, strict=True)]
+    spread = others / max(sum(ns for ns, is_typical in zip(own_ns, typical, strict=True) if is_typical), 1.0)
+    return [ns * (spread if is_typical else 1.0) for ns, is_typical in zip(own_ns, typical, strict=True)]

@@ -30,8 +30,8 @@ def events_of(timeline: Timeline, shift: int) -> Iterator[Event]:
     columns = (trace.ts, trace.dur, trace.name, trace.cat, trace.pid, trace.tid)
     for row, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         ts, dur, name, cat, pid, tid = values
-        found = {"ph": "X", "cat": trace.cats[cat], "name": trace.names[name], "pid": base + max(pid, 0), "tid": tid}
-        yield found | {"ts": micros(ts + shift), "dur": micros(dur), "args": _args(timeline, row)}
+        event = {"ph": "X", "cat": trace.cats[cat], "name": trace.names[name], "pid": base + max(pid, 0), "tid": tid}
+        yield event | {"ts": micros(ts + shift), "dur": micros(dur), "args": _args(timeline, row)}
     for pid in np.unique(trace.pid[trace.pid >= 0]).tolist():
         name = f"rank {timeline.rank}, process {pid}"
         yield {"ph": "M", "name": "process_name", "pid": base + pid, "tid": 0, "ts": 0, "args": {"name": name}}

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
+from diagnose.attribution.causes import COPIES, WITHOUT_KERNELS
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import Measured
-from diagnose.report.words import cause_name, evidence_line, patch_lines, speedup
+from diagnose.report.views.words import cause_name, evidence_line, patch_lines, speedup
 
 Event = dict[str, Any]
 PROCESS = (1 << 22) - 1  # the last that Linux gives out, so hardly one that is traced
@@ -55,20 +55,20 @@ def _slice(name: str, thread: int, place: Place, begin: int, end: int, **args: A
 
 
 def _steps(measured: Measured, place: Place) -> Iterator[Event]:
-    numbers, found = measured.timeline.steps.numbers, measured.attribution
-    for number, (begin, end) in zip(numbers, found.windows.tolist(), strict=True):
+    numbers, attribution = measured.timeline.steps.numbers, measured.attribution
+    for number, (begin, end) in zip(numbers, attribution.windows.tolist(), strict=True):
         yield _slice(f"step {number}", STEPS, place, begin, end, length_ms=(end - begin) / 1e6)
 
 
 def _causes(measured: Measured, place: Place) -> Iterator[Event]:
     """The pieces in which no kernel runs but the device idles, copies, or waits for others."""
-    found = measured.attribution
-    waits = {*HOST_CAUSES, *COPY_CAUSES, EXPOSED}
-    shown = [cause in waits or cause.startswith("late-rank-") for cause in found.causes]
-    names = [cause_name(cause, divided=measured.job.matched) for cause in found.causes]
-    for begin, end, cause in zip(found.start.tolist(), found.end.tolist(), found.cause.tolist(), strict=True):
+    attribution = measured.attribution
+    shown = [cause in WITHOUT_KERNELS or cause in COPIES for cause in attribution.causes]
+    names = [cause_name(cause, divided=measured.job.matched) for cause in attribution.causes]
+    pieces = (attribution.start.tolist(), attribution.end.tolist(), attribution.cause.tolist())
+    for begin, end, cause in zip(*pieces, strict=True):
         if shown[cause] and end > begin:
-            args = {"cause": found.causes[cause], "class": found.classes[cause]}
+            args = {"cause": attribution.causes[cause], "class": attribution.classes[cause]}
             yield _slice(names[cause], CAUSES, place, begin, end, **args)
 
 

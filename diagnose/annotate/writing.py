@@ -51,14 +51,14 @@ def _with_text(diagnosis: Diagnosis, measured: Measured) -> Iterator[bytes]:
     blocks, start, searched = Source(Path(measured.timeline.trace.path)).blocks(), b"", 0
     for block in blocks:
         start += block
-        found = _LIST.search(start, max(searched - _OVERLAP, 0))
-        if found and (rest := start[found.end() :].lstrip()):
-            yield start[: found.end()]
+        events = _LIST.search(start, max(searched - _OVERLAP, 0))
+        if events and (rest := start[events.end() :].lstrip()):
+            yield start[: events.end()]
             yield from _joined(tracks(diagnosis, measured, Place()))
             yield rest if rest.startswith(b"]") else b",\n" + rest
             yield from blocks
             return
-        searched = found.start() if found else len(start)
+        searched = events.start() if events else len(start)
         if searched > _SEARCHED:
             break
     yield from _anew(diagnosis, [measured])
@@ -70,15 +70,15 @@ def _anew(diagnosis: Diagnosis, measured: Sequence[Measured]) -> Iterator[bytes]
     about = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": first.base_ns}
     about |= {key: first.metadata[key] for key in ("deviceProperties",) if key in first.metadata}
     yield msgspec.json.encode(about)[:-1] + b', "traceEvents": [\n'
-    yield from _joined(event for own in measured for event in _ranks_events(diagnosis, own, measured[0]))
+    yield from _joined(event for rank in measured for event in _ranks_events(diagnosis, rank, measured[0]))
     yield b"\n]}\n"
 
 
-def _ranks_events(diagnosis: Diagnosis, own: Measured, first: Measured) -> Iterator[Event]:
-    found = diagnosis.postmortem
-    shift = shift_of(own.timeline, first.timeline, {clock.rank: clock for clock in found.clocks} if found else {})
-    yield from tracks(diagnosis, own, Place(own.timeline.rank * PER_RANK + PROCESS, shift))
-    yield from events_of(own.timeline, shift)
+def _ranks_events(diagnosis: Diagnosis, rank: Measured, first: Measured) -> Iterator[Event]:
+    clocks = diagnosis.postmortem.clocks if diagnosis.postmortem else ()
+    shift = shift_of(rank.timeline, first.timeline, {clock.rank: clock for clock in clocks})
+    yield from tracks(diagnosis, rank, Place(rank.timeline.rank * PER_RANK + PROCESS, shift))
+    yield from events_of(rank.timeline, shift)
 
 
 def _joined(events: Iterator[Event]) -> Iterator[bytes]:

@@ -12,10 +12,12 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ids, Ints, Labels, Mask
+from diagnose.attribution.causes import COPIES, EXPOSED, MATRIX, class_of, low_intensity
 from diagnose.attribution.idle import idle_causes
+from diagnose.diagnosis.terms import CauseClass
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
-from diagnose.timeline.kernel_names import Kind, bound_by
+from diagnose.timeline.kernel_names import COMMUNICATION, Kind
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
     CLIP,
@@ -27,48 +29,18 @@ from diagnose.trace.vocabulary import (
     PYTHON,
 )
 
-HOST_CAUSES = {
-    "data-wait": "data",
-    "host-to-device": "data",
-    "allocation": "host",
-    "host-allocation": "host",
-    "compile": "host",
-    "gc": "host",
-    "logging": "host",
-    "sync": "host",
-    "optimizer-host": "host",
-    "dispatch": "host",
-    "python": "host",
-    "launch-latency": "host",
-    "kernel-gap": "host",
-    "queued-on-idle-device": "unexplained",
-    "untraced": "unexplained",
-}
-COPY_CAUSES = {
-    "copy-HtoD": "data",
-    "copy-DtoH": "host",
-    "copy-DtoD": "memory",
-    "copy-PtoP": "communication",
-    "copy-unknown": "memory",
-    "memset": "memory",
-}
-EXPOSED = "exposed-communication"
-LOW_INTENSITY = "-low-intensity"
-MEMORY_BOUND = "memory"
-OPTIMIZER_CAUSE, CLIP_CAUSE = ("optimizer", "memory"), ("clip", "memory")
-_RANGE_CAUSES = (OPTIMIZER_CAUSE, CLIP_CAUSE)
+MEMORY_BOUND = "memory"  # in a `Bound`
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Disjoint pieces sorted by start that cover the counted steps; `cause` indexes `causes`, `classes` alike."""
+    """Disjoint pieces sorted by start that cover the counted steps; `cause` indexes `causes`."""
 
     windows: Ints
     start: Ints
     end: Ints
     cause: Ids
     causes: tuple[str, ...]
-    classes: tuple[str, ...]
 
     @property
     def total_ns(self) -> int:
@@ -81,9 +53,10 @@ class Attribution:
         np.add.at(sums, self.cause, self.end - self.start)
         return {c: int(n) for c, n in zip(self.causes, sums, strict=True)}
 
-    def class_of(self, cause: str) -> str:
-        """The class that `cause` counts in."""
-        return self.classes[self.causes.index(cause)]
+    @property
+    def classes(self) -> tuple[CauseClass, ...]:
+        """The class of each of `causes`."""
+        return tuple(class_of(cause) for cause in self.causes)
 
     def pieces(self, *causes: str) -> Intervals:
         """The instants attributed to any of `causes`."""
@@ -112,7 +85,7 @@ def attribute(timeline: Timeline, bound: Labels | None = None) -> Attribution:
     return _joined(windows, parts)
 
 
-Parts = list[tuple[str, str, Intervals]]
+Parts = list[tuple[str, Intervals]]
 
 
 def _device_parts(timeline: Timeline, inside: Intervals, bound: Labels | None) -> Parts:
@@ -121,17 +94,15 @@ def _device_parts(timeline: Timeline, inside: Intervals, bound: Labels | None) -
     parts = _kernel_parts(timeline, compute, bound)
     busy = iv.intervals(gpu.start[compute], gpu.end[compute])
     communication = gpu.is_communication
-    parts.append((EXPOSED, "communication", _alone(gpu.start[communication], gpu.end[communication], busy)))
-    busy = iv.union(busy, parts[-1][2])
-    for cause, class_ in COPY_CAUSES.items():
-        rows = _copies(timeline, cause)
+    parts.append((EXPOSED, _alone(gpu.start[communication], gpu.end[communication], busy)))
+    busy = iv.union(busy, parts[-1][1])
+    for cause in COPIES:
+        rows = np.array([cause_of(kind) == cause for kind in gpu.kinds], bool)[gpu.kind]
         alone = _alone(gpu.start[rows], gpu.end[rows], busy)
         busy = iv.union(busy, alone)
-        parts.append((cause, class_, alone))
-    parts = [(cause, class_, iv.intersect(pieces, inside)) for cause, class_, pieces in parts]
-    idle = iv.subtract(inside, busy)
-    parts += [(cause, HOST_CAUSES[cause], pieces) for cause, pieces in idle_causes(timeline, idle, busy)]
-    return parts
+        parts.append((cause, alone))
+    parts = [(cause, iv.intersect(pieces, inside)) for cause, pieces in parts]
+    return [*parts, *idle_causes(timeline, iv.subtract(inside, busy), busy)]
 
 
 def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts:
@@ -140,50 +111,43 @@ def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts
     start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
     number, causes = _kernel_causes(timeline, bound)
     parts: Parts = []
-    for at, (cause, class_) in enumerate(causes):
-        own = number[rows] == at
-        if own.any():
-            parts.append((cause, class_, iv.intervals(start[own], end[own])))
+    for at, cause in enumerate(causes):
+        of_cause = number[rows] == at
+        if of_cause.any():
+            parts.append((cause, iv.intervals(start[of_cause], end[of_cause])))
     return parts
 
 
-def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[tuple[str, str]]]:
-    """For each activity, the number of its (cause, class) in the list.
+def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[str]]:
+    """For each activity, the number of its cause in the list.
 
     The cause is the kernel's family; kernels that the optimizer or the clipping of gradients launches are theirs,
     matrix products left out. `bound` tells matrix kernels that memory bounds from those that the matrix units do.
     """
     gpu = timeline.gpu
-    causes = [(_cause_of(kind), bound_by(kind)) for kind in gpu.kinds]
-    causes = list(dict.fromkeys([*causes, *_RANGE_CAUSES]))
-    number = np.array([causes.index((_cause_of(k), bound_by(k))) for k in gpu.kinds], np.int32)[gpu.kind]
+    by_kind = [cause_of(kind) for kind in gpu.kinds]
+    causes = list(dict.fromkeys([*by_kind, "optimizer", "clip"]))
+    number = np.array([causes.index(cause) for cause in by_kind], np.int32)[gpu.kind]
     matrix = gpu.is_compute_bound
-    for cause, pattern in ((CLIP_CAUSE, CLIP), (OPTIMIZER_CAUSE, OPTIMIZER_STEP)):
+    for cause, pattern in (("clip", CLIP), ("optimizer", OPTIMIZER_STEP)):
         number[timeline.launched_under(pattern) & ~matrix] = causes.index(cause)
     if bound is not None:
-        for at, (name, class_) in enumerate(list(causes)):
-            if class_ == "compute":
-                causes.append((name + LOW_INTENSITY, "memory"))
+        for at, cause in enumerate(list(causes)):
+            if cause in MATRIX:
+                causes.append(low_intensity(cause))
                 number[(number == at) & (bound == MEMORY_BOUND)] = len(causes) - 1
     return number, causes
 
 
-def _cause_of(kind: Kind) -> str:
+def cause_of(kind: Kind) -> str:
+    """The cause that an activity of this kind counts in while it runs alone, whoever launched it."""
+    if kind.family == COMMUNICATION:
+        return EXPOSED
+    if kind.family == "memcpy":
+        return name if (name := f"copy-{kind.sub}") in COPIES else "copy-unknown"
     if kind.family == "inductor" and kind.sub == "template":
         return "inductor-template"
     return "unclassified-kernel" if kind.family == "other" else kind.family
-
-
-def _copies(timeline: Timeline, cause: str) -> Mask:
-    kinds = timeline.gpu.kinds
-
-    def belongs(kind: Kind) -> bool:
-        if kind.family == "memset":
-            return cause == "memset"
-        name = f"copy-{kind.sub}"
-        return kind.family == "memcpy" and cause == (name if name in COPY_CAUSES else "copy-unknown")
-
-    return np.array([belongs(k) for k in kinds], bool)[timeline.gpu.kind]
 
 
 def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:
@@ -193,11 +157,11 @@ def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:
 def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
     """A step without a GPU: data, operators by kind, communication that nothing hides, and the host's own rest."""
     left, parts = inside, []
-    for cause, class_, pieces in _host_layers(timeline):
-        own = iv.intersect(pieces, left)
-        left = iv.subtract(left, own)
-        parts.append((cause, class_, own))
-    return [*parts, ("python", "host", left)]
+    for cause, pieces in _host_layers(timeline):
+        painted = iv.intersect(pieces, left)
+        left = iv.subtract(left, painted)
+        parts.append((cause, painted))
+    return [*parts, ("python", left)]
 
 
 def _host_layers(timeline: Timeline) -> Parts:
@@ -205,14 +169,14 @@ def _host_layers(timeline: Timeline) -> Parts:
     classes = np.array([_OPERATOR_CLASSES.index(_operator_class(n)) for n in trace.names], np.int32)
     operator = np.where(trace.rows_of(*OPS), classes[trace.name], 0)
     masks = (
-        ("data-wait", "data", timeline.matching(DATA_WAIT, *ANNOTATIONS)),
-        ("gc", "host", timeline.matching("Python GC", *ANNOTATIONS, *PYTHON)),
-        ("logging", "host", timeline.matching(LOGGING, *ANNOTATIONS)),
-        ("operator-compute", "compute", operator == 1),
-        ("operator-memory", "memory", operator == 2),
-        (EXPOSED, "communication", timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
+        ("data-wait", timeline.matching(DATA_WAIT, *ANNOTATIONS)),
+        ("gc", timeline.matching("Python GC", *ANNOTATIONS, *PYTHON)),
+        ("logging", timeline.matching(LOGGING, *ANNOTATIONS)),
+        ("operator-compute", operator == 1),
+        ("operator-memory", operator == 2),
+        (EXPOSED, timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
     )
-    return [(cause, class_, iv.intervals(trace.ts[m], trace.ends(m))) for cause, class_, m in masks]
+    return [(cause, iv.intervals(trace.ts[m], trace.ends(m))) for cause, m in masks]
 
 
 _OPERATOR_CLASSES = ("", "compute", "memory")
@@ -230,11 +194,10 @@ def _operator_class(name: str) -> str:
 
 
 def _joined(windows: Ints, parts: Parts) -> Attribution:
-    causes = tuple(dict.fromkeys(cause for cause, _, _ in parts))
-    classes = {cause: class_ for cause, class_, _ in parts}
+    causes = tuple(dict.fromkeys(cause for cause, _ in parts))
     number = {cause: i for i, cause in enumerate(causes)}
-    pieces = np.concatenate([iv.EMPTY, *(p for _, _, p in parts)])
-    cause = np.concatenate([np.zeros(0, np.int32), *(np.full(len(p), number[c], np.int32) for c, _, p in parts)])
+    pieces = np.concatenate([iv.EMPTY, *(p for _, p in parts)])
+    cause = np.concatenate([np.zeros(0, np.int32), *(np.full(len(p), number[c], np.int32) for c, p in parts)])
     order = np.argsort(pieces[:, 0], kind="stable")
     return Attribution(
         windows,
@@ -242,5 +205,4 @@ def _joined(windows: Ints, parts: Parts) -> Attribution:
         pieces[order, 1],
         cause[order],
         causes,
-        tuple(classes[c] for c in causes),
     )

@@ -77,10 +77,10 @@ def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Inte
     following = np.searchsorted(gpu.start, idle[:, 1], side="left")
     safe = np.minimum(following, len(gpu) - 1)
     returned = np.where(following < len(gpu), gpu.launch_end[safe], np.iinfo(np.int64).min)
-    own = (following < len(gpu)) & (gpu.launch[safe] >= 0)
-    cut = np.where(own, np.clip(returned, idle[:, 0], idle[:, 1]), idle[:, 1])
+    launched = (following < len(gpu)) & (gpu.launch[safe] >= 0)
+    cut = np.where(launched, np.clip(returned, idle[:, 0], idle[:, 1]), idle[:, 1])
     late = np.minimum(cut + LAUNCH_LATENCY_NS, idle[:, 1])
-    ahead = own & (returned <= idle[:, 0])
+    ahead = launched & (returned <= idle[:, 0])
     return (
         iv.intervals(idle[:, 0], cut),
         iv.intervals(cut[~ahead], late[~ahead]),
@@ -174,15 +174,15 @@ def _bubbles(sync: Intervals, idle: Intervals, busy: Intervals) -> Intervals:
     """
     blocked = iv.coverage(busy, sync[:, 0], sync[:, 1])
     rows = np.flatnonzero(blocked >= SYNC_BLOCK_NS)
-    found = [iv.EMPTY]
+    bubbles = [iv.EMPTY]
     for row in rows:
         begin = sync[row, 0]
         until = sync[row + 1, 0] if row + 1 < len(sync) else np.iinfo(np.int64).max
         first = np.searchsorted(idle[:, 1], begin, side="right")
         last = np.searchsorted(idle[:, 0], until, side="left")
         after = np.clip(idle[first:last], begin, until)
-        found.append(_first_ns(after, int(blocked[row])))
-    return iv.union(*found)
+        bubbles.append(_first_ns(after, int(blocked[row])))
+    return iv.union(*bubbles)
 
 
 def _first_ns(pieces: Intervals, ns: int) -> Intervals:

@@ -1,16 +1,14 @@
-"""What a capture leaves in its folder, as the parent sees it: which ranks are written, why others are not."""
+"""A bundle as the parent sees it: which ranks have written their traces, why others have not, what else came."""
 
 import glob
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from diagnose.capture.folder import claimed, is_ours
 from diagnose.probes.claim import json_object, owner, scratch_of
+from diagnose.probes.protocol import CLAIM, DONE, TRACE, rank_in
 
-_MARKER = re.compile(r"rank([0-9]{1,9})\.done")
-_CLAIM = re.compile(r"rank([0-9]{1,9})\.claim")
 _MOST_RANKS = 1 << 20
 _LONGEST_REASON = 300
 
@@ -50,7 +48,7 @@ class Bundle:
     Attributes:
         folder: where the traces go.
         token: what the ranks of this run put into their markers.
-        seen: what the hooked processes leave for `why_empty`.
+        marks: what the hooked processes leave for `why_empty`.
         shared: whether other parents use the folder.
 
     Raises:
@@ -59,17 +57,17 @@ class Bundle:
     """
 
     def __init__(self, out: Path | None, env: Mapping[str, str]) -> None:
-        self._place = claimed(out, env)
-        self.folder, self.token, self.seen = self._place.folder, self._place.token, self._place.seen
-        self.shared = self._place.parent is not None
-        self._earlier = set(self._alike())
+        self._claimed = claimed(out, env)
+        self.folder, self.token, self.marks = self._claimed.folder, self._claimed.token, self._claimed.marks
+        self.shared = self._claimed.parent is not None
+        self._earlier = set(self._numbered_folders())
 
     def written(self) -> Written:
         """What the markers of this run in the folder say."""
         traces: dict[int, str] = {}
         errors: dict[int, str] = {}
         world_size = 1
-        for rank, marker in _numbered(self.folder, _MARKER):
+        for rank, marker in _of_each_rank(self.folder, DONE):
             if marker is None or marker.get("token") not in (None, self.token):
                 continue
             trace = marker.get("trace")
@@ -81,61 +79,61 @@ class Bundle:
     def cut(self) -> dict[int, str]:
         """After the command has ended: of the ranks that ended inside their window without a trace, why, or ""."""
         scratch, written = scratch_of(self.folder), self.written()
-        claims = _numbered(scratch, _CLAIM) if scratch is not None else ()
+        claims = _of_each_rank(scratch, CLAIM) if scratch is not None else ()
         done = {*written.traces, *written.errors}
         return {
             rank: str((claim or {}).get("error") or "")[:_LONGEST_REASON] for rank, claim in claims if rank not in done
         }
 
-    def later(self) -> list[Path]:
+    def further_windows(self) -> list[Path]:
         """The folders of further windows: a second training in a process, a second process of the command.
 
         Also those that came meanwhile and are nobody's: of captures in the code of the command.
         """
         return sorted(
             path
-            for path in self._alike()
+            for path in self._numbered_folders()
             if is_ours(path, self.token) or (path not in self._earlier and self._is_nobodys(path))
         )
 
     def _is_nobodys(self, folder: Path) -> bool:
-        markers = [marker for _, marker in _numbered(folder, _MARKER) if marker is not None]
+        markers = [marker for _, marker in _of_each_rank(folder, DONE) if marker is not None]
         return owner(folder) is None and bool(markers) and not any("token" in marker for marker in markers)
 
-    def _alike(self) -> Iterator[Path]:
+    def _numbered_folders(self) -> Iterator[Path]:
         for path in self.folder.parent.glob(f"{glob.escape(self.folder.name)}-*"):
             if path.name.removeprefix(f"{self.folder.name}-").isdecimal():
                 yield path
 
     def traces(self) -> list[Path]:
         """Every trace file, of finished windows or not."""
-        return sorted(p for p in self.folder.glob("rank*.json*") if p.is_file())
+        return sorted(p for p in self.folder.glob(TRACE.format("*")) if p.is_file())
 
     def why_empty(self) -> str:
         """One clause: how far towards a capture the job got."""
-        seen = {path.name for path in self.seen.iterdir()} if self.seen.is_dir() else set()
+        reached = {path.name for path in self.marks.iterdir()} if self.marks.is_dir() else set()
         spawned = "; children of multiprocessing are not followed: start ranks with torchrun"
-        hint = spawned if "multiprocessing" in seen else ""
-        if "python" not in seen:
+        hint = spawned if "multiprocessing" in reached else ""
+        if "python" not in reached:
             return (
                 "no Python process of the command could be hooked: PYTHONPATH did not reach it "
                 "(a container, `srun --export=NONE`, a host without this folder), or Python runs with -I, -E or -S"
             )
-        if "torch" not in seen:
+        if "torch" not in reached:
             return f"no Python process of the command imported torch{hint}"
         return f"no window of steps was reached: no optimizer step was seen, or too few{hint}"
 
     def tidy(self) -> None:
         """Remove what only the parent needs, and the folder itself when it was made here and stayed empty."""
-        self._place.leave([path for path in self.later() if path != self.folder])
+        self._claimed.release([path for path in self.further_windows() if path != self.folder])
 
 
-def _numbered(folder: Path, names: re.Pattern[str]) -> Iterator[tuple[int, dict[str, object] | None]]:
-    """The rank and the content of each file of these names."""
-    for path in folder.glob("rank*"):
-        match = names.fullmatch(path.name)
-        if match:
-            yield int(match[1]), json_object(path)
+def _of_each_rank(folder: Path, pattern: str) -> Iterator[tuple[int, dict[str, object] | None]]:
+    """The rank and the content of each file named by `pattern`."""
+    for path in folder.glob(pattern.format("*")):
+        rank = rank_in(path.name, pattern)
+        if rank is not None:
+            yield rank, json_object(path)
 
 
 def _ranks(marker: Mapping[str, object]) -> int:

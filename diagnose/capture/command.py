@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import importlib.util
-import json
 import os
 import shutil
 import signal
@@ -12,18 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from diagnose.patch.patch_file import Request
-from diagnose.probes.apply_allowed import VARIABLE as APPLY
+from diagnose.probes.config import Config
+from diagnose.probes.protocol import CONFIG, MARKS, PATCH
 
-WINDOW = "PYTHON_DIAGNOSE"  # launchers that forward only PYTHON* forward it
-SEEN = "PYTHON_DIAGNOSE_SEEN"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
-_OUR_OWN = {  # what this process does itself, or what cannot be held up
+_NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
     signal.SIGKILL,
     signal.SIGSTOP,
     signal.SIGCHLD,
@@ -37,38 +34,15 @@ _OUR_OWN = {  # what this process does itself, or what cannot be held up
     signal.SIGSYS,
     signal.SIGTRAP,
 }
-_FORWARDED = signal.valid_signals() - _OUR_OWN
+_FORWARDED = signal.valid_signals() - _NOT_FORWARDED
 _STOPPING = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_LOOK_EVERY_S = 0.2
+_TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_POLL_EVERY_S = 0.2
 _STOPS_WITHIN_S = 1.0
 _BY_THE_KERNEL = 128  # si_code of a signal that a terminal sent: the job, in the same process group, has it already
 _COERCED = {"C.UTF-8", "C.utf8", "UTF-8"}
 _INTERPRETERS = ("python", "pypy")
 _BLOCK = Path("/proc/self/environ")  # as it was when this process started
-
-
-@dataclass(frozen=True)
-class Window:
-    """Which steps are captured; None leaves the choice to the probe.
-
-    Attributes:
-        out: the bundle's folder, absolute.
-        steps: profiled steps.
-        warmup: steps with the profiler on that are not recorded.
-        skip: steps at most until the step times count as settled.
-        at_step: the step the window begins at, instead of waiting for step times to settle.
-        stop: end the job after the window.
-        token: tells the markers of this run from others'.
-    """
-
-    out: str
-    steps: int
-    warmup: int
-    skip: int | None = None
-    at_step: int | None = None
-    stop: bool = False
-    token: str | None = None
 
 
 def inherited_environment() -> dict[str, str]:
@@ -96,9 +70,11 @@ def resolved(command: Sequence[str]) -> list[str]:
 
 
 def environment(
-    inherited: Mapping[str, str], window: Window, seen: Path, patch: Request | None = None
+    inherited: Mapping[str, str], config: Config, marks: Path, patch: Request | None = None
 ) -> dict[str, str]:
     """The job's environment: Python in it runs our sitecustomize at start, which applies the patch.
+
+    `marks` is the folder in which the hooked processes say how far they got.
 
     Our folder goes before what PYTHONPATH holds; an empty entry there is the current folder and stays one.
     """
@@ -107,10 +83,10 @@ def environment(
     while others == bootstrap or others.startswith(bootstrap + os.pathsep):  # below another `diagnose run`
         others = others[len(bootstrap) + 1 :]
     path = bootstrap + os.pathsep + others if others else bootstrap
-    ours = {"PYTHONPATH": path, WINDOW: json.dumps(asdict(window)), SEEN: str(seen)}
+    ours = {"PYTHONPATH": path, CONFIG: config.to_json(), MARKS: str(marks)}
     if patch is not None:
-        return {**inherited, **patch.variables(inherited), **ours, APPLY: patch.to_json()}
-    return {name: text for name, text in inherited.items() if name != APPLY} | ours
+        return {**inherited, **patch.variables(inherited), **ours, PATCH: patch.to_json()}
+    return {name: text for name, text in inherited.items() if name != PATCH} | ours
 
 
 def bootstrap_folder() -> Path:
@@ -157,7 +133,7 @@ class Job:
         except BaseException:
             self._as_before()
             raise
-        for number in _ENDING:  # once the command has ended they end what we still do, and not its exit code
+        for number in _TERMINATING:  # once the command has ended they end what we still do, and not its exit code
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 signal.signal(number, _interrupted)
 
@@ -202,7 +178,7 @@ class Job:
 
     def _forward(self, ended: threading.Event, until_it_ends: bool = False) -> None:
         while not ended.is_set() and not (until_it_ends and self._process.poll() is not None):
-            info = signal.sigtimedwait(_FORWARDED, _LOOK_EVERY_S)
+            info = signal.sigtimedwait(_FORWARDED, _POLL_EVERY_S)
             if info is None:
                 continue
             if self._process.poll() is not None:  # nothing left to forward to: it is meant for us
@@ -222,7 +198,7 @@ class Job:
         while not self._is_stopped() and self._process.poll() is None:
             if time.monotonic() > until:
                 return
-            time.sleep(_LOOK_EVERY_S / 10)
+            time.sleep(_POLL_EVERY_S / 10)
         if self._process.poll() is None:
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -265,7 +241,7 @@ def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 
 def deaf() -> None:
     """From here on no signal that can be ignored changes how this process ends."""
-    for number in _ENDING:
+    for number in _TERMINATING:
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from diagnose.capture.command import Window, environment
+from diagnose.capture.command import environment
+from diagnose.probes.config import Config
 from diagnose.version import __version__
 
 _PACKAGES = ("transformers", "accelerate", "liger-kernel", "nvtx")
@@ -77,7 +78,7 @@ def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:
 def ask_torch(env: Mapping[str, str]) -> dict[str, object]:
     """What a Python process of a job, hooked as by `diagnose run`, says of torch; `error` when it says nothing."""
     try:
-        hooked = environment(env, Window("", 1, 0), Path(os.devnull))
+        hooked = environment(env, Config(""), Path(os.devnull))
         command = [sys.executable, "-c", _ASK_TORCH]
         done = subprocess.run(command, env=hooked, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
         said = json.loads(done.stdout.splitlines()[-1])
@@ -152,9 +153,9 @@ def nsight(env: Mapping[str, str]) -> Check:
 
 def dcgm(processes: Iterable[str]) -> Check:
     """DCGM's profiling counters exclude other profilers on some GPUs."""
-    found = sorted(set(_DCGM) & set(processes))
-    if found:
-        says = f"{', '.join(found)} runs; if GPU events are missing: `dcgmi profmon --pause`, later `--resume`"
+    engines = sorted(set(_DCGM) & set(processes))
+    if engines:
+        says = f"{', '.join(engines)} runs; if GPU events are missing: `dcgmi profmon --pause`, later `--resume`"
         return Check("DCGM", "warn", says)
     return Check("DCGM", "ok", "no host engine among the processes seen")
 

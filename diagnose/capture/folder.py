@@ -10,18 +10,31 @@ import os
 import re
 import secrets
 import stat
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diagnose.probes.claim import OWNER, SCRATCH, SEEN, json_object, make_scratch, owner, taken
-from diagnose.probes.trace_file import RAW, RAW_FOLDER, RAW_PARTIAL
+from diagnose.probes.claim import has_marker_of, make_scratch, owner, taken
+from diagnose.probes.protocol import (
+    CLAIM,
+    DONE,
+    MARKS_FOLDER,
+    OWNER,
+    OWNER_PARTIAL,
+    PARENT,
+    RAW,
+    RAW_FOLDER,
+    RAW_PARTIAL,
+    RECORD,
+    RUNS,
+    SCRATCH,
+    TRACE,
+    default_out,
+)
 
-RUNS = Path("diagnose-runs")
 _MOST_FOLDERS = 10_000
-_PARENT = "parent-"
-_OURS = r"rank\d+\.claim|\.(capture-)?rank\d+\.[\w.]+\.part|\.owner\.part"
+_CLAIM, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in (CLAIM, TRACE, RECORD, DONE))
+_OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, *(rf"\.{name}\.\d+\.part" for name in _COMPLETE)))
 _MARK = r"[\w.]+"
 _RAW = "|".join(map(re.escape, (RAW, RAW_PARTIAL)))
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
@@ -34,7 +47,7 @@ _JOB = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ClaimedFolder:
     """A folder that this parent's job has claimed.
 
     Attributes:
@@ -50,11 +63,11 @@ class Place:
     made: tuple[Path, ...] = field(default=())
 
     @property
-    def seen(self) -> Path:
-        """Where the hooked processes leave their marks."""
-        return self.folder / SCRATCH / SEEN
+    def marks(self) -> Path:
+        """Where the hooked processes say how far they got."""
+        return self.folder / SCRATCH / MARKS_FOLDER
 
-    def leave(self, others: list[Path]) -> None:
+    def release(self, others: list[Path]) -> None:
         """Remove what is only needed meanwhile, here and in the `others` of the job, and the folder if it is empty.
 
         Of parents that share the folder the last one does. Nothing is removed that is not known to be this job's, and
@@ -62,8 +75,8 @@ class Place:
         """
         if self.parent is not None:
             with contextlib.suppress(OSError):
-                (self.folder / SCRATCH / f"{_PARENT}{self.parent}").unlink(missing_ok=True)
-                if any(name.startswith(_PARENT) for name in os.listdir(self.folder / SCRATCH)):
+                (self.folder / SCRATCH / PARENT.format(self.parent)).unlink(missing_ok=True)
+                if any(name.startswith(PARENT.format("")) for name in os.listdir(self.folder / SCRATCH)):
                     return
         for folder in (*others, self.folder):
             with contextlib.suppress(OSError):
@@ -86,7 +99,7 @@ def has_siblings(env: Mapping[str, str]) -> bool:
     return any(env.get(name, "1") not in ("", "1") for name in _SIBLINGS)
 
 
-def claimed(out: Path | None, env: Mapping[str, str]) -> Place:
+def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
     """The folder `out` (None: one named after the job or the time), or the first of `-2`, `-3`, ... that can be had.
 
     Raises:
@@ -96,15 +109,15 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> Place:
     shared = has_siblings(env)
     token = _token_of(env) if shared else secrets.token_hex(8)
     parent = re.sub(r"\W", "-", rank_of(env)) if shared else None
-    wanted = Path(os.path.abspath(out if out is not None else RUNS / _name(env)))
+    wanted = Path(os.path.abspath(out if out is not None else _default_out(env)))
     for count in range(1, _MOST_FOLDERS):
         folder = wanted if count == 1 else wanted.with_name(f"{wanted.name}-{count}")
         made = _made(folder)
         try:
             if _is_had(folder, token, parent):
                 with contextlib.suppress(FileExistsError):
-                    (folder / SCRATCH / SEEN).mkdir()
-                return Place(folder, token, parent, made)
+                    (folder / SCRATCH / MARKS_FOLDER).mkdir()
+                return ClaimedFolder(folder, token, parent, made)
         except BaseException:
             _unmake(made)
             raise
@@ -113,7 +126,7 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> Place:
 
 def is_ours(folder: Path, token: str) -> bool:
     """Whether the job with `token` has claimed the folder, or a rank of it has written there."""
-    return owner(folder) == token or _is_marked(folder, token)
+    return owner(folder) == token or has_marker_of(folder, token)
 
 
 def _is_had(folder: Path, token: str, parent: str | None) -> bool:
@@ -121,18 +134,14 @@ def _is_had(folder: Path, token: str, parent: str | None) -> bool:
     if parent is None:
         return had
     if not had:  # the other parents may be done already
-        if not _is_marked(folder, token) or (folder / f"rank{parent}.done").exists():
+        if not has_marker_of(folder, token) or (folder / DONE.format(parent)).exists():
             return False
         make_scratch(folder, token)
     try:
-        os.close(os.open(folder / SCRATCH / f"{_PARENT}{parent}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.close(os.open(folder / SCRATCH / PARENT.format(parent), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:  # of an earlier run of the same name, which was killed
         return False
     return True
-
-
-def _is_marked(folder: Path, token: str) -> bool:
-    return any((json_object(path) or {}).get("token") == token for path in folder.glob("rank*.done"))
 
 
 def _made(folder: Path) -> tuple[Path, ...]:
@@ -162,12 +171,12 @@ def _unmake(made: tuple[Path, ...]) -> None:
             path.rmdir()
 
 
-def _name(env: Mapping[str, str]) -> str:
-    """One name for all parents of a job, else the time."""
+def _default_out(env: Mapping[str, str]) -> str:
+    """One folder for all parents of a job, else one named for the time."""
     names = _job_of(env) if has_siblings(env) else ()
-    if names:
-        return "job-" + re.sub(r"[^\w.]+", "-", ".".join(env[name] for name in names))
-    return time.strftime("%Y-%m-%d_%H-%M-%S")
+    if not names:
+        return default_out()
+    return os.path.join(RUNS, "job-" + re.sub(r"[^\w.]+", "-", ".".join(env[name] for name in names)))
 
 
 def _job_of(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -190,9 +199,9 @@ def _remove_scratch(folder: Path, token: str) -> None:
         if scratch is None:
             return
         for name in os.listdir(scratch):
-            if name == SEEN or name.startswith(RAW_FOLDER):
+            if name == MARKS_FOLDER or name.startswith(RAW_FOLDER):
                 with _opened(name, os.dup(scratch)) as inner:
-                    _remove_files(inner, _MARK if name == SEEN else _RAW, empty=name == SEEN)
+                    _remove_files(inner, _MARK if name == MARKS_FOLDER else _RAW, empty=name == MARKS_FOLDER)
                 with contextlib.suppress(OSError):
                     os.rmdir(name, dir_fd=scratch)
         _remove_files(scratch, _OURS)
@@ -228,7 +237,7 @@ def _remove_files(folder: int | None, names: str, *, empty: bool = False) -> Non
         if not re.fullmatch(names, name):
             continue
         with contextlib.suppress(OSError):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            is_own = found.st_uid == os.geteuid() and not stat.S_ISDIR(found.st_mode)
-            if is_own and not (empty and found.st_size):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            is_own = status.st_uid == os.geteuid() and not stat.S_ISDIR(status.st_mode)
+            if is_own and not (empty and status.st_size):
                 os.unlink(name, dir_fd=folder)

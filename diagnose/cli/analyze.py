@@ -16,8 +16,8 @@ from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
-from diagnose.report.critical_path import render_critical_path
 from diagnose.report.text import render, render_brief
+from diagnose.report.text.critical_path import render_critical_path
 from diagnose.trace import Loading, displayed, is_stream
 
 _SEVERITIES = ("info", "warning", "critical")

@@ -12,7 +12,8 @@ from diagnose.capture.doctor import checks
 from diagnose.cli.exit_status import writing
 from diagnose.cli.settings import working_folder
 from diagnose.cli.terminal import terminal
-from diagnose.report.page import Page, joined, plain
+from diagnose.report.text.page import Page, joined
+from diagnose.report.views.plain import plain
 
 _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
 
@@ -24,12 +25,12 @@ def doctor(as_json: bool) -> None:
 
     Imports torch and, where there is a GPU, profiles one kernel on it, in a process of its own.
     """
-    looked_at = checks(working_folder() or Path(), os.environ)
+    made = checks(working_folder() or Path(), os.environ)
     with writing():
         if as_json:
-            click.echo(json.dumps({"checks": [asdict(check) for check in looked_at]}, indent=2))
+            click.echo(json.dumps({"checks": [asdict(check) for check in made]}, indent=2))
             return
         page = Page(terminal())
-        for check in looked_at:
+        for check in made:
             says = joined([Text(check.state.ljust(7), _STYLE[check.state]), plain(check.says)], gap="  ")
             page.paragraph(says, label=f"{check.name}:")

@@ -10,7 +10,8 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.rules import all_rules, rules_option
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
-from diagnose.report.page import Page, plain
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
 from diagnose.rule import Rule, filled
 
 

@@ -12,7 +12,8 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.errors import UserError
 from diagnose.hardware import PRECISIONS, Device, Gpu, resolve, table
-from diagnose.report.page import Page, plain
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
 
 Cell = Callable[[Gpu, Device], str]
 

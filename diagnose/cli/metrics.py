@@ -6,7 +6,8 @@ from rich.text import Text
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
-from diagnose.report.page import Page, plain
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
 
 
 @click.command(epilog="Example:  diagnose metrics | grep share")

@@ -132,8 +132,8 @@ def write_tables(diagnosis: Diagnosis, folder: Path) -> None:
 
 
 def _markdown(diagnosis: Diagnosis, shown: str) -> str:
-    from diagnose.report.html import About
     from diagnose.report.markdown import markdown
+    from diagnose.report.views.summary import About
 
     return markdown(diagnosis, About(__version__, _command(click.get_current_context(), shown)))
 

@@ -16,7 +16,7 @@ from diagnose.errors import UserError, printable
 if TYPE_CHECKING:
     from diagnose.diagnosis import Diagnosis
 
-LOOK_EVERY_S = 0.3
+POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
 _WAIT_FOR_RANKS_S = 120.0  # after the last rank that came; then the report does without the others
 _WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `diagnose run` of its own
@@ -35,7 +35,7 @@ class Reporter:
         self._came, self._since = 0, time.monotonic()
         self.done = False
 
-    def look(self) -> None:
+    def report_if_due(self) -> None:
         """Report when every rank is written, or when the missing ones are long overdue."""
         try:
             written = self._bundle.written()
@@ -88,8 +88,8 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
             reporter.report(written)
         if cut := bundle.cut():
             say(printable(_told(cut)))
-    if bundle.later():
-        say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.later())))}")
+    if bundle.further_windows():
+        say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.further_windows())))}")
 
 
 def near(folder: Path) -> str:
@@ -158,7 +158,7 @@ def _all_written(bundle: Bundle) -> Written:
     until = time.monotonic() + _WAIT_FOR_PARENTS_S
     written = bundle.written()
     while bundle.shared and written.traces and not written.complete and time.monotonic() < until:
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_EVERY_S)
         written = bundle.written()
     return written
 

@@ -8,8 +8,9 @@ from rich.text import Text
 
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
-from diagnose.metrics import REGISTRY
-from diagnose.report.page import Page, plain
+from diagnose.metrics import units
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
 from diagnose.rule import Rule, load_rules
 
 rules_option = click.option(
@@ -38,4 +39,4 @@ def rules(rules_dirs: tuple[Path, ...]) -> None:
 
 def all_rules(rules_dirs: Iterable[Path]) -> tuple[Rule, ...]:
     """The built-in rules and those in `rules_dirs`, checked against what is measured."""
-    return load_rules(rules_dirs, {name: metric.unit for name, metric in REGISTRY.items()})
+    return load_rules(rules_dirs, units())

@@ -12,7 +12,6 @@ import click
 from diagnose.capture.bundle import Bundle
 from diagnose.capture.command import (
     Job,
-    Window,
     become,
     deaf,
     environment,
@@ -22,10 +21,12 @@ from diagnose.capture.command import (
     resolved,
 )
 from diagnose.capture.folder import is_first_rank
-from diagnose.cli.reporter import LOOK_EVERY_S, Reporter, guarded, last_words, say
+from diagnose.cli.reporter import POLL_EVERY_S, Reporter, guarded, last_words, say
 from diagnose.cli.voice import stderr
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request, read
+from diagnose.probes import protocol
+from diagnose.probes.config import Config
 
 _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
 
@@ -38,27 +39,28 @@ _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Folder for the traces (default: diagnose-runs/<time>); DIR-2 when DIR is not empty.",
+    help=f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 when DIR is not empty.",
 )
 @click.option(
     "--steps",
     metavar="N",
     type=click.IntRange(min=1),
-    default=4,
-    help="Steps to record (default: 4; the first of three or more is not counted).",
+    default=protocol.STEPS,
+    help=f"Steps to record (default: {protocol.STEPS}; the first of three or more is not counted).",
 )
 @click.option(
     "--warmup",
     metavar="N",
     type=click.IntRange(min=0),
-    default=2,
-    help="Steps with the profiler on before those (default: 2).",
+    default=protocol.WARMUP,
+    help=f"Steps with the profiler on before those (default: {protocol.WARMUP}).",
 )
 @click.option(
     "--skip",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Wait at most N steps for step times to settle (default: 10).",
+    default=protocol.SKIP,
+    help=f"Wait at most N steps for step times to settle (default: {protocol.SKIP}).",
 )
 @click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
 @click.option("--stop", is_flag=True, help="End the job after the window.")
@@ -80,7 +82,7 @@ def run(
     out: Path | None,
     steps: int,
     warmup: int,
-    skip: int | None,
+    skip: int,
     at_step: int | None,
     stop: bool,
     json_file: Path | None,
@@ -101,7 +103,7 @@ def run(
     argv = resolved(command)
     patch = _patch(patch_file, argv, reports)
     plain = inherited_environment()
-    bundle, env = _prepared(out, Window("", steps, warmup, skip, at_step, stop), plain, patch)
+    bundle, env = _prepared(out, Config("", steps, warmup, skip, at_step, stop), plain, patch)
     try:
         job, bundle = _started(argv, env, plain, bundle, patch)
     except OSError as error:
@@ -121,7 +123,7 @@ def run(
 
 
 def _prepared(
-    out: Path | None, window: Window, plain: dict[str, str], patch: Request | None
+    out: Path | None, config: Config, plain: dict[str, str], patch: Request | None
 ) -> tuple[Bundle | None, dict[str, str]]:
     """The folder and the environment of a capture; none, with a line that says so, when they cannot be had.
 
@@ -131,8 +133,8 @@ def _prepared(
     bundle = None
     try:
         bundle = Bundle(out, plain)
-        window = replace(window, out=str(bundle.folder), token=bundle.token)
-        return bundle, environment(plain, window, bundle.seen, patch)
+        config = replace(config, out=str(bundle.folder), token=bundle.token)
+        return bundle, environment(plain, config, bundle.marks, patch)
     except Exception as error:
         say(f"capture is off: {printable(_why(error))}")
     if bundle is not None:
@@ -177,13 +179,13 @@ def _started(
 def _followed(job: Job, reporter: Reporter | None) -> int:
     """Look at the capture while the command runs; its exit code."""
     with job.forwarding():
-        while reporter is not None and not reporter.done and job.runs(LOOK_EVERY_S):
-            guarded(reporter.look)
+        while reporter is not None and not reporter.done and job.runs(POLL_EVERY_S):
+            guarded(reporter.report_if_due)
         return job.exit_code()
 
 
 def _whether_applied(bundle: Bundle) -> None:
-    if not any(bundle.folder.glob("capture-rank*.json")):
+    if not any(bundle.folder.glob(protocol.RECORD.format("*"))):
         say("whether the patch was applied is not known: nothing was captured")
 
 

@@ -6,7 +6,7 @@ import click
 
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
-from diagnose.report.series import render
+from diagnose.report.text.series import render
 from diagnose.series import judged, read_series, to_json
 
 

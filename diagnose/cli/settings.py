@@ -56,10 +56,10 @@ def working_folder() -> Path | None:
 
 
 def _defaults_for(command: click.Command, folder: Path | None) -> dict[str, Any]:
-    found = None if folder is None else _nearest(folder)
-    if found is None:
+    nearest = None if folder is None else _nearest(folder)
+    if nearest is None:
         return {}
-    path, tables = found
+    path, tables = nearest
     table = tables.get(command.name or "", {})
     if not isinstance(table, Mapping):
         raise SettingError("a setting cannot be used", where=path, why=f"{command.name} is no table", do="see --help")
@@ -67,14 +67,14 @@ def _defaults_for(command: click.Command, folder: Path | None) -> dict[str, Any]
 
 
 def _nearest(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
-    for place in (folder, *folder.parents):
-        if os.path.isfile(place / OWN):  # a folder above that may not be read raises nothing here
-            return place / OWN, _parsed(place / OWN)
-        if os.path.isfile(place / SHARED):
-            tables = _parsed(place / SHARED).get("tool", {})
+    for directory in (folder, *folder.parents):
+        if os.path.isfile(directory / OWN):  # a folder above that may not be read raises nothing here
+            return directory / OWN, _parsed(directory / OWN)
+        if os.path.isfile(directory / SHARED):
+            tables = _parsed(directory / SHARED).get("tool", {})
             tables = tables.get("diagnose", {}) if isinstance(tables, Mapping) else {}
             if isinstance(tables, Mapping) and tables:
-                return place / SHARED, tables
+                return directory / SHARED, tables
     return None
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from diagnose.errors import printable
-from diagnose.report.page import NARROWEST
+from diagnose.report.text.page import NARROWEST
 
 LONGEST_NAME = 40  # cells; a line that wraps could not be erased
 PATIENCE_S = 1.0

@@ -1,6 +1,7 @@
 """The answer: a frozen, versioned record that every report is a pure function of."""
 
 from diagnose.diagnosis.advice import (
+    NOT_RECOMMENDED,
     Applied,
     Evidence,
     FactReport,
@@ -10,6 +11,7 @@ from diagnose.diagnosis.advice import (
     NotJudged,
     Patch,
     PlanStep,
+    Recommendation,
     ReplayReport,
 )
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
@@ -29,6 +31,7 @@ from diagnose.diagnosis.terms import (
 from diagnose.diagnosis.timeline import Lane, SliceLabel, StepTimeline
 
 __all__ = [
+    "NOT_RECOMMENDED",
     "SCHEMA_VERSION",
     "Applied",
     "Bound",
@@ -54,6 +57,7 @@ __all__ = [
     "Peak",
     "PlanStep",
     "RankReport",
+    "Recommendation",
     "ReplayReport",
     "RooflineEntry",
     "Roofs",

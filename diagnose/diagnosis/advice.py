@@ -1,6 +1,6 @@
 """What to change, what that buys, and what the answer rests on."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -72,6 +72,29 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     effort: str = "setting"
     numerics: bool = False
     below_noise: bool = False
+
+
+class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do next, and why that before everything else.
+
+    `kind` is "change", "capture" (the capture is at fault: capture again, as `do` says), "nothing", or "unknown" where
+    that was not judged. `rule` names the finding, whose `says`, `do`, `patch` and `predicted_speedup` stand here again;
+    without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan that buy more
+    than the noise of the steps, in its order.
+    """
+
+    kind: Literal["change", "capture", "nothing", "unknown"]
+    says: str
+    because: str = ""
+    rule: str = ""
+    severity: Severity | None = None
+    do: str = ""
+    patch: Patch | None = None
+    predicted_speedup: tuple[float, float] | None = None
+    worth_doing: tuple[str, ...] = ()
+
+
+NOT_RECOMMENDED = Recommendation(kind="unknown", says="what to do next was not judged")
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,17 @@ from typing import Any
 
 import msgspec
 
-from diagnose.diagnosis.advice import Applied, FactReport, Finding, NotAdvised, NotJudged, PlanStep, ReplayReport
+from diagnose.diagnosis.advice import (
+    NOT_RECOMMENDED,
+    Applied,
+    FactReport,
+    Finding,
+    NotAdvised,
+    NotJudged,
+    PlanStep,
+    Recommendation,
+    ReplayReport,
+)
 from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
@@ -23,6 +33,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     verdict: Verdict
+    next: Recommendation = NOT_RECOMMENDED
     steps: Steps
     ledger: tuple[LedgerEntry, ...]
     waterfall: tuple[WaterfallPart, ...]

@@ -6,7 +6,7 @@ from diagnose.diagnosis.terms import CauseClass, Confidence, Nanoseconds, Share,
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What bounds the step. `between` holds two classes when they are within five points of each other."""
+    """What bounds the step. `between` holds two classes when the call between them is close."""
 
     class_: VerdictClass = msgspec.field(name="class")
     between: tuple[VerdictClass, ...] = ()

@@ -63,18 +63,18 @@ def shape_fields(model_type: str, config: Mapping[str, Any], class_name: str | N
 
 
 def _sizes(model_type: str, config: Mapping[str, Any]) -> Fields | None:
-    found: Fields = {field: _first(config, names) for field, names in _ALIASES.items()}
+    sizes: Fields = {field: _first(config, names) for field, names in _ALIASES.items()}
     if model_type == "gpt2":
-        found["ffn"] = found["ffn"] or 4 * found["hidden"]
-    if any(size == 0 for field, size in found.items() if field not in _OPTIONAL):
+        sizes["ffn"] = sizes["ffn"] or 4 * sizes["hidden"]
+    if any(size == 0 for field, size in sizes.items() if field not in _OPTIONAL):
         return None
     if model_type in _POSITION_ROWS_BEFORE_THE_FIRST:
         rows = _first(config, ("max_position_embeddings", "n_positions"))
         if types := _first(config, ("type_vocab_size",)):
-            found["token_types"] = types
-        found["positions"] = rows + _POSITION_ROWS_BEFORE_THE_FIRST[model_type]
-        return found if rows else None
-    return found
+            sizes["token_types"] = types
+        sizes["positions"] = rows + _POSITION_ROWS_BEFORE_THE_FIRST[model_type]
+        return sizes if rows else None
+    return sizes
 
 
 def _first(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
@@ -97,14 +97,14 @@ def _experts(model_type: str, config: Mapping[str, Any]) -> Fields | None:
     if model_type not in ("mixtral", "qwen2_moe", "qwen3_moe"):
         return {}
     width = ("intermediate_size",) if model_type == "mixtral" else ("moe_intermediate_size",)
-    found: Fields = {
+    experts: Fields = {
         "experts": _first(config, ("num_local_experts", "num_experts")),
         "experts_per_token": _first(config, ("num_experts_per_tok",)),
         "expert_ffn": _first(config, width),
     }
     if model_type == "qwen2_moe":
-        found["shared_ffn"] = _first(config, ("shared_expert_intermediate_size",))
-    return found if all(found.values()) else None
+        experts["shared_ffn"] = _first(config, ("shared_expert_intermediate_size",))
+    return experts if all(experts.values()) else None
 
 
 def _with_head(fields: Fields, model_type: str, class_name: str | None) -> Fields | None:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from diagnose.formulas.model import ModelShape
-from diagnose.formulas.roofline import BACKWARD_PRODUCTS, FORWARD_PRODUCTS
 
 Convention = Literal["palm", "causal", "6n", "hf"]
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 FORWARD, BACKWARD, BACKWARD_OF_FROZEN = 2, 4, 2
+FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 4  # of attention: QKᵀ and AV, and the gradients of both sides of each
 
 
 def attended_pairs(tokens: int, *, causal: bool = True, window: int = 0) -> int:

@@ -18,8 +18,7 @@ LINK_SHARE = 0.8  # 365 of 450 GB/s on H100, 235 of 300 on A100
 LATENCY_S = 45e-6  # what the points of 1 and 16 MiB leave above 365 GB/s: 41 and 53 us
 NETWORK_LATENCY_S = 60e-6  # an assumption: the same, and some 14 us for the network's hops
 FULL_NODE = 8
-_HOPPER = ("H100-SXM5", "H100-64GB", "H100-96GB", "H200-SXM")
-_A100 = ("A100-SXM4", "A100-40GB-OEM")
+HOPPER, A100 = "hopper-nvswitch", "a100-nvswitch"  # nodes that were measured
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,14 @@ class Links:
     """What a group of ranks communicates over.
 
     Attributes:
-        board: key of the GPU's row in the table of boards.
+        node: the measured node that this one is like, HOPPER or A100; "" none.
         one_way_gbs: of a GPU's links inside the node, one direction, GB/s; None without any that are known.
         ranks: of the group.
         nodes: it spans.
         node_gbs: of a node's network, one direction, GB/s; None when it is not known.
     """
 
-    board: str
+    node: str
     one_way_gbs: float | None
     ranks: int
     nodes: int = 1
@@ -42,7 +41,7 @@ class Links:
 
     def is_measured(self, kind: str) -> bool:
         """Whether points were measured on such a node; what is expected elsewhere is a model."""
-        hopper = self.board.startswith(_HOPPER) and kind == "allreduce"
+        hopper = self.node == HOPPER and kind == "allreduce"
         return hopper and self.nodes == 1 and self.ranks == FULL_NODE
 
     @property
@@ -50,11 +49,11 @@ class Links:
         """Bus bandwidth that messages of any size stay below, None where the links are not known."""
         if self.nodes > 1:
             return self._network_gbs("allreduce")
-        if self.board.startswith(_A100) and self.ranks == FULL_NODE:
+        if self.node == A100 and self.ranks == FULL_NODE:
             return A100_NVSWITCH_GBS
         if self.is_measured("allreduce"):
             return HOPPER_NVSWITCH[-1][1]
-        if self.board.startswith(_HOPPER):
+        if self.node == HOPPER:
             return HOPPER_FEW_GBS
         return LINK_SHARE * self.one_way_gbs if self.one_way_gbs else None
 
@@ -71,7 +70,7 @@ class Links:
             return self._over_network(kind, message_bytes)
         if self.is_measured(kind):
             return _on_curve(message_bytes)
-        limit = HOPPER_SHARDED_GBS if self.board.startswith(_HOPPER) and kind != "allreduce" else self.asymptote_gbs
+        limit = HOPPER_SHARDED_GBS if self.node == HOPPER and kind != "allreduce" else self.asymptote_gbs
         if limit is None:
             return None
         seconds = transfer_s(kind, message_bytes, self.ranks, limit * 1e9, LATENCY_S)

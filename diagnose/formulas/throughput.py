@@ -42,3 +42,8 @@ def speedup(before: float, after: float) -> float:
 def saved_share(before: float, after: float) -> float:
     """Part of a time or size that a change removed, of what it was before."""
     return 1 - after / before
+
+
+def gpu_hours_lost_per_day(ranks: int, speedup: float) -> float:
+    """GPU-hours of a day that a job would not need for the same work if its steps were faster by the factor."""
+    return 24 * ranks * (1 - 1 / speedup)

@@ -62,24 +62,24 @@ class Device:
 
         A stated peak is that of bf16 and fp16, but for a precision the board is known to lack.
         """
-        own = self.gpu.tflops(precision) if self.gpu else None
-        if self._is_given(precision, own):
+        tflops = self.gpu.tflops(precision) if self.gpu else None
+        if self._is_given(precision, tflops):
             return self.given_flops
-        return None if own is None else own * 1e12
+        return None if tflops is None else tflops * 1e12
 
     def peak_source(self, precision: str) -> str:
         """Where `peak(precision)` comes from, or why it is unknown."""
-        own = self.gpu.tflops(precision) if self.gpu else None
-        if self._is_given(precision, own):
+        tflops = self.gpu.tflops(precision) if self.gpu else None
+        if self._is_given(precision, tflops):
             return "--peak-tflops"
         if self.gpu is None:
             return self.because
-        if own is None:
+        if tflops is None:
             return f"{self.gpu.key} has no {precision} units, or their rate is not published"
         return f"{self.gpu.key}: dense {precision} peak, {self.gpu.trust}"
 
-    def _is_given(self, precision: str, own: float | None) -> bool:
-        fits = precision in ("bf16", "fp16") and (self.gpu is None or own is not None)
+    def _is_given(self, precision: str, listed: float | None) -> bool:
+        fits = precision in ("bf16", "fp16") and (self.gpu is None or listed is not None)
         return self.given_flops is not None and fits
 
     @property

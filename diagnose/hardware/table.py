@@ -27,6 +27,7 @@ class Gpu:
         hbm_gbs: peak device memory bandwidth.
         nvlink_gbs: sum of both directions, all links.
         nvlink_one_way_gbs: one direction, all links.
+        measured_node: the node of such boards whose collectives were measured, as `Links` takes it; "" none.
         measured_gemm_tflops: best bf16 matrix product that was published for the board.
         measured_hbm_gbs: best read bandwidth that was published for the board.
         confidence: "high", "medium" or "low"; with "low" the peak counts as unverified.
@@ -48,6 +49,7 @@ class Gpu:
     hbm_gbs: float | None
     nvlink_gbs: float | None
     nvlink_one_way_gbs: float | None
+    measured_node: str
     tdp_w: float | None
     measured_gemm_tflops: float | None
     measured_hbm_gbs: float | None
@@ -151,6 +153,7 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         hbm_gbs=_float(row["hbm_peak_gbs"]),
         nvlink_gbs=_float(row["nvlink_bidir_gbs"]),
         nvlink_one_way_gbs=_float(row["nvlink_unidir_gbs"]),
+        measured_node=row["measured_node"],
         tdp_w=_float(row["tdp_w"]),
         measured_gemm_tflops=_float(row["measured_max_bf16_gemm_tflops"]),
         measured_hbm_gbs=_float(row["measured_hbm_gbs"]),

@@ -20,12 +20,12 @@ def partners(trace: Trace) -> Ints:
     """
     synchronises = trace.named(np.array([name in _ON_DEVICE_WITHOUT_STREAM for name in trace.names], bool))
     on_device = ((trace.stream >= 0) & (trace.correlation >= 0)) | synchronises
-    found = np.full(len(trace), NOT_LINKED, np.int64)
+    partner = np.full(len(trace), NOT_LINKED, np.int64)
     correlated = trace.correlation != -1
     device, host = np.flatnonzero(on_device & correlated), np.flatnonzero(~on_device & correlated)
-    found[host] = _last_with(trace.correlation[host], trace.correlation[device], device)
-    found[device] = _last_with(trace.correlation[device], trace.correlation[host], host)
-    return found
+    partner[host] = _last_with(trace.correlation[host], trace.correlation[device], device)
+    partner[device] = _last_with(trace.correlation[device], trace.correlation[host], host)
+    return partner
 
 
 def _last_with(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
@@ -43,21 +43,21 @@ def iterations(trace: Trace, partner: Ints) -> Ints:
 
     Host rows belong to the step in which they begin, activities to that of their launch.
     """
-    found = _steps_at(trace)
+    steps = _steps_at(trace)
     on_device = (trace.stream >= 0) & (trace.correlation >= 0)
     linked = partner[on_device]
-    found[on_device] = np.where(linked == NOT_LINKED, -1, found[linked])
-    return found
+    steps[on_device] = np.where(linked == NOT_LINKED, -1, steps[linked])
+    return steps
 
 
 def _steps_at(trace: Trace) -> Ints:
     """The step in which each row begins; where several are open, on host or device, the last in the file."""
-    found = np.full(len(trace), -1, np.int64)
+    steps = np.full(len(trace), -1, np.int64)
     numbers = {at: int(match[1]) for at, name in enumerate(trace.names) if (match := _STEP.match(name))}
     rows = np.flatnonzero(np.isin(trace.name, list(numbers)))
     order = np.argsort(trace.ts, kind="stable")
     begins = trace.ts[order]
     for row in rows:
         begin, end = np.searchsorted(begins, (trace.ts[row], trace.ts[row] + trace.dur[row]))
-        found[order[begin:end]] = numbers[int(trace.name[row])]
-    return found
+        steps[order[begin:end]] = numbers[int(trace.name[row])]
+    return steps

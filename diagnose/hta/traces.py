@@ -19,10 +19,10 @@ def all_ranks(path: str | Path, run: str | None, loading: Loading) -> Iterator[d
     """
     with on_this_machine(path) as place:
         files = numbered(find_run(place.path, run))
-        found: dict[int, Trace] = {}
+        by_number: dict[int, Trace] = {}
         for (_, rank), trace in zip(files, load_all([file for file, _ in files], loading), strict=True):
-            found |= _ranks(trace, rank)
-        yield found
+            by_number |= _ranks(trace, rank)
+        yield by_number
 
 
 @contextmanager
@@ -36,12 +36,12 @@ def one_rank(path: str | Path, run: str | None, loading: Loading, rank: int | No
         files = numbered(find_run(place.path, run))
         by_rank = {number: file for file, number in reversed(files)}
         first = files[0][1]
-        found = _ranks(load(by_rank.get(first if rank is None else rank, files[0][0]), loading), first)
-        chosen = min(found) if rank is None else rank
-        if chosen not in found:
-            known = ", ".join(map(str, sorted(by_rank if len(files) > 1 else found)))
+        by_number = _ranks(load(by_rank.get(first if rank is None else rank, files[0][0]), loading), first)
+        chosen = min(by_number) if rank is None else rank
+        if chosen not in by_number:
+            known = ", ".join(map(str, sorted(by_rank if len(files) > 1 else by_number)))
             raise UserError(f"no rank {rank}", where=path, do=f"choose one of: {known}")
-        yield chosen, found[chosen]
+        yield chosen, by_number[chosen]
 
 
 def _ranks(trace: Trace, rank: int) -> dict[int, Trace]:

@@ -17,12 +17,12 @@ _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 def findings_of(judged: Judged, facts: Facts, predictor: Predictor, sections: Sections) -> tuple[Finding, ...]:
     """The rules that fired: what makes the answer unsafe first, then by what the change buys."""
-    found = [
+    findings = [
         sections.part(rule.id, partial(_finding, rule, judgement, facts, predictor), None)
         for rule, judgement in judged
         if judgement.fired
     ]
-    return tuple(sorted((finding for finding in found if finding is not None), key=_precedence))
+    return tuple(sorted((finding for finding in findings if finding is not None), key=_precedence))
 
 
 def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:

@@ -2,13 +2,14 @@
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Diagnosis, LedgerEntry, Mfu, WaterfallPart
+from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.case import Case
 from diagnose.judge.findings import findings_of, plan_steps
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
+from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.sections import Sections
 from diagnose.judge.step_timeline import step_timeline
@@ -39,7 +40,7 @@ def diagnose(case: Case) -> Diagnosis:
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     predictor = predictor_of(case, judged)
     findings = findings_of(judged, case.facts, predictor, sections)
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks),
         ledger=ledger,
@@ -64,7 +65,8 @@ def diagnose(case: Case) -> Diagnosis:
         versions=part("versions", lambda: versions_of(predictor.measured), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
-    return replace(found, not_judged=(*sections.failed, *found.not_judged))
+    answer = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
+    return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
 
 
 def _waterfall(case: Case, ledger: tuple[LedgerEntry, ...], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:

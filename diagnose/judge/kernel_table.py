@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from diagnose.arrays import Array, Ints, Labels
+from diagnose.attribution.attribution import cause_of
+from diagnose.attribution.causes import class_of
 from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
 from diagnose.hardware.device import PRECISIONS
-from diagnose.judge.step_timeline import class_of
 from diagnose.metrics import Measured
 
 KERNELS_KEPT = 200
@@ -99,7 +100,7 @@ class _Grouped:
             name=shown,
             names=names,
             family="" if names > 1 else kind.family,
-            class_="" if names > 1 else judged or class_of(kind),
+            class_="" if names > 1 else judged or class_of(cause_of(kind)),
             bound=_BOUNDS[self.bound[i]] if names == 1 else "unknown",
             operator="" if operator < 0 or names > 1 else m.timeline.trace.names[operator],
             count=int(self.count[i]) / steps,

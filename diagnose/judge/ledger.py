@@ -1,7 +1,9 @@
 """The ledgers of ranks added up, and what the verdict over them rests on."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+from diagnose.attribution.causes import GPU_ACTIVITY_MISSING, class_of
 from diagnose.diagnosis import LedgerEntry, RankReport, Steps, Verdict
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Case
@@ -15,17 +17,17 @@ def ledger_of(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
     """Causes of the ranks at the positions added up, largest first; an absent cause has no entry."""
     if any(job.ranks[p].capture_failed for p in positions):
         total = sum(job.ranks[p].host_ns for p in positions)
-        return (LedgerEntry(cause="gpu-activity-missing", class_="unexplained", ns=total, share=1.0),)
-    sums: dict[tuple[str, str], int] = {}
+        return (_entry(GPU_ACTIVITY_MISSING, total, 1.0),)
+    sums: Counter[str] = Counter()
     for position in positions:
-        for key, ns in job.ledger(position).items():
-            sums[key] = sums.get(key, 0) + ns
+        sums.update(job.ledger(position))
     total = max(sum(sums.values()), 1)
-    ordered = sorted(((ns, *key) for key, ns in sums.items() if ns), key=lambda e: (-e[0], e[1]))
-    return tuple(
-        LedgerEntry(cause=cause, class_=class_, ns=ns, share=ns / total)  # type: ignore[arg-type]
-        for ns, cause, class_ in ordered
-    )
+    ordered = sorted(((cause, ns) for cause, ns in sums.items() if ns), key=lambda part: (-part[1], part[0]))
+    return tuple(_entry(cause, ns, ns / total) for cause, ns in ordered)
+
+
+def _entry(cause: str, ns: int, share: float) -> LedgerEntry:
+    return LedgerEntry(cause=cause, class_=class_of(cause), ns=ns, share=share)
 
 
 def steps_of(ranks: Sequence[RankDigest]) -> Steps:

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from diagnose.attribution import LOW_INTENSITY
+from diagnose.attribution.causes import low_intensity
 from diagnose.diagnosis import Bound, Convention, Mfu, RooflineEntry
 from diagnose.facts import Unknown
 from diagnose.judge.waterfall import MatrixTime
 from diagnose.metrics import Measured
-from diagnose.metrics.compute import declared_flops, mfu_share, peak_flops
-from diagnose.metrics.model_work import NUMERATORS, counted_flops, model_flops, tokens_of
+from diagnose.metrics.model.flops import NUMERATORS, counted_flops, model_flops
+from diagnose.metrics.model.mfu import declared_flops, mfu_share
+from diagnose.metrics.model.tokens import tokens_of
+from diagnose.metrics.run.device import peak_flops
 from diagnose.roofline import Roofline, RooflineRow
 
 _AGREE = 0.05
@@ -137,7 +139,7 @@ def _weights(roofline: Roofline) -> Mapping[str, float]:
     weights: dict[str, float] = {}
     for row in roofline.rows:
         if row.flops:
-            cause = row.family + (LOW_INTENSITY if row.class_ == "memory" else "")
+            cause = low_intensity(row.family) if row.class_ == "memory" else row.family
             weights[cause] = weights.get(cause, 0.0) + row.flops
     return weights
 

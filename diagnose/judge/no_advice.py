@@ -17,7 +17,7 @@ def not_advised(judged: Judged, facts: Facts, findings: Sequence[Finding]) -> tu
 
 def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     """Rules whose facts are unknown, after what the ranks as a whole leave open."""
-    found = [
+    entries = [
         NotJudged.lacking(rule.id, judgement.because, *judgement.captures)
         for rule, judgement in judged
         if judgement.answer == "unknown"
@@ -25,11 +25,11 @@ def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     if case.left_out:
         listed = ", ".join(str(rank) for rank in case.left_out)
         why = f"rank {listed} recorded no GPU activity and is left out: the other ranks did"
-        found.insert(0, NotJudged.lacking("ranks", why, another_run("capture those ranks again")))
+        entries.insert(0, NotJudged.lacking("ranks", why, another_run("capture those ranks again")))
     if suspect := missing_suspect(case.job):
-        found.insert(0, NotJudged.lacking("straggler", suspect, analysis_option("the traces of all ranks")))
+        entries.insert(0, NotJudged.lacking("straggler", suspect, analysis_option("the traces of all ranks")))
     exposed = case.facts["exposed_communication_share"].value
     if not case.job.view.matched and not isinstance(exposed, Unknown) and float(exposed) > 0:
         unmatched = case.job.view.why_unmatched
-        found.insert(0, NotJudged.lacking("transfer_or_wait", unmatched.because, unmatched.capture))
-    return tuple(found)
+        entries.insert(0, NotJudged.lacking("transfer_or_wait", unmatched.because, unmatched.capture))
+    return tuple(entries)

@@ -8,11 +8,11 @@ from typing import cast
 import numpy as np
 
 from diagnose.arrays import Array, Ints, Labels, Mask
-from diagnose.attribution import COPY_CAUSES, EXPOSED, HOST_CAUSES
+from diagnose.attribution.attribution import cause_of
+from diagnose.attribution.causes import WITHOUT_KERNELS, class_of
 from diagnose.diagnosis import Lane, LaneKind, SliceClass, SliceLabel, StepTimeline
 from diagnose.metrics import Measured
 from diagnose.timeline import thread_turns
-from diagnose.timeline.kernel_names import Kind, bound_by
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, RUNTIME, SYNCHRONISATION
 
 BUDGET: dict[LaneKind, int] = {"cause": 800, "stream": 1200, "thread": 1000}  # slices of each kind of lane
@@ -62,18 +62,18 @@ def _causes(measured: Measured) -> Iterator[_Row]:
     """The pieces in which no kernel runs but the device idles or waits for others; none where that is not known."""
     if measured.timeline.capture_failed:
         return
-    found = measured.attribution
-    waits = np.array([c in HOST_CAUSES or c == EXPOSED or c.startswith("late-rank") for c in found.causes], bool)
-    own = waits[found.cause] if len(found.cause) else np.zeros(0, bool)
-    keys = [(cause, cast(SliceClass, class_)) for cause, class_ in zip(found.causes, found.classes, strict=True)]
-    yield _Row("idle and waiting", "cause", found.start[own], found.end[own], found.cause[own].astype(np.int64), keys)
+    pieces = measured.attribution
+    waits = np.array([cause in WITHOUT_KERNELS for cause in pieces.causes], bool)
+    at = np.flatnonzero(waits[pieces.cause]) if len(pieces.cause) else np.zeros(0, np.int64)
+    keys = [(cause, class_of(cause)) for cause in pieces.causes]
+    yield _Row("idle and waiting", "cause", pieces.start[at], pieces.end[at], pieces.cause[at].astype(np.int64), keys)
 
 
 def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
     """A row for each of the streams that are busiest in a window, and how many there are besides."""
     gpu, trace = measured.timeline.gpu, measured.timeline.trace
     at = np.flatnonzero((gpu.start < end) & (gpu.end > begin))
-    kinds = [class_of(kind) for kind in gpu.kinds]
+    kinds = [class_of(cause_of(kind)) for kind in gpu.kinds]
     judged = zip(measured.roofline.class_[at].tolist(), gpu.kind[at].tolist(), strict=True) if len(at) else ()
     classes = np.array([class_ or kinds[kind] for class_, kind in judged], object)
     label, keys = _labelled(trace.name[gpu.row[at]], classes, trace.names)
@@ -85,16 +85,6 @@ def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
         for own in [number == i]
     ]
     return rows, len(streams) - len(rows)
-
-
-def class_of(kind: Kind) -> SliceClass:
-    """The class that an activity of this kind counts in while it runs alone."""
-    if kind.family == "comm":
-        return "communication"
-    if kind.family in ("memcpy", "memset"):
-        name = "memset" if kind.family == "memset" else f"copy-{kind.sub}"
-        return cast(SliceClass, COPY_CAUSES.get(name, COPY_CAUSES["copy-unknown"]))
-    return cast(SliceClass, bound_by(kind))
 
 
 def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:

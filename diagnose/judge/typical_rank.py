@@ -11,7 +11,7 @@ STRAGGLER = "straggler"
 def predictor_of(case: Case, judged: Judged) -> Predictor:
     """Of the first rank that is no straggler and can be replayed: curing the late one is a change of its own."""
     fired = [rule for rule, judgement in judged if judgement.fired and not _is_own(rule, case)]
-    late = {blame.rank for blame in case.job.stragglers}
+    late = {straggler.rank for straggler in case.job.stragglers}
     typical = [m for m in case.measured if m.timeline.rank not in late] or case.measured[:1]
     predictors = [Predictor(measured, case.facts, fired) for measured in typical]
     return next((predictor for predictor in predictors if predictor.replay.valid), predictors[0])
@@ -19,7 +19,7 @@ def predictor_of(case: Case, judged: Judged) -> Predictor:
 
 def _is_own(rule: Rule, case: Case) -> bool:
     """Whether the rule is about the very rank that the diagnosis is of: what makes it late has rules of its own."""
-    return rule.id == STRAGGLER and case.only in {blame.rank for blame in case.job.stragglers}
+    return rule.id == STRAGGLER and case.only in {straggler.rank for straggler in case.job.stragglers}
 
 
 def replay_report(predictor: Predictor) -> ReplayReport:

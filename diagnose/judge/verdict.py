@@ -1,21 +1,22 @@
 """The class of a ledger: what bounds the step, how sure that is, and what it is close to.
 
-The largest of data, host and communication names the class when it is at least 20 % of the step; otherwise the busy
-time decides between compute and memory. Within five points of a boundary both sides are named.
+The largest of data, host and communication names the class from `NAMES_THE_CLASS` of the step on; otherwise the busy
+time decides between compute and memory. Within `NEAR` of a boundary both sides are named. Every sentence that quotes a
+threshold reads it here, those of the documentation included.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, UNOBSERVED
 from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
 
-NAMES_THE_CLASS = 0.20
-NEAR = 0.05
-TOO_UNEXPLAINED = 0.10
-TOO_UNTRACED = 0.20
-TOO_MANY_LOST = 0.20
-MOSTLY_SIZED = 0.80
-HOST_UNKNOWN = "untraced"
+NAMES_THE_CLASS = 0.20  # of the step: the largest of data, host and communication
+NEAR = 0.05  # of the step: to a boundary, or between two classes
+TOO_UNEXPLAINED = 0.10  # of the step: the class "unexplained" alone
+TOO_UNOBSERVED = 0.20  # of the step: the same with untraced host time
+TOO_MANY_LOST = 0.20  # of the kernel launches
+MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
 _NAMES: dict[str, VerdictClass] = {
     "data": "data-bound",
@@ -30,11 +31,6 @@ _SAYS = {
     "communication": "is exposed communication",
     "compute": "runs compute-bound kernels",
     "memory": "runs memory-bound kernels",
-}
-_COMMUNICATION = {
-    "exposed-communication": "exposed transfer",
-    "late-rank-communication": "waiting for ranks late in communication",
-    "copy-PtoP": "copies between devices",
 }
 
 
@@ -72,10 +68,10 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
 
 
 def class_shares(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
-    """Share of each class; time in which the host leaves no trace while the device idles counts as the host's."""
+    """Share of each class."""
     shares = dict.fromkeys((*_NAMES, "unexplained"), 0.0)
     for entry in ledger:
-        shares["host" if entry.cause == HOST_UNKNOWN else entry.class_] += entry.share
+        shares[entry.class_] += entry.share
     return shares
 
 
@@ -86,15 +82,14 @@ def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
     if not any(e.ns for e in ledger):
         return "no counted step has a duration"
-    untraced = sum(e.share for e in ledger if e.cause == HOST_UNKNOWN)
-    unexplained = class_shares(ledger)["unexplained"]
-    if unexplained > TOO_UNEXPLAINED or untraced + unexplained > TOO_UNTRACED:
-        return f"{100 * (untraced + unexplained):.0f} % of {grounds.of} is unexplained"
+    unobserved = sum(e.share for e in ledger if e.cause in UNOBSERVED)
+    if class_shares(ledger)["unexplained"] > TOO_UNEXPLAINED or unobserved > TOO_UNOBSERVED:
+        return f"for {100 * unobserved:.0f} % of {grounds.of} the trace does not show why the device waits"
     return ""
 
 
 def _leader(shares: Mapping[str, float]) -> tuple[str, str]:
-    """The class and, within five points of a boundary, the class on its other side."""
+    """The class and, within `NEAR` of a boundary, the class on its other side."""
     waits = sorted(("data", "host", "communication"), key=lambda c: -shares[c])
     works = sorted(("compute", "memory"), key=lambda c: -shares[c])
     first, second = waits[0], waits[1]
@@ -120,8 +115,8 @@ def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     """What the class holds: all of exposed communication, or its transfer with what else the ledger counts there."""
     if not grounds.waiting_apart:
         return _SAYS["communication"]
-    held = {entry.cause for entry in ledger if entry.ns}
-    names = [name for cause, name in _COMMUNICATION.items() if cause in held]
+    held = {entry.cause for entry in ledger if entry.ns and entry.class_ == "communication"}
+    names = [EXPOSED_TRANSFER if cause == EXPOSED else CAUSES[cause].spoken for cause in CAUSES if cause in held]
     return f"is {' and '.join(names)}" if names else _SAYS["communication"]
 
 

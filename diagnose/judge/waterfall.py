@@ -8,11 +8,10 @@ left of the matrix kernels, so the parts add up to the step whatever the estimat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from diagnose.attribution import LOW_INTENSITY
+from diagnose.attribution.causes import below_achievable, below_peak, is_low_intensity, is_matrix
 from diagnose.diagnosis import CauseClass, LedgerEntry, WaterfallPart
 
 MODEL_FLOPS, PADDING = "model-flops", "padding"
-MATRIX_CAUSES = ("gemm", "conv", "attention", "inductor-template", "operator-compute")
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,11 @@ class MatrixTime:
             ceiling_ns=None if self.ceiling_ns is None else factor * self.ceiling_ns,
         )
 
-    @property
-    def suffix(self) -> str:
-        """What the rest of a matrix cause is called."""
-        return "-below-peak" if self.ceiling_ns is None else "-below-achievable"
+    def rest_of(self, cause: str) -> str:
+        """The part that is left of a cause of matrix kernels when the named parts are taken out of it."""
+        if is_low_intensity(cause):
+            return cause
+        return below_peak(cause) if self.ceiling_ns is None else below_achievable(cause)
 
 
 def waterfall_of(ledger: Sequence[LedgerEntry], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:
@@ -77,11 +77,6 @@ def waterfall_of(ledger: Sequence[LedgerEntry], work: MatrixTime | None) -> tupl
     )
 
 
-def is_matrix(cause: str) -> bool:
-    """Whether the cause is matrix kernels."""
-    return cause.removesuffix(LOW_INTENSITY) in MATRIX_CAUSES
-
-
 Parts = list[tuple[str, CauseClass, int]]
 
 
@@ -94,11 +89,7 @@ def _divided(pool: Sequence[LedgerEntry], work: MatrixTime) -> Parts:
         left -= ns
     taken = sum(ns for _, _, ns in parts)
     remains = _taken_from([entry.ns for entry in pool], [work.weights.get(e.cause, 0.0) for e in pool], taken)
-    return parts + [(_rest(entry.cause, work), entry.class_, ns) for entry, ns in zip(pool, remains, strict=True)]
-
-
-def _rest(cause: str, work: MatrixTime) -> str:
-    return cause if cause.endswith(LOW_INTENSITY) else cause + work.suffix
+    return parts + [(work.rest_of(entry.cause), entry.class_, ns) for entry, ns in zip(pool, remains, strict=True)]
 
 
 def _taken_from(amounts: list[int], weights: list[float], taken: int) -> list[int]:

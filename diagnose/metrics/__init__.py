@@ -1,38 +1,17 @@
-"""Named measurements of one rank. Each returns a number, a flag or a text, or says why it cannot."""
+"""Named measurements of one rank. Each returns a number, a flag or a text, or says why it cannot.
 
-from diagnose.metrics import (
-    attention,
-    batch,
-    buckets,
-    cadence,
-    capture,
-    causes,
-    communication,
-    compute,
-    cores,
-    data,
-    gradients,
-    hardware,
-    input_work,
-    kernels,
-    memory,
-    model_work,
-    network,
-    patterns,
-    precisions,
-    products,
-    recorded,
-    remedy_groups,
-    roofline,
-    setup,
-    sharding,
-    steps,
-)
-from diagnose.metrics.registry import REGISTRY, Measured, Metric, measure, merged
+A metric is registered by being in this folder or a folder in it: every module here is imported.
+"""
 
-__all__ = ["REGISTRY", "Measured", "Metric", "measure", "merged"]
+from importlib import import_module
+from pkgutil import walk_packages
 
-_REGISTERED = (steps, capture, causes, kernels, patterns, communication, data, memory)
-_ALSO_REGISTERED = (model_work, compute, hardware, roofline, setup)
-_DISTRIBUTED = (gradients, buckets, sharding, network, cadence)
-_REMEDIES_REST_ON = (precisions, attention, products, batch, input_work, recorded, remedy_groups, cores)
+from diagnose.metrics.job_facts import merged
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import REGISTRY, Metric, measure, units
+from diagnose.metrics.settings import Settings
+
+__all__ = ["REGISTRY", "Measured", "Metric", "Settings", "measure", "merged", "units"]
+
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from diagnose.attribution import HOST_CAUSES
-from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, another_run
-from diagnose.metrics.registry import CAPTURE_FAILED, NO_PYTHON, Measured, Value, metric
+from diagnose.attribution.causes import CAUSES, UNOBSERVED
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_PYTHON
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
-
-_CLASSES = ("data", "host", "memory", "compute", "communication")
 
 
 def _class_metric(class_: str, doc: str) -> None:
@@ -19,7 +19,10 @@ def _class_metric(class_: str, doc: str) -> None:
 
 
 _class_metric("data", "The device waits for input: data loading, copies to the device, and ranks that are late for it.")
-_class_metric("host", "The device waits for the host: dispatch, synchronisation, allocation, Python, launch latency.")
+_class_metric(
+    "host",
+    "The device waits for the host: dispatch, synchronisation, allocation, Python, launch latency, untraced host time.",
+)
 _class_metric(
     "memory",
     "Kernels bound by memory bandwidth, by the roofline, else by kind: norms, elementwise, casts, optimizer, copies.",
@@ -29,6 +32,9 @@ _class_metric(
     "Kernels bound by arithmetic, by the roofline, else by kind: matrix products, convolutions, attention.",
 )
 _class_metric("communication", "Collectives that nothing hides.")
+_class_metric(
+    "unexplained", "The device idles although work is queued, or waits for a rank that is late for no known reason."
+)
 
 
 def _cause_metric(
@@ -45,7 +51,7 @@ def _cause_metric(
 
     Where the trace has no mark of them a share of 0 is unknown instead, unless the capture `watched` for them.
     """
-    unknown = [c for c in causes if c not in HOST_CAUSES and not c.startswith("copy-")]
+    unknown = [cause for cause in causes if cause not in CAUSES]
     assert not unknown, unknown
 
     def function(m: Measured) -> Value:
@@ -107,3 +113,9 @@ _cause_metric(
     "launch_latency_share", ("launch-latency",), "The device idles between a launch and its start, up to 20 us."
 )
 _cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")
+_cause_metric(
+    "unobserved_share",
+    UNOBSERVED,
+    "The trace does not show what the device waits for: untraced host time, and the unexplained time.",
+    needs_gpu=False,
+)

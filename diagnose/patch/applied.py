@@ -20,13 +20,13 @@ _CAME_ALONE = (
 def expected_of(diagnosis: Mapping[str, Any], rule: str) -> dict[str, Any]:
     """What a diagnosis, as JSON, predicts of a rule's change alone, and the step times that it predicts it from."""
     changes = [*_listed(diagnosis, "findings"), *_listed(diagnosis, "plan")]
-    own = next((change for change in changes if change.get("rule") == rule), {})
+    change_of_rule = next((change for change in changes if change.get("rule") == rule), {})
     facts = {fact.get("name"): fact.get("value") for fact in _listed(diagnosis, "facts")}
     steps = diagnosis.get("steps")
     on_device = isinstance(steps, Mapping) and steps.get("device_time_ns") is not None
     return {
         "rule": rule if re.fullmatch(r"[a-z0-9-]{1,80}", rule) else "",
-        "speedup": _range(own.get("predicted_speedup")),
+        "speedup": _range(change_of_rule.get("predicted_speedup")),
         "step": DEVICE_STEP if on_device else HOST_STEP,
         "step_ns": _number(facts.get("step_time_ns")),
         "unprofiled_step_ns": _number(facts.get("unprofiled_step_time_ns")),
@@ -39,7 +39,9 @@ def applied_of(record: CaptureRecord, facts: Facts) -> Applied | None:
     in_use = record.get("applied")
     if not isinstance(in_use, Mapping):
         return None
-    patches = tuple(Patch(target=target, set=dict(own)) for target, own in in_use.items() if isinstance(own, Mapping))
+    patches = tuple(
+        Patch(target=target, set=dict(settings)) for target, settings in in_use.items() if isinstance(settings, Mapping)
+    )
     refused = tuple(
         NotApplied(key=str(entry.get("key")), because=str(entry.get("because")))
         for entry in record.get("refused") or ()
@@ -81,7 +83,7 @@ def _times(expected: Mapping[str, Any], facts: Facts) -> tuple[str, float | None
 
 def _work(patches: tuple[Patch, ...], expected: Mapping[str, Any], facts: Facts) -> float | Unknown:
     """Samples of a step over those before, where the patch changes their number; 1 where it does not."""
-    if not any(key in own.set for own in patches for key in _SAMPLES):
+    if not any(key in patch.set for patch in patches for key in _SAMPLES):
         return 1.0
     before = _number(expected.get("samples_per_step"))
     after = _product(_fact(facts, "micro_batch_size"), _fact(facts, "accumulation_steps"))
@@ -122,5 +124,5 @@ def _pair(value: object) -> tuple[float, float] | None:
 
 
 def _listed(diagnosis: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = diagnosis.get(key)
-    return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
+    entries = diagnosis.get(key)
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []

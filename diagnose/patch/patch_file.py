@@ -49,14 +49,14 @@ class Request:
 
     def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment variables to set; settings of the allocator that are there and not patched are kept."""
-        found: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for name, value in self.wanted.get("environment", {}).items():
             if name in _ALLOCATOR:
                 there = next((inherited[other] for other in _ALLOCATOR if inherited.get(other)), "")
-                found |= dict.fromkeys(_ALLOCATOR, _merged(there, variable_text(value)))
+                variables |= dict.fromkeys(_ALLOCATOR, _merged(there, variable_text(value)))
             else:
-                found[name] = variable_text(value)
-        return found
+                variables[name] = variable_text(value)
+        return variables
 
     def lines(self) -> list[str]:
         """The change as it is typed in code."""
@@ -110,24 +110,24 @@ def _of_diagnosis(diagnosis: Mapping[str, Any], path: Path, rule: str) -> Any:
         for change in diagnosis.get(part) or ()
         if change.get("patch") is not None and (rule or part == "plan")
     ]
-    found = next((change for change in changes if rule in ("", change.get("rule"))), None)
-    if found is None:
+    change_of_rule = next((change for change in changes if rule in ("", change.get("rule"))), None)
+    if change_of_rule is None:
         listed = ", ".join(dict.fromkeys(str(change.get("rule")) for change in changes))
         what = f"no change of rule {rule!r} with a patch" if rule else "no planned change has a patch"
         raise UserError(what, where=path, do=f"these rules have one: {printable(listed)}" if listed else "")
-    return found
+    return change_of_rule
 
 
 def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
     """(target, key, value) of each setting."""
-    found = []
+    settings = []
     for patch in given if isinstance(given, list) else [given]:
         known = patch if isinstance(patch, dict) else {}
         target, values = known.get("target"), known.get("set")
         if set(known) != {"target", "set"} or not isinstance(target, str) or not isinstance(values, dict):
             raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
-        found += [(target, key, value) for key, value in values.items()]
-    return found
+        settings += [(target, key, value) for key, value in values.items()]
+    return settings
 
 
 def _checked(settings: Iterable[tuple[str, str, Any]], path: Path) -> Request:

@@ -54,9 +54,9 @@ def without_trainer(patch: Patch) -> Patch | None:
     if patch.target != "training_arguments":
         return patch
     for target, prefix, keys in _OF_CODE:
-        found = {k.removeprefix(prefix): v for k, v in patch.set.items() if k.removeprefix(prefix) in keys}
-        if len(found) == len(patch.set):
-            return Patch(target=target, set=found)
+        settings = {k.removeprefix(prefix): v for k, v in patch.set.items() if k.removeprefix(prefix) in keys}
+        if len(settings) == len(patch.set):
+            return Patch(target=target, set=settings)
     return None
 
 

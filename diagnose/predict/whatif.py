@@ -7,11 +7,13 @@ from functools import cached_property, reduce
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
+from diagnose.attribution.causes import IDLE_FOR_INPUT, OPERATORS
 from diagnose.attribution.idle import Host
 from diagnose.defects import netted
 from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
-from diagnose.metrics.groups import NAMES, Group, optimizer_apart
+from diagnose.metrics.kernel_groups.phases import optimizer_apart
+from diagnose.metrics.kernel_groups.registry import GROUPS, Group
 from diagnose.predict.replay import Change, Replay, host_speed_for
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case, Factors, Remedy
@@ -20,8 +22,6 @@ from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
 
 WIDEST = 1.35
-PER_TOKEN = ("data-wait", "host-to-device")  # host time that a larger batch lengthens in proportion
-CPU_WORK = ("operator-compute", "operator-memory")  # the same without a GPU
 AS_PROFILED = "the host's time is as profiled, and less without the profiler"
 Range = tuple[float, float]
 
@@ -57,9 +57,9 @@ class Predictor:
         return netted("replay", self._replayed, Replay.failed)
 
     def _replayed(self) -> Replay:
-        found = Replay.of(self.measured.timeline, self.measured.attribution)
-        found.step_ns()
-        return found
+        replay = Replay.of(self.measured.timeline, self.measured.attribution)
+        replay.step_ns()
+        return replay
 
     @cached_property
     def host_speed(self) -> float:
@@ -93,9 +93,9 @@ class Predictor:
         """
         if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
             return None
-        found = [self._gain(rule, after, case) for case in ("worst", "best")]
-        known = [gain for gain in found if gain is not None]
-        if len(known) < len(found) or min(known) == np.inf:
+        gains = [self._gain(rule, after, case) for case in ("worst", "best")]
+        known = [gain for gain in gains if gain is not None]
+        if len(known) < len(gains) or min(known) == np.inf:
             return None
         low, high = max(min(known), 1.0), max(*known, 1.0)
         if rule.class_ == "communication":
@@ -127,13 +127,13 @@ class Predictor:
         return bool(self._unprofiled_ns) or not self.measured.timeline.has_gpu
 
     def _gain(self, rule: Rule, after: Sequence[Rule], case: Case) -> float | None:
-        before, own = self._all(after, case), self._own(rule, case)
-        if before is None or own is None:
+        before, alone = self._all(after, case), self._own(rule, case)
+        if before is None or alone is None:
             return None
         if case == "worst" and rule.class_ == "communication" and self._may_be_waiting:
             return 1.0
         if not (rule.remedy and rule.remedy.replayed):
-            return own.gain
+            return alone.gain
         together = self._all((*after, rule), case)
         assert together is not None
         now, then = before[1], together[1]
@@ -149,18 +149,18 @@ class Predictor:
         key = case, tuple(rule.id for rule in rules)
         if key not in self._before:
             each = [self._own(rule, case) for rule in rules]
-            known = [own for own in each if own is not None]
-            found = reduce(combined, known, NOTHING)
-            self._before[key] = (found, self._time(found)) if len(known) == len(each) else None
+            known = [changed for changed in each if changed is not None]
+            together = reduce(combined, known, NOTHING)
+            self._before[key] = (together, self._time(together)) if len(known) == len(each) else None
         return self._before[key]
 
     def _own(self, rule: Rule, case: Case) -> Changed | None:
         """What the rule's change does, to the faults of other rules too; None where that of the rule is unknown."""
-        found = self._changed(rule.remedy, case)
+        changed = self._changed(rule.remedy, case)
         for other in self.cured(rule)[1:]:
             more = self._changed(other.remedy, case)
-            found = found if found is None or more is None else joined(found, more)
-        return found
+            changed = changed if changed is None or more is None else joined(changed, more)
+        return changed
 
     def _changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
         factors = remedy.factors(self.facts, case) if remedy else None
@@ -190,38 +190,38 @@ class Predictor:
         """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""
         if factors.tokens == 1:
             return factors.host
-        causes = PER_TOKEN if self.measured.timeline.has_gpu else (*PER_TOKEN, *CPU_WORK)
+        causes = IDLE_FOR_INPUT if self.measured.timeline.has_gpu else (*IDLE_FOR_INPUT, *OPERATORS)
         return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
 
     def _kernels(self, factors: Factors) -> Floats | Unknown | None:
         """Factor of each activity; a larger batch lengthens all kernels but the optimizer's in proportion."""
         if not len(self.measured.timeline.gpu) or not (factors.kernels or factors.tokens != 1):
             return None
-        found = np.ones(len(self.measured.timeline.gpu))
+        factor_of = np.ones(len(self.measured.timeline.gpu))
         if factors.tokens != 1:
-            found[optimizer_apart(self.measured) | self.measured.timeline.gpu.is_copy] *= factors.tokens
+            factor_of[optimizer_apart(self.measured) | self.measured.timeline.gpu.is_copy] *= factors.tokens
         for name, factor in factors.kernels.items():
             group = self._group(name)
             if isinstance(group, Unknown):
                 return group
-            found[group] *= factor
-        return found
+            factor_of[group] *= factor
+        return factor_of
 
     def _group(self, name: str) -> Group:
         if name not in self._groups:
-            self._groups[name] = NAMES[name](self.measured)
+            self._groups[name] = GROUPS[name](self.measured)
         return self._groups[name]
 
     def _merged(self, remedy: Remedy) -> Mask | Unknown | None:
         if not remedy.fuses or not len(self.measured.timeline.gpu):
             return None
-        found = np.zeros(len(self.measured.timeline.gpu), bool)
+        merged = np.zeros(len(self.measured.timeline.gpu), bool)
         for name in remedy.fuses:
             group = self._group(name)
             if isinstance(group, Unknown):
                 return group
-            found |= group
-        return found
+            merged |= group
+        return merged
 
     def _waits(self, which: Waits, case: Case) -> Mask | None:
         """Mask over the trace of the calls that no longer wait.

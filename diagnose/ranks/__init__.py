@@ -4,18 +4,18 @@ from diagnose.ranks.collectives.matching import GroupMatch, Match, match
 from diagnose.ranks.digest import RankDigest, digest_of
 from diagnose.ranks.job import Job, JobView, join
 from diagnose.ranks.missing import missing_ranks
-from diagnose.ranks.stragglers.stragglers import Blame, blame_of
+from diagnose.ranks.stragglers.stragglers import RankLateness, rank_lateness_of
 
 __all__ = [
-    "Blame",
     "GroupMatch",
     "Job",
     "JobView",
     "Match",
     "RankDigest",
-    "blame_of",
+    "RankLateness",
     "digest_of",
     "join",
     "match",
     "missing_ranks",
+    "rank_lateness_of",
 ]

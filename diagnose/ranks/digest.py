@@ -1,20 +1,19 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
 from dataclasses import dataclass
-from math import prod
-from typing import Any
 
 import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
-from diagnose.attribution import EXPOSED, Attribution
+from diagnose.attribution.attribution import Attribution
+from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
-from diagnose.trace.arguments import listed
+from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.vocabulary import OPS
 
 OPERATOR = "operator"
@@ -72,7 +71,7 @@ class RankDigest:
         windows: the counted steps that time is accounted on, shape (steps, 2).
         host_ns: length of the counted steps on the host.
         device_ns: and on the device.
-        causes: of the attribution, with `classes` alike.
+        causes: of the attribution.
         cause_ns: by step and cause, shape (steps, causes); a row adds up to the step.
         exposed: the instants of exposed communication.
         calls: the collectives.
@@ -98,7 +97,6 @@ class RankDigest:
     host_ns: int
     device_ns: int
     causes: tuple[str, ...]
-    classes: tuple[str, ...]
     cause_ns: Ints
     exposed: iv.Intervals
     calls: Calls
@@ -127,13 +125,13 @@ def digest_of(
     timeline: Timeline, attribution: Attribution, *, host: str = "", lost_share: float = 0.0, sized_share: float = 0.0
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
-    calls, steps = calls_of(timeline), timeline.steps
+    calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
     return RankDigest(
         rank=timeline.rank,
         source=_source(timeline),
         host=host,
         device=timeline.device_name,
-        world_size=_world_size(timeline),
+        world_size=stated.world_size if stated else None,
         base_ns=timeline.trace.base_ns,
         has_gpu=timeline.has_gpu,
         capture_failed=timeline.capture_failed,
@@ -143,7 +141,6 @@ def digest_of(
         host_ns=int((steps.host[:, 1] - steps.host[:, 0]).sum()),
         device_ns=int((steps.device[:, 1] - steps.device[:, 0]).sum()),
         causes=attribution.causes,
-        classes=attribution.classes,
         cause_ns=_by_step(attribution),
         exposed=attribution.pieces(EXPOSED),
         calls=calls,
@@ -163,12 +160,13 @@ def families_of(timeline: Timeline) -> Families:
         work = (_elements(trace, rows), _flops(timeline, rows))
         ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
         return _families((OPERATOR,), ran, timeline.windows)
-    own = ~gpu.is_communication & ~gpu.is_copy
+    kernels = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
-    rows = owners.operators(timeline)[own]
+    rows = owners.operators(timeline)[kernels]
     work = (_elements(trace, rows), _flops(timeline, rows))
-    return _families(names, Ran(family[own], gpu.start[own], (gpu.end - gpu.start)[own], *work), timeline.windows)
+    ran = Ran(family[kernels], gpu.start[kernels], (gpu.end - gpu.start)[kernels], *work)
+    return _families(names, ran, timeline.windows)
 
 
 @dataclass(frozen=True)
@@ -200,26 +198,19 @@ def _summable(values: Ints) -> Ints:
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    found = counted(timeline)
-    if found is None:
+    priced = counted(timeline)
+    if priced is None:
         return np.zeros(len(operators), np.int64)
-    at = np.minimum(np.searchsorted(found.rows, operators), len(found.rows) - 1)
-    return np.where(found.rows[at] == operators, found.flops[at], 0).astype(np.int64)
+    at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
+    return np.where(priced.rows[at] == operators, priced.flops[at], 0).astype(np.int64)
 
 
 def _elements(trace: Trace, operators: Ints) -> Ints:
     """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
     used, which = np.unique(shape, return_inverse=True)
-    size = np.array([_size(listed(trace.shapes[s][0])) if s >= 0 else 0 for s in used.tolist()], np.int64)
+    size = np.array([tensor_elements(trace.shapes[s][0]) if s >= 0 else 0 for s in used.tolist()], np.int64)
     return size[which] if len(shape) else np.zeros(0, np.int64)
-
-
-def _size(dims: list[Any]) -> int:
-    """Elements of the tensors in nested lists of sizes; scalars and absent arguments have none."""
-    if not dims or isinstance(dims[0], int):
-        return prod(dims) if dims else 0
-    return sum(_size(part) for part in dims)
 
 
 def _by_step(attribution: Attribution) -> Ints:
@@ -250,12 +241,6 @@ def _source(timeline: Timeline) -> Source:
         lost_kinds=tuple(sorted(loss.kinds)),
         left_out=sum(trace.left_out.values()),
     )
-
-
-def _world_size(timeline: Timeline) -> int | None:
-    info = timeline.trace.metadata.get("distributedInfo")
-    size = info.get("world_size") if isinstance(info, dict) else None
-    return size if isinstance(size, int) else None
 
 
 def _listed_gpus(timeline: Timeline) -> int:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.attribution import EXPOSED, Attribution
+from diagnose.attribution.attribution import Attribution
+from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_STRAGGLER
 from diagnose.facts import Unknown
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -16,11 +17,9 @@ from diagnose.ranks.network.slow_links import extra_of, slow_links
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.stragglers.evidence import evidence_of
-from diagnose.ranks.stragglers.lateness import behind_of, excess_of
-from diagnose.ranks.stragglers.stragglers import Blame, Trial, blame_of
-from diagnose.ranks.stragglers.waits import Waits, lateness_of, waiting_caused, waiting_share, waits_of
-
-LATE = "late-rank-"
+from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
+from diagnose.ranks.stragglers.stragglers import Joined, RankLateness, rank_lateness_of
+from diagnose.ranks.stragglers.waits import Waits, waited_for, waiting_caused, waiting_share, waits_of
 
 
 @dataclass(frozen=True)
@@ -44,31 +43,29 @@ class JobView:
 
 @dataclass(frozen=True)
 class Job:
-    """The ranks, what was matched of their collectives, each one's waiting, and who caused it, worst first."""
+    """The ranks, what was matched of their collectives, each one's waiting, and how late each is, worst first."""
 
     view: JobView
     ranks: tuple[RankDigest, ...]
     match: Match = ()
     waits: tuple[Waits, ...] = ()
-    blames: tuple[Blame, ...] = ()
+    lateness: tuple[RankLateness, ...] = ()
     changes: Changes = field(default_factory=Changes)
 
     @property
-    def stragglers(self) -> tuple[Blame, ...]:
+    def stragglers(self) -> tuple[RankLateness, ...]:
         """The ranks that stand out."""
-        return tuple(b for b in self.blames if b.stands_out)
+        return tuple(rank for rank in self.lateness if rank.stands_out)
 
-    def ledger(self, position: int) -> dict[tuple[str, str], int]:
-        """Nanoseconds of the rank at a position by cause and class, its waiting taken out of the communication."""
-        rank = self.ranks[position]
-        classes = dict(zip(rank.causes, rank.classes, strict=True))
-        found = {(cause, classes[cause]): ns for cause, ns in rank.ns().items()}
+    def ledger(self, position: int) -> dict[str, int]:
+        """Nanoseconds of the rank at a position by cause, its waiting taken out of the exposed communication."""
+        ns_by_cause = self.ranks[position].ns()
         for number, class_ in enumerate(self.waits[position].classes if self.waits else ()):
             waits = self.waits[position]
-            waited = int(waits.exposed_ns[waits.class_ == number].sum())
-            found[(LATE + class_, class_)] = waited
-            found[(EXPOSED, classes.get(EXPOSED, "communication"))] -= waited
-        return found
+            waited_ns = int(waits.exposed_ns[waits.class_ == number].sum())
+            ns_by_cause[waiting_for(class_)] = waited_ns
+            ns_by_cause[EXPOSED] -= waited_ns
+        return ns_by_cause
 
     def divided(self, position: int, attribution: Attribution) -> Attribution:
         """The attribution of the rank at a position, divided as its ledger is."""
@@ -78,7 +75,7 @@ class Job:
         for class_ in waits.classes:
             pieces = iv.intersect(left, waits.pieces(class_))
             left = iv.subtract(left, pieces)
-            parts.append((LATE + class_, class_, pieces))
+            parts.append((waiting_for(class_), pieces))
         return _with_parts(attribution, left, parts)
 
 
@@ -89,32 +86,34 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         ranks: each as a digest.
         network_gbs: stated rate of a node's network, one direction, GB/s.
     """
-    found = match(ranks)
-    if isinstance(found, Unknown):
-        return Job(JobView(len(ranks), why_unmatched=found, bus_bytes_per_s=found, bus_reached=found), tuple(ranks))
-    excess = [excess_of(ranks, group) for group in found]
-    behind = behind_of(ranks, found, excess)
+    matched = match(ranks)
+    if isinstance(matched, Unknown):
+        view = JobView(len(ranks), why_unmatched=matched, bus_bytes_per_s=matched, bus_reached=matched)
+        return Job(view, tuple(ranks))
+    excess = [excess_of(ranks, group) for group in matched]
+    lateness = lateness_of(ranks, matched, excess)
     topology = topology_of(ranks, network_gbs)
-    links = slow_links(ranks, found, topology.node)
+    links = slow_links(ranks, matched, topology.node)
     slow = extra_of(links)
-    waits = waits_of(ranks, found, lateness_of(ranks, found, excess, behind, slow))
-    evidence = evidence_of(ranks, found, behind, waiting_caused(waits, behind), slow)
-    blames = blame_of(Trial(ranks, found, behind, evidence, links))
-    late = {p for p, rank in enumerate(ranks) if any(b.rank == rank.rank for b in blames if b.stands_out)}
-    by_link = {p for p in late if any(b.rank == ranks[p].rank and b.cause == "link" for b in blames)}
+    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, slow))
+    evidence = evidence_of(ranks, matched, lateness, waiting_caused(waits, lateness), slow)
+    by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
+    late = {p for p, rank in enumerate(ranks) if rank.rank in stragglers}
+    by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(ranks, found, sorted(late - by_link), topology, guilty)
-    lost = max(waiting_share(ranks, waits, late), blames[0].lost_share) if late else 0.0
+    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty)
+    lost = max(waiting_share(ranks, waits, late), by_rank[0].lost_share) if late else 0.0
     view = JobView(
         ranks=len(ranks),
         matched=True,
         straggler_share=lost,
-        straggler_cause=blames[0].cause if late else "none",
+        straggler_cause=by_rank[0].cause if late else "none",
         straggler_cure_share=_cure_share(changes, lost),
-        bus_bytes_per_s=bus_rate(ranks, found),
-        bus_reached=reached(ranks, found, topology),
+        bus_bytes_per_s=bus_rate(ranks, matched),
+        bus_reached=reached(ranks, matched, topology),
     )
-    return Job(view, tuple(ranks), found, waits, tuple(blames), changes)
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
 
 
 def _cure_share(changes: Changes, lost: float) -> tuple[float, float]:
@@ -128,16 +127,14 @@ def _cure_share(changes: Changes, lost: float) -> tuple[float, float]:
     return 1 - 1 / cured[0], 1 - 1 / cured[1]
 
 
-def _with_parts(
-    attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, str, iv.Intervals]]
-) -> Attribution:
+def _with_parts(attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, iv.Intervals]]) -> Attribution:
     number = attribution.causes.index(EXPOSED)
     keep = attribution.cause != number
-    causes = attribution.causes + tuple(name for name, _, _ in parts)
-    start = [attribution.start[keep], exposed[:, 0], *(p[:, 0] for _, _, p in parts)]
-    end = [attribution.end[keep], exposed[:, 1], *(p[:, 1] for _, _, p in parts)]
+    causes = attribution.causes + tuple(name for name, _ in parts)
+    start = [attribution.start[keep], exposed[:, 0], *(p[:, 0] for _, p in parts)]
+    end = [attribution.end[keep], exposed[:, 1], *(p[:, 1] for _, p in parts)]
     cause = [attribution.cause[keep], np.full(len(exposed), number, np.int32)]
-    cause += [np.full(len(p), len(attribution.causes) + i, np.int32) for i, (_, _, p) in enumerate(parts)]
+    cause += [np.full(len(p), len(attribution.causes) + i, np.int32) for i, (_, p) in enumerate(parts)]
     order = np.argsort(np.concatenate(start), kind="stable")
     return replace(
         attribution,
@@ -145,5 +142,4 @@ def _with_parts(
         end=np.concatenate(end)[order],
         cause=np.concatenate(cause)[order].astype(np.int32),
         causes=causes,
-        classes=attribution.classes + tuple(c for _, c, _ in parts),
     )

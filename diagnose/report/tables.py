@@ -9,7 +9,7 @@ from typing import cast
 
 from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep
 from diagnose.errors import printable
-from diagnose.report.words import flags_line, patch_lines
+from diagnose.report.views.words import flags_line, patch_lines
 
 Cell = str | int | float | bool | None
 Kind = type[str] | type[int] | type[float] | type[bool]
@@ -143,7 +143,7 @@ def parquet_of(table: Table) -> bytes:
 
     kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.columns)
-    arrays = [pyarrow.array(own, kinds[kind]) for own, kind in zip(columns, table.columns.values(), strict=True)]
+    arrays = [pyarrow.array(cells, kinds[kind]) for cells, kind in zip(columns, table.columns.values(), strict=True)]
     to = io.BytesIO()
     parquet.write_table(pyarrow.table(arrays, names=list(table.columns)), to)
     return to.getvalue()
@@ -156,13 +156,13 @@ def has_parquet() -> bool:
 
 def _table(columns: Columns, rows: Iterable[Sequence[object]]) -> Table:
     kinds = list(columns.values())
-    return Table(columns, tuple(tuple(_cell(*own) for own in zip(row, kinds, strict=True)) for row in rows))
+    return Table(columns, tuple(tuple(_cell(*cell) for cell in zip(row, kinds, strict=True)) for row in rows))
 
 
 def _records(fields: Fields, records: Iterable[object]) -> Table:
     """A row for each record, its fields as the columns name them."""
     columns = {column: kind for column, (_, kind) in fields.items()}
-    return _table(columns, ([getattr(own, field) for field, _ in fields.values()] for own in records))
+    return _table(columns, ([getattr(record, field) for field, _ in fields.values()] for record in records))
 
 
 def _cell(value: object, kind: Kind) -> Cell:
@@ -190,7 +190,7 @@ def _of_judgement(d: Diagnosis) -> dict[str, Table]:
     return {
         "findings": _table(_FINDING | _GAIN | _CHANGE, map(_finding, d.findings)),
         "evidence": _table({"rule": str} | _FACT | _VALUE, evidence),
-        "plan": _table(_PLAN | _GAIN | _SO_FAR | _CHANGE, (_planned(*own) for own in enumerate(d.plan, 1))),
+        "plan": _table(_PLAN | _GAIN | _SO_FAR | _CHANGE, (_planned(*numbered) for numbered in enumerate(d.plan, 1))),
         "not_advised": _records({"change": ("what", str), "because": ("because", str)}, d.not_advised),
         "not_judged": _records(reasons, d.not_judged),
     }

@@ -102,12 +102,12 @@ class Call:
         if not text:
             return None
         try:
-            found = json.loads(text.lower())
+            value = json.loads(text.lower())
         except (ValueError, RecursionError):
             return None
-        if isinstance(found, list):
-            return found if all(_is_value(each) for each in found) else None
-        return found if _is_value(found) else None
+        if isinstance(value, list):
+            return value if all(_is_value(each) for each in value) else None
+        return value if _is_value(value) else None
 
     @property
     def precision(self) -> str:
@@ -122,5 +122,5 @@ def call_of(name: str, shape: tuple[Json, Json, Json], item: int = 0) -> Call:
     return Call(name, dims, tuple(types), tuple(concrete), item)
 
 
-def _is_value(found: object) -> bool:
-    return isinstance(found, bool) or finite(found, -MOST_ELEMENTS, MOST_ELEMENTS) is not None
+def _is_value(value: object) -> bool:
+    return isinstance(value, bool) or finite(value, -MOST_ELEMENTS, MOST_ELEMENTS) is not None

@@ -5,8 +5,6 @@ kernels share it, and its auxiliary kernels (layout copies, fills) have none. An
 kernels to the counted operator it runs inside of, if there is one; otherwise their cost is unknown.
 """
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,12 +15,11 @@ from diagnose.roofline import owners
 from diagnose.roofline.calls import Call, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, direction
 from diagnose.roofline.flops import Counted, convolution_outputs, counted
-from diagnose.roofline.precisions import element_bytes, precision
 from diagnose.roofline.traffic import bytes_of
 from diagnose.timeline import Timeline
-from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
+from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES, element_bytes
 
-_FEWER_OPERATIONS = re.compile(r"[Ww]inograd|fft|FFT")
+_FEWER_OPERATIONS = ("winograd", "fft")  # tags of kernels
 UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
 
 
@@ -54,7 +51,7 @@ class Costs:
 
 
 class _Counted(NamedTuple):
-    found: Counted | None
+    operators: Counted | None
     outputs: Outputs
 
 
@@ -96,9 +93,9 @@ def _priced_owner(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) 
     which, lead = _groups(timeline, at, operator)
     rows = operator[lead]
     unknown = ~_price(timeline, rows, at[lead], work).known & (rows >= 0)
-    found = work.found
-    if found is not None and unknown.any():
-        outer = owners.around(timeline.trace, found.rows[found.flops > 0], rows[unknown])
+    operators = work.operators
+    if operators is not None and unknown.any():
+        outer = owners.around(timeline.trace, operators.rows[operators.flops > 0], rows[unknown])
         rows = rows.copy()
         rows[unknown] = np.where(outer >= 0, outer, rows[unknown])
     return rows[which]
@@ -107,7 +104,7 @@ def _priced_owner(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) 
 def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:
     """For each kernel the number of its operator, and for each operator its longest kernel, matrix kernels first."""
     gpu = timeline.gpu
-    main = (gpu.of_family(*COMPUTE_FAMILIES) & ~_helps(timeline))[at]
+    main = (gpu.of_family(*COMPUTE_FAMILIES) & ~gpu.tagged(AUXILIARY))[at]
     order = np.lexsort((gpu.end[at] - gpu.start[at], main, owner))
     ordered = owner[order]
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) if len(at) else np.zeros(0, np.int64)
@@ -115,18 +112,10 @@ def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:
     return which, order[last]
 
 
-def _helps(timeline: Timeline) -> Mask:
-    """Mask of the activities that only prepare or finish the work of a matrix kernel."""
-    gpu = timeline.gpu
-    if not len(gpu):
-        return np.zeros(0, bool)
-    return np.array([kind.sub == "splitk_aux" for kind in gpu.kinds], bool)[gpu.kind]
-
-
 def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Priced:
     """The cost of each operator row (-1 has none); `lead` is the activity whose name tells the type of its lists."""
     trace = timeline.trace
-    item = _per_name(timeline, element_bytes)[trace.name[timeline.gpu.row[lead]]].astype(np.int64)
+    item = _item_bytes(timeline)[trace.name[timeline.gpu.row[lead]]]
     named = np.where(rows >= 0, trace.name[rows], -1)
     shape = np.where(rows >= 0, trace.shape[rows], -1)
     keys, which = owners.distinct(named, shape, item)
@@ -135,7 +124,7 @@ def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Price
     causal = np.array([1.0 if c is None else causal_share(c) for c in calls], np.float64)
     matrix = np.array([c is not None and c.name in FORMULAS for c in calls], bool)[which]
     flops = np.where(
-        matrix, _own_flops(rows, work.found) * causal[which], np.where(np.isnan(least), np.nan, 0.0)[which]
+        matrix, _own_flops(rows, work.operators) * causal[which], np.where(np.isnan(least), np.nan, 0.0)[which]
     )
     data = np.array(["" if c is None else c.precision for c in calls], object)[which]
     way = np.array(["" if c is None else direction(c.name) for c in calls], object)[which]
@@ -151,11 +140,11 @@ def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _own_flops(rows: Ints, found: Counted | None) -> Floats:
-    if found is None or not len(found.rows):
+def _own_flops(rows: Ints, operators: Counted | None) -> Floats:
+    if operators is None or not len(operators.rows):
         return np.full(len(rows), np.nan)
-    at = np.minimum(np.searchsorted(found.rows, rows), len(found.rows) - 1)
-    return np.where(found.rows[at] == rows, found.flops[at], np.nan)
+    at = np.minimum(np.searchsorted(operators.rows, rows), len(operators.rows) - 1)
+    return np.where(operators.rows[at] == rows, operators.flops[at], np.nan)
 
 
 def _only_known(priced: _Priced) -> _Priced:
@@ -176,9 +165,9 @@ def _weights(time: Ints, which: Ints, matrix: Mask, of_matrix: Mask) -> tuple[Fl
 
 def _precisions(timeline: Timeline, at: Ints, lead: Ints, which: Ints, matrix: Mask, priced: _Priced) -> Labels:
     """By the name of the operator's longest matrix kernel, else by the type of its data."""
-    gpu, trace = timeline.gpu, timeline.trace
-    by_name = _per_name(timeline, precision)[trace.name[gpu.row[at]]]
+    gpu = timeline.gpu
     kind = gpu.kind[at]
+    by_name = np.array([k.precision for k in gpu.kinds], object)[kind]
     told = np.where(priced.matrix[which] & matrix, by_name[lead][which], by_name)
     tensor_core = np.array([k.tensor_core is True for k in gpu.kinds], bool)
     plain = np.array([k.tensor_core is False for k in gpu.kinds], bool)
@@ -189,15 +178,14 @@ def _precisions(timeline: Timeline, at: Ints, lead: Ints, which: Ints, matrix: M
 
 
 def _indirect(timeline: Timeline, at: Ints, owner: Ints, which: Ints) -> Mask:
-    names = timeline.trace.name[timeline.gpu.row[at]]
-    fewer = _per_name(timeline, lambda name: bool(_FEWER_OPERATIONS.search(name)))[names].astype(bool)
+    fewer = timeline.gpu.tagged(*_FEWER_OPERATIONS)[at]
     among = np.bincount(which[fewer], minlength=int(which.max(initial=-1)) + 1) > 0
     return np.where(owner >= 0, among[which], fewer)
 
 
-def _per_name(timeline: Timeline, function: Callable[[str], object]) -> Labels:
-    """`function` of each name of the trace that a GPU activity has, by name id."""
-    found = np.full(len(timeline.trace.names), "", object)
-    for name in np.unique(timeline.trace.name[timeline.gpu.row]):
-        found[name] = function(timeline.trace.names[name])
-    return found
+def _item_bytes(timeline: Timeline) -> Ints:
+    """By name id, the bytes of an element as the names of GPU activities tell them; 0 unknown."""
+    item = np.zeros(len(timeline.trace.names), np.int64)
+    for name in np.unique(timeline.trace.name[timeline.gpu.row]).tolist():
+        item[name] = element_bytes(timeline.trace.names[name])
+    return item

@@ -21,10 +21,10 @@ def flops_of(call: Call, outputs: Outputs) -> float | None:
     """FLOPs of one call; None for an operator that is not counted, or whose sizes do not say."""
     formula = FORMULAS.get(call.name)
     try:
-        found = 0.0 if formula is None else float(formula(call, outputs))
+        flops = 0.0 if formula is None else float(formula(call, outputs))
     except (TypeError, ValueError, IndexError, KeyError, ArithmeticError):
         return None
-    return found if formula is not None and 0 <= found <= MOST_FLOPS else None
+    return flops if formula is not None and 0 <= flops <= MOST_FLOPS else None
 
 
 def causal_share(call: Call) -> float:
@@ -155,11 +155,11 @@ def output_sizes(call: Call, outputs: Outputs) -> Dims:
     """Sizes of the result of a forward convolution; KeyError when neither its arguments nor a gradient say."""
     x, w = call.dims[0], call.dims[1]
     layout = _LAYOUTS[call.name]
-    found = [call.scalar(at) for at in layout[:3]]
-    if _is_transposed(call) or not all(isinstance(v, list) and v for v in found):
+    settings = [call.scalar(at) for at in layout[:3]]
+    if _is_transposed(call) or not all(isinstance(v, list) and v for v in settings):
         return outputs[key(x, w)]
     n = len(x) - 2
-    pad, step, spread = (v * n if len(v) == 1 else v for v in found)
+    pad, step, spread = (v * n if len(v) == 1 else v for v in settings)
     spatial = [(x[2 + i] + 2 * pad[i] - spread[i] * (w[2 + i] - 1) - 1) // step[i] + 1 for i in range(n)]
     return [x[0], w[0], *spatial]
 

@@ -42,16 +42,16 @@ class Counted:
 
 def count(timeline: Timeline) -> CountedFlops | None:
     """FLOPs of the counted steps; None when no counted operator carries shapes."""
-    found = counted(timeline)
-    if found is None:
+    operators = counted(timeline)
+    if operators is None:
         return None
-    rows = found.rows
+    rows = operators.rows
     inside = _in_steps(timeline, rows)
     steps = max(timeline.steps.count, 1)
     return CountedFlops(
-        per_step=float(found.flops[inside].sum()) / steps,
+        per_step=float(operators.flops[inside].sum()) / steps,
         covered_share=_covered(timeline, rows),
-        unsized=found.unsized,
+        unsized=operators.unsized,
     )
 
 
@@ -71,8 +71,8 @@ def counted(timeline: Timeline) -> Counted | None:
     sized = shaped[known]
     if not len(sized):
         return None
-    own = _beyond_nested(total[known], owners.parents(trace, sized))
-    return Counted(sized, own, len(rows) - len(sized))
+    flops = _beyond_nested(total[known], owners.parents(trace, sized))
+    return Counted(sized, flops, len(rows) - len(sized))
 
 
 def _beyond_nested(total: Floats, parent: Ints) -> Floats:
@@ -120,11 +120,11 @@ def convolution_outputs(timeline: Timeline) -> Outputs:
     trace = timeline.trace
     wanted = np.array([n in FORMULAS and "convolution" in n for n in trace.names], bool)
     rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(wanted) & (trace.shape >= 0))
-    found: Outputs = {}
+    outputs: Outputs = {}
     for name, shape in owners.distinct(trace.name[rows], trace.shape[rows])[0].T if len(rows) else ():
         dims = call_of(trace.names[name], trace.shapes[shape]).dims
         if trace.names[name] == "aten::convolution_backward" and len(dims) > 2:
-            found[key(dims[1], dims[2])] = dims[0]
+            outputs[key(dims[1], dims[2])] = dims[0]
         elif trace.names[name] == "aten::cudnn_convolution_backward" and len(dims) > 2:
-            found[key(dims[0], dims[2])] = dims[1]
-    return found
+            outputs[key(dims[0], dims[2])] = dims[1]
+    return outputs

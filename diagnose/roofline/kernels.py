@@ -132,8 +132,8 @@ def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: Mask) -
     few = timeline.trace.blocks_per_sm[gpu.row[costs.at]] < 1
     compute, memory, latency, filled, unknown = _labels("compute", "memory", "latency", "under-filled", "unknown")
     otherwise = np.where(short, latency, np.where(few, filled, unknown))
-    found = np.where(reached >= NEAR_ROOF, np.where(computes, compute, memory), otherwise)
-    return np.where(np.isnan(reached), unknown, found)
+    bound = np.where(reached >= NEAR_ROOF, np.where(computes, compute, memory), otherwise)
+    return np.where(np.isnan(reached), unknown, bound)
 
 
 def _labels(*texts: str) -> list[Labels]:
@@ -143,6 +143,6 @@ def _labels(*texts: str) -> list[Labels]:
 
 def _spread(timeline: Timeline, at: Ints, values: Any, absent: Any) -> Any:
     """The values of kernels, aligned with all GPU activities."""
-    found = np.full(len(timeline.gpu), absent, values.dtype)
-    found[at] = values
-    return found
+    spread = np.full(len(timeline.gpu), absent, values.dtype)
+    spread[at] = values
+    return spread

@@ -4,9 +4,9 @@ import numpy as np
 
 from diagnose.arrays import Mask
 from diagnose.hardware import Device
-from diagnose.roofline.calls import call_of
 from diagnose.roofline.owners import distinct
 from diagnose.roofline.rows import RooflineRow, Work, row_of
+from diagnose.trace.arguments import tensor_sizes
 
 MOST = 20
 _LONGEST = 60
@@ -23,22 +23,21 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     longest = np.argsort(-ns, kind="stable")[:MOST]
     rows = []
     for at in longest[ns[longest] > 0]:
-        own: Mask = np.zeros(len(owner), bool)
-        own[known[number == at]] = True
+        chosen: Mask = np.zeros(len(owner), bool)
+        chosen[known[number == at]] = True
         name = _spelled(trace.names[keys[0, at]], trace.shapes[keys[1, at]] if keys[1, at] >= 0 else None)
-        rows.append(row_of(work, device, (name, "", _precision(work, own)), own))
+        rows.append(row_of(work, device, (name, "", _precision(work, chosen)), chosen))
     return tuple(rows)
 
 
-def _precision(work: Work, own: Mask) -> str:
-    """That of the operator's longest kernel."""
-    longest = np.argmax(np.where(own, work.ns, -1))
+def _precision(work: Work, chosen: Mask) -> str:
+    """That of the longest of the kernels that the operator launched."""
+    longest = np.argmax(np.where(chosen, work.ns, -1))
     return str(work.costs.precision[longest])
 
 
 def _spelled(name: str, shape: tuple[bytes, bytes, bytes] | None) -> str:
     """`mm [512x1024, 1024x32000]`."""
-    dims = call_of(name, shape).dims if shape else []
-    sizes = ", ".join("x".join(map(str, d)) for d in dims if isinstance(d, list) and d and isinstance(d[0], int))
+    sizes = ", ".join("x".join(map(str, dims)) for dims in tensor_sizes(shape[0])) if shape else ""
     short = f"{sizes[:_LONGEST]}..." if len(sizes) > _LONGEST else sizes
     return f"{name.removeprefix('aten::')} [{short}]" if sizes else name.removeprefix("aten::")

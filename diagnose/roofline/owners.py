@@ -23,12 +23,12 @@ def operators(timeline: Timeline) -> Ints:
     rows = np.flatnonzero(trace.rows_of(*OPS))
     if not len(rows) or not len(gpu):
         return np.full(len(gpu), NONE, np.int64)
-    found = _by_id(timeline, rows[trace.external_id[rows] > 0])
-    left = np.flatnonzero((found == NONE) & (gpu.launch >= 0))
+    operator = _by_id(timeline, rows[trace.external_id[rows] > 0])
+    left = np.flatnonzero((operator == NONE) & (gpu.launch >= 0))
     if len(left):
         launch = gpu.launch[left]
-        found[left] = _running(trace, rows, trace.pid[launch], trace.tid[launch], trace.ts[launch])
-    return found
+        operator[left] = _running(trace, rows, trace.pid[launch], trace.tid[launch], trace.ts[launch])
+    return operator
 
 
 def _by_id(timeline: Timeline, rows: Ints) -> Ints:
@@ -38,22 +38,22 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     rows = rows[np.argsort(trace.external_id[rows], kind="stable")]
     ids = trace.external_id[rows]
     wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], NONE)
-    own = trace.external_id[gpu.row]
-    wanted = np.where(own > 0, own, wanted)
-    found = rows[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)]
-    start = trace.ts[found]
+    external = trace.external_id[gpu.row]
+    wanted = np.where(external > 0, external, wanted)
+    operator = rows[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)]
+    start = trace.ts[operator]
     launched = np.where(gpu.launch >= 0, trace.ts[gpu.launch], start)
-    running = (start <= launched) & (launched <= start + trace.dur[found])
-    return np.where((wanted > 0) & (trace.external_id[found] == wanted) & running, found, NONE)
+    running = (start <= launched) & (launched <= start + trace.dur[operator])
+    return np.where((wanted > 0) & (trace.external_id[operator] == wanted) & running, operator, NONE)
 
 
 def parents(trace: Trace, rows: Ints) -> Ints:
     """For each of `rows`, the position in `rows` of the innermost other one around it on its thread, -1 without one."""
     order = _nested_order(trace, rows)
     up = _enclosing(trace, rows[order])
-    found = np.full(len(rows), NONE, np.int64)
-    found[order] = np.where(up >= 0, order[up], NONE)
-    return found
+    parent = np.full(len(rows), NONE, np.int64)
+    parent[order] = np.where(up >= 0, order[up], NONE)
+    return parent
 
 
 def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
@@ -81,14 +81,14 @@ def _running(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints
 
 def _last_begun(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints:
     """For each instant of a thread, the position of the last of `rows`, in nested order, that had begun there."""
-    found, begin = np.full(len(time), NONE, np.int64), trace.ts[rows]
+    last, begin = np.full(len(time), NONE, np.int64), trace.ts[rows]
     threads = dict(_threads(trace.pid[rows], trace.tid[rows]))
     order = np.lexsort((tid, pid))
     for thread, turn in _threads(pid[order], tid[order]):
-        if (own := threads.get(thread)) is not None:
-            at = np.searchsorted(begin[own], time[order[turn]], side="right") - 1
-            found[order[turn]] = np.where(at >= 0, own.start + at, NONE)
-    return found
+        if (events := threads.get(thread)) is not None:
+            at = np.searchsorted(begin[events], time[order[turn]], side="right") - 1
+            last[order[turn]] = np.where(at >= 0, events.start + at, NONE)
+    return last
 
 
 def _threads(pid: Ints, tid: Ints) -> Iterator[tuple[tuple[int, int], slice]]:
@@ -142,16 +142,16 @@ def _enclosing(trace: Trace, rows: Ints) -> Ints:
 
 def _by_stack(end: Ints, is_last: Mask) -> Ints:
     """The same in one pass over the events; `is_last` marks the last of each thread."""
-    found, running = [], list[int]()
+    enclosing, running = [], list[int]()
     ends = end.tolist()
-    for row, (own, last) in enumerate(zip(ends, is_last.tolist(), strict=True)):
-        while running and ends[running[-1]] < own:
+    for row, (until, last) in enumerate(zip(ends, is_last.tolist(), strict=True)):
+        while running and ends[running[-1]] < until:
             running.pop()
-        found.append(running[-1] if running else NONE)
+        enclosing.append(running[-1] if running else NONE)
         running.append(row)
         if last:
             running.clear()
-    return np.array(found, np.int64)
+    return np.array(enclosing, np.int64)
 
 
 def distinct(*columns: Array) -> tuple[Ints, Ints]:
@@ -163,9 +163,9 @@ def distinct(*columns: Array) -> tuple[Ints, Ints]:
     packed = np.zeros(len(columns[0]), np.int64)
     for column, width in zip(columns, widths, strict=True):
         packed = packed * width + column + 1
-    found, which = np.unique(packed, return_inverse=True)
+    codes, which = np.unique(packed, return_inverse=True)
     lines = []
     for width in reversed(widths):
-        lines.append(found % width - 1)
-        found = found // width
+        lines.append(codes % width - 1)
+        codes = codes // width
     return np.stack(lines[::-1]), which.ravel()

@@ -97,10 +97,10 @@ def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     return tuple(sorted((r for r in rows if r.ns), key=lambda r: -r.ns))
 
 
-def row_of(work: Work, device: Device, key: tuple[str, str, str], own: Mask) -> RooflineRow:
-    """The row of the kernels in the mask `own`; `key` is family, direction and precision."""
-    sized = own & work.sized
-    ns, sized_ns = int(work.ns[own].sum()), int(work.ns[sized].sum())
+def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Mask) -> RooflineRow:
+    """The row of the kernels in the mask `chosen`; `key` is family, direction and precision."""
+    sized = chosen & work.sized
+    ns, sized_ns = int(work.ns[chosen].sum()), int(work.ns[sized].sum())
     flops = float((work.costs.flops * work.inside)[sized].sum()) if sized_ns else None
     moved = np.nan_to_num(work.costs.bytes[sized]) * work.inside[sized]
     bytes_ = float(moved.sum()) if sized_ns else None
@@ -112,16 +112,16 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], own: Mask) -> 
         *key,
         ns=ns,
         sized_ns=sized_ns,
-        kernels=int(work.starts_inside[own].sum()),
+        kernels=int(work.starts_inside[chosen].sum()),
         flops=flops,
         bytes=bytes_,
         intensity=flops / bytes_ if flops and bytes_ else 0.0 if bytes_ else None,
         tflops=tflops,
         gbs=gbs,
-        class_=_most(work.class_[own], work.ns[own]),
-        bound=_most(work.bound[own], work.ns[own]),
+        class_=_most(work.class_[chosen], work.ns[chosen]),
+        bound=_most(work.bound[chosen], work.ns[chosen]),
         above_roof_ns=int(np.nansum(above)) if len(above) and not np.isnan(above).all() else None,
-        note=_note(work, device, key, own, tflops, gbs, sized_ns / ns if ns else 0.0, each_bytes),
+        note=_note(work, device, key, chosen, tflops, gbs, sized_ns / ns if ns else 0.0, each_bytes),
     )
 
 
@@ -135,14 +135,14 @@ def _note(
     work: Work,
     device: Device,
     key: tuple[str, str, str],
-    own: Mask,
+    chosen: Mask,
     tflops: float | None,
     gbs: float | None,
     sized: float,
     bytes_per_kernel: float,
 ) -> str:
     notes = []
-    fewer = work.ns[own & work.costs.indirect].sum() / max(work.ns[own].sum(), 1)
+    fewer = work.ns[chosen & work.costs.indirect].sum() / max(work.ns[chosen].sum(), 1)
     if fewer >= 0.005:
         notes.append(
             f"{100 * fewer:.0f} % of the time is in Winograd or FFT convolutions, which do fewer operations than the "
@@ -172,9 +172,9 @@ def matrix_work(work: Work) -> tuple[MatrixWork, ...]:
     """Matrix kernels with a known cost by precision, most FLOPs first."""
     gpu, costs = work.timeline.gpu, work.costs
     matrix = gpu.of_family(*COMPUTE_FAMILIES)[costs.at] & work.sized & (work.ns > 0)
-    found = []
+    works = []
     for precision in coded(costs.precision[matrix])[1]:
-        own = matrix & (costs.precision == precision)
-        flops = float((costs.flops * work.inside)[own].sum())
-        found.append(MatrixWork(precision, flops, int(work.ns[own].sum())))
-    return tuple(sorted(found, key=lambda w: -w.flops))
+        chosen = matrix & (costs.precision == precision)
+        flops = float((costs.flops * work.inside)[chosen].sum())
+        works.append(MatrixWork(precision, flops, int(work.ns[chosen].sum())))
+    return tuple(sorted(works, key=lambda w: -w.flops))

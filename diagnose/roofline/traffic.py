@@ -28,10 +28,10 @@ def bytes_of(call: Call, outputs: Outputs) -> float | None:
     """
     model = _model(call.name)
     try:
-        found = 0.0 if model is None else float(model(call, outputs))
+        moved = 0.0 if model is None else float(model(call, outputs))
     except (TypeError, ValueError, IndexError, KeyError, ArithmeticError):
         return None
-    return found if 0 < found <= MOST_BYTES else None
+    return moved if 0 < moved <= MOST_BYTES else None
 
 
 def _model(name: str) -> Traffic | None:

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.causes import IDLE, OPERATORS
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
-from diagnose.metrics import groups
+from diagnose.metrics.kernel_groups.registry import GROUPS
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
 from diagnose.rule.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
-HOST_TIME = frozenset(HOST_CAUSES) | {"operator-compute", "operator-memory"}  # the latter without a GPU
+HOST_TIME = frozenset({*IDLE, *OPERATORS})
 
 
 def rule_of(path: Path, file: RuleFile, known: Mapping[str, str]) -> Rule:
@@ -59,15 +59,15 @@ class _Builder:
 
     def conditions(self) -> tuple[tuple[Severity, Condition], ...]:
         texts = {severity: getattr(self.file, severity) for severity in SEVERITIES}
-        found = tuple((name, self.parse(text, name, "flag")) for name, text in texts.items() if text is not None)
-        if not found:
+        conditions = tuple((name, self.parse(text, name, "flag")) for name, text in texts.items() if text is not None)
+        if not conditions:
             raise RuleError("no severity", where=f"{self.path}: critical", do="add critical, warning or info")
-        for severity, condition in found:
+        for severity, condition in conditions:
             if not condition.names:
                 raise RuleError(
                     "the condition reads no fact", where=f"{self.path}: {severity}", why=f"in {condition.text}"
                 )
-        return found
+        return conditions
 
     def not_when(self, tables: Iterable[NotWhenTable], key: str) -> tuple[Unless, ...]:
         return tuple(
@@ -89,7 +89,7 @@ class _Builder:
         def parse(text: str, key: str) -> Condition:
             return self.parse(text, key, "share" if key.startswith("whatif.removes") else "")
 
-        return remedy_of(table, str(self.path), parse, frozenset(groups.NAMES), HOST_TIME)
+        return remedy_of(table, str(self.path), parse, frozenset(GROUPS), HOST_TIME)
 
     def patch(self, table: PatchTable) -> PatchTemplate:
         if not table.set:

@@ -7,14 +7,14 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from diagnose.errors import UserError
-from diagnose.facts import Facts, Scalar, Unknown
+from diagnose.facts import Facts, Scalar, Unit, Unknown
 
 MAX_LENGTH = 500
 MAX_DEPTH = 50
-DIMENSIONS = frozenset({"share", "ns", "bytes", "count", "flops", "flops_per_s", "bytes_per_s", "flops_per_byte"})
+DIMENSIONS = frozenset(get_args(Unit)) - {"flag", "text", "factor", "version"}
 
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,

@@ -28,10 +28,10 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ..
     """
     files: dict[str, Path] = {}
     for folder in (builtin_rules(), *dirs):
-        found = sorted(folder.glob("*.toml")) if os.path.isdir(folder) else []
-        if not found:
+        paths = sorted(folder.glob("*.toml")) if os.path.isdir(folder) else []
+        if not paths:
             raise RuleError("no rule files (*.toml) in this folder", where=folder)
-        files |= {path.stem: path for path in found}
+        files |= {path.stem: path for path in paths}
     return tuple(load_rule(files[stem], known) for stem in sorted(files))
 
 
@@ -76,7 +76,7 @@ def _example_fact(name: str, value: object, known: Mapping[str, str], where: str
     if value == "unknown":
         return Fact(name, Unknown("the example says so", None), known[name])
     kind = known[name] if known[name] in ("flag", "text") else "number"
-    found = "flag" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
-    if found != kind or not isinstance(value, bool | str | int | float):
+    given = "flag" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+    if given != kind or not isinstance(value, bool | str | int | float):
         raise RuleError(f"{name} is a {kind}, not {value!r}", where=where)
     return Fact(name, value, known[name])

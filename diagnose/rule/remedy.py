@@ -104,7 +104,7 @@ def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[st
     def span(values: Span, key: str) -> Values:
         return _factor(values[0], key, parse, where), _factor(values[1], key, parse, where)
 
-    found = Remedy(
+    remedy = Remedy(
         removes=_removed(table, parse) if table.removes else None,
         kernels={name: span(values, f"whatif.kernels.{name}") for name, values in table.kernels.items()},
         fuses=table.fuses,
@@ -117,13 +117,13 @@ def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[st
         assumes=" ".join((table.assumes or "").split()),
         source=table.source or "",
     )
-    if found.removes is None and not found.replayed:
+    if remedy.removes is None and not remedy.replayed:
         raise RuleError("nothing changes", where=f"{where}: whatif", do="add removes, or a factor such as host")
-    bound = not found.replayed and table.removes_at_least is None
-    if not bound and not (found.assumes and found.source):
-        key = "source" if found.assumes else "assumes"
+    bound = not remedy.replayed and table.removes_at_least is None
+    if not bound and not (remedy.assumes and remedy.source):
+        key = "source" if remedy.assumes else "assumes"
         raise RuleError(f"a prediction needs its {key}", where=f"{where}: whatif.{key}", do=f"add {key} = ...")
-    return found
+    return remedy
 
 
 def _removed(table: WhatIfTable, parse: Parse) -> Values:
@@ -151,5 +151,5 @@ def _factor(value: Factor, key: str, parse: Parse, where: str) -> Value:
 def _number(value: Value, facts: Facts) -> float | None:
     if not isinstance(value, Condition):
         return value
-    found = value.value(facts)
-    return None if found is None or isinstance(found, str) else max(float(found), 0.0)
+    number = value.value(facts)
+    return None if number is None or isinstance(number, str) else max(float(number), 0.0)

@@ -141,8 +141,8 @@ def parsed(text: str, path: Path) -> RuleFile:
     except RecursionError:
         raise RuleError("the rule file is nested too deep", where=path) from None
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        line = found[1] if found else str(text.count("\n") + 1)
+        at_line = re.search(r"line (\d+)", str(error))
+        line = at_line[1] if at_line else str(text.count("\n") + 1)
         raise RuleError("the rule file is not valid TOML", where=f"{path}, line {line}", why=str(error)) from None
     try:
         return msgspec.convert(raw, RuleFile)
@@ -181,4 +181,4 @@ def _in_toml_words(what: str) -> str:
     if "length" in what:
         return "the text is empty"
     words = {"str": "text", "bool": "true or false", "object": "a table", "array": "a list", "int": "a number"}
-    return re.sub(r"`(\w+)( \| null)?`", lambda found: words.get(found[1], found[1]), what).lower()
+    return re.sub(r"`(\w+)( \| null)?`", lambda type_: words.get(type_[1], type_[1]), what).lower()

@@ -1,16 +1,16 @@
 """Step times over a whole job: since when it is slower, by how much, where, and which steps to look at."""
 
-from diagnose.series.findings import Change, Look, Periodic, SeriesReport, to_json
+from diagnose.series.findings import Change, Periodic, SeriesReport, SuggestedCapture, to_json
 from diagnose.series.judge import changes, judged
 from diagnose.series.sources import read_series, series_beside
 from diagnose.series.tracks import Series, Track
 
 __all__ = [
     "Change",
-    "Look",
     "Periodic",
     "Series",
     "SeriesReport",
+    "SuggestedCapture",
     "Track",
     "changes",
     "judged",

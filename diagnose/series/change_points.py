@@ -32,7 +32,7 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Found:
+class ChangePoints:
     """A track without its warm-up and its periodic samples, and what was found in it."""
 
     track: Track
@@ -41,16 +41,16 @@ class Found:
     warmup: int
 
 
-def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -> Found:
+def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -> ChangePoints:
     """The changes of level and the drifts of a track; none when it has fewer than 20 samples."""
     warmup = _warmup(np.log(track.seconds))
     settled = part(track, np.arange(warmup, len(track)))
-    found = beats(settled)
-    periodic = np.concatenate([beat.rows for beat in found]) if found else np.zeros(0, np.int64)
+    beats_found = beats(settled)
+    periodic = np.concatenate([beat.rows for beat in beats_found]) if beats_found else np.zeros(0, np.int64)
     steady = part(settled, np.setdiff1d(np.arange(len(settled)), periodic))
     values = np.log(steady.seconds)
     shifts = _with_drifts(values, _shifts(values, splits(values, alpha, LEAST_CHANGE, most_blocks)))
-    return Found(steady, shifts, found, warmup)
+    return ChangePoints(steady, shifts, beats_found, warmup)
 
 
 def part(track: Track, rows: Ints) -> Track:
@@ -75,18 +75,18 @@ def _warmup(values: Floats) -> int:
     return int(np.argmin(slow)) if not slow.all() else most
 
 
-def _shifts(values: Floats, found: tuple[Split, ...]) -> list[Shift]:
-    edges = [0, *(split.at for split in found), len(values)]
+def _shifts(values: Floats, splits_found: tuple[Split, ...]) -> list[Shift]:
+    edges = [0, *(split.at for split in splits_found), len(values)]
     level = [float(np.exp(np.median(values[a:b]))) for a, b in pairwise(edges)]
     return [
         Shift("level", edges[i], s.at, edges[i + 2], s.low, s.high, level[i], level[i + 1], s.p_value)
-        for i, s in enumerate(found)
+        for i, s in enumerate(splits_found)
     ]
 
 
 def _with_drifts(values: Floats, shifts: list[Shift]) -> tuple[Shift, ...]:
     """Shifts in one direction that a straight line fits better become one drift."""
-    found: list[Shift] = []
+    merged: list[Shift] = []
     while shifts:
         run = 1
         while run < len(shifts) and (shifts[run].after_s > shifts[run].before_s) == (
@@ -94,12 +94,17 @@ def _with_drifts(values: Floats, shifts: list[Shift]) -> tuple[Shift, ...]:
         ):
             run += 1
         drift = _drift(values, shifts[:run])
-        found += [drift] if drift else shifts[:run]
+        merged += [drift] if drift else shifts[:run]
         shifts = shifts[run:]
-    return tuple(found)
+    return tuple(merged)
 
 
 def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
+    """A straight line in the place of the shifts, where Schwarz's criterion (BIC, 1978) prefers it.
+
+    That is the logarithm of the misfit, and for each free number of the model as much as chance would gain by it: two
+    for a line; a level for each stretch and a place for each shift.
+    """
     begin, end = shifts[0].begin, shifts[-1].end
     count = min(end - begin, 200)
     edges = np.linspace(begin, end, count + 1).astype(np.int64)
@@ -110,10 +115,9 @@ def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
     slope, start = np.polyfit(where, points, 1)
     misfit = float(np.sum((points - start - slope * where) ** 2))
     per_parameter = np.log(count) / count
-    if (
-        np.log(max(misfit, 1e-12)) + 2 * per_parameter
-        >= np.log(max(steps, 1e-12)) + (2 * len(shifts) + 1) * per_parameter
-    ):
+    as_line = np.log(max(misfit, 1e-12)) + 2 * per_parameter
+    as_steps = np.log(max(steps, 1e-12)) + (2 * len(shifts) + 1) * per_parameter
+    if as_line >= as_steps:
         return None
     first, last = (float(np.exp(start + slope * at)) for at in (begin, end))
     return Shift("drift", begin, begin, end, begin, begin, first, last, min(s.p_value for s in shifts))

@@ -56,19 +56,19 @@ def column(at: int, name: str) -> Column | None:
 
 def columns(names: Sequence[str]) -> dict[str, Column]:
     """The first column of each role."""
-    found: dict[str, Column] = {}
+    of_role: dict[str, Column] = {}
     for at, name in enumerate(names):
         one = column(at, name)
         if one is not None:
-            found.setdefault(one.role, one)
-    return found
+            of_role.setdefault(one.role, one)
+    return of_role
 
 
-def timed(found: dict[str, Column]) -> Column | None:
+def timed(of_role: dict[str, Column]) -> Column | None:
     """The column that tells step times: a duration before a rate before a clock."""
-    return next((found[role] for role in _TIMES if role in found), None)
+    return next((of_role[role] for role in _TIMES if role in of_role), None)
 
 
-def fits(found: dict[str, Column]) -> bool:
+def fits(of_role: dict[str, Column]) -> bool:
     """Whether the columns are those of a log of step times."""
-    return "step" in found and timed(found) is not None
+    return "step" in of_role and timed(of_role) is not None

@@ -12,7 +12,7 @@ _BATCHES_FROM = 64
 
 
 def ranks_of(values: Floats) -> Floats:
-    """Ranks from 0, ties shared, shape as `values`."""
+    """Ranks from 0, ties shared, shape as `values`. They bear any outlier, and need no distribution of the values."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     first = np.cumsum(count) - count
     return (first + (count - 1) / 2)[place]
@@ -25,13 +25,13 @@ def long_run_variance(residuals: Floats) -> float:
     noise hides. The others are the variances of the means of batches, of sqrt(n) and of 2 sqrt(n) values.
     """
     n = len(residuals)
-    found = _autoregressive(residuals, CAUTION)
+    variance = _autoregressive(residuals, CAUTION)
     if n >= _MEANS_FROM:
-        found = max(found, _SHORT * _autoregressive(_means(residuals, _SHORT), CAUTION_OF_MEANS))
+        variance = max(variance, _SHORT * _autoregressive(_means(residuals, _SHORT), CAUTION_OF_MEANS))
     if n >= _BATCHES_FROM:
         for length in (int(np.sqrt(n)), min(int(2 * np.sqrt(n)), n // 8)):
-            found = max(found, length * float(_means(residuals, length).var(ddof=1)))
-    return found
+            variance = max(variance, length * float(_means(residuals, length).var(ddof=1)))
+    return variance
 
 
 def _autoregressive(values: Floats, caution: float) -> float:

@@ -8,7 +8,7 @@ Scope = Literal["job", "hosts", "ranks", "unknown"]
 Confidence = Literal["high", "medium", "low"]
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
     """Steps to profile, or to look at, next.
 
     `command` is what to type, "" where `files` already hold a trace of the steps. `first_step` counts as the log does;
@@ -107,7 +107,7 @@ class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
     median_s: float | None
     changes: tuple[Change, ...]
     periodic: tuple[Periodic, ...]
-    look: tuple[Look, ...]
+    look: tuple[SuggestedCapture, ...]
     notes: tuple[str, ...]
     not_told: NotTold | None
     shape: tuple[float, ...]

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from diagnose.errors import printable
 from diagnose.facts import duration
-from diagnose.series.change_points import ALPHA, Found, search
+from diagnose.series.change_points import ALPHA, ChangePoints, search
 from diagnose.series.findings import Change, Confidence, NotTold, Periodic, SeriesReport
 from diagnose.series.scope import Group, affected, culprits, groups, parts_of
 from diagnose.series.segments import MARGIN, MOST_BLOCKS
-from diagnose.series.suggested_capture import looks
+from diagnose.series.suggested_capture import suggested_captures
 from diagnose.series.tracks import Series, Track
 
 _SHAPE = 60
@@ -31,11 +31,11 @@ def judged(series: Series) -> SeriesReport:
     """All that the series shows."""
     tracks = [track for track in series.tracks if len(track) >= 2 * MARGIN]
     blocks = max(_BLOCKS_IN_ALL // max(len(tracks), 1), _LEAST_BLOCKS)
-    found = [search(track, ALPHA / len(tracks), min(blocks, MOST_BLOCKS)) for track in tracks]
-    told = _told(series, found)
+    points = [search(track, ALPHA / len(tracks), min(blocks, MOST_BLOCKS)) for track in tracks]
+    told = _told(series, points)
     kept = sorted(sorted(told, key=lambda c: c.p_value)[:_MOST_CHANGES], key=lambda c: c.since_step)
-    periodic = _periodic(found)
-    notes = [*series.notes, *_notes(series, found, told)]
+    periodic = _periodic(points)
+    notes = [*series.notes, *_notes(series, points, told)]
     return SeriesReport(
         kind=series.kind,
         files=series.files,
@@ -49,7 +49,7 @@ def judged(series: Series) -> SeriesReport:
         median_s=_median(series.tracks),
         changes=tuple(kept),
         periodic=periodic,
-        look=looks(series, found, kept, periodic),
+        look=suggested_captures(series, points, kept, periodic),
         notes=tuple(notes),
         not_told=_not_told(series, tracks),
         shape=_shape(series.tracks),
@@ -65,9 +65,9 @@ def _not_told(series: Series, tracks: Sequence[Track]) -> NotTold | None:
     return None
 
 
-def _told(series: Series, found: Sequence[Found]) -> list[Change]:
-    tracks = [one.track for one in found]
-    return [_change(series, tracks, group) for group in groups(found)]
+def _told(series: Series, points: Sequence[ChangePoints]) -> list[Change]:
+    tracks = [one.track for one in points]
+    return [_change(series, tracks, group) for group in groups(points)]
 
 
 def _change(series: Series, tracks: Sequence[Track], group: Group) -> Change:
@@ -152,9 +152,9 @@ def _numbered(ranks: Sequence[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + _listed([str(rank) for rank in ranks], 8)
 
 
-def _periodic(found: Sequence[Found]) -> tuple[Periodic, ...]:
+def _periodic(points: Sequence[ChangePoints]) -> tuple[Periodic, ...]:
     """The periodic slow steps of the track that has most of them."""
-    best = max(found, key=lambda one: sum(len(beat.rows) for beat in one.beats), default=None)
+    best = max(points, key=lambda one: sum(len(beat.rows) for beat in one.beats), default=None)
     told = []
     if best is None:
         return ()
@@ -179,15 +179,15 @@ def _periodic(found: Sequence[Found]) -> tuple[Periodic, ...]:
     return tuple(told)
 
 
-def _notes(series: Series, found: Sequence[Found], told: Sequence[Change]) -> list[str]:
+def _notes(series: Series, points: Sequence[ChangePoints], told: Sequence[Change]) -> list[str]:
     notes = []
-    warm = max((one.warmup for one in found), default=0)
+    warm = max((one.warmup for one in points), default=0)
     if warm:
         notes.append(f"left out as warm-up, slower than what follows: the first {warm} sample{'s' * (warm > 1)}")
     if len(told) > _MOST_CHANGES:
         notes.append(f"{len(told)} changes were found: the step time is unstable; the {_MOST_CHANGES} surest are named")
-    short = len(series.tracks) - len(found)
-    if short and found:
+    short = len(series.tracks) - len(points)
+    if short and points:
         notes.append(f"{short} of {len(series.tracks)} ranks have fewer than 20 samples and are not judged")
     if any(change.scope == "job" and not change.named_by for change in told):
         notes.append(

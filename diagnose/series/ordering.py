@@ -71,13 +71,13 @@ def tracks_of(table: Table, unit: str | None = None, rank: int | None = None) ->
         for role in PARTS
         if role in table.columns
     }
-    found = []
+    tracks = []
     for rows, number, host in _by_rank(table, usable, rank):
         whole = np.rint(step[rows]).astype(np.int64)
         merge = number is None and kind != "clock"
         track = _track(whole, value[rows], kind, {k: v[rows] for k, v in parts.items()}, told, merge)
-        found.append(Track(number, host, *track))
-    kept = tuple(sorted(found, key=lambda t: (t.rank is None, t.rank or 0, t.host)))
+        tracks.append(Track(number, host, *track))
+    kept = tuple(sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host)))
     return tuple(track for track in kept if len(track)), read, told
 
 
@@ -152,11 +152,11 @@ def _by_rank(table: Table, usable: Mask, rank: int | None) -> list[tuple[Ints, i
     each = np.split(rows, np.flatnonzero(np.diff(keys[rows])) + 1) if len(rows) else []
     if len(each) > MOST_TRACKS:
         raise UserError("too many ranks in the log", why=f"{len(each):,} different ranks or hosts")
-    found = []
-    for own in each:
-        host = Counter(hosts[own]).most_common(1)[0][0] if hosts is not None else ""
-        found.append((own, int(keys[own[0]]) if numbers is not None and rank is None else rank, host))
-    return found
+    of_ranks = []
+    for of_one in each:
+        host = Counter(hosts[of_one]).most_common(1)[0][0] if hosts is not None else ""
+        of_ranks.append((of_one, int(keys[of_one[0]]) if numbers is not None and rank is None else rank, host))
+    return of_ranks
 
 
 def _track(
@@ -200,9 +200,9 @@ def _in_order(step: Ints, told: Told, merge: bool) -> Ints:
         told.restarts |= set(step[rows][1:][np.diff(step[rows]) < 0].tolist())
     if merge and told.sorted:
         return rows
-    own = step[rows]
-    later = np.minimum.accumulate(own[::-1])[::-1]
-    keep = np.append(own[:-1] < later[1:], True) if len(own) else np.zeros(0, bool)
+    ordered = step[rows]
+    later = np.minimum.accumulate(ordered[::-1])[::-1]
+    keep = np.append(ordered[:-1] < later[1:], True) if len(ordered) else np.zeros(0, bool)
     told.repeated += len(step) - int(keep.sum())
     return rows[keep]
 

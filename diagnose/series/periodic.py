@@ -1,4 +1,9 @@
-"""Single slow samples, and which of them come every N steps."""
+"""Single slow samples, and which of them come every N steps.
+
+The likely periods are the commonest distances of neighbouring slow samples. A period is believed when three quarters of
+the slow samples that it calls for are there, and when so many hits of its phase are too unlikely to fall there by
+chance. The two hits that set period and phase prove nothing and are not counted.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -45,16 +50,16 @@ def spikes(values: Floats) -> Ints:
 def beats(track: Track) -> tuple[Beat, ...]:
     """The periodic ones among the slow samples, the most frequent first."""
     rows = spikes(np.log(track.seconds))[:_MOST_SPIKES]
-    found: list[Beat] = []
-    while len(rows) >= _HITS and len(found) < _MOST_PERIODS:
+    kept: list[Beat] = []
+    while len(rows) >= _HITS and len(kept) < _MOST_PERIODS:
         hits = _most_regular(track, rows)
         if hits is None:
             break
         every, chosen = hits
         extra = (1 - np.exp(-excess(np.log(track.seconds))[chosen])) * track.seconds[chosen] * track.covers
-        found.append(Beat(every, int(track.step[chosen[0]]), chosen, extra))
+        kept.append(Beat(every, int(track.step[chosen[0]]), chosen, extra))
         rows = np.setdiff1d(rows, chosen)
-    return tuple(found)
+    return tuple(kept)
 
 
 def _most_regular(track: Track, rows: Ints) -> tuple[int, Ints] | None:
@@ -80,6 +85,7 @@ def _most_regular(track: Track, rows: Ints) -> tuple[int, Ints] | None:
 
 
 def _in_phase(steps: Ints, every: int, tolerance: int) -> Ints:
+    """Places of the steps that the commonest remainder of the division by the period calls for."""
     phases, count = np.unique(steps % every, return_counts=True)
     off = (steps - phases[np.argmax(count)] + every // 2) % every - every // 2
     return np.flatnonzero(np.abs(off) <= tolerance)

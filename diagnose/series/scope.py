@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.series.change_points import Found, Shift
+from diagnose.series.change_points import ChangePoints, Shift
 from diagnose.series.columns import PARTS
 from diagnose.series.findings import PartChange
 from diagnose.series.tracks import Track
@@ -32,21 +32,21 @@ class Group:
     members: tuple[int, ...]
 
 
-def groups(found: Sequence[Found]) -> tuple[Group, ...]:
+def groups(points: Sequence[ChangePoints]) -> tuple[Group, ...]:
     """The changes of all tracks that agree in direction and place, in order."""
     clusters: list[list[tuple[int, int, Shift]]] = []
-    for item in _listed(found):
-        home = next((c for c in clusters if _agree(found, c[0], item)), None)
+    for item in _listed(points):
+        home = next((c for c in clusters if _agree(points, c[0], item)), None)
         if home is None:
             clusters.append([item])
         else:
             home.append(item)
-    return tuple(sorted((_group(found, cluster) for cluster in clusters), key=lambda group: group.since))
+    return tuple(sorted((_group(points, cluster) for cluster in clusters), key=lambda group: group.since))
 
 
-def _listed(found: Sequence[Found]) -> list[tuple[int, int, Shift]]:
+def _listed(points: Sequence[ChangePoints]) -> list[tuple[int, int, Shift]]:
     """(step, track, shift), the surest first: it is the one that others are compared with."""
-    listed = [(_step(one.track, s.at), at, s) for at, one in enumerate(found) for s in one.shifts]
+    listed = [(_step(one.track, s.at), at, s) for at, one in enumerate(points) for s in one.shifts]
     return sorted(listed, key=lambda item: (item[2].p_value, item[0], item[1]))
 
 
@@ -55,32 +55,32 @@ def _step(track: Track, at: int) -> int:
     return int(track.step[at] - round(track.covers) + 1)
 
 
-def _agree(found: Sequence[Found], one: tuple[int, int, Shift], other: tuple[int, int, Shift]) -> bool:
+def _agree(points: Sequence[ChangePoints], one: tuple[int, int, Shift], other: tuple[int, int, Shift]) -> bool:
     (step, track, shift), (other_step, other_track, other_shift) = one, other
     if track == other_track or shift.kind != other_shift.kind:
         return False
     if (shift.after_s > shift.before_s) != (other_shift.after_s > other_shift.before_s):
         return False
-    near = 10 * found[track].track.covers + max(
-        _width(found[track].track, shift), _width(found[other_track].track, other_shift)
+    near = 10 * points[track].track.covers + max(
+        _width(points[track].track, shift), _width(points[other_track].track, other_shift)
     )
-    return abs(step - other_step) <= max(near, 0.01 * (found[track].track.step[-1] - found[track].track.step[0]))
+    return abs(step - other_step) <= max(near, 0.01 * (points[track].track.step[-1] - points[track].track.step[0]))
 
 
 def _width(track: Track, shift: Shift) -> int:
     return int(track.step[min(shift.high, len(track) - 1)] - track.step[shift.low])
 
 
-def _group(found: Sequence[Found], cluster: list[tuple[int, int, Shift]]) -> Group:
+def _group(points: Sequence[ChangePoints], cluster: list[tuple[int, int, Shift]]) -> Group:
     _, first, shift = cluster[0]
-    track = found[first].track
+    track = points[first].track
     since = int(np.median([step for step, _, _ in cluster]))
     begin, end = _step(track, shift.begin), int(track.step[shift.end - 1])
     members = [position for _, position, _ in cluster]
     ratio = float(np.median([s.after_s / s.before_s for _, _, s in cluster]))
     members += [
         position
-        for position, one in enumerate(found)
+        for position, one in enumerate(points)
         if position not in members and _takes_part(one.track, begin, since, end, ratio)
     ]
     return Group(
@@ -100,8 +100,8 @@ def _takes_part(track: Track, begin: int, since: int, end: int, ratio: float) ->
     around = medians_around(track, track.seconds, begin, since, end)
     if around is None:
         return False
-    own = np.log(around[1] / around[0])
-    return bool(np.sign(own) == np.sign(np.log(ratio)) and abs(own) >= _OWN * abs(np.log(ratio)))
+    change = np.log(around[1] / around[0])
+    return bool(np.sign(change) == np.sign(np.log(ratio)) and abs(change) >= _OWN * abs(np.log(ratio)))
 
 
 def medians_around(track: Track, values: Floats, begin: int, since: int, end: int) -> tuple[float, float] | None:
@@ -135,13 +135,13 @@ def _hosts(tracks: Sequence[Track]) -> tuple[str, ...]:
 
 def parts_of(tracks: Sequence[Track], group: Group) -> tuple[PartChange, ...]:
     """The logged parts of a step before and after the change."""
-    found = []
+    changes = []
     for name in PARTS:
         pairs = [pair for track in tracks if (pair := _part(track, name, group)) is not None]
         if pairs:
             before, after = np.median(np.array(pairs), axis=0)
-            found.append(PartChange(part=name, before_s=float(before), after_s=float(after)))
-    return tuple(found)
+            changes.append(PartChange(part=name, before_s=float(before), after_s=float(after)))
+    return tuple(changes)
 
 
 def _part(track: Track, name: str, group: Group) -> tuple[float, float] | None:
@@ -163,11 +163,11 @@ def culprits(tracks: Sequence[Track], group: Group) -> tuple[str, tuple[int, ...
         changes = [_part(track, name, group) for track in tracks]
         if any(pair is None for pair in changes):
             continue
-        own = np.array([pair[1] - pair[0] for pair in changes if pair is not None]) / grown
+        growth = np.array([pair[1] - pair[0] for pair in changes if pair is not None]) / grown
         if name == "wait":
-            chosen, others = own < _OTHERS, own >= _TELLS
+            chosen, others = growth < _OTHERS, growth >= _TELLS
         else:
-            chosen, others = own >= _TELLS, own < _OTHERS
-        if chosen.any() and (chosen | others).all() and chosen.sum() <= len(own) / 2:
+            chosen, others = growth >= _TELLS, growth < _OTHERS
+        if chosen.any() and (chosen | others).all() and chosen.sum() <= len(growth) / 2:
             return name, tuple(int(at) for at in np.flatnonzero(chosen))
     return "", ()

@@ -1,7 +1,9 @@
 """Where a series of values moves to another level: splits of seeded intervals, tested on ranks, then tested again.
 
 The intervals are those of seeded binary segmentation (Kovács, Bühlmann, Li and Munk, Biometrika 2023): lengths fall by
-sqrt(2), each length is laid over the series with half overlap. All of it is deterministic.
+sqrt(2), each length is laid over the series with half overlap. So every change lies alone, and well inside, in one of
+them, where a test for one change finds it; the chance of a false one is shared out over all intervals (Bonferroni).
+All of it is deterministic.
 """
 
 from dataclasses import dataclass
@@ -55,13 +57,13 @@ def _medians(values: Floats, size: int) -> Floats:
 
 
 def _intervals(n: int) -> list[tuple[int, int]]:
-    found, length = [(0, n)], n * _DECAY
+    intervals, length = [(0, n)], n * _DECAY
     while length >= 2 * MARGIN:
         count = 2 * int(np.ceil(n / length)) - 1
         shift = (n - length) / max(count - 1, 1)
-        found += [(int(i * shift), min(int(np.ceil(i * shift + length)), n)) for i in range(count)]
+        intervals += [(int(i * shift), min(int(np.ceil(i * shift + length)), n)) for i in range(count)]
         length *= _DECAY
-    return found
+    return intervals
 
 
 def _chosen(values: Floats, alpha: float, least: float) -> list[int]:
@@ -88,19 +90,22 @@ def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) ->
             a, at, b = edges[i - 1 : i + 2]
             edges[i] = a + _best_place(values[a:b], at - a)
         chosen = edges[1:-1]
-        found = []
+        tested = []
         for a, at, b in zip(edges, chosen, edges[2:], strict=False):
             p, _ = strongest_split(values[a:b], min(MARGIN, at - a, b - at))
-            found.append((p if abs(difference(values[a:b], at - a)) >= least else 1.0, at))
-        worst, at = max(found)
+            tested.append((p if abs(difference(values[a:b], at - a)) >= least else 1.0, at))
+        worst, at = max(tested)
         if worst < alpha / tests:
-            return [(at, p) for p, at in found]
+            return [(at, p) for p, at in tested]
         chosen = [other for other in chosen if other != at]
     return []
 
 
 def _misfit(values: Floats) -> Floats:
-    """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in."""
+    """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in.
+
+    Of one level the misfit is the sum of squares less the squared sum over the number, so running sums give all places.
+    """
     middle = np.median(values)
     reach = 3 * max(float(np.median(np.abs(values - middle))) * 1.4826, 1e-9)
     near = np.clip(values - middle, -reach, reach)  # far from zero the squares would leave nothing of small differences
@@ -121,12 +126,12 @@ def _best_place(values: Floats, at: int) -> int:
 
 def _placed(values: Floats, begin: int, at: int, end: int, p: float, size: int) -> Split:
     """The split at single samples, with the places that fit nearly as well: a misfit of 8 residual variances more."""
-    own = values[begin:end]
-    low_edge, high_edge = (max(at - begin - 2 * size, 1), min(at - begin + 2 * size + 1, len(own) - 1))
-    misfit = _misfit(own)
+    stretch = values[begin:end]
+    low_edge, high_edge = (max(at - begin - 2 * size, 1), min(at - begin + 2 * size + 1, len(stretch) - 1))
+    misfit = _misfit(stretch)
     if size > 1:
         at = begin + low_edge + int(np.argmin(misfit[low_edge - 1 : high_edge]))
     k = at - begin
-    noise = misfit[k - 1] / max(len(own) - 2, 1)
+    noise = misfit[k - 1] / max(len(stretch) - 2, 1)
     near = np.flatnonzero(misfit <= misfit[k - 1] + 8 * noise) + 1
     return Split(at, begin + int(min(near.min(), k)), begin + int(max(near.max(), k)), p)

@@ -10,6 +10,7 @@ import numpy as np
 from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown, another_run
+from diagnose.probes.protocol import RECORD
 from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.tracks import Series, Track
@@ -20,7 +21,7 @@ STATE = "trainer_state.json"
 _LOGS = (".csv", ".tsv", ".jsonl")
 _MOST_LOGS = 4096
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})", re.IGNORECASE)
-_CAPTURE_NAME = re.compile(r"capture-rank(\d{1,9})\.json\Z")
+_CAPTURE_NAME = re.compile(RECORD.replace(".", r"\.").format(r"(\d{1,9})") + r"\Z")
 _DO = "name a CSV log, a trainer_state.json, or a folder with one of them or with traces"
 _NO_TIMES = Unknown(
     "log_history has steps and no times: transformers writes them only when it counts the tokens it has seen",
@@ -44,14 +45,14 @@ def read_series(path: Path, unit: str | None = None) -> Series:
         raise UserError("no such file or folder", where=path, do="check the path")
     if not path.is_dir():
         return _of_file(path, unit)
-    found = series_beside(path, unit)
-    if found is not None and found.tracks:
-        return found
+    logged = series_beside(path, unit)
+    if logged is not None and logged.tracks:
+        return logged
     traced = windows(path)
     if traced is not None:
         return traced
-    if found is not None:
-        return found
+    if logged is not None:
+        return logged
     raise UserError("no step times in the folder", where=path, do=_DO)
 
 
@@ -63,11 +64,11 @@ def series_beside(path: Path, unit: str | None = None) -> Series | None:
     folder = path if path.is_dir() else path.parent
     for source in (_logs, _states, _captures):
         try:
-            found = source(folder, unit)
+            series = source(folder, unit)
         except (UserError, OSError):
             continue
-        if found is not None:
-            return found
+        if series is not None:
+            return series
     return None
 
 
@@ -77,9 +78,9 @@ def _of_file(path: Path, unit: str | None) -> Series:
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return _joined([path], unit, "jsonl")
     if _CAPTURE_NAME.search(path.name):
-        found = _captured([path])
-        if found is not None:
-            return found
+        captured = _captured([path])
+        if captured is not None:
+            return captured
         raise UserError("no step times in the capture record", where=path, do=_DO)
     if path.suffix.lower() == ".json":
         return _of_state(path, unit)
@@ -117,11 +118,11 @@ def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str
     told, reads, cut = Told(), [], []
     for path, table in tables:
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
-        found, read, own = tracks_of(table, unit, int(named[1]) if named else None)
-        tracks += found
+        tracks_read, read, told_here = tracks_of(table, unit, int(named[1]) if named else None)
+        tracks += tracks_read
         reads.append(read)
         cut += cut_note(table)
-        told = _both(told, own)
+        told = _both(told, told_here)
     notes = (*cut, *told.notes(), *missing_ranks(tracks))
     files = tuple(shown_path(path) for path, _ in tables)
     unknown = (
@@ -144,8 +145,8 @@ def _both(one: Told, other: Told) -> Told:
 
 def _states(folder: Path, unit: str | None) -> Series | None:
     """The trainer state in the folder, else that of its latest checkpoint."""
-    found = [folder / STATE, *sorted(folder.glob(f"checkpoint-*/{STATE}"), key=_checkpoint, reverse=True)]
-    path = next((p for p in found if p.is_file()), None)
+    candidates = [folder / STATE, *sorted(folder.glob(f"checkpoint-*/{STATE}"), key=_checkpoint, reverse=True)]
+    path = next((p for p in candidates if p.is_file()), None)
     return None if path is None else _of_state(path, unit)
 
 
@@ -158,8 +159,8 @@ def _of_state(path: Path, unit: str | None) -> Series:
     history = read_state(path)
     table = state_table(history)
     if table is not None:
-        found = _of_tables([(path, table)], unit, "trainer_state")
-        return replace(found, notes=(*found.notes, "each sample is the mean of the steps between two entries"))
+        series = _of_tables([(path, table)], unit, "trainer_state")
+        return replace(series, notes=(*series.notes, "each sample is the mean of the steps between two entries"))
     notes = []
     rates = (finite(entry.get("train_steps_per_second"), 1e-9, 1e9) for entry in reversed(history))
     rate = next((rate for rate in rates if rate is not None), None)

@@ -86,12 +86,12 @@ def read_csv(path: Path) -> Table:
     header = next(lines, "").removeprefix("\ufeff")
     delimiter = max(",;\t", key=header.count)
     names = next(csv.reader([header], delimiter=delimiter), [])
-    found = _fitting(path, names)
+    used = _fitting(path, names)
     rows: Iterator[list[str]] = csv.reader(lines, delimiter=delimiter)
     if delimiter == ";":
         rows = ([cell.replace(",", ".") for cell in row] for row in rows)
     try:
-        return Table(found).take(rows)
+        return Table(used).take(rows)
     except csv.Error as error:
         raise UserError("cannot read the log", where=path, why=str(error)) from error
 
@@ -104,8 +104,8 @@ def read_jsonl(path: Path) -> Table:
     """
     first = [row for _, row in zip(range(200), _objects(path), strict=False)]
     names = list(dict.fromkeys(key for row in first for key in row))
-    found = _fitting(path, names)
-    return Table(found).take([row.get(name) for name in names] for row in _objects(path))
+    used = _fitting(path, names)
+    return Table(used).take([row.get(name) for name in names] for row in _objects(path))
 
 
 def read_state(path: Path) -> list[dict[str, Any]]:
@@ -118,10 +118,10 @@ def read_state(path: Path) -> list[dict[str, Any]]:
         if path.stat().st_size > LARGEST_STATE:
             raise UserError("the trainer state is too large", where=path, why=f"over {LARGEST_STATE >> 20} MiB")
         with opened(path, "the trainer state") as file:
-            found = json.loads(file.read().decode("utf-8", "replace"))
+            state = json.loads(file.read().decode("utf-8", "replace"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError("cannot read the trainer state", where=path, why=_why(error)) from error
-    history = found.get("log_history") if isinstance(found, dict) else None
+    history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise UserError("no log_history in the file", where=path, do="name a trainer_state.json of transformers")
     return [entry for entry in history[:MOST_ROWS] if isinstance(entry, dict)]
@@ -134,10 +134,10 @@ def state_table(history: list[dict[str, Any]]) -> Table | None:
     `include_num_input_tokens_seen`. The time of evaluations between entries is taken off.
     """
     names = list(dict.fromkeys(key for entry in history for key in entry if "train_loss" not in entry))
-    found = columns(names)
-    if not fits(found):
+    used = columns(names)
+    if not fits(used):
         return None
-    clock, paused, rows = found.get("clock"), 0.0, []
+    clock, paused, rows = used.get("clock"), 0.0, []
     for entry in history:
         if "eval_runtime" in entry:
             paused += max(finite(entry["eval_runtime"], 0, _LARGEST) or 0.0, 0.0)
@@ -146,15 +146,15 @@ def state_table(history: list[dict[str, Any]]) -> Table | None:
             if clock is not None and clock.name == "train_runtime":
                 row[clock.at] = _number(row[clock.at]) - paused
             rows.append(row)
-    return Table(found).take(rows)
+    return Table(used).take(rows)
 
 
 def _fitting(path: Path, names: Sequence[str]) -> dict[str, Column]:
-    found = columns([name[:200] for name in names[:2000]])
-    if not fits(found):
+    used = columns([name[:200] for name in names[:2000]])
+    if not fits(used):
         listed = ", ".join(printable(name)[:40] for name in names[:20]) or "none"
         raise UserError("no columns of steps and their times in the log", where=path, why=f"columns: {listed}", do=_DO)
-    return found
+    return used
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -173,11 +173,11 @@ def _lines(path: Path) -> Iterator[str]:
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
     for line in _lines(path):
         try:
-            found = json.loads(line)
+            entry = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(entry, dict):
+            yield entry
 
 
 def _bounded(number: float) -> float:

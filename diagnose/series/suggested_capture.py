@@ -4,37 +4,45 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagnose.series.change_points import Found
-from diagnose.series.findings import Change, Look, Periodic
+from diagnose.series.change_points import ChangePoints
+from diagnose.series.findings import Change, Periodic, SuggestedCapture
 from diagnose.series.tracks import Series, Track
 
 _ACTIVE = 4  # steps that `diagnose run` records
 _AFTER = 20  # steps into the new level
 
 
-def looks(
-    series: Series, found: Sequence[Found], changes: Sequence[Change], periodic: Sequence[Periodic]
-) -> tuple[Look, ...]:
+def suggested_captures(
+    series: Series, points: Sequence[ChangePoints], changes: Sequence[Change], periodic: Sequence[Periodic]
+) -> tuple[SuggestedCapture, ...]:
     """The steps to look at, the most telling first: of the largest change, before it, and of the largest period."""
-    if not found:
+    if not points:
         return ()
-    told: list[Look] = []
+    suggested: list[SuggestedCapture] = []
     if changes:
         most = max(changes, key=lambda change: abs(change.change_share))
-        word = "slower" if most.change_share > 0 else "faster"
-        late = most.until_step - _ACTIVE - _AFTER if most.kind == "drift" else most.since_between[1] + _AFTER
-        told.append(_look(series, late, most.since_step, most.until_step, periodic, f"the {word} steps"))
-        before = most.since_between[0] - _AFTER if most.kind == "level" else most.since_step + _AFTER
-        end = most.since_between[0] - 1 if most.kind == "level" else most.until_step
-        told.append(_look(series, before, most.before_from_step, end, periodic, "the steps before, to compare with"))
+        suggested += [_steps_after(series, most, periodic), _steps_before(series, most, periodic)]
     else:
-        track = found[0].track
-        told.append(_look(series, _typical(track), int(track.step[0]), int(track.step[-1]), periodic, "typical steps"))
+        track = points[0].track
+        first, last = int(track.step[0]), int(track.step[-1])
+        suggested.append(_between(series, _typical(track), first, last, periodic, "typical steps"))
     if periodic:
         beat = max(periodic, key=lambda one: one.time_share)
         at = beat.first_step + beat.every_steps * (beat.count // 2)
-        told.append(_run(series, at - 1, f"around a slow step, one every {beat.every_steps:,}"))
-    return tuple(told)
+        suggested.append(_run(series, at - 1, f"around a slow step, one every {beat.every_steps:,}"))
+    return tuple(suggested)
+
+
+def _steps_after(series: Series, change: Change, periodic: Sequence[Periodic]) -> SuggestedCapture:
+    word = "slower" if change.change_share > 0 else "faster"
+    late = change.until_step - _ACTIVE - _AFTER if change.kind == "drift" else change.since_between[1] + _AFTER
+    return _between(series, late, change.since_step, change.until_step, periodic, f"the {word} steps")
+
+
+def _steps_before(series: Series, change: Change, periodic: Sequence[Periodic]) -> SuggestedCapture:
+    early = change.since_between[0] - _AFTER if change.kind == "level" else change.since_step + _AFTER
+    end = change.since_between[0] - 1 if change.kind == "level" else change.until_step
+    return _between(series, early, change.before_from_step, end, periodic, "the steps before, to compare with")
 
 
 def _typical(track: Track) -> int:
@@ -44,7 +52,9 @@ def _typical(track: Track) -> int:
     return int(track.step[half[np.argmin(off)]])
 
 
-def _look(series: Series, step: int, first: int, last: int, periodic: Sequence[Periodic], why: str) -> Look:
+def _between(
+    series: Series, step: int, first: int, last: int, periodic: Sequence[Periodic], why: str
+) -> SuggestedCapture:
     """`step` moved into [first, last] and out of the way of periodic slow steps."""
     step = max(min(step, last - _ACTIVE + 1), first, 1)
     for beat in periodic:
@@ -54,13 +64,13 @@ def _look(series: Series, step: int, first: int, last: int, periodic: Sequence[P
     return _run(series, step, why)
 
 
-def _run(series: Series, step: int, why: str) -> Look:
+def _run(series: Series, step: int, why: str) -> SuggestedCapture:
     step, last = max(step, 1), max(step, 1) + _ACTIVE - 1
     files = _traced(series, step, last) if series.kind == "windows" else ()
     first = min((int(track.step[0] - round(track.covers) + 1) for track in series.tracks if len(track)), default=1)
     at = step + (first == 0)
     command = "" if files else f"diagnose run --at-step {at} --steps {_ACTIVE} --stop -- COMMAND"
-    return Look(first_step=step, last_step=last, why=why, command=command, files=files)
+    return SuggestedCapture(first_step=step, last_step=last, why=why, command=command, files=files)
 
 
 def _traced(series: Series, first: int, last: int) -> tuple[str, ...]:

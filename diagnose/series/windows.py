@@ -23,17 +23,17 @@ def windows(folder: Path) -> Series | None:
     Raises:
         UserError: a trace cannot be read.
     """
-    found = trace_files(folder)
-    if not found:
+    rank_files = trace_files(folder)
+    if not rank_files:
         return None
-    files = tuple(shown_path(one.path) for one in found)
+    files = tuple(shown_path(one.path) for one in rank_files)
     note = "steps of profiled windows: the profiler slows them, all alike"
     lines = [
         timeline_of(trace, one.rank or 0)
-        for one, trace in zip(found, load_all([f.path for f in found], _how()), strict=True)
+        for one, trace in zip(rank_files, load_all([f.path for f in rank_files], _how()), strict=True)
     ]
     numbered = [line.steps.source in ("ProfilerStep", "diagnose.step") for line in lines]
-    if not all(numbered) or not _counts_on(found, lines):
+    if not all(numbered) or not _counts_on(rank_files, lines):
         because = "the steps of the windows have no numbers that tell their order"
         return Series("windows", files, "", (), (), (note,), Unknown(because, _NEXT))
     ranks = sorted({line.rank for line in lines})
@@ -46,17 +46,17 @@ def _how() -> Loading:
     return Loading(cache=True, jobs=None)
 
 
-def _counts_on(found: list[RankFile], lines: list[Timeline]) -> bool:
+def _counts_on(rank_files: list[RankFile], lines: list[Timeline]) -> bool:
     """Whether no step number comes twice in the windows of a rank."""
     seen = [(line.rank, number) for line in lines for number in line.steps.numbers]
     return len(seen) == len(set(seen))
 
 
 def _track(rank: int, lines: list[Timeline]) -> Track:
-    own = [(at, line) for at, line in enumerate(lines) if line.rank == rank]
-    step = np.concatenate([np.array(line.steps.numbers, np.int64) for _, line in own])
-    seconds = np.concatenate([(line.windows[:, 1] - line.windows[:, 0]) / 1e9 for _, line in own])
-    files = np.concatenate([np.full(len(line.steps.numbers), at, np.int64) for at, line in own])
+    lines_of_rank = [(at, line) for at, line in enumerate(lines) if line.rank == rank]
+    step = np.concatenate([np.array(line.steps.numbers, np.int64) for _, line in lines_of_rank])
+    seconds = np.concatenate([(line.windows[:, 1] - line.windows[:, 0]) / 1e9 for _, line in lines_of_rank])
+    files = np.concatenate([np.full(len(line.steps.numbers), at, np.int64) for at, line in lines_of_rank])
     order = np.argsort(step, kind="stable")
     good = order[seconds[order] > 0]
     return Track(rank, "", step[good], seconds[good], files=files[good])

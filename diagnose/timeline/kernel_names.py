@@ -1,218 +1,164 @@
-"""Kernel names to kinds: one ordered table, first match wins.
+"""What the names of kernels say, by the one table of them: `data/kernel_names.toml`.
 
-Template arguments mislead (`fbgemm` contains "gemm", routing kernels carry `cutlass::bfloat16_t`), so ATen kernels are
-matched by a table of their own before libraries are. Name prefixes such as `ampere_` name the code generation, not
-the GPU.
+The operation is told first, and the precision separately: `fused_rope_bf16_kernel` is no product because it names a
+type. Template arguments mislead (`fbgemm` contains "gemm", routing kernels carry `cutlass::bfloat16_t`), so the order
+of the rows counts. Prefixes such as `ampere_` name the generation of the code, not the GPU.
 """
 
 import re
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+_TABLE = Path(__file__).parents[1] / "data" / "kernel_names.toml"
+_MOST_NAMES = 65536  # remembered; a trace holds some thousands
+
+COMPUTE_FAMILIES = frozenset({"gemm", "conv", "attention"})
+COMMUNICATION = "comm"
+AUXILIARY, VECTOR = "auxiliary", "vector"  # tags of kernels of a matrix family that multiply no two matrices
 
 
 class Kind(NamedTuple):
-    """What a kernel does. `tensor_core` and `dtype` are None when the name does not say."""
+    """What a kernel does.
+
+    Attributes:
+        family: "gemm", "conv", "attention", "norm", "comm", ...; "other" when no row of the table matches.
+        sub: which kernel of the family; the family again where the table does not divide it.
+        tensor_core: whether tensor cores do the work of a matrix kernel; None when the name does not say.
+        precision: what a matrix kernel computes in: "bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4" or "int8";
+            "" when the name does not say. "" for other kernels, too: the types in their names are those of their data.
+        tags: what single metrics ask for, such as "flash-2"; the table lists them.
+    """
 
     family: str
     sub: str
     tensor_core: bool | None = None
-    dtype: str | None = None
+    precision: str = ""
+    tags: frozenset[str] = frozenset()
 
 
-COMPUTE_FAMILIES = frozenset({"gemm", "conv", "attention"})
-COMMUNICATION = Kind("comm", "collective")
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """A row of the table. It matches names in which `pattern` is found and which contain `within`."""
 
-_COMMUNICATION = re.compile(
-    r"^(void )?(nccl|rccl|msccl|nvshmem)"
-    r"|nccl(Dev|Symk(Dev)?|SymDev)?_?Kernel|rccl|mscclKernel|mscclpp|nvshmem|(one|two)_shot_all_reduce"
-    r"|cross_device_reduce|multimem_(all|one|reduce)|all_reduce_kernel|all_gather_kernel|deep_ep::|dpsk::ep::"
-    r"|mtia_ccp|quickreduce"
-)
+    pattern: str
+    examples: tuple[str, ...]
+    within: str = ""
 
-_ATEN = [
-    (Kind(family, sub, False), re.compile(pattern))
-    for family, sub, pattern in (
-        ("optimizer", "fused", r"FusedAdam|FusedSgd|FusedAdagrad|fused_(adam|sgd)"),
-        ("optimizer", "foreach", r"multi_tensor_apply_kernel"),
-        (
-            "norm",
-            "norm",
-            r"layer_norm|LayerNorm|rms_norm|RMSNorm|RowwiseMoments|GammaBeta|GroupNorm|batch_norm"
-            r"|cuComputeGradInput|cuComputePartGradGammaBeta",
-        ),
-        ("loss", "nll", r"nll_loss|cross_entropy"),
-        ("softmax", "softmax", r"[sS]oft_?[mM]ax"),
-        (
-            "embedding",
-            "index",
-            r"embedding|indexSelect|vectorized_gather|index_elementwise|indexing_backward|gather|scatter|index_put"
-            r"|compute_grad_weight|krn_partials|sum_and_scatter|index_copy|indexFunc",
-        ),
-        ("dropout", "rng", r"fused_dropout|dropout|philox|distribution_"),
-        ("activation", "act", r"[Gg]elu|silu|relu|threshold|sigmoid|tanh_backward|hardswish|mish"),
-        (
-            "copy",
-            "copy",
-            r"direct_copy_kernel|bfloat16_copy|float8_copy|CatArrayBatchedCopy|copy_device_to_device|FillFunctor"
-            r"|transpose_readWrite|bfloat16tofloat32_copy|LoadWithCast.*StoreWithCast.*copy",
-        ),
-        ("pool", "pool", r"pool|upsample|interpolate"),
-        ("conv", "depthwise", r"conv_depthwise|im2col|col2im|slow_conv"),
-        ("sort", "sort", r"sort|topk|radix|bitonic|scan|cum(sum|prod)|nonzero|unique"),
-        ("reduce", "reduce", r"reduce_kernel|lpnorm|amax|multi_tensor_l2norm|dot_kernel"),
-        ("elementwise", "elementwise", r"elementwise|triu_tril|arange|tril|triu|masked|where|range_factor"),
-    )
-]
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        """The pattern, compiled."""
+        return re.compile(self.pattern)
 
-_LIBRARIES = [
-    (Kind(family, sub, tensor_core, dtype), re.compile(pattern))
-    for family, sub, tensor_core, dtype, pattern in (
-        (
-            "attention",
-            "bwd",
-            True,
-            None,
-            r"flash_bwd|FlashAttnBwd|FlashAttentionBackward|_flash_bprop|fmha_cutlassB|fmha_bwd|attn_bwd"
-            r"|_bwd_kernel_d[kq]|bwd_preprocess_do_o|aiter::fmha_bwd|flash::.*bwd|sdpa.*bprop"
-            r"|triton_tem_fused_.*(flex_attention_backward|attention_backward)",
-        ),
-        (
-            "attention",
-            "fwd",
-            True,
-            None,
-            r"flash_fwd|FlashAttnFwd|_flash_fprop|fmha_cutlassF|fmha_fwd|attn_fwd|fmhaSm\d+|Fmha|unified_attention"
-            r"|paged_attention|flex_attention|splitkv|sdpa.*fprop|cudnn_generated_fort_native_sdpa|flash_attn"
-            r"|flash::prepare_varlen",
-        ),
-        (
-            "embedding",
-            "recsys",
-            False,
-            None,
-            r"fbgemm_gpu::|split_embedding|permute_pooled_embs|linearize_index|bounds_check_indices|jagged|recat_copy",
-        ),
-        (
-            "gemm",
-            "splitk_aux",
-            False,
-            None,
-            r"splitK_?reduce|SplitKreduce|ReduceSplitK|scal_kernel<|epilogue::impl::globalKernel|PostGSU"
-            r"|cublasLt::epilogue",
-        ),
-        ("copy", "layout", False, None, r"nchwToNhwc|nhwcToNchw|nchwAddPadding|tensorTransform|SubTensorOpWith"),
-        ("norm", "norm", False, None, r"cudnn::bn_|batch_?norm|MIOpenBatchNorm"),
-        (
-            "conv",
-            "conv",
-            None,
-            None,
-            r"conv(2d|3d|olve|_depthwise)|fprop|dgrad|wgrad|winograd|ImplicitGemm|implicit_(convolve_)?s?gemm|scudnn"
-            r"|cudnn::(detail|cnn|ops|engines)|cask_cudnn|hcudnn|(884|1688|16816)cudnn|MIOpen|miopen|naive_conv|igemm_"
-            r"|ck16tensor_operation.*(conv|bwd_weight|bwd_data)|ck::tensor_operation.*(conv|bwd_weight|bwd_data)",
-        ),
-        (
-            "gemm",
-            "fp32_simt",
-            False,
-            "fp32",
-            r"simt_sgemm|(^|[^a-z0-9])sgemm|^(volta|ampere|turing|maxwell)_sgemm|magma_sgemm|_ffma_"
-            r"|sm\d+_xmma_gemm_f32f32_f32f32_f32",
-        ),
-        ("gemm", "fp64", True, "fp64", r"dgemm|d884gemm|xmma_gemm_f64|tensorop_d884"),
-        (
-            "gemm",
-            "fp8",
-            True,
-            "fp8",
-            r"(xmma_gemm|nvjet|cutlass|gemm|bmm)[a-zA-Z0-9_:<]*?(e4m3|e5m2|E4m3|E2m1)|nvjet_(sm\d+_)?([qr][qr]|oo)"
-            r"|Cijk_.*_F8|fp8_gemm|scaled_mm",
-        ),
-        (
-            "gemm",
-            "tf32",
-            True,
-            "tf32",
-            r"tf32|(tensorop_)s1688gemm_\d|(tensorop_)s1688(gemm)?_(tf32|\d)|s1688tf32|s16816tf32|Cijk_.*_XF32"
-            r"|Cijk_.*_X_",
-        ),
-        (
-            "gemm",
-            "bf16",
-            True,
-            "bf16",
-            r"bf16|bfloat16.*gem[mv]|nvjet_(sm\d+_)?t[a-z]{2}_|Cijk_.*_B[BS]S_|gemm.*__nv_bfloat16|gemv.*bfloat16",
-        ),
-        (
-            "gemm",
-            "fp16",
-            True,
-            "fp16",
-            r"(xmma_gemm|cutlass|gemm|tensorop)[a-zA-Z0-9_:]*f16|s?h?884gemm|h1688gemm|h16816gemm|fp16_s\d+gemm"
-            r"|nvjet_(sm\d+_)?h[a-z]{2}_|hgemm|Cijk_.*_H[HS]S_|gem[mv].*__half",
-        ),
-        (
-            "gemm",
-            "other",
-            None,
-            None,
-            r"nvjet|Cijk_|xmma_gemm|cutlass.*(gemm|Gemm|GEMM)|^(void )?gem[mv]|gemmk1_kernel|gemmSN|gemv[0-9NT]|matmul"
-            r"|wgmma|triton_tem_fused_.*mm|triton_mm|_mm_kernel|grouped_gemm|^bmm_|cublas|^XXT_kernel|^ba_plus_cAA_kernel",
-        ),
-        (
-            "optimizer",
-            "fused",
-            False,
-            None,
-            r"multi_tensor_apply_kernel.*(Adam|LAMB|Sgd|SGD)|AdamFunctor|kOptimizer|kPreconditionOptimizer"
-            r"|_fused_adam|adamw?_kernel|muon",
-        ),
-        ("optimizer", "foreach", False, None, r"multi_tensor_apply"),
-        ("loss", "cross_entropy", False, None, r"cross_entropy|nll_loss|CrossEntropy|ClassNLL|jsd_kernel|kldiv"),
-        (
-            "norm",
-            "norm",
-            False,
-            None,
-            r"rms_?norm|[Rr]ms_?[Nn]orm|Rmsnorm|layer_?norm|LayerNorm|bn_(fw|bw)|group_?norm|ln_(fwd|bwd)",
-        ),
-        ("rope", "rope", False, None, r"rope|rotary"),
-        ("activation", "glu", False, None, r"swiglu|geglu|silu_and_mul|act_and_mul|gelu|silu|relu"),
-        ("inductor", "template", True, None, r"^triton_tem_"),
-        ("inductor", "pointwise", False, None, r"^triton_poi_"),
-        ("inductor", "reduction", False, None, r"^triton_(red|per|spl)_"),
-        ("inductor", "foreach", False, None, r"^triton_for_"),
-        ("inductor", "other", None, None, r"^triton_(unk_|__)"),
-        ("softmax", "softmax", False, None, r"[sS]oft_?[mM]ax"),
-        ("sort", "sort", False, None, r"cub::|thrust|rocprim|DeviceScan|[sS]ort|topk|radix"),
-        (
-            "copy",
-            "copy",
-            False,
-            None,
-            r"[mM]emcpy|[mM]emset|__amd_rocclr_|CatArray|copy_kernel|transpose|reshape_and_cache|permute",
-        ),
-        ("quant", "quant", False, None, r"quant|_to_fp8|cast_|dequant"),
-        ("elementwise", "elementwise", False, None, r"element_mul_kernel|elementwise|vectorized"),
-        ("moe", "routing", False, None, r"routing|moe::|_topk_|histogram"),
-        ("triton", "user", None, None, r"^_?[A-Za-z0-9_]+$"),
-    )
-]
-
-# Inductor names pointwise and reduction kernels after all they fuse, the arguments of products included.
-_GENERATED = re.compile(r"triton_(poi|red|per|spl|for)_")
-_AFTER_MATRICES = [row for row in _LIBRARIES if row[0].family not in COMPUTE_FAMILIES]
+    def search(self, name: str) -> re.Match[str] | None:
+        """Where the row matches this name, None where it does not."""
+        return self.expression.search(name) if self.within in name else None
 
 
-@lru_cache(maxsize=65536)
+class Operation(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """What the kernels of a name do, with the fields of `Kind`."""
+
+    family: str
+    sub: str = ""
+    tensor_cores: bool | None = None
+    tags: frozenset[str] = frozenset()
+
+
+class Precision(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """What the matrix kernels of a name compute in, and whether tensor cores do."""
+
+    precision: str
+    tensor_cores: bool | None = None
+
+
+class Element(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The type of the data that a name holds, "" where it tells the size alone, and the bytes of an element."""
+
+    type: str
+    bytes: int
+
+
+class Collective(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The collective that kernels and annotations of a name run."""
+
+    kind: str
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The sections of `kernel_names.toml`, their rows in order."""
+
+    operation: tuple[Operation, ...]
+    precision: tuple[Precision, ...]
+    element: tuple[Element, ...]
+    collective: tuple[Collective, ...]
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+@cache
+def table() -> Table:
+    """The table of kernel names, read once."""
+    return msgspec.toml.decode(_TABLE.read_bytes(), type=Table)
+
+
+@lru_cache(_MOST_NAMES)
 def classify(name: str) -> Kind:
     """The kind of the kernel called `name`; `Kind("other", "other")` when no row matches."""
-    if _COMMUNICATION.search(name):
-        return COMMUNICATION
-    if "at::native" in name:
-        return next((kind for kind, pattern in _ATEN if pattern.search(name)), Kind("aten_other", "other", False))
-    rows = _AFTER_MATRICES if _GENERATED.match(name) else _LIBRARIES
-    return next((kind for kind, pattern in rows if pattern.search(name)), Kind("other", "other"))
+    row = first_match(table().operation, name)
+    if row is None:
+        return Kind("other", "other")
+    kind = Kind(row.family, row.sub or row.family, row.tensor_cores, "", row.tags)
+    if row.family not in COMPUTE_FAMILIES:
+        return kind
+    told = first_match(table().precision, name)
+    if told is None:
+        return kind
+    tensor_core = told.tensor_cores if row.tensor_cores is None else row.tensor_cores
+    return kind._replace(precision=told.precision, tensor_core=tensor_core)
+
+
+@lru_cache(_MOST_NAMES)
+def element_type(name: str) -> str:
+    """The type of a kernel's data as torch names it ("bfloat16", "float"), by the leftmost in its name; "" unknown."""
+    row = leftmost_match(table().element, name)
+    return row.type if row else ""
+
+
+@lru_cache(_MOST_NAMES)
+def element_bytes(name: str) -> int:
+    """Bytes of an element of a kernel's data, by the leftmost type in its name; 0 unknown."""
+    row = leftmost_match(table().element, name)
+    return row.bytes if row else 0
+
+
+@lru_cache(_MOST_NAMES)
+def collective_kind(name: str) -> str:
+    """Which collective a kernel or an annotation runs, such as "allreduce"; "collective" when its name does not say."""
+    row = leftmost_match(table().collective, name.lower())
+    return row.kind if row else "collective"
+
+
+def first_match(rows: Sequence[AnyRow], name: str) -> AnyRow | None:
+    """The first of the rows that matches the name."""
+    return next((row for row in rows if row.search(name)), None)
+
+
+def leftmost_match(rows: Sequence[AnyRow], name: str) -> AnyRow | None:
+    """The row that matches furthest to the left in the name; of several there, the first."""
+    matches = [(match.start(), at) for at, row in enumerate(rows) if (match := row.search(name))]
+    return rows[min(matches)[1]] if matches else None
+
+
+def multiplies_in(kind: Kind, *precisions: str) -> bool:
+    """Whether kernels of this kind are matrix products, convolutions or attention in one of the precisions.
+
+    What prepares or finishes their work is none, and neither is a matrix times a vector, which memory bounds.
+    """
+    matrix = kind.family in COMPUTE_FAMILIES and kind.tags.isdisjoint((AUXILIARY, VECTOR))
+    return matrix and kind.precision in precisions
 
 
 def bound_by(kind: Kind) -> str:

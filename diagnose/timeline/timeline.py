@@ -46,10 +46,16 @@ class Activities:
             return np.zeros(0, bool)
         return np.array([k.family in families for k in self.kinds], bool)[self.kind]
 
+    def tagged(self, *tags: str) -> Mask:
+        """Mask of the activities whose kind has one of the tags."""
+        if not len(self):
+            return np.zeros(0, bool)
+        return np.array([not k.tags.isdisjoint(tags) for k in self.kinds], bool)[self.kind]
+
     @property
     def is_communication(self) -> Mask:
         """Mask of the collective kernels."""
-        return self.of_family(COMMUNICATION.family)
+        return self.of_family(COMMUNICATION)
 
     @property
     def is_copy(self) -> Mask:
@@ -184,13 +190,13 @@ def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
 def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
     """Launch times; an unlinked activity inherits those of the previous linked one on its stream."""
     by_stream = np.argsort(trace.stream[rows], kind="stable")
-    stream, own = trace.stream[rows][by_stream], launch[by_stream]
-    last = np.maximum.accumulate(np.where(own >= 0, np.arange(len(own)), -1))
+    stream, launch_row = trace.stream[rows][by_stream], launch[by_stream]
+    last = np.maximum.accumulate(np.where(launch_row >= 0, np.arange(len(launch_row)), -1))
     known = last >= np.searchsorted(stream, stream)
     absent = np.iinfo(np.int64).min
     start, end = np.full(len(rows), absent), np.full(len(rows), absent)
-    start[by_stream[known]] = trace.ts[own[last[known]]]
-    end[by_stream[known]] = trace.ends(own[last[known]])
+    start[by_stream[known]] = trace.ts[launch_row[last[known]]]
+    end[by_stream[known]] = trace.ends(launch_row[last[known]])
     return start, end
 
 
@@ -220,8 +226,8 @@ def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
 def _kind(name: str, category: str) -> Kind:
     category = category.lower()
     if category.endswith("memset"):
-        return Kind("memset", "memset", False)
+        return Kind("memset", "memset")
     if category.endswith("memcpy"):
         match = _COPY_KIND.search(name)
-        return Kind("memcpy", _COPY_ALIASES.get(match[0], match[0]) if match else "unknown", False)
+        return Kind("memcpy", _COPY_ALIASES.get(match[0], match[0]) if match else "unknown")
     return classify(name)

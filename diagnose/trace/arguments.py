@@ -30,6 +30,23 @@ def listed(raw: Json) -> list[Any]:
     return msgspec.json.decode(raw) if raw else []
 
 
+@lru_cache(maxsize=65536)
+def tensor_sizes(raw: Json) -> tuple[tuple[int, ...], ...]:
+    """Sizes of the tensor arguments that a column of sizes holds; scalars and lists of tensors are left out."""
+    return tuple(tuple(sizes) for sizes in listed(raw) if sizes and isinstance(sizes[0], int))
+
+
+@lru_cache(maxsize=65536)
+def tensor_elements(raw: Json) -> int:
+    """Elements of all tensors in a column of sizes, those in lists included; scalars have none."""
+    return sum(_elements_of(sizes) for sizes in listed(raw))
+
+
+def _elements_of(sizes: list[Any]) -> int:
+    in_list = bool(sizes) and isinstance(sizes[0], list)
+    return sum(map(_elements_of, sizes)) if in_list else prod(sizes) if sizes else 0
+
+
 class Arguments:
     """Decodes rows of (sizes, types, values); `damaged` counts the rows in which something was left out."""
 
@@ -48,9 +65,9 @@ class Arguments:
             self._sizes[dims] = _sizes(dims)
         if types not in self._texts:
             self._texts[types] = _texts(types)
-        found = (self._sizes[dims], self._texts[types], _texts(concrete))
-        self.damaged += found != row
-        return found
+        decoded = (self._sizes[dims], self._texts[types], _texts(concrete))
+        self.damaged += decoded != row
+        return decoded
 
 
 def _sizes(raw: Json) -> Json:
@@ -58,12 +75,12 @@ def _sizes(raw: Json) -> Json:
     if not raw:
         return raw
     try:
-        found: Any = _decode_sizes(raw)
-        if len(found) <= _MOST_ARGUMENTS and all(map(_sound, found)):
+        decoded: Any = _decode_sizes(raw)
+        if len(decoded) <= _MOST_ARGUMENTS and all(map(_sound, decoded)):
             return raw
     except _UNREADABLE:
-        found = _loosely(raw)
-    return json.dumps([sizes if _sound(sizes) else [] for sizes in found[:_MOST_ARGUMENTS]]).encode()
+        decoded = _loosely(raw)
+    return json.dumps([sizes if _sound(sizes) else [] for sizes in decoded[:_MOST_ARGUMENTS]]).encode()
 
 
 def _sound(sizes: Any) -> bool:
@@ -84,18 +101,18 @@ def _texts(raw: Json) -> Json:
     if not raw:
         return raw
     try:
-        found: Any = _decode_texts(raw)
-        if len(found) <= _MOST_ARGUMENTS and all(len(text) <= _LONGEST_VALUE for text in found):
+        decoded: Any = _decode_texts(raw)
+        if len(decoded) <= _MOST_ARGUMENTS and all(len(text) <= _LONGEST_VALUE for text in decoded):
             return raw
     except _UNREADABLE:
-        found = _loosely(raw)
-    texts = (t if isinstance(t, str) and len(t) <= _LONGEST_VALUE else "" for t in found[:_MOST_ARGUMENTS])
+        decoded = _loosely(raw)
+    texts = (t if isinstance(t, str) and len(t) <= _LONGEST_VALUE else "" for t in decoded[:_MOST_ARGUMENTS])
     return json.dumps([encodable(t) for t in texts]).encode()
 
 
 def _loosely(raw: Json) -> list[Any]:
     try:
-        found = json.loads(raw)
+        decoded = json.loads(raw)
     except _UNREADABLE:
         return []
-    return found if isinstance(found, list) else []
+    return decoded if isinstance(decoded, list) else []

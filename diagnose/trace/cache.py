@@ -154,24 +154,24 @@ def digest(path: Path) -> str:
 
 
 def _segment(path: Path, begin: int) -> bytes:
-    found, left = hashlib.sha256(), _SEGMENT_BYTES
+    hashed, left = hashlib.sha256(), _SEGMENT_BYTES
     with path.open("rb") as file:
         file.seek(begin)
         while left and (piece := file.read(min(left, _PIECE_BYTES))):
-            found.update(piece)
+            hashed.update(piece)
             left -= len(piece)
-    return found.digest()
+    return hashed.digest()
 
 
 @functools.cache
 def _loader() -> str:
     """A hash of the code that decides what a file is read as."""
     root = Path(__file__).parent.parent
-    found = hashlib.sha256(f"{msgspec.__version__} {fast_zlib.__name__}".encode())
+    hashed = hashlib.sha256(f"{msgspec.__version__} {fast_zlib.__name__}".encode())
     for name in _LOADED_BY:
         for path in sorted((root / name).glob("*.py")) if (root / name).is_dir() else [root / name]:
-            found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+            hashed.update(path.read_bytes())
+    return hashed.hexdigest()[:16]
 
 
 def _state(path: Path) -> _State:

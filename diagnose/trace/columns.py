@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagnose.arrays import Array, Floats, Ids, Ints, Mask
+from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
 
 Json = bytes
@@ -100,6 +101,11 @@ class Trace:
         """Absolute time of ts 0 in nanoseconds since the epoch; 0 when the file's clock is absolute already."""
         base = self.metadata.get("baseTimeNanoseconds", 0)
         return int(base) if isinstance(base, int | float) and math.isfinite(base) else 0
+
+    @cached_property
+    def distributed(self) -> Distributed | None:
+        """What the file states of the job it is of, None where it states nothing."""
+        return distributed_of(self.metadata)
 
     def ends(self, rows: Array) -> Ints:
         """When the events that `rows` selects end."""

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnose.errors import UserError, printable
+from diagnose.trace.distributed import rank_in, world_size_in
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
-ENDINGS = (".json", ".json.gz", ".json.zst")
+SUFFIXES = (".json", ".json.gz", ".json.zst")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
-_RANK_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"rank"\s*:\s*(\d{1,9})\b')
-_WORLD_IN_METADATA = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"world_size"\s*:\s*(\d{1,9})\b')
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
 _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20
@@ -79,9 +78,9 @@ def trace_files(folder: Path) -> list[RankFile]:
     Raises:
         UserError: a file or folder cannot be read.
     """
-    for found in (folder.iterdir, lambda: folder.rglob("*")):
+    for entries in (folder.iterdir, lambda: folder.rglob("*")):
         try:
-            paths = sorted(p for p in found() if _may_be_trace(p) and p.is_file())
+            paths = sorted(p for p in entries() if _may_be_trace(p) and p.is_file())
         except OSError as error:
             raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
         starts = ((p, _peek(p)) for p in paths)
@@ -122,7 +121,7 @@ def _why_apart(files: list[RankFile]) -> str:
 
 
 def _may_be_trace(path: Path) -> bool:
-    return path.name.endswith(ENDINGS) and not path.name.startswith(".")  # a leading dot: still being written
+    return path.name.endswith(SUFFIXES) and not path.name.startswith(".")  # a leading dot: still being written
 
 
 def runs_of(files: list[RankFile]) -> list[Run]:
@@ -150,10 +149,10 @@ def runs_of(files: list[RankFile]) -> list[Run]:
 def _by_folder(files: list[RankFile]) -> dict[str, list[RankFile]]:
     """The files by the folder below their common one that they are in; "" for those directly in it."""
     common = Path(os.path.commonpath([f.path.parent for f in files]))
-    found: dict[str, list[RankFile]] = {}
+    by_folder: dict[str, list[RankFile]] = {}
     for file in files:
-        found.setdefault(next(iter(file.path.parent.relative_to(common).parts), ""), []).append(file)
-    return found
+        by_folder.setdefault(next(iter(file.path.parent.relative_to(common).parts), ""), []).append(file)
+    return by_folder
 
 
 def _below(folder: str, run: Run) -> Run:
@@ -187,15 +186,14 @@ def _called(name: str, runs: list[Run], path: Path) -> Run:
 
 def _identify(path: Path, start: bytes) -> RankFile:
     named = _RANK_IN_NAME.search(path.name)
-    rank = _rank_in(start)
+    rank = rank_in(start)
     if rank is None and named:
         rank = int(named[1])
     family = _RANK_IN_NAME.sub(lambda m: m[0][: -len(m[1])] + "*", path.name)
-    for ending in reversed(ENDINGS):
-        family = family.removesuffix(ending)
+    for suffix in reversed(SUFFIXES):
+        family = family.removesuffix(suffix)
     stamps = _TIMESTAMP.findall(family)
     family = _TIMESTAMP.sub("", _PROCESS.sub("", family)).strip("._-")
-    world = _WORLD_IN_METADATA.search(start)
     stamp = int(stamps[-1][:19]) if stamps else 0
     beginning = start[:_START_BYTES]
     return RankFile(
@@ -203,7 +201,7 @@ def _identify(path: Path, start: bytes) -> RankFile:
         rank,
         family or path.name,
         stamp,
-        int(world[1]) if world else None,
+        world_size_in(start),
         zlib.crc32(beginning),
         b'"ts"' in beginning,
     )
@@ -219,24 +217,19 @@ def _peek(path: Path) -> bytes:
     return bytes(text[:_PEEK_BYTES])
 
 
-def _rank_in(text: bytes) -> int | None:
-    match = _RANK_IN_METADATA.search(text)
-    return int(match[1]) if match else None
-
-
 def _rank_anywhere(path: Path) -> int | None:
     """The rank from metadata that older exporters write behind the events."""
     text = b""
     for block in Source(path).blocks():
         text = text[-_OVERLAP_BYTES:] + block
-        if (rank := _rank_in(text)) is not None:
+        if (rank := rank_in(text)) is not None:
             return rank
     return None
 
 
 def _may_hold_events(start: bytes) -> bool:
     """Whether there may be an event in the file, or it says of which rank there is none."""
-    return b'"ph"' in start or len(start) >= _PEEK_BYTES or _rank_in(start) is not None
+    return b'"ph"' in start or len(start) >= _PEEK_BYTES or rank_in(start) is not None
 
 
 def _looks_like_trace(text: bytes) -> bool:

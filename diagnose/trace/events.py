@@ -192,16 +192,16 @@ def length_of_junk(text: bytes) -> int:
     return len(loose[:end].encode("utf-8", "surrogateescape")) if loose[end:].lstrip()[:1] in (",", "]") else 0
 
 
-def _from_dict(found: dict[str, Any]) -> ExactEvent:
-    args = found.get("args")
-    dur = as_number(found.get("dur"))
+def _from_dict(event: dict[str, Any]) -> ExactEvent:
+    args = event.get("args")
+    dur = as_number(event.get("dur"))
     return ExactEvent(
-        ph=_text(found.get("ph")),
-        cat=_text(found.get("cat")),
-        name=_text(found.get("name")),
-        pid=_scalar(found.get("pid")),
-        tid=_scalar(found.get("tid")),
-        ts=msgspec.Raw(_text(found.get("ts")).encode("utf-8", "replace")),
+        ph=_text(event.get("ph")),
+        cat=_text(event.get("cat")),
+        name=_text(event.get("name")),
+        pid=_scalar(event.get("pid")),
+        tid=_scalar(event.get("tid")),
+        ts=msgspec.Raw(_text(event.get("ts")).encode("utf-8", "replace")),
         dur=math.nan if dur is None else dur,
         args=_args_from_dict(args) if isinstance(args, dict) else None,
     )

@@ -20,7 +20,7 @@ def ranks_of(trace: Trace) -> dict[int, Trace]:
     What the file states of memory is of no known rank and left out; the loss is booked on the first rank, and the size
     is shared out by events.
     """
-    if "distributedInfo" in trace.metadata or not (trace.pid >= _PER_RANK).any():
+    if trace.distributed is not None or not (trace.pid >= _PER_RANK).any():
         return {}
     owned = trace.pid >= 0
     rank, pid = np.divmod(np.where(owned, trace.pid, 0), _PER_RANK)
@@ -31,8 +31,8 @@ def ranks_of(trace: Trace) -> dict[int, Trace]:
     places = np.flatnonzero(owned)
     order = places[np.argsort(rank[places], kind="stable")]
     groups = np.split(order, np.flatnonzero(np.diff(rank[order])) + 1)
-    found: dict[int, Trace] = {}
+    parts: dict[int, Trace] = {}
     for number, rows, part in zip(numbers.tolist(), groups, plain.divided(groups), strict=True):
-        size, loss = round(trace.size * len(rows) / len(places)), Loss() if found else trace.loss
-        found[number] = replace(part, size=size, loss=loss)
-    return found
+        size, loss = round(trace.size * len(rows) / len(places)), Loss() if parts else trace.loss
+        parts[number] = replace(part, size=size, loss=loss)
+    return parts

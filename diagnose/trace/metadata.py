@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-from diagnose.decoding import MOST_RANKS, Kind, all_of, encodable, listed, number, scalar, table, text, whole
+from diagnose.decoding import Kind, encodable, listed, number, table, text, whole
+from diagnose.trace import distributed
 from diagnose.trace.columns import Loss
 from diagnose.trace.events import UNREADABLE
 from diagnose.trace.repair import repaired
@@ -12,7 +13,6 @@ from diagnose.trace.repair import repaired
 _DECODER = json.JSONDecoder(strict=False)
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_REPAIR = 1 << 20
-_RANK = whole(0, MOST_RANKS)
 _DEVICE = {
     "id": whole(0, 1 << 16),
     "name": text,
@@ -20,12 +20,9 @@ _DEVICE = {
     "numSms": number(0, 1 << 16),
     **{name: number(0, 1 << 30) for name in ("computeMajor", "computeMinor", "warpSize", "regsPerMultiprocessor")},
 }
-_GROUP = {"pg_name": scalar, "pg_desc": text, "ranks": all_of(_RANK)}
 _FIELDS: dict[str, Kind] = {
     "deviceProperties": listed(table(_DEVICE)),
-    "distributedInfo": table(
-        {"rank": _RANK, "world_size": whole(1, MOST_RANKS), "backend": text, "pg_config": listed(table(_GROUP))}
-    ),
+    distributed.KEY: distributed.KIND,
     "baseTimeNanoseconds": number(0, 1 << 62),
 }
 
@@ -41,17 +38,17 @@ def top_level_keys(head: bytes, tail: bytes | bytearray | None, loss: Loss) -> d
     if not head.strip():
         book_garbage(bytes(tail or b""), loss)
         return {}
-    found = _object(head.strip().rstrip(b",") + b"}", loss)
-    return _typed(found if tail is None else found | _object(b"{" + tail.strip().removeprefix(b","), loss), loss)
+    keys = _object(head.strip().rstrip(b",") + b"}", loss)
+    return _typed(keys if tail is None else keys | _object(b"{" + tail.strip().removeprefix(b","), loss), loss)
 
 
-def _typed(found: dict[str, Any], loss: Loss) -> dict[str, Any]:
+def _typed(keys: dict[str, Any], loss: Loss) -> dict[str, Any]:
     """The keys, those in `_FIELDS` as these say, and what they cannot be booked as lost; others are not read."""
     damaged: list[str] = []
-    typed = {key: _FIELDS[key](found[key], key, damaged.append) for key in found.keys() & _FIELDS.keys()}
+    typed = {key: _FIELDS[key](keys[key], key, damaged.append) for key in keys.keys() & _FIELDS.keys()}
     for _ in damaged[:1]:
         loss.count("unreadable-metadata")
-    return {key: typed.get(key, value) for key, value in found.items() if typed.get(key, value) is not None}
+    return {key: typed.get(key, value) for key, value in keys.items() if typed.get(key, value) is not None}
 
 
 def book_garbage(text: bytes, loss: Loss) -> None:

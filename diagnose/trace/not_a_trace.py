@@ -24,7 +24,7 @@ _KNOWN = (
 _LOOKED_AT = 1 << 20
 
 
-def explain_foreign(path: Path, text: bytes, *, cut_off: bool = False) -> UserError:
+def not_a_trace_error(path: Path, text: bytes, *, cut_off: bool = False) -> UserError:
     """The error for a file that begins with `text` and in which no list of events was found."""
     if not text.strip() and cut_off:
         return UserError("the compressed data is damaged from its start", where=path, do="copy the file again")

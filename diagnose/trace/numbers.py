@@ -44,9 +44,9 @@ def as_int(value: Any, absent: int = ABSENT) -> int:
 def integers(values: Sequence[Any]) -> Ints:
     """`as_int` of each value."""
     try:
-        found = np.fromiter(values, np.int64, len(values))
-        sound = np.abs(found) < _LIMIT
-        return found if sound.all() else np.where(sound, found, ABSENT)
+        values_read = np.fromiter(values, np.int64, len(values))
+        sound = np.abs(values_read) < _LIMIT
+        return values_read if sound.all() else np.where(sound, values_read, ABSENT)
     except (TypeError, ValueError, OverflowError):
         pass
     known = {value: as_int(value) for value in {*values}}
@@ -61,9 +61,9 @@ def within(values: Ints, most: int) -> Ints:
 def floats(values: Sequence[Any]) -> Floats:
     """`as_number` of each value, NaN where there is none."""
     try:
-        found = np.fromiter(values, np.float64, len(values))
-        finite = np.isfinite(found)
-        return found if finite.all() else np.where(finite, found, np.nan)
+        values_read = np.fromiter(values, np.float64, len(values))
+        finite = np.isfinite(values_read)
+        return values_read if finite.all() else np.where(finite, values_read, np.nan)
     except (TypeError, ValueError, OverflowError):
         pass
     numbers = map(as_number, values)
@@ -76,9 +76,9 @@ def exact_nanoseconds(digits: Sequence[Any]) -> Ints:
     three = _THREE_DECIMALS.fullmatch(text)
     if not three and not _NO_DECIMALS.fullmatch(text):
         return np.fromiter((exact_ns(bytes(d)) for d in digits), np.int64, len(digits))
-    found = np.fromstring(text.translate(None, b'."').decode(), np.int64, sep=",")
+    values_read = np.fromstring(text.translate(None, b'."').decode(), np.int64, sep=",")
     scale = 1 if three else 1000
-    return np.where(found < _LIMIT // scale, found * scale, NO_TIME)
+    return np.where(values_read < _LIMIT // scale, values_read * scale, NO_TIME)
 
 
 def exact_ns(digits: bytes) -> int:

@@ -28,7 +28,7 @@ from diagnose.trace.events import (
     decode_chunk,
 )
 from diagnose.trace.metadata import top_level_keys
-from diagnose.trace.not_a_trace import explain_foreign
+from diagnose.trace.not_a_trace import not_a_trace_error
 from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
@@ -96,11 +96,11 @@ def trace_of(parts: Sequence[Part]) -> Trace:
         loss.count("non-finite-number", events=part.not_finite)
     if part.without_phase:
         loss.count("event-without-phase", events=part.without_phase)
-    found = without_impossible_events(replace(trace, metadata=metadata))
-    if not len(found):
+    possible = without_impossible_events(replace(trace, metadata=metadata))
+    if not len(possible):
         why = f"the times of all its {len(trace)} events are impossible"
         raise UserError("nothing to analyse in the trace", where=trace.path, why=why, do="capture again")
-    return found
+    return possible
 
 
 @dataclass
@@ -155,7 +155,7 @@ class _Reader:
                 return bytes(text[: match.start()]), bytes(text[match.end() :])
             if len(text) > _HEAD_LIMIT:
                 break
-        raise explain_foreign(self.path, bytes(text), cut_off=source.truncated)
+        raise not_a_trace_error(self.path, bytes(text), cut_off=source.truncated)
 
     def _stream(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
         """Decodes all that a boundary follows; the text after the last boundary."""
@@ -228,7 +228,7 @@ def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:
         return
     lost, left_out = part.trace.loss.events + part.not_finite, sum(part.trace.left_out.values())
     if not part.head.strip() and not (part.seen or lost or left_out):
-        raise explain_foreign(Path(part.trace.path), b"[")
+        raise not_a_trace_error(Path(part.trace.path), b"[")
     if lost:
         why = f"none of its {lost} events can be read"
     elif left_out:

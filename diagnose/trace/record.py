@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnose.decoding import MOST_COUNT, Told, encodable, finite
+from diagnose.probes.protocol import RECORD as RECORD_FILE
 from diagnose.trace.record_fields import RECORD
 
 _LARGEST_BYTES = 16 << 20
@@ -33,20 +34,20 @@ class CaptureRecord:
 
     def get(self, path: str) -> Any:
         """The value at `path`, such as "model.attn_implementation"; None where any part is missing or null."""
-        found: Any = self.values
+        value: Any = self.values
         for key in path.split("."):
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
 
     def text(self, path: str) -> str | None:
         """The text at `path`, None when it is no text."""
-        found = self.get(path)
-        return found if isinstance(found, str) else None
+        value = self.get(path)
+        return value if isinstance(value, str) else None
 
     def flag(self, path: str) -> bool | None:
         """The flag at `path`, None when it is no flag."""
-        found = self.get(path)
-        return found if isinstance(found, bool) else None
+        value = self.get(path)
+        return value if isinstance(value, bool) else None
 
     def number(self, path: str) -> float | None:
         """The number at `path`, finite and at most 2**53 in size; None when it is no number."""
@@ -65,7 +66,7 @@ def unprofiled_ns(record: CaptureRecord) -> list[float]:
 
 def record_beside(trace: Path, rank: int) -> CaptureRecord:
     """The record of the rank in the trace's folder. One that cannot be read is as good as none: the trace decides."""
-    path = trace.parent / f"capture-rank{rank}.json"
+    path = trace.parent / RECORD_FILE.format(rank)
     try:
         if not path.is_file():
             return CaptureRecord()
@@ -77,10 +78,10 @@ def record_beside(trace: Path, rank: int) -> CaptureRecord:
     return decoded(found)
 
 
-def decoded(found: object) -> CaptureRecord:
+def decoded(outside: object) -> CaptureRecord:
     """The record that the parsed file holds."""
     lost: dict[str, None] = {}
-    values = RECORD(found, "", _booked_in(lost))
+    values = RECORD(outside, "", _booked_in(lost))
     if values is None:
         return CaptureRecord(lost=("unreadable-record",))
     return CaptureRecord(values, tuple(lost)[:_MOST_TOLD])

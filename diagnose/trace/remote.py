@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from diagnose.errors import UserError, printable
-from diagnose.trace.discover import ENDINGS
+from diagnose.trace.discover import SUFFIXES
 from diagnose.trace.streams import copy_stream, is_stream, shown
 
 _URL = re.compile(r"[A-Za-z][\w+.-]*://")
@@ -101,13 +101,13 @@ def _copied(url: str, folder: Path) -> Place:
 
 def _wanted(fs: Any, root: str) -> dict[str, list[str]]:
     """The files that may be traces or records, those of the folder itself or else those below it, with their names."""
-    found: dict[str, list[str]] = {}
+    traces: dict[str, list[str]] = {}
     for remote in fs.find(root, maxdepth=_DEEPEST)[:_MOST_FILES]:
         parts = _safe_parts(remote.removeprefix(root)) if remote.startswith(root) else []
-        if parts and parts[-1].endswith(ENDINGS):
-            found[remote] = parts
-    direct = {remote: parts for remote, parts in found.items() if len(parts) == 1}
-    return direct if any(not parts[0].startswith("capture") for parts in direct.values()) else found
+        if parts and parts[-1].endswith(SUFFIXES):
+            traces[remote] = parts
+    direct = {remote: parts for remote, parts in traces.items() if len(parts) == 1}
+    return direct if any(not parts[0].startswith("capture") for parts in direct.values()) else traces
 
 
 def _safe_parts(path: str) -> list[str]:

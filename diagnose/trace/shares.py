@@ -197,11 +197,11 @@ def _column(trace: Trace, name: str, tables: dict[str, tuple[Any, ...]]) -> Arra
 
 
 def _collectives(traces: Sequence[Trace]) -> Collectives:
-    found: dict[str, Any] = {}
+    of_all: dict[str, Any] = {}
     for f in fields(Collectives):
         columns = [getattr(trace.collectives, f.name) for trace in traces]
         is_array = isinstance(columns[0], np.ndarray)
-        found[f.name] = np.concatenate(columns) if is_array else tuple(text for column in columns for text in column)
+        of_all[f.name] = np.concatenate(columns) if is_array else tuple(text for column in columns for text in column)
     rows_before = np.cumsum([0, *(len(trace) for trace in traces[:-1])])
-    found["row"] = found["row"] + np.repeat(rows_before, [len(trace.collectives.row) for trace in traces])
-    return Collectives(**found)
+    of_all["row"] = of_all["row"] + np.repeat(rows_before, [len(trace.collectives.row) for trace in traces])
+    return Collectives(**of_all)

@@ -1,37 +1,37 @@
-"""Traces, or shares of one, loaded at once by Python processes that hand their columns over in packed files.
+"""Traces, or shares of one, loaded at once by several processes that hand their columns over in packed files.
 
-They are plain subprocesses: nothing of the caller is forked or imported again, so a script needs no guard around its
-main code, and the memory of a process is that of its one trace or share.
+A trace, or what is left of a share, is too large for the pipe between processes; a file is mapped and checked as the
+cache's files are. Nothing is lost with a process but its time: who asked reads the file himself.
 """
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 
 from diagnose.errors import UserError
 from diagnose.trace.columns import Trace
 from diagnose.trace.packing import Corrupt, pack, unpack
+from diagnose.trace.processes import Processes
 from diagnose.trace.reader import read, read_part, trace_of
 from diagnose.trace.shares import Part, Share, Unsplittable, shares_of, text_bytes
 from diagnose.trace.source import Watch
 
 MOST_BY_DEFAULT = 4
 WORTHWHILE_TEXT_BYTES = 64 << 20  # below, a process starts for longer than it would save
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from diagnose.trace.workers import work; work()"
 
 
 @dataclass(frozen=True)
-class _Worker:
+class _Task:
+    """A file, or a share of it, and where its columns are packed."""
+
     path: Path
-    share: Share | None
     packed: Path
-    process: subprocess.Popen[bytes]
+    share: Share | None = None
 
 
 def worthwhile(paths: Sequence[Path]) -> int:
@@ -59,15 +59,13 @@ def parsed_by_workers(paths: Sequence[Path], jobs: int) -> Iterator[Trace]:
     Raises:
         UserError: as `read` does.
     """
-    with tempfile.TemporaryDirectory(prefix="diagnose-") as folder, contextlib.ExitStack() as running:
-        workers: list[_Worker] = []
-        left = list(enumerate(paths))
-        while left or workers:
-            while left and len(workers) < jobs:
-                number, path = left.pop(0)
-                workers.append(_start(path, Path(folder) / str(number)))
-                running.callback(_stop, workers[-1].process)
-            yield _finished(workers.pop(0))
+    with tempfile.TemporaryDirectory(prefix="diagnose-") as folder, Processes(_pack, jobs) as processes:
+        tasks = (_Task(path, Path(folder) / str(number)) for number, path in enumerate(paths))
+        pending = deque((task, processes.submit(task)) for task in islice(tasks, jobs))
+        while pending:
+            task, answer = pending.popleft()
+            yield _finished(task, answer.result())
+            pending.extend((task, processes.submit(task)) for task in islice(tasks, 1))
 
 
 def parsed_in_shares(path: Path, jobs: int, watch: Watch | None = None) -> Trace:
@@ -78,33 +76,29 @@ def parsed_in_shares(path: Path, jobs: int, watch: Watch | None = None) -> Trace
     Raises:
         UserError: as `read` does.
     """
-    with tempfile.TemporaryDirectory(prefix="diagnose-") as folder, contextlib.ExitStack() as running:
-        try:
-            first, *others = shares_of(path, jobs)
-            workers = [_start(path, Path(folder) / str(number), share) for number, share in enumerate(others)]
-            for worker in workers:
-                running.callback(_stop, worker.process)
-            own = read_part(path, first, watch and (lambda done, size: watch(min(done * jobs, size), size)))
-            parts = [own, *(_finished_part(worker) for worker in workers)]
+    with contextlib.suppress(Unsplittable, UserError, OSError):
+        first, *others = shares_of(path, jobs)
+        with tempfile.TemporaryDirectory(prefix="diagnose-") as folder, Processes(_pack, len(others)) as processes:
+            tasks = [_Task(path, Path(folder) / str(number), share) for number, share in enumerate(others)]
+            answers = [processes.submit(task) for task in tasks]
+            mine = read_part(path, first, watch and (lambda done, size: watch(min(done * jobs, size), size)))
+            parts = (_finished_part(task, answer.result()) for task, answer in zip(tasks, answers, strict=True))
+            trace = trace_of([mine, *parts])
             if watch is not None:
                 watch(size := path.stat().st_size, size)
-            return trace_of(parts)
-        except (Unsplittable, UserError, OSError):
-            pass
+            return trace
     return read(path, watch)
 
 
-def work() -> None:
-    """What a worker does: reads the trace, or the share of it, its command line names into the packed file it names."""
-    path, packed, share = Path(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4])
+def _pack(task: _Task) -> UserError | str:
+    """What a process does: it packs the trace, or the share; why the file cannot be used, "" where it can."""
     try:
-        found = _unwrapped(read_part(path, Share(**share))) if share else read(path)
+        columns = _unwrapped(read_part(task.path, task.share)) if task.share else read(task.path)
     except UserError as error:
-        told = {"what": error.what, "where": None if error.where is None else str(error.where)}
-        sys.stdout.write(json.dumps(told | {"why": error.why, "do": error.do}))
-        return
-    with packed.open("wb") as file:
-        pack(found, file)
+        return error
+    with task.packed.open("wb") as file:
+        pack(columns, file)
+    return ""
 
 
 def _unwrapped(part: Part) -> Trace:
@@ -120,40 +114,25 @@ def _wrapped(trace: Trace) -> Part:
     return Part(replace(trace, metadata={}), head, None if tail is None else tail.encode("latin-1"), **about)
 
 
-def _start(path: Path, packed: Path, share: Share | None = None) -> _Worker:
-    stated = json.dumps(None if share is None else asdict(share))
-    command = [sys.executable, "-c", _START, json.dumps(sys.path), str(path), str(packed), stated]
-    return _Worker(path, share, packed, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
-
-
-def _finished(worker: _Worker) -> Trace:
+def _finished(task: _Task, answer: UserError | str | None) -> Trace:
     try:
-        found = _handed_over(worker)
-    except (OSError, Corrupt):  # it was killed, or the disk is full: nothing is lost but its time
-        return read(worker.path)
-    return found
+        return _handed_over(task, answer)
+    except (OSError, Corrupt):  # the process was killed, or the disk is full
+        return read(task.path)
 
 
-def _finished_part(worker: _Worker) -> Part:
+def _finished_part(task: _Task, answer: UserError | str | None) -> Part:
     try:
-        return _wrapped(_handed_over(worker))
+        return _wrapped(_handed_over(task, answer))
     except (OSError, Corrupt):
-        return read_part(worker.path, worker.share)
+        return read_part(task.path, task.share)
 
 
-def _handed_over(worker: _Worker) -> Trace:
-    said, _ = worker.process.communicate()
-    if said and worker.process.returncode == 0:
-        raise UserError(**json.loads(said))
+def _handed_over(task: _Task, answer: UserError | str | None) -> Trace:
+    if isinstance(answer, UserError):
+        raise answer
     try:
-        with worker.packed.open("rb") as file:
-            return unpack(file, str(worker.path), is_whole=worker.share is None)
+        with task.packed.open("rb") as file:
+            return unpack(file, str(task.path), is_whole=task.share is None)
     finally:
-        worker.packed.unlink(missing_ok=True)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+        task.packed.unlink(missing_ok=True)

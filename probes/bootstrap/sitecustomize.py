@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.realpath(__file__))
 _PROBES = os.path.dirname(_HERE)
-_PATCHED = ("transformers.training_args", "transformers.modeling_utils")
-_WATCHED = ("torch", "transformers.trainer") + (_PATCHED if "PYTHON_DIAGNOSE_APPLY" in os.environ else ())
+_watched = ()  # type: tuple[str, ...]
+_marks = ""
 
 
 def _say(line: str) -> None:
@@ -28,12 +28,11 @@ def _say(line: str) -> None:
         return
 
 
-def _seen(what: str) -> None:
+def _mark(reached: str) -> None:
     """Leave a mark for the parent, which can then say how far the job got."""
-    folder = os.environ.get("PYTHON_DIAGNOSE_SEEN")
     try:
-        if folder:
-            os.close(os.open(os.path.join(folder, what), os.O_CREAT | os.O_WRONLY, 0o666))
+        if _marks:
+            os.close(os.open(os.path.join(_marks, reached), os.O_CREAT | os.O_WRONLY, 0o666))
     except OSError:
         return
 
@@ -68,7 +67,7 @@ class _AfterImport:
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         """The spec that the other finders give for a watched module."""
-        if name not in _WATCHED:
+        if name not in _watched:
             return None
         from _thread import get_ident
 
@@ -117,12 +116,12 @@ def _tell_after(loader: "Any", name: str) -> None:
 def _after_import(name: str) -> None:
     handled = sys.exc_info()[1]
     try:
-        _seen(name)
+        _mark(name)
         _attach_module().after_import(name)
     except Exception as error:
-        found = _of_the_job(error, handled)
-        if found is not None:
-            raise found from found.__cause__
+        interrupt = _of_the_job(error, handled)
+        if interrupt is not None:
+            raise interrupt from interrupt.__cause__
         _say(" ".join(f"capture is off: {type(error).__name__}: {error}".split()))
 
 
@@ -168,19 +167,31 @@ def _diagnose_is_ours() -> bool:
         return False
 
 
+def _protocol() -> "Any":
+    """The names that the probes agree on; the module imports nothing and is in no `sys.modules`."""
+    from _frozen_importlib_external import SourceFileLoader
+
+    module = type(sys)("_diagnose_protocol")
+    SourceFileLoader(module.__name__, os.path.join(_PROBES, "protocol.py")).exec_module(module)
+    return module
+
+
 def _arm() -> None:
-    if "PYTHON_DIAGNOSE" not in os.environ or sys.version_info < (3, 9):
+    global _watched, _marks
+    if sys.version_info < (3, 9) or any(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path):
         return
-    if any(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path):
+    protocol = _protocol()
+    if protocol.CONFIG not in os.environ:
         return
+    _watched, _marks = protocol.hooked_modules(), os.environ.get(protocol.MARKS, "")
     words = _command_line()
     if _serves_another_process(words):
         if "--multiprocessing-fork" in words:
-            _seen("multiprocessing")
+            _mark("multiprocessing")
         return
-    _seen("python")
+    _mark("python")
     sys.meta_path.insert(0, _AfterImport())
-    for name in _WATCHED:
+    for name in _watched:
         if name in sys.modules:  # a .pth file imports it
             _after_import(name)
 

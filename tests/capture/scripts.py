@@ -10,13 +10,14 @@ from pathlib import Path
 
 from capture import forks
 
-from diagnose.capture.command import APPLY
 from diagnose.patch.patch_file import Request
+from diagnose.probes.protocol import PATCH
 
 PATIENCE_S = 120
 HOOKS = """
 import torch
-from diagnose.probes import torch_hooks, trainer_hooks
+from diagnose.probes import torch_hooks
+from diagnose.probes.trainers import transformers_trainer
 torch_hooks.install()
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -27,7 +28,7 @@ TRAINER = (
     + """
 import sys
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
-trainer_hooks.install()
+transformers_trainer.install()
 config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
                      intermediate_size=32, vocab_size=64, attention_dropout=0.1)
 model = LlamaForCausalLM(config)
@@ -83,7 +84,9 @@ def run(
     fresh: bool = False,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `script` with `folder` as its argument; `window` None leaves it uncaptured, else the bundle is folder/out.
+    """Run `script` with `folder` as its argument; `window` None leaves it uncaptured.
+
+    The bundle is folder/out, of three steps unless `window` says otherwise.
 
     `patch` is what `diagnose run --apply` hands over: values by target and key.
 
@@ -96,9 +99,9 @@ def run(
     variables = os.environ | {"OMP_NUM_THREADS": "1"} | environment
     variables.pop("PYTHON_DIAGNOSE", None)
     if window is not None:
-        variables["PYTHON_DIAGNOSE"] = json.dumps({"out": str(folder / "out")} | window)
+        variables["PYTHON_DIAGNOSE"] = json.dumps({"out": str(folder / "out"), "steps": 3} | window)
     if patch is not None:
-        variables[APPLY] = Request(patch).to_json()
+        variables[PATCH] = Request(patch).to_json()
     if not fresh and not environment:
         return forks.run(file, variables, PATIENCE_S)
     command = [sys.executable, str(file), str(folder)]

@@ -14,9 +14,10 @@ import jsonschema
 import pytest
 from needs import needs
 
-from diagnose.capture.command import APPLY
 from diagnose.patch.patch_file import Request
 from diagnose.probes import apply, apply_model
+from diagnose.probes.job_patch import JobPatch
+from diagnose.probes.protocol import PATCH
 
 SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"
 RULES = Path(__file__).parents[2] / "rules"
@@ -212,7 +213,7 @@ def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(runs:
     print(any(hasattr(kind, "__diagnose_apply__") for kind in kinds), [n for n in sys.modules if "probes.apply_t" in n])
     """
     leftover = Request({"dataloader": {"num_workers": 2}}).to_json()
-    done = runs(LOADERS + textwrap.dedent(body), None, "--no-report", **{APPLY: leftover})
+    done = runs(LOADERS + textwrap.dedent(body), None, "--no-report", **{PATCH: leftover})
 
     assert done.out == "0 False True\n0 3\nFalse []\n"
 
@@ -254,14 +255,14 @@ class Made:
 def test_a_constructor_that_fails_with_the_patch_runs_without_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = apply.Asked({"dataloader": {"size": 9}})
-    monkeypatch.setattr(apply, "asked", lambda: asked)
+    patch = JobPatch({"dataloader": {"size": 9}})
+    monkeypatch.setattr(apply, "job_patch", lambda: patch)
     monkeypatch.setattr(apply, "session", lambda: object())
     kind = type("Copy", (Made,), {"__init__": Made.__init__})
-    apply.patched_init(kind, "dataloader", lambda found, given: found.of("dataloader"))
+    apply.patched_init(kind, "dataloader", lambda patch, given: apply.values_for(patch, "dataloader"))
 
     assert kind(size=2).size == 2
-    assert asked.facts() == {
+    assert patch.facts() == {
         "applied": {},
         "refused": [{"target": "dataloader", "key": "size", "because": "ValueError: too"}],
         "expected": None,
@@ -272,7 +273,7 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
 def test_a_process_without_a_session_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "session", lambda: None)
 
-    assert apply.Asked({"ddp": {"static_graph": True}}).of("ddp") == {}
+    assert apply.values_for(JobPatch({"ddp": {"static_graph": True}}), "ddp") == {}
 
 
 def test_whether_a_patch_arrived_is_not_guessed(runs: Runs) -> None:

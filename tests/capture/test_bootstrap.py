@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.capture.command import SEEN, WINDOW, bootstrap_folder
+from diagnose.capture.command import bootstrap_folder
+from diagnose.probes.protocol import CONFIG, MARKS
 
 PROBES = bootstrap_folder().parent
 HOOKED = "import sys; print(any(type(f).__name__ == '_AfterImport' for f in sys.meta_path))"
@@ -25,10 +26,13 @@ def python(tmp_path: Path) -> Python:
     """
     probes, site = tmp_path / "copy", tmp_path / "site"
     shutil.copytree(PROBES / "bootstrap", probes / "bootstrap")
-    shutil.copy(PROBES / "attach.py", probes)
-    (probes / "__init__.py").touch()
-    for hooks in ("torch_hooks", "trainer_hooks"):
-        (probes / f"{hooks}.py").write_text(f"def install(): print('{hooks}', __name__)\n")
+    for module in ("attach.py", "protocol.py"):
+        shutil.copy(PROBES / module, probes)
+    (probes / "trainers").mkdir()
+    for package in (probes, probes / "trainers"):
+        (package / "__init__.py").touch()
+    for hooks in ("torch_hooks.py", "trainers/transformers_trainer.py"):
+        (probes / hooks).write_text("def install(): print('hooks', __name__)\n")
     (site / "transformers").mkdir(parents=True)
     (site / "torch.py").write_text("print('torch runs')\n")
     (site / "transformers" / "__init__.py").touch()
@@ -39,7 +43,7 @@ def python(tmp_path: Path) -> Python:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTHONSAFEPATH"))}
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(probes / "bootstrap"), path, str(site)]))
         if armed:
-            env |= {WINDOW: "{}", SEEN: str(tmp_path / "seen")}
+            env |= {CONFIG: "{}", MARKS: str(tmp_path / "seen")}
         return subprocess.run(
             [sys.executable, *args], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
         )
@@ -57,8 +61,8 @@ def test_hooks_go_in_after_the_job_imported_the_module_and_only_once(python: Pyt
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "torch runs",
-        "torch_hooks _diagnose_probes.torch_hooks",
-        "trainer_hooks _diagnose_probes.trainer_hooks",
+        "hooks _diagnose_probes.torch_hooks",
+        "hooks _diagnose_probes.trainers.transformers_trainer",
         "torch runs",
     ]
     assert seen(tmp_path) == {"python", "torch", "transformers.trainer"}
@@ -168,7 +172,7 @@ def test_our_own_installation_is_used_under_its_own_name(tmp_path: Path) -> None
     (tmp_path / "torch.py").touch()
     script = "import torch, sys; print('diagnose.probes.attach' in sys.modules, '_diagnose_probes' in sys.modules)"
     path = os.pathsep.join([str(bootstrap_folder()), str(tmp_path)])
-    env = {**os.environ, "PYTHONPATH": path, WINDOW: "{}"}
+    env = {**os.environ, "PYTHONPATH": path, CONFIG: "{}"}
 
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
 

@@ -12,9 +12,11 @@ from capture.scripts import BARE, TRAINER, run
 from needs import needs
 
 from diagnose.probes import capture_machine
-from diagnose.probes.capture_facts import batch_facts, plain, training_arguments
+from diagnose.probes.capture_facts import batch_facts
 from diagnose.probes.capture_machine import environment
 from diagnose.probes.capture_model import model_facts, wrapped_facts
+from diagnose.probes.held import plain
+from diagnose.probes.trainers.transformers_trainer import settings_of
 
 jsonschema = pytest.importorskip("jsonschema")
 torch = pytest.importorskip("torch")
@@ -90,7 +92,7 @@ def test_numbers_flags_and_words_are_kept(value: object) -> None:
 def test_only_listed_arguments_are_read() -> None:
     arguments = SimpleNamespace(bf16=True, hub_token=TOKEN, output_dir="/secret", fsdp="", optim="sgd")
 
-    assert training_arguments(arguments) == {"bf16": True, "optim": "sgd", "fsdp": False, "deepspeed": False}
+    assert settings_of(arguments) == {"bf16": True, "optim": "sgd", "fsdp": False, "deepspeed": False}
 
 
 def test_only_listed_variables_with_plain_values_are_read() -> None:

@@ -28,7 +28,7 @@ def recorded(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("window", "steps", "expected"),
-    [("", 20, 3), ("wait=2, warmup=1, active=2", 20, 2), ("warmup=0, active=4", 20, 4), ("active=5", 5, 4)],
+    [("", 20, 4), ("wait=2, warmup=1, active=2", 20, 2), ("warmup=0, active=4", 20, 4), ("active=5", 5, 4)],
 )
 def test_the_steps_asked_for_are_recorded(window: str, steps: int, expected: int, tmp_path: Path) -> None:
     """A loop that ends early leaves what it reached: the last range is of a step that never came."""

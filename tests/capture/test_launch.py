@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from diagnose.capture.bundle import Bundle
-from diagnose.capture.command import Window, bootstrap_folder, environment, ignores_our_hook, resolved
+from diagnose.capture.command import bootstrap_folder, environment, ignores_our_hook, resolved
 from diagnose.capture.folder import is_first_rank
+from diagnose.probes.config import Config
 
 
 def test_a_rank_that_starts_late_joins_the_folder_of_the_others(tmp_path: Path) -> None:
@@ -44,15 +45,15 @@ def test_what_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_environment_keeps_what_was_there() -> None:
-    window = Window("/out", 3, 2)
+    config = Config("/out", 3, 2)
     ours = str(bootstrap_folder())
 
-    assert environment({}, window, Path("s"))["PYTHONPATH"] == ours
-    assert environment({"PYTHONPATH": ""}, window, Path("s"))["PYTHONPATH"] == ours
-    nested = environment({"PYTHONPATH": f"{ours}:/a::/b", "HOME": "/h"}, window, Path("s"))
+    assert environment({}, config, Path("s"))["PYTHONPATH"] == ours
+    assert environment({"PYTHONPATH": ""}, config, Path("s"))["PYTHONPATH"] == ours
+    nested = environment({"PYTHONPATH": f"{ours}:/a::/b", "HOME": "/h"}, config, Path("s"))
     assert nested["PYTHONPATH"] == f"{ours}:/a::/b"
-    assert environment({"PYTHONPATH": ":"}, window, Path("s"))["PYTHONPATH"] == f"{ours}::"
-    assert environment({"PYTHONPATH": f"{ours}:{ours}"}, window, Path("s"))["PYTHONPATH"] == ours
+    assert environment({"PYTHONPATH": ":"}, config, Path("s"))["PYTHONPATH"] == f"{ours}::"
+    assert environment({"PYTHONPATH": f"{ours}:{ours}"}, config, Path("s"))["PYTHONPATH"] == ours
     assert nested["HOME"] == "/h"
     assert json.loads(nested["PYTHON_DIAGNOSE"])["out"] == "/out"
 

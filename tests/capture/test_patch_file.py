@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.capture.command import APPLY, Window, environment
+from diagnose.capture.command import environment
 from diagnose.errors import UserError
 from diagnose.patch.patch_file import Request, read
 from diagnose.probes.apply_allowed import ALLOWED, why_not
+from diagnose.probes.config import Config
+from diagnose.probes.protocol import PATCH
 
 RULES = Path(__file__).parents[2] / "rules"
 
@@ -98,12 +100,12 @@ def test_without_its_patch_the_command_does_not_start(tmp_path: Path, command: l
 def test_variables_reach_the_job_and_the_allocators_settings_are_kept() -> None:
     wanted = {"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "TOKENIZERS_PARALLELISM": False}}
     there = {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:False", "A": "1"}
-    env = environment(there, Window("/out", 3, 2), Path("s"), Request(wanted))
+    env = environment(there, Config("/out", 3, 2), Path("s"), Request(wanted))
 
     merged = "max_split_size_mb:128,expandable_segments:True"
     assert (env["PYTORCH_ALLOC_CONF"], env["PYTORCH_CUDA_ALLOC_CONF"]) == (merged, merged)
     assert (env["TOKENIZERS_PARALLELISM"], env["A"]) == ("0", "1")
-    assert json.loads(env[APPLY]) == {"set": wanted, "refused": [], "expected": None}
+    assert json.loads(env[PATCH]) == {"set": wanted, "refused": [], "expected": None}
 
 
 def test_every_patch_of_a_rule_can_be_applied() -> None:

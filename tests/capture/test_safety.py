@@ -22,11 +22,11 @@ PATCH = {
     "the export is cut": "torch.profiler.profile.export_chrome_trace = cut",
     "the disk is full": "import gzip; gzip.open = full",
     "the facts fail": "from diagnose.probes import capture_facts; capture_facts.facts = broken",
-    "the marker fails": "from diagnose.probes.bundle import Bundle; Bundle.finish = broken",
-    "the bundle fails": "from diagnose.probes.bundle import Bundle; Bundle.__init__ = broken",
+    "the marker fails": "from diagnose.probes.rank_files import RankFiles; RankFiles.finish = broken",
+    "the bundle fails": "from diagnose.probes.rank_files import RankFiles; RankFiles.__init__ = broken",
     "the clock fails": "from diagnose.probes.clock import StepClock; StepClock.step_ended = broken",
     "the ranges fail": "from diagnose.probes.ranges import Emitter; Emitter.__init__ = broken",
-    "a batch cannot be read": "from diagnose.probes.seen import Seen; Seen.note_batch = broken",
+    "a batch cannot be read": "from diagnose.probes.job_objects import JobObjects; JobObjects.note_batch = broken",
     "the window fails": "from diagnose.probes.window import Window; Window.step_ended = broken",
 }
 FAULTS = """

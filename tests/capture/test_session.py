@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.probes.bundle import Bundle
 from diagnose.probes.config import Config, from_environment
+from diagnose.probes.rank_files import RankFiles
 from diagnose.probes.session import Session
 from diagnose.probes.window import PHASES, Plan, Window, planned, settled
 
@@ -52,7 +52,7 @@ def test_a_settled_loop_goes_through_every_phase_in_order() -> None:
     ran = phases(Window(planned(Config("out"))), 20)
 
     counts = [ran.count(phase) for phase in PHASES]
-    assert counts == [4, 3, 2, 3, 1, 3, 4]
+    assert counts == [4, 3, 2, 4, 1, 3, 3]
     assert ran == sorted(ran, key=PHASES.index)
 
 
@@ -82,7 +82,7 @@ def test_a_short_loop_still_records(total: int) -> None:
 
     assert "active" in ran
     if total >= 6:
-        assert ran.count("active") == 3
+        assert ran.count("active") == 4
     assert len(ran) == total
 
 
@@ -143,10 +143,10 @@ def test_a_second_loop_goes_beside_the_first(session: tuple[Session, Clock], tmp
 
 
 def test_two_processes_of_one_rank_never_share_a_folder(tmp_path: Path) -> None:
-    first, second = (Bundle(str(tmp_path / "out"), 0, 1) for _ in range(2))
+    first, second = (RankFiles(str(tmp_path / "out"), 0, 1) for _ in range(2))
 
     assert first.folder != second.folder
-    assert Bundle(str(tmp_path / "out"), 1, 2).folder == first.folder
+    assert RankFiles(str(tmp_path / "out"), 1, 2).folder == first.folder
 
 
 def test_a_loop_that_ends_in_the_window_leaves_what_was_recorded(
@@ -177,7 +177,7 @@ def test_stop_is_asked_for_once_the_window_is_written(tmp_path: Path) -> None:
     clock = Clock()
     session = Session(Config(str(tmp_path), skip=1, control=0, stop=True), clock)
     session.loop_begins("code")
-    drive(session, clock, 5)
+    drive(session, clock, 6)
     assert not session.stop_asked
     drive(session, clock, 1)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from diagnose.formulas.checks.products import sdpa_backward_flops, sdpa_flops
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import (
     attention_flops,
@@ -12,7 +13,6 @@ from diagnose.formulas.model_flops import (
     linear_flops_per_token,
     partly_frozen_flops_per_token,
 )
-from diagnose.formulas.roofline import sdpa_backward_flops, sdpa_flops
 
 pytestmark = pytest.mark.capture
 

@@ -15,16 +15,15 @@ from diagnose.formulas import (
     collectives,
     data_pipeline,
     energy,
-    kineto,
     memory,
-    predict,
     roofline,
     scaling,
-    straggler,
     throughput,
     traffic,
 )
 from diagnose.formulas.batch_model import BatchModel
+from diagnose.formulas.checks import kineto, predict, products, straggler
+from diagnose.formulas.checks.accounting import step_parts_ns
 
 size = st.integers(1, 1 << 14)
 rate = st.floats(1, 1e6)
@@ -41,7 +40,7 @@ def of(pairs: list[tuple[int, int]]) -> iv.Intervals:
 def test_the_parts_of_a_step_add_up_to_it(
     compute: list[tuple[int, int]], comm: list[tuple[int, int]], copies: list[tuple[int, int]], start: int, end: int
 ) -> None:
-    parts = accounting.step_parts_ns(iv.one(start, end), of(compute), of(comm), of(copies))
+    parts = step_parts_ns(iv.one(start, end), of(compute), of(comm), of(copies))
 
     assert sum(parts.values()) == max(end - start, 0)
 
@@ -93,17 +92,17 @@ def test_buckets_of_small_models(gradient: int, buckets: int) -> None:
 
 @given(size, size, size, st.sampled_from([1, 2, 4]))
 def test_the_closed_form_of_intensity(m: int, n: int, k: int, itemsize: int) -> None:
-    counted = roofline.intensity(roofline.gemm_flops(m, n, k), roofline.gemm_bytes(m, n, k, itemsize))
+    counted = roofline.intensity(products.gemm_flops(m, n, k), products.gemm_bytes(m, n, k, itemsize))
 
-    assert roofline.gemm_intensity(m, n, k, itemsize) == pytest.approx(counted)
+    assert products.gemm_intensity(m, n, k, itemsize) == pytest.approx(counted)
 
 
 @given(size, size, size)
 def test_a_product_is_bound_by_the_side_of_the_ridge_it_is_on(m: int, n: int, k: int) -> None:
     peak, bandwidth = 1e15, 3e12
-    flops, moved = roofline.gemm_flops(m, n, k), roofline.gemm_bytes(m, n, k, 2)
+    flops, moved = products.gemm_flops(m, n, k), products.gemm_bytes(m, n, k, 2)
 
-    bound_by_memory = roofline.lower_bound_s(flops, moved, peak, bandwidth) == moved / bandwidth
+    bound_by_memory = products.lower_bound_s(flops, moved, peak, bandwidth) == moved / bandwidth
 
     assert bound_by_memory == (roofline.intensity(flops, moved) <= roofline.ridge(peak, bandwidth))
 
@@ -185,12 +184,7 @@ def test_kinetos_base_is_at_most_a_period_ago(unix_s: int) -> None:
 def test_the_slow_rank_has_the_low_score() -> None:
     scores = straggler.relative_scores([100, 90, 110, 140, 100])
 
-    assert [straggler.is_slow(s) for s in scores] == [False, False, False, True, False]
-
-
-@pytest.mark.parametrize(("after", "changed"), [(100, False), (110, False), (112, True), (88, True)])
-def test_a_change_of_more_than_a_tenth(after: float, changed: bool) -> None:
-    assert straggler.is_change_point(100, after) == changed
+    assert scores == pytest.approx([1, 100 / 90, 100 / 110, 100 / 140, 1])
 
 
 def test_removing_the_only_suspect_removes_the_slowdown() -> None:

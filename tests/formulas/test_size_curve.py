@@ -3,11 +3,11 @@
 import pytest
 
 from diagnose.formulas.collectives import node_boundary_s
-from diagnose.formulas.size_curve import HOPPER_NVSWITCH, NETWORK_LATENCY_S, Links
+from diagnose.formulas.size_curve import A100, HOPPER, HOPPER_NVSWITCH, NETWORK_LATENCY_S, Links
 
 MIB = 1 << 20
-H100 = Links("H100-SXM5-80GB", 450, ranks=8)
-A100 = Links("A100-SXM4-80GB", 300, ranks=8)
+H100 = Links(HOPPER, 450, ranks=8)
+AMPERE = Links(A100, 300, ranks=8)
 
 
 @pytest.mark.parametrize(("mib", "gbs"), HOPPER_NVSWITCH)
@@ -32,13 +32,13 @@ def test_half_the_bandwidth_is_reached_where_the_curve_says_so() -> None:
 
 
 def test_elsewhere_the_model_approaches_what_such_nodes_reach() -> None:
-    assert A100.bus_gbs("allreduce", 16 << 30) == pytest.approx(235, rel=0.01)
-    half = A100.half_bandwidth_bytes or 0
-    assert A100.bus_gbs("allreduce", half) == pytest.approx(235 / 2)
+    assert AMPERE.bus_gbs("allreduce", 16 << 30) == pytest.approx(235, rel=0.01)
+    half = AMPERE.half_bandwidth_bytes or 0
+    assert AMPERE.bus_gbs("allreduce", half) == pytest.approx(235 / 2)
 
 
 def test_between_nodes_the_boundary_of_a_node_bounds() -> None:
-    four_nodes = Links("H100-64GB-MN5", 450, ranks=16, nodes=4, node_gbs=100)
+    four_nodes = Links(HOPPER, 450, ranks=16, nodes=4, node_gbs=100)
     size = 4 << 30
 
     seconds = node_boundary_s(size, 4, 100e9) + NETWORK_LATENCY_S
@@ -46,7 +46,7 @@ def test_between_nodes_the_boundary_of_a_node_bounds() -> None:
     assert four_nodes.bus_gbs("allreduce", size) == pytest.approx(2 * 15 / 16 * size / seconds / 1e9)
 
 
-@pytest.mark.parametrize("links", [Links("L40S", None, 8), Links("H100-SXM5-80GB", 450, 16, nodes=2)])
+@pytest.mark.parametrize("links", [Links("", None, 8), Links(HOPPER, 450, 16, nodes=2)])
 def test_unknown_links_expect_nothing(links: Links) -> None:
     assert links.bus_gbs("allreduce", 64 * MIB) is None
     assert links.half_bandwidth_bytes is None

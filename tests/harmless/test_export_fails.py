@@ -129,7 +129,7 @@ AFTERWARDS = "loop()\nprint('trained', flush=True)\nraise SystemExit(4)\n"
 
 def trained(tmp_path: Path, during: str) -> tuple["subprocess.CompletedProcess[str]", Path]:
     """A job whose window is that of steps 6 to 9, with a folder for temporary files of its own."""
-    torchless = BARE.replace("from diagnose.probes import torch_hooks, trainer_hooks\ntorch_hooks.install()\n", "")
+    torchless = BARE.replace("torch_hooks.install()\n", "")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     command = python(tmp_path, torchless + during + AFTERWARDS)
@@ -182,8 +182,8 @@ def test_what_a_rank_says_went_wrong_is_what_the_parent_says(tmp_path: Path) -> 
 def test_a_marker_that_cannot_be_written_still_says_why(tmp_path: Path) -> None:
     """The bytes of the claim are there since the window began."""
     body = """
-from diagnose.probes.bundle import Bundle
-bundle = Bundle(given["out"], 0, 1)
+from diagnose.probes.rank_files import RankFiles
+bundle = RankFiles(given["out"], 0, 1)
 def full(*args): raise OSError(28, "No space left on device")
 bundle._write = full
 try:

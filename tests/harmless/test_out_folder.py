@@ -91,7 +91,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     fill(tmp_path / "users", {"seen/torch": "", "rank0.claim": "mine", "trace.json": "mine", "owner": "mine"})
     bundle = Bundle(tmp_path / "b", {})
     scratch = bundle.folder / ".diagnose"
-    bundle.seen.rmdir()
+    bundle.marks.rmdir()
     (scratch / "seen").symlink_to(tmp_path / "users" / "seen")
     (scratch / "raw-x").symlink_to(tmp_path / "users")
     (scratch / "rank0.claim").symlink_to(tmp_path / "users" / "rank0.claim")
@@ -114,8 +114,8 @@ def test_a_scratch_folder_that_is_another_ones_now_is_left_alone(tmp_path: Path)
 def test_what_a_killed_rank_leaves_is_removed_and_said(tmp_path: Path) -> None:
     body = """
 import time
-from diagnose.probes.bundle import Bundle
-bundle = Bundle(given["out"], 3, 8)
+from diagnose.probes.rank_files import RankFiles
+bundle = RankFiles(given["out"], 3, 8)
 scratch = os.path.join(given["out"], ".diagnose")
 os.mkdir(os.path.join(scratch, "raw-abc"))
 for name in ("raw-abc/trace.json", "raw-abc/trace.json.tmp", ".rank3.json.gz.77.part", ".capture-rank3.json.77.part"):
@@ -131,8 +131,8 @@ os.kill(os.getpid(), 9)
 
 def test_a_killed_rank_is_named_beside_the_report_of_the_others(tmp_path: Path) -> None:
     body = """
-from diagnose.probes.bundle import Bundle
-Bundle(given["out"], 1, 2)
+from diagnose.probes.rank_files import RankFiles
+RankFiles(given["out"], 1, 2)
 write(0, 2)
 """
     done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
@@ -147,10 +147,10 @@ write(0, 2)
 
 def test_a_second_window_is_tidied_too(tmp_path: Path) -> None:
     body = """
-from diagnose.probes.bundle import Bundle
+from diagnose.probes.rank_files import RankFiles
 write()
-Bundle(given["out"], 0, 1).finish("no steps")
-Bundle(given["out"], 0, 1)
+RankFiles(given["out"], 0, 1).finish("no steps")
+RankFiles(given["out"], 0, 1)
 """
     done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
 

@@ -11,15 +11,15 @@ import pytest
 from harmless.parents import PATIENCE_S, RANK, TRACE, below, ended, python
 
 from diagnose.capture.bundle import Bundle
-from diagnose.probes import bundle as ranks
+from diagnose.probes.rank_files import RankFiles
 
 STEP = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3"}
 
 
-def rank_of(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, rank: int = 0, world_size: int = 1) -> ranks.Bundle:
+def rank_of(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, rank: int = 0, world_size: int = 1) -> RankFiles:
     """A rank below the parent that has claimed the bundle."""
     monkeypatch.setenv("PYTHON_DIAGNOSE", json.dumps({"out": str(bundle.folder), "token": bundle.token}))
-    return ranks.Bundle(str(bundle.folder), rank, world_size)
+    return RankFiles(str(bundle.folder), rank, world_size)
 
 
 def test_each_of_two_runs_reports_its_own(tmp_path: Path) -> None:
@@ -79,18 +79,18 @@ def test_a_further_window_does_not_go_into_the_folder_of_the_other_run(
     for _ in range(2):
         rank_of(first, monkeypatch).finish("no steps")
 
-    assert [path.name for path in first.later()] == ["o-3"]
-    assert second.later() == []
+    assert [path.name for path in first.further_windows()] == ["o-3"]
+    assert second.further_windows() == []
     assert second.written().errors == {}
     assert list(second.folder.glob("rank*")) == []
 
 
 def test_without_a_parent_a_claimed_folder_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHON_DIAGNOSE", raising=False)
-    first = ranks.Bundle(str(tmp_path / "o"), 0, 1)
+    first = RankFiles(str(tmp_path / "o"), 0, 1)
     first.finish("no steps")
     Bundle(tmp_path / "o", {})
-    again = ranks.Bundle(str(tmp_path / "o"), 0, 1)
+    again = RankFiles(str(tmp_path / "o"), 0, 1)
 
     assert (first.folder.name, again.folder.name) == ("o", "o-3")
     assert "token" not in json.loads((first.folder / "rank0.done").read_text())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from diagnose.arrays import Ints
 from diagnose.ranks import GroupMatch, RankDigest, match
 from diagnose.ranks.collectives.aligned_waits import agreement, by_start
-from diagnose.ranks.collectives.clocks import Alignment, align, clocks_of, torn_hosts
+from diagnose.ranks.collectives.clocks import Alignment, align, align_all, clocks_of, torn_hosts
 
 Clock = Callable[[int, Ints], Ints]
 
@@ -103,6 +103,43 @@ def test_collectives_that_a_rank_may_leave_early_align_nothing(kind: str) -> Non
     _, found = aligned(ranks)
 
     assert found.known.tolist() == [True, True, False, False]
+
+
+def test_for_an_order_a_broadcast_reaches_those_that_nothing_better_does() -> None:
+    ranks = digests(
+        [shared(range(2)), shared(range(2, 4), name="1"), shared(range(1, 3), name="2", kind="broadcast")],
+        clock=skewed(3 * MS),
+    )
+    matched, symmetric = aligned(ranks)
+
+    found = align_all(ranks, matched)
+
+    assert symmetric.known.tolist() == [True, True, False, False]
+    assert found.known.all()
+    assert np.abs(found.offset + 3 * MS * np.arange(4)).max() < 10 * US
+
+
+def test_a_symmetric_collective_sets_a_clock_before_a_broadcast_does() -> None:
+    """The root of the broadcast leaves 2 ms before the others, which would pass for a clock that is 2 ms ahead."""
+    arrive = np.arange(60)[:, None] * 10 * MS + np.array([0, 2 * MS])
+    early = Shared("1", (0, 1), arrive, arrive + 200 * US, np.arange(60) // 20, "broadcast")
+    ranks = digests([early, shared(range(2))], clock=skewed(5 * MS))
+    matched, symmetric = aligned(ranks)
+
+    found = align_all(ranks, matched)
+
+    assert (found.offset == symmetric.offset).all()
+    assert abs(found.offset[1] + 5 * MS) < 4 * US
+
+
+def test_for_an_order_ranks_that_nothing_joins_to_the_first_stand_right_to_each_other() -> None:
+    ranks = digests([shared(range(2), name="1"), shared(range(2, 4), name="1")], clock=skewed(3 * MS))
+    matched, _ = aligned(ranks)
+
+    found = align_all(ranks, matched)
+
+    assert found.known.all()
+    assert abs((found.offset[3] - found.offset[2]) + 3 * MS) < 4 * US
 
 
 def test_two_collectives_give_an_offset_but_no_residual() -> None:

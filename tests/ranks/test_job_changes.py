@@ -14,7 +14,7 @@ from simulator import Fault, Job, Transport, simulate
 
 from diagnose.analysis import analyze
 from diagnose.analysis.rank import analyses
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, match
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.buckets import buckets_of, described, larger, smaller
@@ -167,7 +167,7 @@ def test_perfect_overlap_leaves_the_work_or_the_transfers_whichever_is_longer() 
     hidden, _ = joint(SMALL)
     swamped, _ = joint(replace(SMALL, transport=Transport(node_bytes_per_s=30e9)))
 
-    assert hidden_ns(hidden, "best") == max(part.own_ns for part in hidden.parts) / hidden.steps
+    assert hidden_ns(hidden, "best") == max(work.own_ns for work in hidden.work) / hidden.steps
     assert hidden_ns(hidden, "worst") > hidden_ns(hidden, "best")
     assert hidden_ns(swamped, "best") == pytest.approx(swamped.transfer.sum() / swamped.steps)
 
@@ -199,7 +199,7 @@ def test_reductions_that_the_work_waits_for_are_no_buckets() -> None:
     job = replace(SMALL, parallelism="tp_dp", faults=(Fault("data", (LATE,)),))
 
     digests, replayed = simulated(job)[0], joint(job)[0]
-    kinds, sizes = described(digests[0], replayed.parts[0])
+    kinds, sizes = described(digests[0], replayed.work[0])
     waited_for = sizes == 4096 * 2048 * 2  # of the activations
 
     assert not buckets_of(digests, replayed)[replayed.collective[0][waited_for]].any()

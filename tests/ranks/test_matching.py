@@ -9,9 +9,9 @@ from matched_jobs import FIELDS, SEND_RECEIVE, Json, changed, digests, each_step
 
 from diagnose.facts import Unknown
 from diagnose.ranks import match
-from diagnose.ranks.collectives.kinds import kind_of
 from diagnose.ranks.collectives.mismatches import mismatches_of
 from diagnose.ranks.collectives.process_groups import Group, Naming
+from diagnose.timeline.kernel_names import collective_kind
 
 
 def bare(event: Json) -> None:
@@ -164,7 +164,7 @@ def test_sends_that_nothing_describes_are_not_matched() -> None:
     ],
 )
 def test_kinds_by_name(kernel: str, kind: str) -> None:
-    assert kind_of(kernel) == kind
+    assert collective_kind(kernel) == kind
 
 
 @pytest.mark.parametrize("kernel", ["void deep_ep::intranode::dispatch<8>(int4*)", "multimem_all_reduce_kernel<float>"])

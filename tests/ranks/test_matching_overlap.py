@@ -4,9 +4,9 @@ import pytest
 from analysed import ADD, GEMM, content, timeline
 from kineto import Trace, collective
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.metrics import Measured, measure
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import digest_of, join
 
 DIMS = [[4096, 4096], [4096, 4096]]

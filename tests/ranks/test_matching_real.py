@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diagnose.analysis import analyze
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.ranks import RankDigest, digest_of, match
 from diagnose.timeline import timeline_of
 from diagnose.trace import read

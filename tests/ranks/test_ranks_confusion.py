@@ -10,7 +10,7 @@ from ranks_confusion import NOBODY, UNTOLD, Case, job_of, judged, report
 from simulator import Fault, Job, Kind, simulate
 
 from diagnose.analysis import analyze
-from diagnose.report.job_words import waits_anyway
+from diagnose.report.views.job_words import waits_anyway
 
 pytestmark = pytest.mark.long
 

@@ -68,8 +68,8 @@ def test_the_waiting_of_late_ranks_adds_up_however_it_is_divided() -> None:
     alone = job(ranks(8, late([5], lambda trace: trace.loader(us=2000))))
     both = job(ranks(8, late([2, 5], lambda trace: trace.loader(us=2000))))
 
-    assert sum(b.caused_ns for b in alone.blames) == 4 * 7 * 2 * MS
-    assert sum(b.caused_ns for b in both.blames) == 4 * 6 * 2 * MS
+    assert sum(b.caused_ns for b in alone.lateness) == 4 * 7 * 2 * MS
+    assert sum(b.caused_ns for b in both.lateness) == 4 * 6 * 2 * MS
 
 
 def test_ranks_of_a_slow_host_are_told_to_be_all_of_it() -> None:
@@ -94,7 +94,7 @@ def test_a_step_held_up_once_is_told_and_nobody_is_accused() -> None:
         kernels(trace)
 
     found = job(ranks(4, work, steps=8))
-    (passing,) = [b for b in found.blames if b.persistence == "transient"]
+    (passing,) = [b for b in found.lateness if b.persistence == "transient"]
 
     assert found.stragglers == ()
     assert (passing.rank, passing.cause, passing.steps) == (2, "gc", (13,))
@@ -110,7 +110,7 @@ def test_the_rank_that_passes_waiting_on_is_not_blamed_for_it() -> None:
     found = job(traces)
 
     assert named(found) == [(0, "data")]
-    assert [b.caused_ns for b in found.blames if b.rank == 1] == [0]
+    assert [b.caused_ns for b in found.lateness if b.rank == 1] == [0]
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ from needs import needs
 
 from diagnose.analysis import Options, analyze
 from diagnose.analysis.ranks import MOST_MEASURED
-from diagnose.analysis.workers import Task, processes
+from diagnose.analysis.workers import Task
 from diagnose.analysis.workers import cluster as cluster_results
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError
-from diagnose.metrics.registry import Settings
-from diagnose.trace import Loading
+from diagnose.metrics.settings import Settings
+from diagnose.trace import Loading, processes
 
 pytestmark = pytest.mark.long
 
@@ -80,20 +80,20 @@ def test_processes_say_the_same(folder: Path, alone: Diagnosis) -> None:
 
 def test_a_process_that_dies_costs_only_time(folder: Path, alone: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
-    start = processes.Worker._start
+    start = processes.Worker._started
 
-    def remembered(self: processes.Worker) -> subprocess.Popen[bytes]:
+    def remembered(self: processes.Worker[Task, Any]) -> subprocess.Popen[bytes]:
         started.append(start(self))
         return started[-1]
 
-    monkeypatch.setattr(processes.Worker, "_start", remembered)
+    monkeypatch.setattr(processes.Worker, "_started", remembered)
 
     def kills_one(path: Path, number: int, of: int) -> None:
         if number == 1 and of == RANKS:
             os.kill(started[0].pid, signal.SIGKILL)
 
     assert diagnosed(folder, jobs=2, watch=kills_one) == alone
-    assert len(started) == 3, "the dead one was replaced"
+    assert len(started) == 2 + 1 + 2, "two for the digests, one for the dead one, two for the ranks in full"
     assert all(process.poll() is not None for process in started), "none is left behind"
 
 
@@ -148,7 +148,7 @@ def test_a_cluster_whose_only_worker_is_killed_is_an_error_for_the_user(
     dask = pytest.importorskip("dask", reason="needs dask and distributed")
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     monkeypatch.setattr("diagnose.analysis.workers.cluster.NO_WORKER_S", 0.3)
-    monkeypatch.setattr("diagnose.analysis.workers.cluster.LOOK_S", 0.1)
+    monkeypatch.setattr("diagnose.analysis.workers.cluster.POLL_S", 0.1)
     impatient = dask.config.set({"distributed.comm.timeouts.connect": "1s"})  # with the worker that is dead
     with impatient, distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty:
         address = empty.scheduler_address

@@ -13,14 +13,14 @@ from kineto import collective
 
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis, Finding
-from diagnose.metrics import REGISTRY
+from diagnose.metrics import units
 from diagnose.probes.apply_allowed import why_not
 from diagnose.probes.capture_model import wrapped_facts
 from diagnose.rule import load_rules
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 HEALTHY = ["synthetic-healthy-8", "gloo-healthy", "synthetic-compute-bound.json.gz", "cpu-healthy.json.gz"]
-RULES = {rule.id: rule for rule in load_rules((), {name: metric.unit for name, metric in REGISTRY.items()})}
+RULES = {rule.id: rule for rule in load_rules((), units())}
 each = pytest.mark.parametrize(("name", "case"), DISTRIBUTED.items(), ids=DISTRIBUTED)
 
 

@@ -12,17 +12,16 @@ from remedies.single_gpu_jobs import analysed, job, product
 from rich.console import Console
 
 from diagnose.diagnosis import Diagnosis, Finding
-from diagnose.report.changes import nothing_pays
 from diagnose.report.text import render, render_brief
 
 SMALL_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.0, 1.019))
 LARGE_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.0, 1.02))
 NO_GAIN_KNOWN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=None)
-UNSAFE = msgspec.structs.replace(diagnoses.FEW_STEPS, severity="critical")
+UNSAFE = msgspec.structs.replace(diagnoses.DAMAGED, severity="critical")
 
 
 def healthy(*findings: Finding) -> Diagnosis:
-    return msgspec.structs.replace(diagnoses.diagnosis(), findings=findings, plan=())
+    return diagnoses.diagnosis(findings=findings)
 
 
 def printed(diagnosis: Diagnosis) -> str:
@@ -31,22 +30,38 @@ def printed(diagnosis: Diagnosis) -> str:
     return re.sub(r" *\n {12}(?=\S)", " ", out.getvalue())
 
 
-@pytest.mark.parametrize("findings", [(), (SMALL_GAIN,), (NO_GAIN_KNOWN,), (SMALL_GAIN, diagnoses.FEW_STEPS)])
+@pytest.mark.parametrize("findings", [(), (SMALL_GAIN,), (NO_GAIN_KNOWN,), (SMALL_GAIN, diagnoses.DAMAGED)])
 def test_nothing_pays_where_each_change_buys_less_than_2_percent(findings: tuple[Finding, ...]) -> None:
-    assert nothing_pays(healthy(*findings))
-    assert "next:       nothing worth doing" in printed(healthy(*findings))
+    answer = healthy(*findings)
+
+    assert answer.next.kind == "nothing"
+    assert answer.next.says.startswith("nothing worth doing: ")
+    assert "next:       nothing worth doing" in printed(answer)
 
 
-@pytest.mark.parametrize("findings", [(LARGE_GAIN,), (SMALL_GAIN, LARGE_GAIN), (diagnoses.NO_MEMORY,), (UNSAFE,)])
-def test_a_gain_a_warning_without_one_and_a_doubt_come_first(findings: tuple[Finding, ...]) -> None:
-    assert not nothing_pays(healthy(*findings))
-    assert "nothing worth doing" not in printed(healthy(*findings))
+@pytest.mark.parametrize(
+    ("findings", "kind", "rule"),
+    [
+        ((LARGE_GAIN,), "change", "unfused-norm"),
+        ((SMALL_GAIN, LARGE_GAIN), "change", "unfused-norm"),
+        ((diagnoses.NO_MEMORY,), "change", "near-out-of-memory"),
+        ((UNSAFE, LARGE_GAIN), "capture", "damaged-trace"),
+    ],
+)
+def test_a_gain_a_warning_without_one_and_a_doubt_come_first(
+    findings: tuple[Finding, ...], kind: str, rule: str
+) -> None:
+    answer = healthy(*findings)
+
+    assert (answer.next.kind, answer.next.rule) == (kind, rule)
+    assert f"next:       {rule}" in printed(answer)
 
 
 def test_an_invalid_replay_or_an_undecided_step_proves_nothing() -> None:
     unsure = msgspec.structs.replace(diagnoses.diagnosis().replay, valid=False, because="it is 9 % off")
-    assert not nothing_pays(msgspec.structs.replace(healthy(), replay=unsure))
-    assert not nothing_pays(diagnoses.undecided())
+
+    for answer in (diagnoses.judged(healthy(), replay=unsure), diagnoses.undecided()):
+        assert answer.next.says.startswith("nothing to change: no rule fired")
 
 
 def test_findings_that_buy_nothing_are_still_listed() -> None:
@@ -58,7 +73,7 @@ def test_it_is_said_how_near_the_fastest_products_the_job_is(tmp_path: Path) -> 
     answer = analysed(tmp_path, job(jobs.op("aten::mm", [jobs.LARGE] * 2, jobs.GEMM, 12_000), product(5000)))
     near = analysed(tmp_path / "near", job(jobs.op("aten::mm", [jobs.LARGE] * 2, jobs.GEMM, 12_000)))
 
-    assert nothing_pays(answer)
+    assert answer.next.kind == "nothing"
     assert "its FLOPs need 66 % of the step at the fastest products measured on such a GPU" in printed(answer)
     says = next(f.says for f in near.findings if f.rule == "near-hardware-peak")
     assert "92.3 % of the fastest one measured on such a GPU" in says

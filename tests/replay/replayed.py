@@ -6,7 +6,7 @@ import numpy as np
 from analysed import ADD, GEMM, Built, timeline
 from kineto import Trace
 
-from diagnose.attribution import attribute
+from diagnose.attribution.attribution import attribute
 from diagnose.predict.replay import Change, Replay
 from diagnose.timeline import Timeline
 

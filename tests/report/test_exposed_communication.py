@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from diagnose.analysis import analyze
+from diagnose.attribution.causes import WAITING
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
@@ -46,9 +47,7 @@ def test_the_parts_of_the_facts_the_ledger_and_the_collectives_add_up_to_the_sam
     assert waiting is not None
     assert exposed == pytest.approx(transfer + waiting)
     assert ledger["exposed-communication"] == pytest.approx(transfer, abs=0.002)
-    assert sum(share for cause, share in ledger.items() if cause.startswith("late-rank")) == pytest.approx(
-        waiting, abs=0.002
-    )
+    assert sum(share for cause, share in ledger.items() if cause in WAITING) == pytest.approx(waiting, abs=0.002)
     assert sum(row.exposed_share for row in traffic) == pytest.approx(exposed, abs=0.002)
     assert sum(row.exposed_waiting_share or 0 for row in traffic) == pytest.approx(waiting, abs=0.002)
 

@@ -160,10 +160,10 @@ def test_a_change_is_copied_or_selected(tab: Browser, tmp_path: Path) -> None:
 
 def test_a_link_opens_its_finding(tab: Browser, tmp_path: Path) -> None:
     opened(tab, tmp_path, drawn.drawn())
-    tab.run("document.querySelector('a[href=\"#finding-few-steps\"]').click()")
+    tab.run("document.querySelector('a[href=\"#finding-damaged-trace\"]').click()")
     tab.run("new Promise(done => setTimeout(done, 50))")
 
-    assert tab.run("document.getElementById('finding-few-steps').open") is True
+    assert tab.run("document.getElementById('finding-damaged-trace').open") is True
 
 
 def test_a_point_of_the_roofline_tells_its_figures(tab: Browser, tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, Evidence, NotAdvised, NotJudged, Patch, PlanStep, RankReport
 from diagnose.diagnosis.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
 from diagnose.facts import another_run
-from diagnose.report.github import Writer, tokens
 from diagnose.report.html import About
 from diagnose.report.markdown import MOST_TOKENS, markdown
-from diagnose.report.page import plain
+from diagnose.report.markdown.github import Writer, tokens
+from diagnose.report.views.plain import plain
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 WIDE = Writer(rows=10, prose=10_000, name=10_000)
@@ -65,7 +65,7 @@ def talkative(names: str = "") -> Diagnosis:
         excess=tuple(Excess(cause=f"{names}{i}", ns=10**6) for i in range(9)), explained_share=0.9,
         gpu_hours_per_day=12.3, cost_per_day=45.6,
     )  # fmt: skip
-    return replace(
+    return diagnoses.judged(
         of,
         verdict=diagnoses.verdict("data-bound", because=f"{names} because " * 30),
         ledger=tuple(ledger),

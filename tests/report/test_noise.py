@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from diagnose.diagnosis import Diagnosis, FactReport, Finding
-from diagnose.report.changes import first_change
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render, render_brief
@@ -21,7 +20,7 @@ def noisy(*more: Finding) -> Diagnosis:
     of = diagnoses.data_bound()
     small = replace(diagnoses.DATA_WAIT, predicted_speedup=(1.01, 1.05))
     step = replace(of.plan[0], rule=small.rule, patch=small.patch, predicted_speedup=(1.01, 1.05), below_noise=True)
-    return replace(of, findings=(small, *more), plan=(step,), facts=(NOISE,))
+    return diagnoses.judged(of, findings=(small, *more), plan=(step,), facts=(NOISE,))
 
 
 def text(diagnosis: Diagnosis, brief: bool = False) -> str:
@@ -46,17 +45,20 @@ def test_every_report_says_so(report: str) -> None:
 
 
 def test_the_next_change_is_none_of_them() -> None:
-    assert first_change(noisy()) is None
+    assert noisy().next.kind == "nothing"
+    assert noisy().next.worth_doing == ()
     assert "next: nothing that stands out" in text(noisy(), brief=True)
 
 
 def test_a_severe_finding_of_unknown_gain_comes_before_them() -> None:
-    assert first_change(noisy(diagnoses.NO_MEMORY)) == diagnoses.NO_MEMORY
-    assert first_change(noisy(replace(diagnoses.NO_MEMORY, severity="info"))) is None
+    severe = noisy(diagnoses.NO_MEMORY).next
+
+    assert (severe.kind, severe.rule, severe.says) == ("change", "near-out-of-memory", diagnoses.NO_MEMORY.says)
+    assert noisy(replace(diagnoses.NO_MEMORY, severity="info")).next.kind == "nothing"
 
 
 def test_a_plan_above_the_noise_says_nothing_of_it() -> None:
     steady = diagnoses.data_bound()
 
     assert "noise" not in text(replace(steady, facts=(NOISE,)))
-    assert first_change(steady) is not None
+    assert steady.next.worth_doing == ("data-wait", "low-memory-use")

@@ -8,9 +8,9 @@ from pathlib import Path
 from analysed import GEMM, SOFTMAX, Built, timeline
 from kineto import Trace
 
-from diagnose.attribution import attribute
-from diagnose.metrics import REGISTRY, Measured, measure
-from diagnose.metrics.registry import Settings
+from diagnose.attribution.attribution import attribute
+from diagnose.metrics import Measured, measure, units
+from diagnose.metrics.settings import Settings
 from diagnose.predict.whatif import Predictor
 from diagnose.ranks import JobView
 from diagnose.rule import Rule, load_rule
@@ -56,7 +56,7 @@ def rule(whatif: str, name: str = "a-fault", keys: str = "", sets: str = "") -> 
     """A rule that always fires, from the text of its `[whatif]`."""
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder), name, whatif, keys, sets)
-        return load_rule(path, {name: metric.unit for name, metric in REGISTRY.items()})
+        return load_rule(path, units())
 
 
 def predictor(built: Built, fired: Sequence[Rule] = (), record: dict[str, object] | None = None) -> Predictor:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from diagnose.cli import main
 from diagnose.errors import UserError
-from diagnose.report.critical_path import render_critical_path
+from diagnose.report.text.critical_path import render_critical_path
 
 SAMPLE = Path(__file__).parents[2] / "sample_traces" / "synthetic-sync-every-step.json.gz"
 

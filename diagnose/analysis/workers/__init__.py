@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from diagnose.analysis.workers.cluster import by_cluster
-from diagnose.analysis.workers.processes import by_processes
 from diagnose.analysis.workers.task import Result, Task, done
 from diagnose.errors import UserError
 from diagnose.ranks import RankDigest
 from diagnose.trace import Loading, worthwhile
+from diagnose.trace.processes import Processes
 
 __all__ = ["Task", "digests"]
 
@@ -23,18 +23,25 @@ def digests(tasks: Sequence[Task], loading: Loading, scheduler: str | None = Non
     Raises:
         UserError: a file cannot be used, or the scheduler.
     """
-    found: list[RankDigest] = []
+    read: list[RankDigest] = []
     for number, (task, result) in enumerate(zip(tasks, _results(tasks, loading, scheduler), strict=True)):
         if isinstance(result, UserError):
             raise result
-        found += result
+        read += result
         if loading.watch is not None:
             loading.watch(task.path, number + 1, len(tasks))
-    return found
+    return read
 
 
 def _results(tasks: Sequence[Task], loading: Loading, scheduler: str | None) -> Iterator[Result]:
     if scheduler is not None:
         return by_cluster(tasks, scheduler)
     jobs = worthwhile([task.path for task in tasks]) if loading.jobs is None else loading.jobs
-    return by_processes(tasks, min(jobs, len(tasks))) if jobs > 1 else map(done, tasks)
+    return _by_processes(tasks, min(jobs, len(tasks))) if jobs > 1 else map(done, tasks)
+
+
+def _by_processes(tasks: Sequence[Task], jobs: int) -> Iterator[Result]:
+    with Processes(done, jobs) as processes:
+        for task, future in [(task, processes.submit(task)) for task in tasks]:
+            answer = future.result()
+            yield done(task) if answer is None else answer

@@ -13,7 +13,7 @@ from diagnose.errors import UserError
 
 PATIENCE = "30s"
 NO_WORKER_S = 300.0  # without any worker, before the analysis gives up
-LOOK_S = 2.0  # between two looks at whether there are workers
+POLL_S = 2.0  # between two questions for workers
 RETRIES = 3  # of a task whose worker died
 
 
@@ -45,7 +45,7 @@ class _Watch:
     def __init__(self, client: Any, futures: Sequence[Any]) -> None:
         self.client, self.futures, self.gave_up = client, futures, False
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -53,15 +53,15 @@ class _Watch:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join(LOOK_S)
+        self._thread.join(POLL_S)
 
-    def _look(self) -> None:
-        seen = time.monotonic()
+    def _poll(self) -> None:
+        answered = time.monotonic()
         with suppress(OSError, TimeoutError, CancelledError):  # of a scheduler that is gone the results tell
-            while not self._ended.wait(LOOK_S):
+            while not self._ended.wait(POLL_S):
                 if self.client.nthreads():
-                    seen = time.monotonic()
-                elif time.monotonic() - seen > NO_WORKER_S:
+                    answered = time.monotonic()
+                elif time.monotonic() - answered > NO_WORKER_S:
                     self.gave_up = True
                     self.client.cancel(self.futures, force=True)
                     return

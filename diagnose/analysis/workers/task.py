@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diagnose.analysis.rank import analyses
 from diagnose.errors import UserError
-from diagnose.metrics.registry import Settings
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest
 from diagnose.trace import Loading
 from diagnose.version import __version__
@@ -32,6 +32,6 @@ def done(task: Task) -> Result:
         why = f"it has diagnose {__version__}, this machine {task.version}"
         return UserError("a worker cannot be used", why=why, do="install the same version on both")
     try:
-        return [own.digest for own in analyses([(task.path, task.rank)], task.settings, task.loading)]
+        return [analysis.digest for analysis in analyses([(task.path, task.rank)], task.settings, task.loading)]
     except UserError as error:
         return error

@@ -1,4 +1,7 @@
-"""Which formula answers which row of the table of worked examples, one module per area."""
+"""Which formula answers which row of the table of worked examples, one module per area.
+
+Formulas that only examples use stand here: `accounting`, `kineto`, `predict`, `products` and `straggler`.
+"""
 
 from collections.abc import Mapping
 from typing import Any

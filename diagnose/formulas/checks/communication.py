@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.formulas import accounting, collectives, straggler
+from diagnose.formulas import collectives
+from diagnose.formulas.accounting import exposed_ns, overlapped_share
+from diagnose.formulas.checks import straggler
+from diagnose.formulas.checks.accounting import step_parts_ns
 from diagnose.formulas.checks.common import GIGA, MS, PERCENT, US, Check, Inputs
 
 
@@ -37,7 +40,7 @@ def _alpha_beta_us(x: Inputs) -> float:
 
 
 def _step_parts(x: Inputs) -> dict[str, Any]:
-    return accounting.step_parts_ns(iv.one(0, x["T"]), _set(x["compute"]), _set(x["comm"]), _set(x["memcpy"]))
+    return step_parts_ns(iv.one(0, x["T"]), _set(x["compute"]), _set(x["comm"]), _set(x["memcpy"]))
 
 
 ROWS: dict[str, Check] = {
@@ -58,8 +61,8 @@ ROWS: dict[str, Check] = {
     "C15": _matched,
     "C16": lambda x: collectives.transfer_by_duration(np.array(x["durs"])).item(),
     "C17": _alpha_beta_us,
-    "C18": lambda x: accounting.exposed_ns(_set(x["comm"]), _set(x["compute"])),
-    "C19": lambda x: PERCENT * accounting.overlapped_share(_set(x["comm"]), _set(x["compute"])),
+    "C18": lambda x: exposed_ns(_set(x["comm"]), _set(x["compute"])),
+    "C19": lambda x: PERCENT * overlapped_share(_set(x["comm"]), _set(x["compute"])),
     "C20": lambda x: collectives.nic_rate(x["busbw"], x["k"], x["n"]),
     "C21": lambda x: MS * collectives.node_boundary_s(x["G"], x["m"], x["nic"]),
     "W01": _step_parts,

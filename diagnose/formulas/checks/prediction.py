@@ -3,8 +3,9 @@
 Rows that predict one table of the ladder from another name both; their batch sizes are its batch sizes.
 """
 
-from diagnose.formulas import model_flops, predict, scaling, traffic
+from diagnose.formulas import model_flops, scaling, traffic
 from diagnose.formulas.batch_model import BatchModel, recompute_cost_s, recompute_gain_s, recompute_pays
+from diagnose.formulas.checks import predict
 from diagnose.formulas.checks.common import LLAMA, MS, Check, Inputs, bandwidth, tokens
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.formulas.throughput import accumulated_step_s, step_s

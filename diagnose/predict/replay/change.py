@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
-from diagnose.attribution import EXPOSED, HOST_CAUSES
+from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS
 
 CPU_CAUSES = ("operator-compute", "operator-memory", EXPOSED)
 
@@ -47,7 +47,7 @@ class Change:
     host_speed: float = 1.0
 
     def __post_init__(self) -> None:
-        unknown = set(self.host) - set(HOST_CAUSES) - set(CPU_CAUSES)
+        unknown = set(self.host) - {*IDLE, *OPERATORS, EXPOSED}
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
         smallest = min((self.launches, self.communication, self.host_speed, *self.host.values()))

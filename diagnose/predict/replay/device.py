@@ -73,12 +73,12 @@ def medians(values: Floats, use: Mask, keys: Sequence[Ints], otherwise: float) -
 
     The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
     """
-    found = np.full(len(values), np.nan)
+    middle = np.full(len(values), np.nan)
     for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
-        missing = np.isnan(found)
+        missing = np.isnan(middle)
         if missing.any():
-            found[missing] = _group_medians(values, use, key, at_least)[missing]
-    return np.where(np.isnan(found), otherwise, found)
+            middle[missing] = _group_medians(values, use, key, at_least)[missing]
+    return np.where(np.isnan(middle), otherwise, middle)
 
 
 def busiest(groups: Sequence[Ints]) -> list[Ints]:
@@ -91,9 +91,9 @@ def busiest(groups: Sequence[Ints]) -> list[Ints]:
 
 def _stream_order(gpu: Activities) -> tuple[Ints, Ints]:
     previous, due = np.full(len(gpu), NONE, np.int64), gpu.launch_start.copy()
-    for own in grouped(gpu.stream):
-        previous[own[1:]] = own[:-1]
-        due[own] = np.maximum.accumulate(due[own])
+    for queue in grouped(gpu.stream):
+        previous[queue[1:]] = queue[:-1]
+        due[queue] = np.maximum.accumulate(due[queue])
     return previous, due
 
 
@@ -139,17 +139,17 @@ def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Ma
     edge, whole, best = np.full(len(gpu), NONE, np.int64), np.zeros(len(gpu), bool), np.full(len(gpu), LONG_AGO)
     reach = np.where(gpu.is_communication, COLLECTIVE_EDGE_NS, EDGE_NS)
     rows = np.flatnonzero(late | told)
-    for own in busiest(grouped(gpu.stream)):
-        waiting = rows[gpu.stream[rows] != gpu.stream[own[0]]]
-        launched = np.searchsorted(due[own], gpu.launch_start[waiting], side="left") - 1
-        at = np.minimum(launched, np.searchsorted(gpu.end[own], gpu.start[waiting], side="right") - 1)
-        source = own[np.maximum(at, 0)]
+    for queue in busiest(grouped(gpu.stream)):
+        waiting = rows[gpu.stream[rows] != gpu.stream[queue[0]]]
+        launched = np.searchsorted(due[queue], gpu.launch_start[waiting], side="left") - 1
+        at = np.minimum(launched, np.searchsorted(gpu.end[queue], gpu.start[waiting], side="right") - 1)
+        source = queue[np.maximum(at, 0)]
         near = late[waiting] & (gpu.end[source] >= gpu.start[waiting] - reach[waiting])
         asked = told[waiting] & ~late[waiting] & (at == launched)
         rank = np.where(asked, due[source], gpu.end[source])
         holds = (at >= 0) & (near | asked) & (rank > best[waiting])
-        found = waiting[holds]
-        edge[found], whole[found], best[found] = source[holds], (at == launched)[holds], rank[holds]
+        edged = waiting[holds]
+        edge[edged], whole[edged], best[edged] = source[holds], (at == launched)[holds], rank[holds]
     return edge, whole
 
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
-from diagnose.attribution import HOST_CAUSES
+from diagnose.attribution.causes import IDLE
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import SYNCHRONISATION
 
-CAUSES = tuple(HOST_CAUSES)
+CAUSES = IDLE
 ISSUING = [CAUSES.index(cause) for cause in ("dispatch", "optimizer-host")]
 END_OF_STEP = -1
 
@@ -94,8 +94,8 @@ def _reached(step: Ints, returned: Ints, windows: Ints) -> Ints:
     reached = np.empty(len(returned), np.int64)
     first = np.searchsorted(step, np.arange(len(windows) + 1))
     for number, begin in enumerate(windows[:, 0]):
-        own = slice(first[number], first[number + 1])
-        reached[own] = np.maximum.accumulate(np.concatenate(([begin], returned[own][:-1])))
+        of_step = slice(first[number], first[number + 1])
+        reached[of_step] = np.maximum.accumulate(np.concatenate(([begin], returned[of_step][:-1])))
     return reached
 
 
@@ -104,16 +104,16 @@ def _painted(host: Host, windows: Ints) -> dict[str, Intervals]:
     left = iv.intervals(windows[:, 0], windows[:, 1])
     painted: dict[str, Intervals] = {}
     for cause, pieces in host.layers(iv.EMPTY, iv.EMPTY):
-        own = iv.intersect(pieces, left)
-        left = iv.subtract(left, own)
-        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), own)
+        free = iv.intersect(pieces, left)
+        left = iv.subtract(left, free)
+        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), free)
     painted["untraced"] = iv.longer_than(left, PYTHON_HOLE_NS)
     painted["python"] = iv.union(painted["python"], iv.subtract(left, painted["untraced"]))
     return painted
 
 
 def _by_cause(painted: dict[str, Intervals], start: Ints, end: Ints) -> Floats:
-    found = np.zeros((len(start), len(CAUSES)))
+    spent = np.zeros((len(start), len(CAUSES)))
     for cause, pieces in painted.items():
-        found[:, CAUSES.index(cause)] = iv.coverage(pieces, start, end)
-    return found
+        spent[:, CAUSES.index(cause)] = iv.coverage(pieces, start, end)
+    return spent

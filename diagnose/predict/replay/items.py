@@ -1,7 +1,8 @@
 """The step as one sequence of items, in an order in which each comes after all it waits for.
 
-An item is a host call with the GPU activity it launched, a host call alone (a wait, or the end of a step), or an
-activity alone (the later kernels of a graph, what the trace does not link, what its stream holds back).
+An item is a host call with the GPU activity it launched, a host call alone, or an activity alone. Calls stand alone
+that wait or end a step; activities do that are later kernels of a graph, that the trace does not link, or that their
+stream holds back.
 """
 
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
     in_order = (first >= 0) & (starts.due[first] == gpu.launch_start[first])
     call, activity = _sequence(calls, starts, launcher, np.where(in_order, first, NONE), mine)
     item_of, item_of_call = _inverse(activity, len(gpu)), _inverse(call, len(calls))
-    own = np.arange(len(call))
+    item = np.arange(len(call))
     target = _looked_up(call, waits.target)
     awaited = _looked_up(target, item_of)
     return Items(
@@ -75,7 +76,7 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
         owner=_looked_up(_looked_up(activity, launcher), item_of_call),
         stream=_looked_up(activity, stream),
         edge=_edges(activity, starts, stream, item_of),
-        wait=np.where(target < NONE, target, np.where(awaited <= own, awaited, NONE)),
+        wait=np.where(target < NONE, target, np.where(awaited <= item, awaited, NONE)),
         own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
         queue=waits.queue,
         streams=len(names),
@@ -110,7 +111,11 @@ def _first_of(launcher: Ints, calls: int) -> Ints:
 
 
 def _sequence(calls: Calls, starts: Starts, launcher: Ints, with_call: Ints, mine: Ints) -> tuple[Ints, Ints]:
-    """The calls in order, each activity alone after the call at which the last of its stream so far is launched."""
+    """The calls in order, each activity alone after the call at which the last of its stream so far is launched.
+
+    So each comes after the call that launched it and after all that its stream runs before it, and one loop over the
+    items in this order finds every time that it asks for already there.
+    """
     alone = np.setdiff1d(mine, with_call)
     after = np.searchsorted(calls.called, starts.due[alone], side="right") - 1
     position = np.concatenate((np.arange(len(calls)), np.maximum(after, launcher[alone])))
@@ -130,10 +135,10 @@ def _edges(activity: Ints, starts: Starts, stream: Ints, item_of: Ints) -> Ints:
 
 def _inverse(rows: Ints, size: int) -> Ints:
     """For each row the item that holds it, or NONE."""
-    found = np.full(size, NONE, np.int64)
+    item_of = np.full(size, NONE, np.int64)
     held = np.flatnonzero(rows >= 0)
-    found[rows[held]] = held
-    return found
+    item_of[rows[held]] = held
+    return item_of
 
 
 def _looked_up(rows: Ints, column: Ints) -> Ints:

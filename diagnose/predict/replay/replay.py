@@ -8,7 +8,8 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
-from diagnose.attribution import EXPOSED, Attribution
+from diagnose.attribution.attribution import Attribution
+from diagnose.attribution.causes import EXPOSED
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.costs import costs_of
 from diagnose.predict.replay.engine import period_ns
@@ -133,12 +134,12 @@ def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change
 
 def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:
     """Host windows of the steps, each from the end of the step before it where that is near."""
-    own = timeline.steps.host[list(steps)]
+    host = timeline.steps.host[list(steps)]
     ends = np.sort(host_steps(timeline.trace).host[:, 1])
-    earlier = ends[np.maximum(np.searchsorted(ends, own[:, 0], side="right") - 1, 0)]
-    pause = own[:, 0] - earlier
-    near = (pause >= 0) & (pause < BETWEEN_STEPS_SHARE * (own[:, 1] - own[:, 0]))
-    return np.stack((np.where(near, earlier, own[:, 0]), own[:, 1]), axis=1)
+    earlier = ends[np.maximum(np.searchsorted(ends, host[:, 0], side="right") - 1, 0)]
+    pause = host[:, 0] - earlier
+    near = (pause >= 0) & (pause < BETWEEN_STEPS_SHARE * (host[:, 1] - host[:, 0]))
+    return np.stack((np.where(near, earlier, host[:, 0]), host[:, 1]), axis=1)
 
 
 def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:

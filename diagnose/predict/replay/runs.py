@@ -13,7 +13,8 @@ _HELD = 8  # runs that a shorter queue holds at least
 def runs_of(costs: Costs) -> Costs | None:
     """The runs of the items as items of their own, with a queue that holds runs; None for a queue too short for that.
 
-    Nothing waits inside a run, so what it does to the clocks of host and stream is one sum and one maximum of sums.
+    Nothing waits inside a run, so what it does to the clocks of host and stream is one sum and one maximum of sums: in
+    max-plus algebra a product of matrices, which may be taken in any grouping.
     Unless queues fill, the clocks at the ends of the runs are those of the items. Where they do the clocks of the runs
     are no earlier: a run has to wait before its first call for all that its last one could find in the queue.
     """
@@ -48,18 +49,18 @@ def runs_of(costs: Costs) -> Costs | None:
 
 def _first_items(costs: Costs, longest: int) -> Ints:
     """The first item of each run: what waits is alone, what is waited for ends a run, what has launched begins one."""
-    own = np.arange(len(costs.stream))
+    item = np.arange(len(costs.stream))
     owner, on_device = _owner(costs), costs.stream >= 0
-    waits, child = costs.wait != NONE, on_device & (owner != own)
+    waits, child = costs.wait != NONE, on_device & (owner != item)
     begins = waits | (costs.edge != NONE)
     begins[0] = True
     begins[owner[child]] = True
     begins[1:] |= waits[:-1] | _switches(costs.stream, on_device)
     begins[1:] |= np.where(child[1:], owner[1:] != owner[:-1], child[:-1])
     awaited = np.concatenate((costs.wait[costs.wait >= 0], costs.edge[costs.edge >= 0])) + 1
-    begins[awaited[awaited < len(own)]] = True
+    begins[awaited[awaited < len(item)]] = True
     first = np.flatnonzero(begins)
-    place = own - np.repeat(first, np.diff(first, append=len(own)))
+    place = item - np.repeat(first, np.diff(first, append=len(item)))
     return np.flatnonzero(place % longest == 0)
 
 

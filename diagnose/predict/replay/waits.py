@@ -50,21 +50,21 @@ def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, s
         launched: the first activity that each call launched, or NONE.
         stream: the number of each activity's stream.
     """
-    target, own = np.full(len(calls), NONE, np.int64), (calls.end - calls.start).astype(float)
+    target, own_ns = np.full(len(calls), NONE, np.int64), (calls.end - calls.start).astype(float)
     whole, frees = _named(timeline, calls, _WHOLE_DEVICE), _named(timeline, calls, _FREES)
     rows = np.flatnonzero(calls.synchronises)
     target[rows], ended = _synchronised(timeline.gpu, calls, starts, stream, rows)
     target[rows[whole[rows]]] = ALL_STREAMS
     beside = _beside(calls, rows, ended)
-    own[rows] = np.where(frees[rows], beside, _typical(beside[~frees[rows]]))
+    own_ns[rows] = np.where(frees[rows], beside, _typical(beside[~frees[rows]]))
     rows = _blocking_copies(timeline, calls, launched)
     target[rows] = launched[rows]
-    own[rows] = _typical(_beside(calls, rows, timeline.gpu.end[launched[rows]]))
+    own_ns[rows] = _typical(_beside(calls, rows, timeline.gpu.end[launched[rows]]))
     queue, full, usual = _full_queue(timeline, stream)
     rows = np.flatnonzero(launched >= 0)
     rows = rows[full[launched[rows]]]
-    own[rows] = np.minimum(own[rows], usual[launched[rows]])
-    return Waits(target, own, queue)
+    own_ns[rows] = np.minimum(own_ns[rows], usual[launched[rows]])
+    return Waits(target, own_ns, queue)
 
 
 def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
@@ -91,13 +91,14 @@ def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Ints, r
     streams = busiest(grouped(stream))
     shape = (max(len(streams), 1), len(rows))
     target, ended, due = np.full(shape, NONE), np.full(shape, LONG_AGO), np.full(shape, LONG_AGO)
-    for number, own in enumerate(streams):
-        last = np.searchsorted(starts.due[own], begin, side="left") - 1
-        at = np.minimum(np.searchsorted(gpu.end[own], until, side="right") - 1, last)
+    for number, held in enumerate(streams):
+        last = np.searchsorted(starts.due[held], begin, side="left") - 1
+        at = np.minimum(np.searchsorted(gpu.end[held], until, side="right") - 1, last)
         some = at >= 0
-        target[number] = np.where(some, np.where(at == last, ONE_STREAM - stream[own[0]], own[np.maximum(at, 0)]), NONE)
-        ended[number] = np.where(some, gpu.end[own[np.maximum(at, 0)]], LONG_AGO)
-        due[number] = np.where(some, starts.due[own[np.maximum(last, 0)]], LONG_AGO)
+        awaited = np.where(at == last, ONE_STREAM - stream[held[0]], held[np.maximum(at, 0)])
+        target[number] = np.where(some, awaited, NONE)
+        ended[number] = np.where(some, gpu.end[held[np.maximum(at, 0)]], LONG_AGO)
+        due[number] = np.where(some, starts.due[held[np.maximum(last, 0)]], LONG_AGO)
     every, latest = np.arange(len(rows)), ended.argmax(axis=0)
     end = ended[latest, every]
     chosen = np.where((end > begin) & (end >= until - _RETURN_NS - _WAITED_NS), latest, due.argmax(axis=0))
@@ -110,9 +111,9 @@ def _blocking_copies(timeline: Timeline, calls: Calls, launched: Ints) -> Ints:
     crosses = np.array([k.family == "memcpy" and k.sub in ("HtoD", "DtoH") for k in gpu.kinds], bool)
     pinned = np.array(["Pinned" in name for name in trace.names], bool)
     rows = np.flatnonzero(launched >= 0)
-    own = launched[rows]
-    blocks = crosses[gpu.kind[own]] & ~pinned[trace.name[gpu.row[own]]]
-    return rows[blocks & (gpu.end[own] <= calls.end[rows] + _RETURN_NS)]
+    activity = launched[rows]
+    blocks = crosses[gpu.kind[activity]] & ~pinned[trace.name[gpu.row[activity]]]
+    return rows[blocks & (gpu.end[activity] <= calls.end[rows] + _RETURN_NS)]
 
 
 def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
@@ -144,6 +145,7 @@ def _depths(gpu: Activities, stream: Ints) -> tuple[Mask, Ints]:
     first, depth = np.zeros(len(gpu), bool), np.zeros(len(gpu), np.int64)
     first[firsts] = True
     for positions in grouped(stream[firsts]):
-        own = firsts[positions]
-        depth[own] = np.arange(len(own)) - np.searchsorted(gpu.start[own], gpu.launch_end[own], side="right") + 1
+        of_stream = firsts[positions]
+        started = np.searchsorted(gpu.start[of_stream], gpu.launch_end[of_stream], side="right")
+        depth[of_stream] = np.arange(len(of_stream)) - started + 1
     return first, depth

@@ -42,26 +42,26 @@ def by_start(ranks: Sequence[RankDigest], group: GroupMatch, alignment: Alignmen
     return ByStart(transfer_by_start(start, end), np.where(waiting > error, waiting, 0), error)
 
 
-def agreement(ranks: Sequence[RankDigest], found: Match, alignment: Alignment) -> float | None:
+def agreement(ranks: Sequence[RankDigest], matched: Match, alignment: Alignment) -> float | None:
     """Part of all waiting above three residuals on which durations and start times agree within three residuals.
 
     None where no waiting is that long, or no clock is aligned that well.
     """
-    parts = [_compared(group, own) for group, own in _aligned(ranks, found, alignment)]
+    parts = [_compared(group, waits) for group, waits in _aligned(ranks, matched, alignment)]
     claimed, agreed = sum(c for c, _ in parts), sum(a for _, a in parts)
     return agreed / claimed if claimed else None
 
 
-def _aligned(ranks: Sequence[RankDigest], found: Match, alignment: Alignment) -> Iterator[tuple[GroupMatch, ByStart]]:
-    for group in found:
-        own = None if group.paired else by_start(ranks, group, alignment)
-        if own is not None:
-            yield group, own
+def _aligned(ranks: Sequence[RankDigest], matched: Match, alignment: Alignment) -> Iterator[tuple[GroupMatch, ByStart]]:
+    for group in matched:
+        waits = None if group.paired else by_start(ranks, group, alignment)
+        if waits is not None:
+            yield group, waits
 
 
-def _compared(group: GroupMatch, own: ByStart) -> tuple[int, int]:
+def _compared(group: GroupMatch, waits: ByStart) -> tuple[int, int]:
     """Nanoseconds of waiting that either way claims, and those on which both agree."""
-    longer = np.maximum(group.waiting, own.waiting)
-    claimed = longer > own.error_ns
-    agreed = claimed & (np.abs(group.waiting - own.waiting) <= own.error_ns)
+    longer = np.maximum(group.waiting, waits.waiting)
+    claimed = longer > waits.error_ns
+    agreed = claimed & (np.abs(group.waiting - waits.waiting) <= waits.error_ns)
     return int(longer[claimed].sum()), int(longer[agreed].sum())

@@ -8,9 +8,10 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.ranks.collectives.fields import Fields, fields_of
-from diagnose.ranks.collectives.kinds import is_untold, itemsize, kind_of
+from diagnose.ranks.collectives.kinds import is_untold, itemsize
 from diagnose.ranks.collectives.process_groups import Group, naming_of
 from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import collective_kind
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
@@ -142,26 +143,26 @@ def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
     if not timeline.has_gpu:
         shape = trace.shape[row]
         dims = trace.shapes[shape][0].decode("utf-8", "replace") if shape >= 0 else ""
-        return f"{kind_of(trace.names[trace.name[row]])} {dims}".rstrip()
+        return f"{collective_kind(trace.names[trace.name[row]])} {dims}".rstrip()
     names = [trace.collectives.name[at]] if at >= 0 else []
     names += [trace.names[trace.name[around]]] if around >= 0 else []
-    kinds = [kind_of(name) for name in (*names, trace.names[trace.name[row]])]
+    kinds = [collective_kind(name) for name in (*names, trace.names[trace.name[row]])]
     return next((kind for kind in kinds if not is_untold(kind)), kinds[-1])
 
 
 def _groups(trace: Trace, rows: Ints, at: Ints, kinds: Sequence[str]) -> list[Group]:
     table, naming = trace.collectives, naming_of(trace)
     named: dict[tuple[str, str, int], Group] = {}
-    found = []
+    groups = []
     for row, i, kind in zip(rows.tolist(), at.tolist(), kinds, strict=True):
         if i < 0 or not table.group[i]:
-            found.append(naming.unnamed(kind, trace.names[trace.name[row]]))
+            groups.append(naming.unnamed(kind, trace.names[trace.name[row]]))
             continue
         about = (table.group[i], table.group_ranks[i], int(table.group_size[i]))
         if about not in named:
             named[about] = naming.named(*about)
-        found.append(named[about])
-    return found
+        groups.append(named[about])
+    return groups
 
 
 def _numbered(labels: Sequence[_Label]) -> tuple[tuple[_Label, ...], Ints]:

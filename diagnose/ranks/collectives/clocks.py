@@ -45,8 +45,8 @@ class Alignment:
     residual: Floats
     drifts: Mask
 
-    def aligned(self, members: Ints, times: Ints) -> Ints:
-        """Absolute times of the members' own clocks, shape (instances, members), on the first rank's clock."""
+    def aligned(self, members: Ints | int, times: Ints) -> Ints:
+        """Absolute times of the members' own clocks on the first rank's, shape (instances, members); of one a row."""
         drifted = self.drift[members] * (times - self.origin[members])
         return np.asarray(times + self.offset[members] + np.rint(drifted).astype(np.int64))
 
@@ -61,26 +61,60 @@ class _Fit:
     residual: Floats
 
 
-def align(ranks: Sequence[RankDigest], found: Match) -> Alignment:
-    """The clocks of all ranks that can be joined to the first one, group by group."""
+def align(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
+    """The clocks of all ranks that symmetric collectives join to the first one, group by group.
+
+    From the first rank outwards (breadth first, the largest groups first): a group sets the clocks of its members that
+    are not set yet by those that are, so that each clock is a sum of the fewest measured offsets.
+    """
     base, n = bases_of(ranks), len(ranks)
     known = np.arange(n) == 0
-    result = Alignment(
+    alignment = Alignment(
         known, np.zeros(n, np.int64), np.zeros(n), base.copy(), np.where(known, 0.0, np.nan), np.zeros(n, bool)
     )
-    groups = sorted((g for g in found if g.symmetric.any()), key=lambda g: (-len(g.members), -int(g.symmetric.sum())))
-    of_rank: list[list[int]] = [[] for _ in ranks]
-    for number, group in enumerate(groups):
-        for member in group.members.tolist():
-            of_rank[member].append(number)
-    waiting, queued = deque(of_rank[0]), set(of_rank[0])
-    while waiting:
-        group = groups[waiting.popleft()]
-        for member in _extend(result, group, base):
-            more = [number for number in of_rank[member] if number not in queued]
-            waiting.extend(more)
-            queued.update(more)
-    return result
+    _Spread(alignment, base, [group for group in matched if group.symmetric.any()]).begin_at(0)
+    return alignment
+
+
+def align_all(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
+    """As `align`, and what it leaves over by whatever else the ranks share; for an order, not for a residual.
+
+    A broadcast or a send may end on one rank before another: that sets a clock to within its duration. A rank that
+    nothing joins to the first begins its trace with it, and sets the clocks of those it is joined with.
+    """
+    alignment, base = align(ranks, matched), bases_of(ranks)
+    spread = _Spread(alignment, base, [group for group in matched if len(group.call)])
+    for rank in np.argsort(~alignment.known, kind="stable").tolist():
+        if not alignment.known[rank]:
+            alignment.known[rank], alignment.offset[rank] = True, base[0] - base[rank]
+        spread.begin_at(rank)
+    return alignment
+
+
+class _Spread:
+    """Clocks set from rank to rank along the groups, each of which is used once."""
+
+    def __init__(self, alignment: Alignment, base: Ints, groups: Sequence[GroupMatch]) -> None:
+        self.alignment, self.base = alignment, base
+        self.groups = sorted(groups, key=lambda g: (-len(g.members), -int(g.symmetric.sum())))
+        self._used: set[int] = set()
+        self._of_rank: list[list[int]] = [[] for _ in base]
+        for number, group in enumerate(self.groups):
+            for member in group.members.tolist():
+                self._of_rank[member].append(number)
+
+    def begin_at(self, rank: int) -> None:
+        """Sets the clocks of all ranks that are joined to this one, whose own is set."""
+        waiting = deque(self._unused_of(rank))
+        while waiting:
+            for member in _extend(self.alignment, self.groups[waiting.popleft()], self.base):
+                waiting.extend(self._unused_of(member))
+
+    def _unused_of(self, rank: int) -> list[int]:
+        """The groups of a rank that are not used yet, which they are from here on."""
+        numbers = [number for number in self._of_rank[rank] if number not in self._used]
+        self._used.update(numbers)
+        return numbers
 
 
 def bases_of(ranks: Sequence[RankDigest]) -> Ints:
@@ -88,24 +122,32 @@ def bases_of(ranks: Sequence[RankDigest]) -> Ints:
     return np.array([rank.base_ns if abs(rank.base_ns) < _NO_TIME else 0 for rank in ranks], np.int64)
 
 
-def _extend(result: Alignment, group: GroupMatch, base: Ints) -> list[int]:
-    """Aligns the group's members that are not yet aligned with those that are; which ones those were."""
-    ends = group.end[group.symmetric] + base[group.members]
-    seen = result.known[group.members]
-    if seen.all():
+def _extend(alignment: Alignment, group: GroupMatch, base: Ints) -> list[int]:
+    """Aligns the group's members that are not yet aligned with those that are; which ones those were.
+
+    By its symmetric collectives where it has any. The reference is the middle one of the aligned members' ends.
+    """
+    telling = group.symmetric if group.symmetric.any() else np.ones(len(group.call), bool)
+    ends = group.end[telling] + base[group.members]
+    known = alignment.known[group.members]
+    if known.all():
         return []
-    old, new = group.members[seen], group.members[~seen]
-    reference = np.sort(result.aligned(old, ends[:, seen]), axis=1)[:, (len(old) - 1) // 2]
-    fit = _fitted(reference, ends[:, ~seen])
-    inherited = float(np.median(result.residual[old]))
-    result.known[new], result.offset[new], result.origin[new] = True, fit.offset, fit.origin
-    result.drift[new], result.drifts[new] = fit.drift, fit.drift != 0
-    result.residual[new] = np.hypot(fit.residual, inherited)
+    old, new = group.members[known], group.members[~known]
+    reference = np.sort(alignment.aligned(old, ends[:, known]), axis=1)[:, (len(old) - 1) // 2]
+    fit = _fitted(reference, ends[:, ~known])
+    inherited = float(np.median(alignment.residual[old]))
+    alignment.known[new], alignment.offset[new], alignment.origin[new] = True, fit.offset, fit.origin
+    alignment.drift[new], alignment.drifts[new] = fit.drift, fit.drift != 0
+    alignment.residual[new] = np.hypot(fit.residual, inherited)
     return [int(member) for member in new]
 
 
 def _fitted(reference: Ints, ends: Ints) -> _Fit:
-    """Offset, and drift where it is seen, of each column of ends, shape (instances, members), to the reference."""
+    """Offset, and drift where it is seen, of each column of ends, shape (instances, members), to the reference.
+
+    Medians, because a rank that leaves a collective late errs to one side only and now and then by much. What is left
+    of the first distance is small enough for floats to hold each nanosecond.
+    """
     distance = reference[:, None] - ends
     offset = np.median(distance - distance[:1], axis=0)
     rest = distance - distance[:1] - offset
@@ -114,14 +156,16 @@ def _fitted(reference: Ints, ends: Ints) -> _Fit:
     rest = rest - drift * (ends - origin)
     shift = np.median(rest, axis=0)
     residual = np.median(np.abs(rest - shift), axis=0)
-    own = np.rint(offset + shift).astype(np.int64) + distance[0]
-    return _Fit(own, drift, origin, residual if len(ends) >= LEAST_FOR_RESIDUAL else np.full(len(own), np.nan))
+    whole = np.rint(offset + shift).astype(np.int64) + distance[0]
+    return _Fit(whole, drift, origin, residual if len(ends) >= LEAST_FOR_RESIDUAL else np.full(len(whole), np.nan))
 
 
 def _drift(times: Ints, rest: Floats) -> Floats:
     """Theil and Sen's slope of each column over the medians of blocks; 0 unless it moves the ends far enough.
 
-    Over the window it has to exceed three residuals and three standard errors of a slope.
+    The slope is the median of those between all pairs of blocks (Sen, 1968), which up to 29 % of outlying blocks do
+    not move; blocks bound the number of pairs. Over the window it has to exceed three residuals and three standard
+    errors of a slope.
     """
     if len(times) < _LEAST_FOR_DRIFT:
         return np.zeros(rest.shape[1])
@@ -157,12 +201,13 @@ def torn_hosts(ranks: Sequence[RankDigest], alignment: Alignment) -> tuple[Misma
     for p, rank in enumerate(ranks):
         if alignment.known[p] and rank.base_ns and rank.host not in ("", "localhost"):
             of_host.setdefault(rank.host, []).append(p)
-    return tuple(found for host, own in of_host.items() if (found := _torn(host, own, ranks, alignment)))
+    torn = (_torn(host, positions, ranks, alignment) for host, positions in of_host.items())
+    return tuple(mismatch for mismatch in torn if mismatch)
 
 
-def _torn(host: str, own: list[int], ranks: Sequence[RankDigest], alignment: Alignment) -> Mismatch | None:
-    usual = int(np.sort(alignment.offset[own])[(len(own) - 1) // 2])
-    far = [p for p in own if abs(int(alignment.offset[p]) - usual) > APART_NS]
+def _torn(host: str, positions: list[int], ranks: Sequence[RankDigest], alignment: Alignment) -> Mismatch | None:
+    usual = int(np.sort(alignment.offset[positions])[(len(positions) - 1) // 2])
+    far = [p for p in positions if abs(int(alignment.offset[p]) - usual) > APART_NS]
     if not far:
         return None
     apart = max(abs(int(alignment.offset[p]) - usual) for p in far) / 1e6

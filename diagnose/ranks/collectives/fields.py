@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.ranks.collectives.kinds import SEND_RECEIVE, kind_of
+from diagnose.ranks.collectives.kinds import SEND_RECEIVE
 from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import collective_kind
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES
 
@@ -77,20 +78,23 @@ def _around(trace: Trace, ranges: Ints, launch: Ints) -> Ints:
 
 
 def _last_before(trace: Trace, ranges: Ints, calls: Ints) -> Ints:
-    """Which of the ranges began last before each call, in order of thread and time."""
+    """Which of the ranges began last before each call, in order of thread and time.
+
+    Both are sorted as one list, in which the latest range before a place is a running maximum of places of ranges.
+    """
     rows = np.concatenate((ranges, np.maximum(calls, 0)))
     is_call = np.arange(len(rows)) >= len(ranges)
     order = np.lexsort((is_call, trace.ts[rows], trace.tid[rows]))
     latest = np.maximum.accumulate(np.where(is_call[order], ABSENT, np.arange(len(rows))))
-    found = np.empty(len(rows), np.int64)
-    found[order] = np.where(latest >= 0, order[latest], ABSENT)
-    return found[len(ranges) :]
+    latest_range = np.empty(len(rows), np.int64)
+    latest_range[order] = np.where(latest >= 0, order[latest], ABSENT)
+    return latest_range[len(ranges) :]
 
 
 def _batches(trace: Trace, records: Ints, launch: Ints, field: Ints) -> tuple[Ints, Ints]:
     """Sends and receives that launch nothing themselves: indexes of their fields, and the kernel that follows each."""
     names = trace.collectives.name
-    sends = np.array([i for i in records.tolist() if kind_of(names[i]) == SEND_RECEIVE], np.int64)
+    sends = np.array([i for i in records.tolist() if collective_kind(names[i]) == SEND_RECEIVE], np.int64)
     sends = sends[~np.isin(sends, field)]
     known = np.flatnonzero(launch >= 0)
     if not len(sends) or not len(known):
@@ -102,15 +106,18 @@ def _batches(trace: Trace, records: Ints, launch: Ints, field: Ints) -> tuple[In
 
 
 def _next_after(trace: Trace, rows: Ints, calls: Ints) -> Ints:
-    """Which of the calls comes first after each event, in order of thread and time; the last one when none does."""
+    """Which of the calls comes first after each event, in order of thread and time; the last one when none does.
+
+    As in `_last_before`, from the end: the nearest call behind a place is a running minimum of places of calls.
+    """
     both = np.concatenate((rows, calls))
     is_call = np.arange(len(both)) >= len(rows)
     order = np.lexsort((is_call, trace.ts[both], trace.tid[both]))
     last = int(np.flatnonzero(is_call[order])[-1])
     nearest = np.minimum.accumulate(np.where(is_call[order], np.arange(len(both)), last)[::-1])[::-1]
-    found = np.empty(len(both), np.int64)
-    found[order] = order[nearest] - len(rows)
-    return found[: len(rows)]
+    next_call = np.empty(len(both), np.int64)
+    next_call[order] = order[nearest] - len(rows)
+    return next_call[: len(rows)]
 
 
 def _messages(timeline: Timeline, at: Ints, field: Ints) -> Ints:

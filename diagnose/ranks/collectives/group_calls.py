@@ -53,21 +53,21 @@ class GroupCalls:
 def gathered(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupCalls:
     """The calls at the given rows of each rank, by its position in the job."""
     calls = [ranks[p].calls for p in rows]
-    names = tuple(dict.fromkeys(kind for own in calls for kind in own.kinds))
+    names = tuple(dict.fromkeys(kind for rank_calls in calls for kind in rank_calls.kinds))
     number = {name: i for i, name in enumerate(names)}
     kinds = [
-        np.array([number[k] for k in own.kinds], np.int64)[own.kind[at]]
-        for own, at in zip(calls, rows.values(), strict=True)
+        np.array([number[k] for k in rank_calls.kinds], np.int64)[rank_calls.kind[at]]
+        for rank_calls, at in zip(calls, rows.values(), strict=True)
     ]
     return GroupCalls(
         group=group,
         members=np.array(list(rows), np.int64),
         member=np.repeat(np.arange(len(rows)), [len(at) for at in rows.values()]),
         call=np.concatenate(list(rows.values())),
-        step=_joined([own.step for own in calls], rows),
-        seq=_joined([own.seq for own in calls], rows),
+        step=_joined([rank_calls.step for rank_calls in calls], rows),
+        seq=_joined([rank_calls.seq for rank_calls in calls], rows),
         kind=np.concatenate(kinds),
-        bytes=_joined([own.bytes for own in calls], rows),
+        bytes=_joined([rank_calls.bytes for rank_calls in calls], rows),
         kinds=names,
     )
 
@@ -77,7 +77,7 @@ def _joined(columns: Sequence[Ints], rows: Mapping[int, Ints]) -> Ints:
 
 
 @dataclass(frozen=True)
-class Places:
+class AlignedCalls:
     """What the members ran at each place of a group's collectives.
 
     Attributes:
@@ -94,8 +94,12 @@ class Places:
         return np.asarray((self.at >= 0).all(axis=1))
 
 
-def places_of(calls: GroupCalls, *labels: Ints) -> Places:
-    """The calls side by side: those with equal labels, the first of which is the number, by their order among them."""
+def aligned_calls(calls: GroupCalls, *labels: Ints) -> AlignedCalls:
+    """The calls side by side: those with equal labels, the first of which is the number, by their order among them.
+
+    Sorted by member and label, calls with one label stand next to each other in order of start, so the distance from
+    the first of them is the order. Label and order together name a row of the table, the member its column.
+    """
     alike = code_of(*labels)
     order = np.lexsort((alike, calls.member))
     member, ordered = calls.member[order], alike[order]
@@ -104,7 +108,7 @@ def places_of(calls: GroupCalls, *labels: Ints) -> Places:
     _, one, index = np.unique(code_of(ordered, place), return_index=True, return_inverse=True)
     at = np.full((len(one), len(calls.members)), ABSENT, np.int64)
     at[index, member] = order
-    return Places(labels[0][order[one]], at)
+    return AlignedCalls(labels[0][order[one]], at)
 
 
 def code_of(*columns: Ints) -> Ints:

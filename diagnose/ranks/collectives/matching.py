@@ -1,8 +1,10 @@
 """Which collective on one rank is the same as on another.
 
-Instances match by process group and Seq where every rank of the group recorded them, else by their order within a
-step, group and kind, which is only trusted in steps in which every rank has equally many of each, of equal sizes.
-Sends match receives between two ranks alone.
+Instances match by process group and Seq where every rank of the group recorded them. A process group numbers its
+collectives alike on all its ranks, and NCCL hangs where they are not issued in one order, so of a job that runs a
+number or a place in the order means the same collective. Without Seq the order within a step, group and kind is taken,
+and trusted only in steps in which every rank has equally many of each, of equal sizes: one that is missing on a rank
+would shift all behind it. Sends match receives between two ranks alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +16,7 @@ import numpy as np
 from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
-from diagnose.ranks.collectives.group_calls import GroupCalls, Places, gathered, places_of
+from diagnose.ranks.collectives.group_calls import AlignedCalls, GroupCalls, aligned_calls, gathered
 from diagnose.ranks.collectives.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
 from diagnose.ranks.collectives.process_groups import Group
 from diagnose.ranks.digest import RankDigest
@@ -93,8 +95,8 @@ def match(ranks: Sequence[RankDigest]) -> Match | Unknown:
         return ALONE
     if not any(len(rank.calls) for rank in ranks):
         return _NONE_RECORDED
-    found = [_matched(calls, ranks) for calls in groups_of(ranks)]
-    return tuple(f for f in (*found, *_pairs(ranks)) if len(f.call)) or _why_none(ranks)
+    groups = [_matched(calls, ranks) for calls in groups_of(ranks)]
+    return tuple(f for f in (*groups, *_pairs(ranks)) if len(f.call)) or _why_none(ranks)
 
 
 def _why_none(ranks: Sequence[RankDigest]) -> Unknown:
@@ -108,16 +110,16 @@ def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
     listed: dict[str, set[Group]] = {}
     for group in {group for rank in ranks for group in rank.calls.groups if group.ranks}:
         listed.setdefault(group.name, set()).add(group)
-    found: dict[Group, dict[int, Ints]] = {}
+    rows_of: dict[Group, dict[int, Ints]] = {}
     for position, rank in enumerate(ranks):
         calls = rank.calls
         sent = np.array([kind == SEND_RECEIVE for kind in map(plain_kind, calls.kinds)], bool)
-        own = np.flatnonzero(~sent[calls.kind]) if len(calls) else np.zeros(0, np.int64)
-        for rows in (own[places] for places in grouped(calls.group[own])):
+        own_rows = np.flatnonzero(~sent[calls.kind]) if len(calls) else np.zeros(0, np.int64)
+        for rows in (own_rows[aligned] for aligned in grouped(calls.group[own_rows])):
             group = calls.groups[int(calls.group[rows[0]])]
-            of_rank = found.setdefault(_resolved(group, rank.rank, listed), {})
+            of_rank = rows_of.setdefault(_resolved(group, rank.rank, listed), {})
             of_rank[position] = np.union1d(of_rank[position], rows) if position in of_rank else rows
-    return (gathered(g, rows, ranks) for g, rows in found.items() if len(rows) > 1 and not g.ambiguous)
+    return (gathered(g, rows, ranks) for g, rows in rows_of.items() if len(rows) > 1 and not g.ambiguous)
 
 
 def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Group:
@@ -130,30 +132,30 @@ def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Grou
 
 def _matched(calls: GroupCalls, ranks: Sequence[RankDigest]) -> GroupMatch:
     if calls.has_seq:
-        places = places_of(calls, calls.seq)
-        kept = places.full & _alike(calls, places)
+        aligned = aligned_calls(calls, calls.seq)
+        kept = aligned.full & _alike(calls, aligned)
     else:
-        places = places_of(calls, calls.step, calls.kind) if calls.is_told else places_of(calls, calls.step)
-        sound = places.full & _alike(calls, places)
-        kept = ~np.isin(places.number, places.number[~sound])
-    at = places.at[kept]
+        aligned = aligned_calls(calls, calls.step, calls.kind) if calls.is_told else aligned_calls(calls, calls.step)
+        sound = aligned.full & _alike(calls, aligned)
+        kept = ~np.isin(aligned.number, aligned.number[~sound])
+    at = aligned.at[kept]
     call = calls.call[at]
     return _instances(calls.group, calls.members, call, ranks)
 
 
-def _alike(calls: GroupCalls, places: Places) -> Mask:
+def _alike(calls: GroupCalls, aligned: AlignedCalls) -> Mask:
     """The places at which the members' kinds and sizes agree, as far as they are known."""
     kinds = np.array([not is_untold(kind) for kind in calls.kinds], bool)
     sized = np.array([plain_kind(kind) in SAME_SIZE for kind in calls.kinds], bool)[calls.kind] & (calls.bytes >= 0)
-    return _equal(calls.kind, kinds[calls.kind], places.at) & _equal(calls.bytes, sized, places.at)
+    return _equal(calls.kind, kinds[calls.kind], aligned.at) & _equal(calls.bytes, sized, aligned.at)
 
 
 def _equal(values: Ints, known: Mask, at: Ints) -> Mask:
     """Whether the known ones of the values at each place are all the same."""
     seen = known[at] & (at >= 0)
-    own = values[at]
-    highest = np.where(seen, own, np.iinfo(np.int64).min).max(axis=1)
-    lowest = np.where(seen, own, np.iinfo(np.int64).max).min(axis=1)
+    placed = values[at]
+    highest = np.where(seen, placed, np.iinfo(np.int64).min).max(axis=1)
+    lowest = np.where(seen, placed, np.iinfo(np.int64).max).min(axis=1)
     return np.asarray(highest <= lowest)
 
 
@@ -161,7 +163,7 @@ def _instances(
     group: Group, members: Ints, call: Ints, ranks: Sequence[RankDigest], paired: bool = False
 ) -> GroupMatch:
     calls = [ranks[p].calls for p in members.tolist()]
-    start = np.stack([own.start[call[:, m]] for m, own in enumerate(calls)], axis=1)
+    start = np.stack([own_calls.start[call[:, m]] for m, own_calls in enumerate(calls)], axis=1)
     order = np.argsort(start[:, 0], kind="stable")
     call = call[order]
     symmetric = np.array([plain_kind(kind) in SYMMETRIC for kind in calls[0].kinds], bool)
@@ -170,7 +172,7 @@ def _instances(
         members=members,
         call=call,
         start=start[order],
-        end=np.stack([own.end[call[:, m]] for m, own in enumerate(calls)], axis=1),
+        end=np.stack([own_calls.end[call[:, m]] for m, own_calls in enumerate(calls)], axis=1),
         symmetric=symmetric[calls[0].kind[call[:, 0]]] if len(call) else np.zeros(0, bool),
         paired=paired,
         absent=max(_size(group, members, call, ranks) - len(members), 0),
@@ -205,6 +207,6 @@ def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
 
 def _pair(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupMatch:
     calls = gathered(group, rows, ranks)
-    places = places_of(calls, calls.step)
-    kept = ~np.isin(places.number, places.number[~places.full])
-    return _instances(group, calls.members, calls.call[places.at[kept]], ranks, paired=True)
+    aligned = aligned_calls(calls, calls.step)
+    kept = ~np.isin(aligned.number, aligned.number[~aligned.full])
+    return _instances(group, calls.members, calls.call[aligned.at[kept]], ranks, paired=True)

@@ -7,8 +7,9 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask, Texts
 from diagnose.ranks.collectives.fields import fields_of
-from diagnose.ranks.collectives.kinds import dtype_in, itemsize, kind_of, plain_dtype
+from diagnose.ranks.collectives.kinds import itemsize, plain_dtype
 from diagnose.timeline import Timeline
+from diagnose.timeline.kernel_names import collective_kind, element_type
 
 BACKWARD = r"autograd::engine::evaluate_function"
 LEAST_BYTES = 1 << 20  # a smaller reduction carries a metric, a norm or the first bucket
@@ -68,13 +69,14 @@ def messages_of(timeline: Timeline, inside: Mask) -> Messages:
     chosen = np.flatnonzero(gpu.is_communication & inside)
     at = fields_of(timeline, chosen).field.tolist()
     names = [timeline.trace.names[n] for n in timeline.trace.name[gpu.row[chosen]].tolist()]
-    dtype = [plain_dtype(table.dtype[i]) if i >= 0 else dtype_in(name) for i, name in zip(at, names, strict=True)]
+    dtype = [plain_dtype(table.dtype[i]) if i >= 0 else element_type(name) for i, name in zip(at, names, strict=True)]
+    kinds = [collective_kind(table.name[i] if i >= 0 else name) for i, name in zip(at, names, strict=True)]
     counts = [max(int(table.elements_in[i]), int(table.elements_out[i])) if i >= 0 else NOT_RECORDED for i in at]
     elements, sizes = np.array(counts, np.int64), np.array([itemsize(d) for d in dtype], np.int64)
     known = (elements > 0) & (sizes > 0)
     return Messages(
         activity=chosen,
-        kind=np.array([kind_of(table.name[i] if i >= 0 else n) for i, n in zip(at, names, strict=True)], np.str_),
+        kind=np.array(kinds, np.str_),
         dtype=np.array(dtype, np.str_),
         elements=np.where(known, elements, NOT_RECORDED),
         bytes=np.where(known, elements * sizes, NOT_RECORDED),

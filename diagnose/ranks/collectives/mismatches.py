@@ -11,7 +11,7 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.diagnosis.postmortem import Mismatch
-from diagnose.ranks.collectives.group_calls import ABSENT, GroupCalls, code_of, places_of
+from diagnose.ranks.collectives.group_calls import ABSENT, GroupCalls, aligned_calls, code_of
 from diagnose.ranks.collectives.kinds import SAME_SIZE, is_untold, plain_kind
 from diagnose.ranks.collectives.matching import groups_of
 from diagnose.ranks.collectives.process_groups import named_ranks
@@ -22,11 +22,11 @@ def mismatches_of(ranks: Sequence[RankDigest]) -> tuple[Mismatch, ...]:
     """What the ranks disagree on: for each group its silent ranks, and the first place where the others differ."""
     position = {rank.rank: p for p, rank in enumerate(ranks)}
     return tuple(
-        found
+        mismatch
         for calls in groups_of(ranks)
         if calls.group.ranks
-        for found in (_silent(calls, ranks, position), _difference(calls, ranks))
-        if found
+        for mismatch in (_silent(calls, ranks, position), _difference(calls, ranks))
+        if mismatch
     )
 
 
@@ -41,41 +41,41 @@ def _silent(calls: GroupCalls, ranks: Sequence[RankDigest], position: Mapping[in
 
 
 def _difference(calls: GroupCalls, ranks: Sequence[RankDigest]) -> Mismatch | None:
-    own = [ranks[p] for p in calls.members.tolist()]
-    common = sorted(set.intersection(*(set(rank.numbers) for rank in own)))
-    uneven = next((found for step in _uneven_steps(calls, common) if (found := _count(calls, step, own))), None)
+    members = [ranks[p] for p in calls.members.tolist()]
+    common = sorted(set.intersection(*(set(rank.numbers) for rank in members)))
+    uneven = next((found for step in _uneven_steps(calls, common) if (found := _count(calls, step, members))), None)
     until = int(uneven[0]) if uneven else np.iinfo(np.int64).max
-    unlike = _unlike(calls, own, until)
+    unlike = _unlike(calls, members, until)
     return unlike or (uneven[1] if uneven else None)
 
 
 def _uneven_steps(calls: GroupCalls, common: Sequence[int]) -> list[int]:
     """The common steps of which the members have different numbers of collectives."""
-    places = places_of(calls, calls.step)
-    return sorted(set(places.number[~places.full].tolist()) & set(common))
+    aligned = aligned_calls(calls, calls.step)
+    return sorted(set(aligned.number[~aligned.full].tolist()) & set(common))
 
 
-def _count(calls: GroupCalls, step: int, own: Sequence[RankDigest]) -> tuple[int, Mismatch] | None:
+def _count(calls: GroupCalls, step: int, members: Sequence[RankDigest]) -> tuple[int, Mismatch] | None:
     """The members that ran fewer collectives in a step than the one with most, unless the capture cut them off."""
     label = code_of(calls.kind, np.where(_sized(calls), calls.bytes, ABSENT))
     inside = calls.step == step
-    runs = [label[inside & (calls.member == m)].tolist() for m in range(len(own))]
+    runs = [label[inside & (calls.member == m)].tolist() for m in range(len(members))]
     most = max(runs, key=len)
-    short = [m for m, run in enumerate(runs) if len(run) < len(most) and not _is_cut(run, most, step, own[m])]
+    short = [m for m, run in enumerate(runs) if len(run) < len(most) and not _is_cut(run, most, step, members[m])]
     if not short:
         return None
     first = min(_common_length(runs[m], most) for m in short)
     fewest = min(len(runs[m]) for m in short)
-    longer = len(own) - sum(len(run) < len(most) for run in runs)
+    longer = len(members) - sum(len(run) < len(most) for run in runs)
     odd, count, rest = (short, fewest, len(most)) if len(short) <= longer else (
         [m for m, run in enumerate(runs) if len(run) == len(most)], len(most), fewest
     )  # fmt: skip
-    named = tuple(own[m].rank for m in odd)
+    named = tuple(members[m].rank for m in odd)
     says = (
         f"{named_ranks(named)} ran {count} collectives of group {calls.group.name} in step {step}, other ranks {rest}"
     )
     where = f"; they differ from number {first + 1} on"
-    lost = max(own[m].lost_share for m in short)
+    lost = max(members[m].lost_share for m in short)
     where += f"; {lost:.1%} of the launches of the shorter side were not recorded" if lost else ""
     return step, Mismatch(kind="count", group=calls.group.name, ranks=named, says=says + where)
 
@@ -91,20 +91,20 @@ def _common_length(a: list[int], b: list[int]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def _unlike(calls: GroupCalls, own: Sequence[RankDigest], until: int) -> Mismatch | None:
+def _unlike(calls: GroupCalls, members: Sequence[RankDigest], until: int) -> Mismatch | None:
     """The first place before a step at which the members' kinds or sizes differ."""
     if not calls.group.name:
         return None
-    places = places_of(calls, calls.seq if calls.has_seq else calls.step)
-    whole = places.full if calls.has_seq else ~np.isin(places.number, places.number[~places.full])
-    at = places.at[whole]
+    aligned = aligned_calls(calls, calls.seq if calls.has_seq else calls.step)
+    whole = aligned.full if calls.has_seq else ~np.isin(aligned.number, aligned.number[~aligned.full])
+    at = aligned.at[whole]
     at = at[calls.step[at].max(axis=1) < until]
     at = at[np.argsort(calls.call[at[:, 0]], kind="stable")]
     told = np.array([not is_untold(kind) for kind in calls.kinds], bool)[calls.kind]
     kinds, sizes = np.where(told, calls.kind, ABSENT)[at], np.where(_sized(calls), calls.bytes, ABSENT)[at]
     for place in np.flatnonzero(_differs(kinds) | _differs(sizes)).tolist():
         kind = bool(_differs(kinds[place : place + 1])[0])
-        return _at_place(calls, own, at[place], kinds[place] if kind else sizes[place], "kind" if kind else "size")
+        return _at_place(calls, members, at[place], kinds[place] if kind else sizes[place], "kind" if kind else "size")
     return None
 
 
@@ -120,12 +120,12 @@ def _differs(values: Ints) -> Mask:
     return np.asarray(values.max(axis=1) > lowest)
 
 
-def _at_place(calls: GroupCalls, own: Sequence[RankDigest], at: Ints, values: Ints, kind: str) -> Mismatch:
+def _at_place(calls: GroupCalls, members: Sequence[RankDigest], at: Ints, values: Ints, kind: str) -> Mismatch:
     known = values != ABSENT
     seen, counts = np.unique(values[known], return_counts=True)
     usual = int(seen[np.argmax(counts)])
     odd = np.flatnonzero(known & (values != usual))
-    named = tuple(own[m].rank for m in odd.tolist())
+    named = tuple(members[m].rank for m in odd.tolist())
     texts = [_text(calls, value, kind) for value in (int(values[odd[0]]), usual)]
     seq, step = int(calls.seq[at[0]]), int(calls.step[at[0]])
     where = f"Seq {seq}, step {step}" if seq >= 0 else f"step {step}"

@@ -4,15 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
+from diagnose.decoding import MOST_RANKS
 from diagnose.ranks.collectives.kinds import plain_kind
+from diagnose.timeline.kernel_names import classify
 from diagnose.trace import Trace
+from diagnose.trace.distributed import Distributed
 
-MOST_RANKS = 1 << 20  # a trace that states more is damaged
 _NAMED_AT_MOST = 8
 _EXPERT_KINDS = ("dispatch", "combine", "notifydispatch", "notifycombine")
-_NCCL = re.compile(r"nccl(Dev)?Kernel")
 _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 
 
@@ -47,7 +47,7 @@ class Naming:
 
         Only kernels of NCCL share the order of the named ones.
         """
-        if len(self.listed) == 1 and _NCCL.match(event):
+        if len(self.listed) == 1 and "nccl" in classify(event).tags:
             return Group(*next(iter(self.listed.items())))
         experts = {self.listed[n] for n, text in self.described.items() if _EXPERT.search(text.lower())}
         every = set(self.listed.values())
@@ -56,22 +56,10 @@ class Naming:
 
 
 def naming_of(trace: Trace) -> Naming:
-    """The process groups that `distributedInfo` lists (torch 2.3 or later): those its rank is a member of."""
-    info = trace.metadata.get("distributedInfo")
-    info = info if isinstance(info, dict) else {}
-    listed, described = {}, {}
-    for config in _configs(info):
-        name, ranks = str(config.get("pg_name", "")), config.get("ranks")
-        if isinstance(ranks, list) and ranks and all(isinstance(r, int) for r in ranks):
-            listed[name] = tuple(sorted(ranks))
-            described[name] = str(config.get("pg_desc", ""))
-    size = info.get("world_size")
-    return Naming(listed, described, size if isinstance(size, int) else None)
-
-
-def _configs(info: Mapping[str, Any]) -> list[dict[str, Any]]:
-    listed = info.get("pg_config")
-    return [config for config in listed if isinstance(config, dict)] if isinstance(listed, list) else []
+    """The process groups that the trace lists: those its rank is a member of."""
+    stated = trace.distributed or Distributed()
+    listed = {group.name: group.ranks for group in stated.groups}
+    return Naming(listed, {group.name: group.description for group in stated.groups}, stated.world_size)
 
 
 def _parsed(text: str, size: int) -> tuple[int, ...]:

@@ -12,21 +12,21 @@ from diagnose.ranks.digest import RankDigest
 ALL_TO_ALL = "alltoall"
 
 
-def routed(ranks: Sequence[RankDigest], found: Match, position: int) -> float | None:
+def routed(ranks: Sequence[RankDigest], matched: Match, position: int) -> float | None:
     """Elements that all-to-alls brought to a rank's experts, over the median of the other ranks of its group.
 
     On the way there the ranks send alike and receive unalike, on the way back the reverse: the uneven side counts.
     None where the rank takes part in none whose sizes were recorded.
     """
     loads = [
-        (load, group) for group in found if position in group.members and (load := _load(ranks, group)) is not None
+        (load, group) for group in matched if position in group.members and (load := _load(ranks, group)) is not None
     ]
     if not loads:
         return None
     load, group = max(loads, key=lambda pair: int(pair[0].sum()))
-    own = group.members == position
-    usual = float(np.median(load[~own]))
-    return float(load[own][0]) / usual if usual else None
+    is_own = group.members == position
+    usual = float(np.median(load[~is_own]))
+    return float(load[is_own][0]) / usual if usual else None
 
 
 def _load(ranks: Sequence[RankDigest], group: GroupMatch) -> Ints | None:

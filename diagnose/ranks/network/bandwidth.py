@@ -55,15 +55,15 @@ class _Large:
         return [bus_bytes_per_s(kind, size, ns / 1e9, ranks) for kind, size, ranks, ns in self.messages]
 
 
-def bus_rate(ranks: Sequence[RankDigest], found: Match) -> float | Unknown:
+def bus_rate(ranks: Sequence[RankDigest], matched: Match) -> float | Unknown:
     """Bus bandwidth, bytes/s, that the best of the large messages reach; one with no more than its transfer time."""
     if not ranks[0].has_gpu:
         return NO_GPUS
-    rates = [rate for large in _large(ranks, found) for rate in large.rates]
+    rates = [rate for large in _large(ranks, matched) for rate in large.rates]
     return float(np.percentile(rates, UNDISTURBED)) if rates else NO_SIZES
 
 
-def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Reached | Unknown:
+def reached(ranks: Sequence[RankDigest], matched: Match, topology: Topology) -> Reached | Unknown:
     """What the best large collectives reach of what their links do, in the group whose large ones take longest.
 
     In a job of several nodes of the groups that span some. Messages between two ranks use one card of a node's.
@@ -71,7 +71,7 @@ def reached(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> Re
     if not ranks[0].has_gpu:
         return NO_GPUS
     several = len(set(topology.node)) > 1
-    groups = [large for large in _large(ranks, found) if not large.group.absent and not large.is_point_to_point]
+    groups = [large for large in _large(ranks, matched) if not large.group.absent and not large.is_point_to_point]
     groups = [large for large in groups if not several or _place(large, topology)[1] > 1]
     if not groups:
         return INSIDE_NODES if several else NO_SIZES
@@ -110,8 +110,8 @@ def _place(large: _Large, topology: Topology) -> tuple[int, int]:
     return len(members), len({topology.node[p] for p in members})
 
 
-def _large(ranks: Sequence[RankDigest], found: Match) -> Iterator[_Large]:
-    for group in found:
+def _large(ranks: Sequence[RankDigest], matched: Match) -> Iterator[_Large]:
+    for group in matched:
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
         messages = tuple(
             (calls.kinds[int(calls.kind[row])], int(calls.bytes[row]), int(calls.size[row]), ns)

@@ -40,18 +40,18 @@ class SlowLink:
     typical: float
 
 
-def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = ()) -> list[SlowLink]:
+def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] = ()) -> list[SlowLink]:
     """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
 
     With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
 
     Args:
         ranks: of the job.
-        found: their collectives by group.
+        matched: their collectives by group.
         node: number of each rank's machine, empty when nothing says.
     """
     alike: dict[Alike, list[Typical]] = defaultdict(list)
-    for number, group in enumerate(found):
+    for number, group in enumerate(matched):
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
         if is_point_to_point(ranks, group):
             continue
@@ -60,18 +60,18 @@ def slow_links(ranks: Sequence[RankDigest], found: Match, node: Sequence[int] = 
         for kind, size in np.unique(keys, axis=1).T.tolist():
             if size < 0 and plain_kind(calls.kinds[kind]) == calls.kinds[kind]:
                 continue  # of unknown sizes nobody can say that they are alike
-            own = np.flatnonzero((keys[0] == kind) & (keys[1] == size))
-            entry = (number, float(np.median(group.transfer[own])), own)
+            instances = np.flatnonzero((keys[0] == kind) & (keys[1] == size))
+            entry = (number, float(np.median(group.transfer[instances])), instances)
             alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)
-    slow = [_slow(ranks, found, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
+    slow = [_slow(ranks, matched, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
     return [link for links in slow for link in links]
 
 
-def _slow(ranks: Sequence[RankDigest], found: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
+def _slow(ranks: Sequence[RankDigest], matched: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
     links = []
     for (number, ns, instances), typical in zip(entries, _medians_of_others([ns for _, ns, _ in entries]), strict=True):
         if typical > 0 and ns >= SLOW * typical:
-            members = tuple(found[number].members.tolist())
+            members = tuple(matched[number].members.tolist())
             told = (
                 f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
             )
@@ -89,8 +89,8 @@ def _medians_of_others(values: Sequence[float]) -> list[float]:
     place[order] = np.arange(len(values))
     low, high = (others - 1) // 2, others // 2
     both = (ordered[low + (place <= low)], ordered[high + (place <= high)])
-    found: list[float] = np.mean(both, axis=0).tolist()
-    return found
+    medians: list[float] = np.mean(both, axis=0).tolist()
+    return medians
 
 
 def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:

@@ -52,7 +52,8 @@ class Topology:
         if nodes == 1 and (None in one_way or len(one_way) != 1):
             return NO_LINKS
         network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
-        return Links(self.boards[0].key, min(filter(None, one_way), default=None), len(members), nodes, network)
+        like, slowest = self.boards[0].measured_node, min(filter(None, one_way), default=None)
+        return Links(like, slowest, len(members), nodes, network)
 
     def _part(self, members: Sequence[int]) -> float:
         """Least part of a node's ranks that these are; the others, in groups of their own, use the network as well."""

@@ -39,71 +39,71 @@ class Sample:
     absent: int = 0  # ranks of the group without a trace
 
 
-def traffic_of(ranks: Sequence[RankDigest], found: Match, topology: Topology) -> tuple[Traffic, ...]:
+def traffic_of(ranks: Sequence[RankDigest], matched: Match, topology: Topology) -> tuple[Traffic, ...]:
     """Collectives by kind, group and size, those with most exposed time first.
 
     Matched ones have the least duration over the ranks as their transfer. Others keep their own durations.
     """
-    samples = [*_matched(ranks, found), *_unmatched(ranks, found)]
+    samples = [*_matched(ranks, matched), *_unmatched(ranks, matched)]
     return tuple(_row(s, ranks, topology) for s in sorted(samples, key=lambda s: -s.exposed_ns)[:MOST_ROWS])
 
 
-def _matched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
-    for group, (exposed, waited) in zip(found, _exposed(ranks, found), strict=True):
+def _matched(ranks: Sequence[RankDigest], matched: Match) -> Iterator[Sample]:
+    for group, (exposed, waited) in zip(matched, _exposed(ranks, matched), strict=True):
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
         transfer, waiting = group.transfer, group.waiting
-        for own in _alike(calls.kind[rows], calls.bytes[rows]):
+        for alike in _alike(calls.kind[rows], calls.bytes[rows]):
             yield Sample(
-                kind=calls.kinds[int(calls.kind[rows[own[0]]])],
+                kind=calls.kinds[int(calls.kind[rows[alike[0]]])],
                 group=group.group.name,
                 members=tuple(group.members.tolist()),
-                bytes=int(calls.bytes[rows[own[0]]]),
+                bytes=int(calls.bytes[rows[alike[0]]]),
                 matched=True,
-                transfer=transfer[own],
-                waiting=np.rint(waiting[own].mean(axis=1)).astype(np.int64),
-                exposed_ns=int(exposed[own].sum()),
-                exposed_waiting_ns=int(waited[own].sum()),
+                transfer=transfer[alike],
+                waiting=np.rint(waiting[alike].mean(axis=1)).astype(np.int64),
+                exposed_ns=int(exposed[alike].sum()),
+                exposed_waiting_ns=int(waited[alike].sum()),
                 absent=group.absent,
             )
 
 
-def _exposed(ranks: Sequence[RankDigest], found: Match) -> list[Ints]:
+def _exposed(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
     """For each group the exposed nanoseconds of its collectives and of the waiting in them, shape (2, instances).
 
     Each rank's exposed time is looked through once for all its groups.
     """
-    waiting = [group.waiting for group in found]
-    sums = [np.zeros((2, len(group.call)), np.int64) for group in found]
+    waiting = [group.waiting for group in matched]
+    sums = [np.zeros((2, len(group.call)), np.int64) for group in matched]
     of_rank: list[list[tuple[int, int]]] = [[] for _ in ranks]
-    for number, group in enumerate(found):
+    for number, group in enumerate(matched):
         for m, p in enumerate(group.members.tolist()):
             of_rank[p].append((number, m))
-    for rank, own in zip(ranks, of_rank, strict=True):
-        if not own:
+    for rank, places in zip(ranks, of_rank, strict=True):
+        if not places:
             continue
-        start = np.concatenate([found[number].start[:, m] for number, m in own])
-        end = np.concatenate([found[number].end[:, m] for number, m in own])
-        waits = np.concatenate([waiting[number][:, m] for number, m in own])
+        start = np.concatenate([matched[number].start[:, m] for number, m in places])
+        end = np.concatenate([matched[number].end[:, m] for number, m in places])
+        waits = np.concatenate([waiting[number][:, m] for number, m in places])
         pieces = np.stack((iv.coverage(rank.exposed, start, end), iv.coverage(rank.exposed, start, start + waits)))
-        ends = np.cumsum([len(found[number].call) for number, _ in own])
-        for (number, _), part in zip(own, np.split(pieces, ends[:-1], axis=1), strict=True):
+        ends = np.cumsum([len(matched[number].call) for number, _ in places])
+        for (number, _), part in zip(places, np.split(pieces, ends[:-1], axis=1), strict=True):
             sums[number] += part
     return sums
 
 
-def _unmatched(ranks: Sequence[RankDigest], found: Match) -> Iterator[Sample]:
+def _unmatched(ranks: Sequence[RankDigest], matched: Match) -> Iterator[Sample]:
     """The calls of each rank that no other rank's are known to be the same as."""
     left = [np.ones(len(rank.calls), bool) for rank in ranks]
-    for group in found:
+    for group in matched:
         for m, p in enumerate(group.members.tolist()):
             left[p][group.call[:, m]] = False
     alike: dict[tuple[str, str, int], list[tuple[int, Ints]]] = {}
     for p, rank in enumerate(ranks):
         calls, rows = rank.calls, np.flatnonzero(left[p])
-        for own in _alike(calls.kind[rows], calls.bytes[rows], calls.group[rows]):
-            row = int(rows[own[0]])
+        for same in _alike(calls.kind[rows], calls.bytes[rows], calls.group[rows]):
+            row = int(rows[same[0]])
             key = calls.kinds[int(calls.kind[row])], calls.groups[int(calls.group[row])].name, int(calls.bytes[row])
-            alike.setdefault(key, []).append((p, rows[own]))
+            alike.setdefault(key, []).append((p, rows[same]))
     exposed = [iv.coverage(rank.exposed, rank.calls.start, rank.calls.end) for rank in ranks]
     for (kind, name, size), parts in alike.items():
         lasted = np.concatenate([ranks[p].calls.end[rows] - ranks[p].calls.start[rows] for p, rows in parts])
@@ -121,12 +121,12 @@ def _alike(*keys: Ints) -> Iterator[Ints]:
 
 
 def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Traffic:
-    own = [ranks[p] for p in sample.members]
+    members = [ranks[p] for p in sample.members]
     transfer, kind = max(int(np.median(sample.transfer)), 1), sample.kind.split(" ")[0]
-    size = _size(own, sample) if not sample.matched else len(sample.members) + sample.absent
-    steps = max(own[0].steps, 1) * (1 if sample.matched else len(own))
-    expected, half, why = _expected(sample, topology, own[0].has_gpu)
-    total = max(sum(rank.total_ns for rank in own), 1)
+    size = _size(members, sample) if not sample.matched else len(sample.members) + sample.absent
+    steps = max(members[0].steps, 1) * (1 if sample.matched else len(members))
+    expected, half, why = _expected(sample, topology, members[0].has_gpu)
+    total = max(sum(rank.total_ns for rank in members), 1)
     rated = sample.bytes >= RATED_BYTES and size > 1
     return Traffic(
         kind=kind,

@@ -9,15 +9,16 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange
 from diagnose.facts import Unknown
-from diagnose.formulas.straggler import gpu_hours_lost_per_day
+from diagnose.formulas.throughput import gpu_hours_lost_per_day
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
 from diagnose.ranks.replay.buckets import buckets_of, larger, smaller
 from diagnose.ranks.replay.hybrid import hybrid_of
-from diagnose.ranks.replay.joint import Case, Joint, joint_of
-from diagnose.ranks.replay.rank_work import Part
+from diagnose.ranks.replay.joint import Joint, joint_of
+from diagnose.ranks.replay.rank_work import RankWork
+from diagnose.ranks.replay.rounds import Case
 
 MOST_ERROR = 0.05
 LEAST_GAIN = 1.005  # of the best case; less is no change worth a line
@@ -49,20 +50,20 @@ class Changes:
 
 
 def changes_of(
-    ranks: Sequence[RankDigest], found: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()
+    ranks: Sequence[RankDigest], matched: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()
 ) -> Changes:
     """What the job's step would gain from each change; withheld where the replay misses a rank's step by 5 %.
 
     Args:
         ranks: of the job.
-        found: their collectives.
+        matched: their collectives.
         late: positions of the ranks that stand out by what they do.
         topology: of the job.
         slow: links that make ranks stand out.
     """
-    if not found:
+    if not matched:
         return Changes()
-    joint = joint_of(ranks, found)
+    joint = joint_of(ranks, matched)
     if isinstance(joint, Unknown):
         return Changes(because=joint.because)
     error = joint.strict_error
@@ -71,21 +72,21 @@ def changes_of(
     if not error <= MOST_ERROR:
         return Changes((), error, f"the replay of all ranks is {error:.0%} away from the measured step of one of them")
     now = joint.job_step_ns()
-    candidates = (*_cures(found, late, slow, joint), *_candidates(ranks, found, topology, joint))
+    candidates = (*_cures(matched, late, slow, joint), *_candidates(ranks, matched, topology, joint))
     made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
     return Changes(tuple(_with_cost(change, ranks) for change in gains), error)
 
 
-def _cures(found: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint) -> Iterator[Candidate]:
+def _cures(matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint) -> Iterator[Candidate]:
     """The job without what makes ranks late."""
     says = "; ".join([*([LATE] if late else []), *([MENDED] if slow else [])])
     if says:
-        quick = mended(joint, found, slow)
+        quick = mended(joint, matched, slow)
         yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case).job_step_ns(case)
 
 
-def _candidates(ranks: Sequence[RankDigest], found: Match, topology: Topology, joint: Joint) -> Iterator[Candidate]:
+def _candidates(ranks: Sequence[RankDigest], matched: Match, topology: Topology, joint: Joint) -> Iterator[Candidate]:
     """Each further change with what it assumes and the step that it makes."""
     if joint.steps > 1:  # a single step may begin with ranks apart, and overlap does not bring them together
         yield "perfect overlap", HIDDEN, lambda case: hidden_ns(joint, case)
@@ -94,7 +95,7 @@ def _candidates(ranks: Sequence[RankDigest], found: Match, topology: Topology, j
     if buckets.any():
         yield "larger buckets", LARGER, lambda case: larger(joint, buckets, case).job_step_ns(case)
         yield "smaller buckets", SMALLER, lambda case: smaller(joint, buckets, case).job_step_ns(case)
-    hybrid = hybrid_of(ranks, found, joint, topology)
+    hybrid = hybrid_of(ranks, matched, joint, topology)
     if hybrid is not None:
         yield "HSDP", HYBRID, lambda case: hybrid.applied(joint, case).job_step_ns(case)
 
@@ -115,42 +116,42 @@ def _with_cost(change: JobChange, ranks: Sequence[RankDigest]) -> JobChange:
 
 def without_late(joint: Joint, late: Sequence[int], case: Case) -> Joint:
     """Each late rank has the work of one that does the same: of the slowest, or of the median one."""
-    return joint.with_parts({p: _peer(joint, p, late, case) for p in late})
+    return joint.with_work({p: _peer(joint, p, late, case) for p in late})
 
 
-def mended(joint: Joint, found: Match, slow: Sequence[SlowLink]) -> Joint:
+def mended(joint: Joint, matched: Match, slow: Sequence[SlowLink]) -> Joint:
     """The collectives over slow links take as long as those of the other groups."""
     transfer = joint.transfer.copy()
     for link in slow:
-        position, rows = link.members[0], found[link.group].call[link.instances, 0]
-        own = np.isin(joint.parts[position].row, rows)
-        transfer[joint.collective[position][own]] *= link.typical
+        position, rows = link.members[0], matched[link.group].call[link.instances, 0]
+        over_link = np.isin(joint.work[position].row, rows)
+        transfer[joint.collective[position][over_link]] *= link.typical
     return joint.with_transfer(transfer)
 
 
-def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> Part:
+def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> RankWork:
     """The rank's own part where no other with the same calls is ready earlier."""
-    own = joint.parts[position]
-    others = [part for p, part in enumerate(joint.parts) if p not in late and part.signature == own.signature]
-    earlier = sorted((part for part in others if _reach(part) < _reach(own)), key=_reach)
+    own_work = joint.work[position]
+    peers = [work for p, work in enumerate(joint.work) if p not in late and work.signature == own_work.signature]
+    earlier = sorted((work for work in peers if _reach(work) < _reach(own_work)), key=_reach)
     if not earlier:
-        return own
-    return earlier[-1 if case == "worst" else len(earlier) // 2].in_order_of(own)
+        return own_work
+    return earlier[-1 if case == "worst" else len(earlier) // 2].in_order_of(own_work)
 
 
-def _reach(part: Part) -> float:
+def _reach(work: RankWork) -> float:
     """When the rank would have done its steps without any waiting."""
-    return part.start + part.own_ns
+    return work.start + work.own_ns
 
 
 def hidden_ns(joint: Joint, case: Case) -> float:
     """The step when work never waits for collectives: that of the longest work, or of the busiest group."""
     steps = []
-    for part, of in zip(joint.parts, joint.collective, strict=True):
-        blocked = np.bincount(part.block_on, part.blocked, len(of))
+    for work, of in zip(joint.work, joint.collective, strict=True):
+        blocked = np.bincount(work.block_on, work.blocked, len(of))
         hidden = float(np.minimum(blocked, joint.transfer[of]).sum())
-        busiest = max((float(joint.transfer[of[chain]].sum()) for chain in part.chains), default=0.0)
-        steps.append(max(part.own_ns + CONTENTION[case] * hidden, busiest))
+        busiest = max((float(joint.transfer[of[chain]].sum()) for chain in work.chains), default=0.0)
+        steps.append(max(work.own_ns + CONTENTION[case] * hidden, busiest))
     return max(steps) / joint.steps
 
 

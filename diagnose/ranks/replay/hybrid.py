@@ -13,7 +13,8 @@ from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.topology import Topology
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, described
-from diagnose.ranks.replay.joint import Case, Joint
+from diagnose.ranks.replay.joint import Joint
+from diagnose.ranks.replay.rounds import Case
 
 REACHED: dict[Case, float] = {"worst": 0.6, "best": 1.0}  # of the bandwidth expected inside a node
 
@@ -46,7 +47,7 @@ class Hybrid:
         return seconds * 1e9
 
 
-def hybrid_of(ranks: Sequence[RankDigest], found: Match, joint: Joint, topology: Topology) -> Hybrid | None:
+def hybrid_of(ranks: Sequence[RankDigest], matched: Match, joint: Joint, topology: Topology) -> Hybrid | None:
     """What HSDP would change; None where nothing is sharded over equal nodes, or the links inside are not known."""
     on_node = Counter(topology.node)
     nodes, sizes = len(on_node), set(on_node.values())
@@ -55,7 +56,7 @@ def hybrid_of(ranks: Sequence[RankDigest], found: Match, joint: Joint, topology:
     links = topology.inside(sizes.pop())
     if isinstance(links, Unknown) or links.bus_gbs("allgather", BUCKET_BYTES) is None:
         return None
-    whole = [group for group in found if len(group.members) == len(topology.node)]
+    whole = [group for group in matched if len(group.members) == len(topology.node)]
     rows = [row for group in whole for row in _sharded(ranks, group, joint)]
     if not rows:
         return None
@@ -66,8 +67,8 @@ def hybrid_of(ranks: Sequence[RankDigest], found: Match, joint: Joint, topology:
 def _sharded(ranks: Sequence[RankDigest], group: GroupMatch, joint: Joint) -> list[tuple[int, str, int]]:
     """The group's large all-gathers and reduce-scatters: number, kind and bytes."""
     first = int(group.members[0])
-    kinds, sizes = described(ranks[first], joint.parts[first])
-    own = np.isin(joint.parts[first].row, group.call[:, 0])
-    large = np.flatnonzero(own & np.isin(kinds, ("allgather", "reducescatter")) & (sizes >= BUCKET_BYTES))
+    kinds, sizes = described(ranks[first], joint.work[first])
+    of_group = np.isin(joint.work[first].row, group.call[:, 0])
+    large = np.flatnonzero(of_group & np.isin(kinds, ("allgather", "reducescatter")) & (sizes >= BUCKET_BYTES))
     of = joint.collective[first]
     return [(int(of[e]), str(kinds[e]), int(sizes[e])) for e in large.tolist() if joint.transfer[of[e]] > 0]

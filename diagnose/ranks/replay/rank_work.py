@@ -1,6 +1,10 @@
-"""One rank's share of the joint replay: its own work, and where in it the collectives are."""
+"""One rank's share of the joint replay: its own work, and where in it the collectives are.
 
-from collections.abc import Sequence
+Time is told in two parts. What the rank did by itself is its work, the same whatever the others do; the exposed
+communication that a collective's end ended is waiting, and is left out. Every event is put at the work that was done
+when it happened, so that the replay adds the waiting anew.
+"""
+
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +21,7 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class Part:
+class RankWork:
     """One rank's share of the replay; events are its collectives in the job's order, times are of its own work.
 
     Attributes:
@@ -58,8 +62,8 @@ class Part:
     signature: int
     alike: Ints
 
-    def in_order_of(self, other: "Part") -> "Part":
-        """The same part with its events in the order of another rank's, which may interleave its streams otherwise."""
+    def in_order_of(self, other: "RankWork") -> "RankWork":
+        """The same work with its events in the order of another rank's, which may interleave its streams otherwise."""
         if np.array_equal(self.alike, other.alike):
             return self
         source, place = np.empty_like(self.alike), np.empty_like(self.alike)
@@ -90,16 +94,15 @@ class Part:
         return tuple(np.flatnonzero(chain == first) for first in np.unique(chain))
 
 
-def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) -> Part:
-    """The part of one rank.
+def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> RankWork:
+    """The work of one rank.
 
     Args:
         rank: its digest.
         rows: of its calls, in the job's order.
-        ahead: nanoseconds by which its clock is ahead of the job's.
-        numbers: of the steps.
+        began: when the first step began on the job's clock.
+        windows: its steps, shape (steps, 2).
     """
-    windows = rank.windows[np.isin(rank.numbers, numbers)]
     calls = rank.calls
     start, end = calls.start[rows], calls.end[rows]
     blocks, on = _blocks(rank, start, end, windows)
@@ -108,11 +111,11 @@ def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) 
     queued = since < QUEUED_NS
     called = [(calls.kinds[k], b) for k, b in zip(calls.kind[rows].tolist(), calls.bytes[rows].tolist(), strict=True)]
     alike = sorted(range(len(called)), key=lambda e: (called[e], e))
-    at, total = _own(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
+    at, total = _own_work(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
     left = end.copy()
     if not rank.has_gpu:
         np.minimum.at(left, on, blocks[:, 1])
-    return Part(
+    return RankWork(
         row=rows,
         step=calls.step[rows],
         at=at,
@@ -123,9 +126,9 @@ def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) 
         gap=np.where(queued, np.maximum(since, 0), 0).astype(np.float64),
         block_before=np.maximum(np.searchsorted(np.maximum.accumulate(start), blocks[:, 1], side="left"), on + 1),
         block_on=on,
-        block_at=_own(blocks[:, 1], windows, blocks),
+        block_at=_own_work(blocks[:, 1], windows, blocks),
         blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
-        start=float(windows[0, 0]) - ahead,
+        start=began,
         own_ns=float(total - iv.total(blocks)),
         measured_ns=float(total),
         signature=hash(tuple(called[e] for e in alike)),
@@ -134,7 +137,11 @@ def part_of(rank: RankDigest, rows: Ints, ahead: float, numbers: Sequence[int]) 
 
 
 def _blocks(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv.Intervals, Ints]:
-    """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself."""
+    """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself.
+
+    It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it.
+    On a host the end may be marked late: there the next end behind the interval counts too, if it is nearer.
+    """
     exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
     if not len(exposed) or not len(end):
         return iv.EMPTY, np.zeros(0, np.int64)
@@ -151,7 +158,7 @@ def _blocks(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv
     return exposed[ended], on[ended].astype(np.int64)
 
 
-def _own(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:
+def _own_work(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:
     """Own work done until each time: the steps so far without the waits in them."""
     steps = iv.intervals(windows[:, 0], windows[:, 1])
     return (iv.covered_before(steps, times) - iv.covered_before(blocks, times)).astype(np.float64)
@@ -162,13 +169,13 @@ def _previous(group: Ints, kind: Ints, start: Ints, end: Ints) -> Ints:
 
     A group has one stream, or one for each kind where its calls overlap; what still overlaps follows on none.
     """
-    found = np.full(len(group), NONE, np.int64)
+    previous = np.full(len(group), NONE, np.int64)
     for number in np.unique(group):
-        own = np.flatnonzero(group == number)
-        if (start[own[1:]] < end[own[:-1]] - SAME_NS).any():
-            chains = [own[kind[own] == k] for k in np.unique(kind[own])]
+        of_group = np.flatnonzero(group == number)
+        if (start[of_group[1:]] < end[of_group[:-1]] - SAME_NS).any():
+            chains = [of_group[kind[of_group] == k] for k in np.unique(kind[of_group])]
         else:
-            chains = [own]
+            chains = [of_group]
         for chain in chains:
-            found[chain[1:]] = np.where(start[chain[1:]] < end[chain[:-1]] - SAME_NS, NONE, chain[:-1])
-    return found
+            previous[chain[1:]] = np.where(start[chain[1:]] < end[chain[:-1]] - SAME_NS, NONE, chain[:-1])
+    return previous

@@ -1,30 +1,24 @@
 """Why a rank is late: what it spent beyond the others, and whether its kernels are more, larger or slower."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from diagnose.arrays import Ints
+from diagnose.attribution.causes import CAUSES, class_of, lateness_of
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
-from diagnose.ranks.stragglers.lateness import COMMUNICATION, Behind
+from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
 
-_CAUSES: dict[str, LatenessCause] = {"gc": "gc", "logging": "checkpoint"}
-_CLASSES: dict[str, LatenessCause] = {"data": "data", "host": "host"}
-_DISPATCH = ("dispatch", "python", "launch-latency", "kernel-gap")
+KERNELS = "kernels"
 EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels have to account for
 ALIKE, SLOWER = 0.35, 1.04
 MORE_TOKENS = 1.05  # of the other ranks': less is no routing to speak of
 TELLING = 0.01  # of the kernel time: smaller families say nothing
-_PLAIN = {"gc": "garbage collection", "logging": "saving, logging or evaluating", "data-wait": "waiting for data",
-          "sync": "synchronisation", "python": "Python", "dispatch": "dispatch of operators", "untraced":
-          "host time that the trace does not show", "optimizer-host": "host code of the optimizer", "allocation":
-          "allocation of device memory", "host-allocation": "allocation of pinned memory", "compile": "compilation",
-          "launch-latency": "launch latency", "kernel-gap": "gaps between queued kernels"}  # fmt: skip
-
 
 Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
 
@@ -72,7 +66,7 @@ class Ratio:
 
 
 def reason_of(
-    rank: RankDigest, peers: Sequence[RankDigest], behind: Behind, ns: Ints, waited_ns: int,
+    rank: RankDigest, peers: Sequence[RankDigest], lateness: Lateness, ns: Ints, waited_ns: int,
     tokens: float | None = None,
 ) -> Reason:  # fmt: skip
     """Why a rank is late.
@@ -80,44 +74,47 @@ def reason_of(
     Args:
         rank: the one in question.
         peers: the other ranks of the group that it is late in.
-        behind: how far each rank is behind, for its causes.
+        lateness: how far each rank is behind, for its causes.
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
         waited_ns: what each other rank waits for it in such a step.
         tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
     """
     mean = ns.mean(axis=0)
-    more = {c: int(n) for c, n in zip(behind.causes, mean.tolist(), strict=True) if n >= 1}
-    classes = dict(zip(behind.causes, behind.classes, strict=True))
-    own = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if classes[c] != COMMUNICATION}
-    if not own:
+    more = {c: int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if n >= 1}
+    excess = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if class_of(c) != COMMUNICATION}
+    if not excess:
         return Reason("unknown", "nothing that it did differs from what the other ranks did")
-    cause, parts, because = _judged(own, classes, ratios(rank, peers), tokens)
-    explained = min(sum(own[c] for c in parts) / max(waited_ns, 1), 1.0)
-    return Reason(cause, because, tuple(own.items()), explained)
+    cause, parts, because = _judged(excess, ratios(rank, peers), tokens)
+    explained = min(sum(excess[c] for c in parts) / max(waited_ns, 1), 1.0)
+    return Reason(cause, because, tuple(excess.items()), explained)
 
 
-def _judged(own: dict[str, int], classes: dict[str, str], ratio: Sequence[Ratio], tokens: float | None) -> Judged:
+def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None) -> Judged:
     """The cause, the parts of the excess that are its, and a sentence."""
-    sums: dict[str, int] = {}
-    for cause, ns in own.items():
-        kind = "kernels" if classes[cause] in ("compute", "memory") else classes[cause]
-        sums[kind] = sums.get(kind, 0) + ns
+    sums: Counter[str] = Counter()
+    for part, ns in excess.items():
+        sums[_kind_of(part)] += ns
     kind = max(sums, key=lambda k: sums[k])
-    parts = [c for c in own if kind in (classes[c], "kernels" if classes[c] in ("compute", "memory") else "")]
-    if kind == "kernels":
-        return _kernels(parts, sum(own[c] for c in parts), ratio, tokens)
-    main = parts[0]
-    dispatching = sum(own[c] for c in parts if c in _DISPATCH)
-    if main in _DISPATCH and 2 * dispatching > sums[kind] and (more := _more_operators(ratio)):
+    parts = [part for part in excess if _kind_of(part) == kind]
+    if kind == KERNELS:
+        return _kernels(parts, sums[kind], ratio, tokens)
+    main = CAUSES[parts[0]]
+    dispatching = sum(excess[part] for part in parts if CAUSES[part].per_launch)
+    if main.per_launch and 2 * dispatching > sums[kind] and (more := _more_operators(ratio)):
         return "more_work", parts, more
-    if main in _CAUSES:
-        parts = [c for c in parts if c == main]
-    return _CAUSES.get(main, _CLASSES.get(kind, "unknown")), parts, _spoken(own, parts)
+    if main.lateness:
+        parts = [main.name]
+    return lateness_of(main.name), parts, _spoken(excess, parts)
 
 
-def _spoken(own: dict[str, int], parts: Sequence[str]) -> str:
-    told = [p for p in parts if own[p] >= 0.15 * own[parts[0]]][:3]
-    listed = ", ".join(f"{duration(own[p])} more of {_PLAIN.get(p, p.replace('-', ' '))}" for p in told)
+def _kind_of(cause: str) -> str:
+    """The class, but one for all kernels: whether memory bounds them or not says nothing of a late rank."""
+    return KERNELS if class_of(cause) in ("compute", "memory") else class_of(cause)
+
+
+def _spoken(excess: dict[str, int], parts: Sequence[str]) -> str:
+    told = [part for part in parts if excess[part] >= 0.15 * excess[parts[0]]][:3]
+    listed = ", ".join(f"{duration(excess[part])} more of {CAUSES[part].spoken}" for part in told)
     return f"per step {listed} than the other ranks"
 
 

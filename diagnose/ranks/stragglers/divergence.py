@@ -13,7 +13,7 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.facts import duration
-from diagnose.ranks.stragglers.stragglers import Blame
+from diagnose.ranks.stragglers.stragglers import RankLateness
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTIME
 
@@ -36,7 +36,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Found:
+class Divergence:
     """A segment that diverges: `usual_ns` is the longest of the typical ranks, None where they have no such segment."""
 
     name: str
@@ -46,59 +46,60 @@ class Found:
     at: int
 
 
-def first_diverging(blame: Blame, timelines: Sequence[Timeline], late: Collection[int]) -> str:
+def first_diverging(late_rank: RankLateness, timelines: Sequence[Timeline], late_ranks: Collection[int]) -> str:
     """The first diverging operation of a late rank in words, "" where none is found or the rank was not measured."""
-    own = next((t for t in timelines if t.rank == blame.rank), None)
-    typical = [t for t in timelines if t.rank not in late and t.has_gpu == (own is None or own.has_gpu)]
-    if own is None or not typical or not blame.steps:
+    timeline = next((t for t in timelines if t.rank == late_rank.rank), None)
+    typical = [t for t in timelines if t.rank not in late_ranks and t.has_gpu == (timeline is None or timeline.has_gpu)]
+    if timeline is None or not typical or not late_rank.steps:
         return ""
-    on_device = own.has_gpu and blame.cause in ON_DEVICE
-    number = blame.steps[len(blame.steps) // 2]
+    on_device = timeline.has_gpu and late_rank.cause in ON_DEVICE
+    number = late_rank.steps[len(late_rank.steps) // 2]
     usual = [walk for t in typical[:TYPICAL_RANKS] for walk in _walks(t, on_device, t.steps.numbers)]
-    walks = _walks(own, on_device, (number,))
-    found = _first(walks[0], usual, TELLING * blame.own_ns) if walks and usual else None
-    return "" if found is None else _told(found, blame.rank)
+    walks = _walks(timeline, on_device, (number,))
+    divergence = _first(walks[0], usual, TELLING * late_rank.own_ns) if walks and usual else None
+    return "" if divergence is None else _told(divergence, late_rank.rank)
 
 
-def _told(found: Found, rank: int) -> str:
-    after = f"{duration(found.at)} into the step"
-    if found.usual_ns is None:
-        return f"rank {rank}: {found.name} {duration(found.ns)}, which the other ranks do not run, {after}"
-    what = f"{duration(found.ns)} before {found.name}" if found.is_gap else f"{found.name} {duration(found.ns)}"
-    return f"rank {rank}: {what} instead of {duration(found.usual_ns)}, {after}"
+def _told(divergence: Divergence, rank: int) -> str:
+    after = f"{duration(divergence.at)} into the step"
+    if divergence.usual_ns is None:
+        return f"rank {rank}: {divergence.name} {duration(divergence.ns)}, which the other ranks do not run, {after}"
+    name, lasted = divergence.name, duration(divergence.ns)
+    what = f"{lasted} before {name}" if divergence.is_gap else f"{name} {lasted}"
+    return f"rank {rank}: {what} instead of {duration(divergence.usual_ns)}, {after}"
 
 
-def _first(own: Walk, usual: Sequence[Walk], enough: float) -> Found | None:
+def _first(walk: Walk, usual: Sequence[Walk], enough: float) -> Divergence | None:
     """The first segment that exceeds the longest of the typical walks, each aligned with it.
 
     Most walks are alike but for their times and are aligned once.
     """
-    known, longest = np.full(len(own.ns), -1, np.int64), dict[Names, Ints]()
-    for walk in usual:
-        longest[walk.names] = np.maximum(longest.get(walk.names, walk.ns), walk.ns)
+    known, longest = np.full(len(walk.ns), -1, np.int64), dict[Names, Ints]()
+    for typical in usual:
+        longest[typical.names] = np.maximum(longest.get(typical.names, typical.ns), typical.ns)
     for names, ns in longest.items():
-        at, theirs = _aligned(own.names, names)
+        at, theirs = _aligned(walk.names, names)
         known[at] = np.maximum(known[at], ns[theirs])
-    excess = own.ns - np.maximum(known, 0)
+    excess = walk.ns - np.maximum(known, 0)
     hits = np.flatnonzero(excess > max(enough, 1.0))
     if not len(hits):
         return None
     hit = int(hits[0])
-    name, is_gap = own.names[hit]
+    name, is_gap = walk.names[hit]
     usually = int(known[hit])
-    return Found(name, is_gap, int(own.ns[hit]), usually if usually >= 0 else None, int(own.at[hit]))
+    return Divergence(name, is_gap, int(walk.ns[hit]), usually if usually >= 0 else None, int(walk.at[hit]))
 
 
-def _aligned(own: Names, other: Names) -> tuple[Ints, Ints]:
+def _aligned(names: Names, others: Names) -> tuple[Ints, Ints]:
     """Positions of the segments that are the same in both, by the sequence of names; beginning and end go first."""
-    shorter = min(len(own), len(other))
-    same = next((i for i in range(shorter) if own[i] != other[i]), shorter)
-    ends = next((i for i in range(shorter - same) if own[-1 - i] != other[-1 - i]), shorter - same)
-    middle = own[same : len(own) - ends], other[same : len(other) - ends]
+    shorter = min(len(names), len(others))
+    same = next((i for i in range(shorter) if names[i] != others[i]), shorter)
+    ends = next((i for i in range(shorter - same) if names[-1 - i] != others[-1 - i]), shorter - same)
+    middle = names[same : len(names) - ends], others[same : len(others) - ends]
     blocks = SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks() if all(middle) else []
     pairs = [(i, i) for i in range(same)]
     pairs += [(same + a + i, same + b + i) for a, b, size in blocks for i in range(size)]
-    pairs += [(len(own) - i, len(other) - i) for i in range(ends, 0, -1)]
+    pairs += [(len(names) - i, len(others) - i) for i in range(ends, 0, -1)]
     columns = np.array(pairs, np.int64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1]
 

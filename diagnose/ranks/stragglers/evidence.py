@@ -8,7 +8,7 @@ import numpy as np
 from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.stragglers.lateness import NOBODY, Behind
+from diagnose.ranks.stragglers.lateness import NOBODY, Lateness
 
 MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
@@ -26,78 +26,82 @@ _DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.34
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LatenessEvidence:
     """What the naming rests on; arrays of shape (ranks, steps) unless stated.
 
     Attributes:
-        caused: nanoseconds that the others wait for each rank.
-        own: nanoseconds that each rank is behind the others by its own doing.
+        caused_ns: nanoseconds that the others wait for each rank.
+        own_ns: nanoseconds that each rank is behind the others by its own doing.
         step_ns: length of the step, mean over ranks, shape (steps,).
-        enough: share of the step below which lateness is noise.
+        noise_share: share of the step below which lateness is noise.
         votes: collectives in which each rank alone comes later than chance allows, shape (ranks,).
         peers: for each rank those of the groups in which it is furthest behind, mask of shape (ranks, ranks); nobody
             else waits for it without a messenger between them.
     """
 
-    caused: Ints
-    own: Ints
+    caused_ns: Ints
+    own_ns: Ints
     step_ns: Ints
-    enough: float
+    noise_share: float
     votes: Ints
     peers: Mask
 
     @property
     def late(self) -> Mask:
         """Mask of the ranks and steps behind by more than noise."""
-        return np.asarray(self.own >= self.enough * self.step_ns)
+        return np.asarray(self.own_ns >= self.noise_share * self.step_ns)
 
 
 def evidence_of(
-    ranks: Sequence[RankDigest], found: Match, behind: Behind, caused: Ints, by_link: Mapping[int, int] | None = None
-) -> Evidence:
+    ranks: Sequence[RankDigest],
+    matched: Match,
+    lateness: Lateness,
+    caused_ns: Ints,
+    by_link: Mapping[int, int] | None = None,
+) -> LatenessEvidence:
     """Gathers what tells a late rank from an unlucky one.
 
     Args:
         ranks: of the job.
-        found: their collectives by group.
-        behind: how far each is behind at the end of each step.
-        caused: what `waiting_caused` returns.
+        matched: their collectives by group.
+        lateness: how far each is behind at the end of each step.
+        caused_ns: what `waiting_caused` returns.
         by_link: positions of ranks whose own links are slow, with what that costs them in each step.
     """
-    own = behind.own.copy()
+    own_ns = lateness.own_ns.copy()
     for rank, extra in (by_link or {}).items():
-        own[rank] += extra
-    enough = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
-    votes = votes_of(found, len(ranks))
-    return Evidence(caused, own, _step_ns(ranks, behind), enough, votes, _peers(found, behind))
+        own_ns[rank] += extra
+    noise_share = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
+    votes = votes_of(matched, len(ranks))
+    return LatenessEvidence(caused_ns, own_ns, _step_ns(ranks, lateness), noise_share, votes, _peers(matched, lateness))
 
 
-def _peers(found: Match, behind: Behind) -> Mask:
-    peers = np.zeros((len(behind.group), len(behind.group)), bool)
-    for rank, groups in enumerate(behind.group):
+def _peers(matched: Match, lateness: Lateness) -> Mask:
+    peers = np.zeros((len(lateness.group), len(lateness.group)), bool)
+    for rank, groups in enumerate(lateness.group):
         for group in set(groups.tolist()) - {NOBODY}:
-            peers[rank, found[group].members] = True
+            peers[rank, matched[group].members] = True
     return peers
 
 
-def _step_ns(ranks: Sequence[RankDigest], behind: Behind) -> Ints:
-    sums, count = (np.zeros(behind.ns.shape[1], np.int64) for _ in range(2))
+def _step_ns(ranks: Sequence[RankDigest], lateness: Lateness) -> Ints:
+    sums, count = (np.zeros(lateness.ns.shape[1], np.int64) for _ in range(2))
     for rank in ranks:
         numbers = np.array(rank.numbers, np.int64)
-        judged = behind.judges(numbers)
-        np.add.at(sums, behind.at(numbers[judged]), (rank.windows[:, 1] - rank.windows[:, 0])[judged])
-        np.add.at(count, behind.at(numbers[judged]), 1)
+        judged = lateness.judges(numbers)
+        np.add.at(sums, lateness.at(numbers[judged]), (rank.windows[:, 1] - rank.windows[:, 0])[judged])
+        np.add.at(count, lateness.at(numbers[judged]), 1)
     return sums // np.maximum(count, 1)
 
 
-def votes_of(found: Match, ranks: int) -> Ints:
+def votes_of(matched: Match, ranks: int) -> Ints:
     """For each rank the collectives of five or more ranks in which it alone comes too late for chance.
 
     The last rank has the shortest duration; whether it is apart from the rest tells Dixon's ratio, the gap to the
     next over the range of all.
     """
     votes = np.zeros(ranks, np.int64)
-    for group in found:
+    for group in matched:
         members = len(group.members)
         if members < ENOUGH_TO_VOTE:
             continue
@@ -108,24 +112,27 @@ def votes_of(found: Match, ranks: int) -> Ints:
     return votes
 
 
-def stragglers_among(found: Evidence) -> tuple[int, ...]:
+def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
     """Positions of the ranks to name, those furthest behind first; none in a healthy job, and at most half of all.
 
-    Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
-    of them when there are three or fewer), is an outlier among the ranks, and its lead over those that are not named
-    is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps). Together they cause far more of the
-    waiting than their even share, in as many steps, and a third of that lateness is seen as exposed waiting of the
-    ranks of their groups. A single step names one rank at most, by the vote of the collectives.
+    Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), and that in two thirds of the steps
+    (in all of them when there are three or fewer). It is an outlier among the ranks, and its lead over those that are
+    not named is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps).
+
+    Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness
+    is seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
+    collectives.
     """
-    named = np.flatnonzero(_steady(found.late) & (found.own.sum(axis=1) >= found.enough * found.step_ns.sum()))
+    behind = evidence.own_ns.sum(axis=1) >= evidence.noise_share * evidence.step_ns.sum()
+    named = np.flatnonzero(_steady(evidence.late) & behind)
     while len(named):
-        certain = np.array([r for r in named.tolist() if _stands_out(found, r, named)], np.int64)
+        certain = np.array([r for r in named.tolist() if _stands_out(evidence, r, named)], np.int64)
         if len(certain) == len(named):
             break
         named = certain
-    if not len(named) or 2 * len(named) > len(found.own) or not _cause_the_waiting(found, named):
+    if not len(named) or 2 * len(named) > len(evidence.own_ns) or not _cause_the_waiting(evidence, named):
         return ()
-    return tuple(named[np.argsort(-found.own[named].sum(axis=1), kind="stable")].tolist())
+    return tuple(named[np.argsort(-evidence.own_ns[named].sum(axis=1), kind="stable")].tolist())
 
 
 def _steady(late: Mask) -> Mask:
@@ -133,26 +140,27 @@ def _steady(late: Mask) -> Mask:
     return np.asarray(late.all(axis=-1) if late.shape[-1] <= FEW_STEPS else late.mean(axis=-1) >= PERSISTENT)
 
 
-def _cause_the_waiting(found: Evidence, named: Ints) -> bool:
+def _cause_the_waiting(evidence: LatenessEvidence, named: Ints) -> bool:
     """Whether the named ranks cause far more than their even share of the waiting; steps without waiting have none."""
-    ranks, totals = len(found.own), found.caused.sum(axis=0)
-    together = found.caused[named].sum(axis=0)
+    ranks, totals = len(evidence.own_ns), evidence.caused_ns.sum(axis=0)
+    together = evidence.caused_ns[named].sum(axis=0)
     dominant = (1 + len(named) / ranks) / 2
-    peers = np.asarray(found.peers[named].any(axis=0))
+    peers = np.asarray(evidence.peers[named].any(axis=0))
     peers[named] = False
-    enough = PART_SEEN * found.enough * found.step_ns.sum() * int(peers.sum())
+    enough = PART_SEEN * evidence.noise_share * evidence.step_ns.sum() * int(peers.sum())
     leads = (totals > 0) & (together >= dominant * totals)
     return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
 
 
-def _stands_out(found: Evidence, rank: int, named: Ints) -> bool:
+def _stands_out(evidence: LatenessEvidence, rank: int, named: Ints) -> bool:
     """Whether the rank's lateness is apart from that of the ranks that are not named."""
-    others = np.delete(np.arange(len(found.own)), named)
+    others = np.delete(np.arange(len(evidence.own_ns)), named)
     if not len(others):
         return False
-    if found.own.shape[1] == 1:
-        return bool(found.votes[rank] >= MIN_VOTES and found.votes[rank] > np.delete(found.votes, rank).max())
-    return _significant(found.own[rank] - found.own[others].max(axis=0)) and effect(found, rank, others) >= OUTLIER
+    if evidence.own_ns.shape[1] == 1:
+        return bool(evidence.votes[rank] >= MIN_VOTES and evidence.votes[rank] > np.delete(evidence.votes, rank).max())
+    lead = evidence.own_ns[rank] - evidence.own_ns[others].max(axis=0)
+    return _significant(lead) and effect(evidence, rank, others) >= OUTLIER
 
 
 def _significant(lead: Ints) -> bool:
@@ -163,31 +171,31 @@ def _significant(lead: Ints) -> bool:
     return bool(lead.mean() > critical * error)
 
 
-def effect(found: Evidence, rank: int, others: Ints) -> float:
+def effect(evidence: LatenessEvidence, rank: int, others: Ints) -> float:
     """Effect size: the rank's distance from the median of the others in their spread, a modified z-score."""
-    own, rest = float(found.own[rank].mean()), found.own[others].mean(axis=1)
+    own_ns, rest = float(evidence.own_ns[rank].mean()), evidence.own_ns[others].mean(axis=1)
     spread = float(np.median(np.abs(rest - np.median(rest))))
-    return 0.6745 * (own - float(np.median(rest))) / max(spread, LEAST_SPREAD * float(found.step_ns.mean()), 1.0)
+    return 0.6745 * (own_ns - float(np.median(rest))) / max(spread, LEAST_SPREAD * float(evidence.step_ns.mean()), 1.0)
 
 
-def shared(found: Evidence, named: Sequence[int]) -> Ints:
+def waiting_by_rank(evidence: LatenessEvidence, named: Sequence[int]) -> Ints:
     """The waiting by rank and step; what several named ranks cause is divided in proportion to their lateness."""
-    blame = found.caused.copy()
+    waiting = evidence.caused_ns.copy()
     if len(named) > 1:
         rows = np.array(named, np.int64)
-        late = np.maximum(found.own[rows], 0)
-        blame[rows] = found.caused[rows].sum(axis=0) * late // np.maximum(late.sum(axis=0), 1)
-    return blame
+        late = np.maximum(evidence.own_ns[rows], 0)
+        waiting[rows] = evidence.caused_ns[rows].sum(axis=0) * late // np.maximum(late.sum(axis=0), 1)
+    return waiting
 
 
-def passing(found: Evidence, named: Sequence[int]) -> list[tuple[int, int]]:
+def transient_delays(evidence: LatenessEvidence, named: Sequence[int]) -> list[tuple[int, int]]:
     """Ranks and positions of steps in which an unnamed rank held up the job as if it were a straggler.
 
     Nothing when it happens in more than a third of the steps: then it is an imbalance.
     """
-    totals, ranks = found.caused.sum(axis=0), len(found.own)
-    alone = found.caused >= (1 + 1 / ranks) / 2 * np.maximum(totals, 1)
-    long = found.caused >= 2 * found.enough * found.step_ns * (ranks - 1)
-    places = [(r, s) for r, s in np.argwhere(alone & long & found.late).tolist() if r not in named]
-    steps = found.own.shape[1]
+    totals, ranks = evidence.caused_ns.sum(axis=0), len(evidence.own_ns)
+    alone = evidence.caused_ns >= (1 + 1 / ranks) / 2 * np.maximum(totals, 1)
+    long = evidence.caused_ns >= 2 * evidence.noise_share * evidence.step_ns * (ranks - 1)
+    places = [(r, s) for r, s in np.argwhere(alone & long & evidence.late).tolist() if r not in named]
+    steps = evidence.own_ns.shape[1]
     return places if steps > FEW_STEPS and len(places) <= (1 - PERSISTENT) * steps else []

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
+from diagnose.attribution.causes import class_of
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 
@@ -25,22 +26,21 @@ class Excess:
 
     Attributes:
         step: number of each collective's step, in order: one that another stream delays into the next counts there.
-        causes: of any member's attribution, with `classes` alike.
+        causes: of any member's attribution.
         ns: shape (instances, members, causes); negative where a member spent less.
     """
 
     step: Ints
     causes: tuple[str, ...]
-    classes: tuple[str, ...]
     ns: Ints
 
     @property
     def communicates(self) -> Mask:
         """Mask of the causes that are communication."""
-        return np.array([c == COMMUNICATION for c in self.classes], bool)
+        return _communicates(self.causes)
 
     @property
-    def own(self) -> Ints:
+    def own_ns(self) -> Ints:
         """Excess of time that the rank itself is the reason for, shape (instances, members)."""
         return self.ns[..., ~self.communicates].sum(axis=-1)
 
@@ -51,7 +51,7 @@ class Excess:
 
 
 @dataclass(frozen=True)
-class Behind:
+class Lateness:
     """How far each rank is behind the others in each step, by its own doing or by that of others.
 
     Of the groups of a rank the one in which it is furthest behind by its own doing counts.
@@ -59,21 +59,20 @@ class Behind:
     Attributes:
         numbers: of the job's steps; without a GPU the first of three or more is left out, since host steps do not begin
             together and what delays the beginning of one happens at the end of the step before.
-        causes: of any rank's attribution, with `classes` alike.
+        causes: of any rank's attribution.
         ns: shape (ranks, steps, causes), above the median of the other members.
         group: place of the group in the match, shape (ranks, steps); NOBODY without one.
     """
 
     numbers: tuple[int, ...]
     causes: tuple[str, ...]
-    classes: tuple[str, ...]
     ns: Ints
     group: Ints
 
     @property
-    def own(self) -> Ints:
+    def own_ns(self) -> Ints:
         """Nanoseconds by its own doing, shape (ranks, steps)."""
-        return self.ns[..., [c != COMMUNICATION for c in self.classes]].sum(axis=-1)
+        return self.ns[..., ~_communicates(self.causes)].sum(axis=-1)
 
     def at(self, steps: Ints) -> Ints:
         """Positions of steps by their numbers."""
@@ -89,31 +88,33 @@ class Behind:
         return np.array(self.numbers, np.int64)
 
 
-def excess_of(ranks: Sequence[RankDigest], found: GroupMatch) -> Excess:
+def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> Excess:
     """What each member of a group spent until each collective above the median of the others."""
-    causes, classes = _causes([ranks[p] for p in found.members.tolist()])
-    step = np.maximum.accumulate(ranks[int(found.members[0])].calls.step[found.call[:, 0]])
+    causes = _causes([ranks[p] for p in group.members.tolist()])
+    step = np.maximum.accumulate(ranks[int(group.members[0])].calls.step[group.call[:, 0]])
     before = np.searchsorted(step, step, side="left") - 1
-    spent = np.zeros((*found.call.shape, len(causes)), np.int64)
-    for m, p in enumerate(found.members.tolist()):
+    spent = np.zeros((*group.call.shape, len(causes)), np.int64)
+    for m, p in enumerate(group.members.tolist()):
         columns = [causes.index(c) for c in ranks[p].causes]
-        reached, left = ranks[p].spent[found.call[:, m]].transpose(1, 0, 2)
+        reached, left = ranks[p].spent[group.call[:, m]].transpose(1, 0, 2)
         spent[:, m, columns] = reached - np.where((before >= 0)[:, None], left[before], 0)
-    return Excess(step, causes, classes, spent - median_of_others(spent))
+    return Excess(step, causes, spent - median_of_others(spent))
 
 
-def _causes(ranks: Sequence[RankDigest]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    classes = {c: class_of(c, own) for rank in ranks for c, own in zip(rank.causes, rank.classes, strict=True)}
-    return tuple(classes), tuple(classes.values())
+def _causes(ranks: Sequence[RankDigest]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cause for rank in ranks for cause in rank.causes))
 
 
-def class_of(cause: str, class_: str) -> str:
-    """The class of a cause; untraced host time is the host's, as in the verdict."""
-    return "host" if cause == "untraced" else class_
+def _communicates(causes: Sequence[str]) -> Mask:
+    return np.array([class_of(cause) == COMMUNICATION for cause in causes], bool)
 
 
 def median_of_others(values: Ints) -> Ints:
-    """For each entry along axis 1 the median of the other entries."""
+    """For each entry along axis 1 the median of the other entries.
+
+    One sort serves all: without the entry at a place, the sorted others are those before it, and those behind it moved
+    up by one.
+    """
     count, order = values.shape[1], np.sort(values, axis=1)
     place = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1)
 
@@ -123,41 +124,41 @@ def median_of_others(values: Ints) -> Ints:
     return (left_over((count - 2) // 2) + left_over((count - 1) // 2)) // 2
 
 
-def is_point_to_point(ranks: Sequence[RankDigest], found: GroupMatch) -> bool:
+def is_point_to_point(ranks: Sequence[RankDigest], group: GroupMatch) -> bool:
     """Whether the group's operations are messages of one rank to another: the stages of a pipeline wait by design.
 
     An all-to-all of all ranks carries the same name in old traces.
     """
-    calls, members = ranks[int(found.members[0])].calls, len(found.members)
-    kinds = {calls.kinds[k] for k in calls.kind[found.call[:, 0]].tolist()}
+    calls, members = ranks[int(group.members[0])].calls, len(group.members)
+    kinds = {calls.kinds[k] for k in calls.kind[group.call[:, 0]].tolist()}
     return kinds == {_TO_ONE} and (members == 2 or members < len(ranks))
 
 
-def behind_of(ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess]) -> Behind:
+def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> Lateness:
     """How far each rank is behind at the last collective of each step."""
-    causes, classes = _causes(ranks)
+    causes = _causes(ranks)
     numbers = tuple(sorted({number for rank in ranks for number in rank.numbers}))
     if len(numbers) >= FEWEST and not all(rank.has_gpu for rank in ranks):
         numbers = numbers[1:]
     shape = (len(ranks), max(len(numbers), 1))
-    behind = Behind(numbers, causes, classes, np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY))
-    for number, (group, own) in enumerate(zip(found, excess, strict=True)):
+    lateness = Lateness(numbers, causes, np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY))
+    for number, (group, group_excess) in enumerate(zip(matched, excess, strict=True)):
         if not is_point_to_point(ranks, group):
-            _further(behind, number, group, own)
-    return behind
+            _further(lateness, number, group, group_excess)
+    return lateness
 
 
-def _further(behind: Behind, number: int, group: GroupMatch, own: Excess) -> None:
+def _further(lateness: Lateness, number: int, group: GroupMatch, excess: Excess) -> None:
     """Takes over what a group says of the ranks and steps in which they are further behind in it than elsewhere.
 
     By their own doing: of two ranks the punctual one would seem as far ahead as the other is behind.
     """
-    last = np.flatnonzero(np.append(own.step[1:] != own.step[:-1], True) & behind.judges(own.step))
-    place = np.ix_(group.members, behind.at(own.step[last]))
-    ns = np.zeros((len(group.members), len(last), len(behind.causes)), np.int64)
-    ns[..., [behind.causes.index(c) for c in own.causes]] = own.ns[last].transpose(1, 0, 2)
-    by_itself = np.array([c != COMMUNICATION for c in behind.classes], bool)
-    more = ns[..., by_itself].sum(axis=-1) > behind.ns[place][..., by_itself].sum(axis=-1)
-    further = (behind.group[place] == NOBODY) | more
-    behind.ns[place] = np.where(further[..., None], ns, behind.ns[place])
-    behind.group[place] = np.where(further, number, behind.group[place])
+    last = np.flatnonzero(np.append(excess.step[1:] != excess.step[:-1], True) & lateness.judges(excess.step))
+    place = np.ix_(group.members, lateness.at(excess.step[last]))
+    ns = np.zeros((len(group.members), len(last), len(lateness.causes)), np.int64)
+    ns[..., [lateness.causes.index(c) for c in excess.causes]] = excess.ns[last].transpose(1, 0, 2)
+    by_itself = ~_communicates(lateness.causes)
+    more = ns[..., by_itself].sum(axis=-1) > lateness.ns[place][..., by_itself].sum(axis=-1)
+    further = (lateness.group[place] == NOBODY) | more
+    lateness.ns[place] = np.where(further[..., None], ns, lateness.ns[place])
+    lateness.group[place] = np.where(further, number, lateness.group[place])

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from diagnose.attribution.causes import EXPOSED
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, Excess, Straggler
 from diagnose.facts import spoken
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.stragglers.divergence import first_diverging
 from diagnose.ranks.stragglers.evidence import MIN_SHARE
-from diagnose.ranks.stragglers.stragglers import Blame
+from diagnose.ranks.stragglers.stragglers import RankLateness
 from diagnose.timeline import Timeline
 
 HOURS_PER_DAY = 24
@@ -25,60 +26,60 @@ def stragglers_of(
         timelines: of the ranks that were measured in full; the first diverging operation is told of those among them.
         gpu_hour_price: in any currency.
     """
-    return tuple(_straggler(blame, job, timelines, gpu_hour_price) for blame in job.stragglers)
+    return tuple(_straggler(late_rank, job, timelines, gpu_hour_price) for late_rank in job.stragglers)
 
 
-def _straggler(blame: Blame, job: Job, timelines: Sequence[Timeline], price: float | None) -> Straggler:
-    own = next(rank for rank in job.ranks if rank.rank == blame.rank)
-    hours = _gpu_hours_per_day(blame, job) if own.has_gpu else None
-    late = {b.rank for b in job.blames if b.stands_out or b.steps}
+def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline], hour_price: float | None) -> Straggler:
+    rank = next(rank for rank in job.ranks if rank.rank == late_rank.rank)
+    hours = _gpu_hours_per_day(late_rank, job) if rank.has_gpu else None
+    late = {b.rank for b in job.lateness if b.stands_out or b.steps}
     return Straggler(
-        rank=blame.rank,
-        host=own.host,
-        cause=blame.cause,
-        because=_because(blame, job),
-        waiting_ns_caused=blame.caused_ns,
-        share=blame.share,
-        steps_late=len(blame.steps),
-        persistence=blame.persistence,
-        excess=tuple(Excess(cause=cause, ns=ns) for cause, ns in blame.reason.excess),
-        explained_share=blame.reason.explained_share,
-        first_diverging=first_diverging(blame, timelines, late),
+        rank=late_rank.rank,
+        host=rank.host,
+        cause=late_rank.cause,
+        because=_because(late_rank, job),
+        waiting_ns_caused=late_rank.caused_ns,
+        share=late_rank.share,
+        steps_late=len(late_rank.steps),
+        persistence=late_rank.persistence,
+        excess=tuple(Excess(cause=cause, ns=ns) for cause, ns in late_rank.reason.excess),
+        explained_share=late_rank.reason.explained_share,
+        first_diverging=first_diverging(late_rank, timelines, late),
         gpu_hours_per_day=hours,
-        cost_per_day=hours * price if hours is not None and price is not None else None,
+        cost_per_day=hours * hour_price if hours is not None and hour_price is not None else None,
     )
 
 
-def _gpu_hours_per_day(blame: Blame, job: Job) -> float:
+def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float:
     """Its part, by the waiting it caused, of what the job loses by all late ranks at least; that is replayed where it
     can be, since the waiting for one rank is not all saved when the next is nearly as late.
     """
     if job.changes.because:
-        return blame.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
+        return late_rank.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
     cured = next((change for change in job.changes.changes if change.change == NO_STRAGGLER), None)
-    every = sum(b.caused_ns for b in job.stragglers)
-    return (cured.gpu_hours_per_day or 0.0) * blame.caused_ns / every if cured is not None and every else 0.0
+    every = sum(straggler.caused_ns for straggler in job.stragglers)
+    return (cured.gpu_hours_per_day or 0.0) * late_rank.caused_ns / every if cured is not None and every else 0.0
 
 
-def _because(blame: Blame, job: Job) -> str:
+def _because(late_rank: RankLateness, job: Job) -> str:
     """The reason, in how many steps, and with which other ranks of its host."""
-    told = [blame.reason.because, f"late in {len(blame.steps)} of {blame.of_steps} steps"]
-    if together := _whole_host(blame, job):
+    told = [late_rank.reason.because, f"late in {len(late_rank.steps)} of {late_rank.of_steps} steps"]
+    if together := _whole_host(late_rank, job):
         told.append(f"so are all {together} ranks of its host")
     return "; ".join(told)
 
 
-def _whole_host(blame: Blame, job: Job) -> int:
+def _whole_host(late_rank: RankLateness, job: Job) -> int:
     """Ranks of the host when all of them are named, 0 else."""
     host = {rank.rank: rank.host for rank in job.ranks}
-    beside = [rank for rank, name in host.items() if name and name == host[blame.rank]]
+    beside = [rank for rank, name in host.items() if name and name == host[late_rank.rank]]
     named = {b.rank for b in job.stragglers}
     return len(beside) if len(beside) > 1 and named.issuperset(beside) else 0
 
 
 def passing_of(job: Job) -> tuple[Straggler, ...]:
     """The ranks that held up single steps and are not accused."""
-    return tuple(_straggler(b, job, (), None) for b in job.blames if b.persistence == "transient")
+    return tuple(_straggler(b, job, (), None) for b in job.lateness if b.persistence == "transient")
 
 
 def missing_suspect(job: Job) -> str:
@@ -87,7 +88,7 @@ def missing_suspect(job: Job) -> str:
     The shortest duration over the present ranks is taken for the transfer, and holds what they all wait for others.
     """
     missing = missing_ranks(job.ranks)
-    left = sum(job.ledger(p).get(("exposed-communication", "communication"), 0) for p in range(len(job.ranks)))
+    left = sum(job.ledger(p).get(EXPOSED, 0) for p in range(len(job.ranks)))
     share = left / max(sum(rank.total_ns for rank in job.ranks), 1)
     unexplained = max(share, _waited(job))
     if not missing or job.stragglers or len(job.ranks) < 2 or unexplained < MIN_SHARE:

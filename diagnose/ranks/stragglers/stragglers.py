@@ -12,15 +12,15 @@ from diagnose.ranks.collectives.routing import routed
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.stragglers.causes import Reason, reason_of
-from diagnose.ranks.stragglers.evidence import Evidence, passing, shared, stragglers_among
-from diagnose.ranks.stragglers.lateness import NOBODY, Behind
+from diagnose.ranks.stragglers.evidence import LatenessEvidence, stragglers_among, transient_delays, waiting_by_rank
+from diagnose.ranks.stragglers.lateness import NOBODY, Lateness
 
 UNKNOWN = Reason("unknown", "")
 
 
 @dataclass(frozen=True)
-class Blame:
-    """One rank's lateness.
+class RankLateness:
+    """How late one rank is, what that cost the others, and why.
 
     Attributes:
         rank: its number in the job.
@@ -58,63 +58,63 @@ class Blame:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What blame rests on."""
+class Joined:
+    """The joined ranks, of which lateness is told."""
 
     ranks: Sequence[RankDigest]
     match: Match
-    behind: Behind
-    evidence: Evidence
+    lateness: Lateness
+    evidence: LatenessEvidence
     links: Sequence[SlowLink]
 
 
-def blame_of(trial: Trial) -> list[Blame]:
+def rank_lateness_of(joined: Joined) -> list[RankLateness]:
     """What each rank made the others wait for, worst first."""
-    found = trial.evidence
-    named = stragglers_among(found)
-    blame = shared(found, named)
-    brief = passing(found, named)
-    blames = []
-    for r in range(len(trial.ranks)):
-        steps = np.isin(np.arange(blame.shape[1]), [s for rank, s in brief if rank == r])
-        late = found.late[r] if r in named else steps
-        blames.append(_blame(trial, r, int(blame[r].sum()), late, named))
-    return sorted(blames, key=lambda b: (not b.stands_out, -b.caused_ns))
+    evidence = joined.evidence
+    named = stragglers_among(evidence)
+    waiting = waiting_by_rank(evidence, named)
+    transient = transient_delays(evidence, named)
+    lateness = []
+    for r in range(len(joined.ranks)):
+        steps = np.isin(np.arange(waiting.shape[1]), [s for rank, s in transient if rank == r])
+        late = evidence.late[r] if r in named else steps
+        lateness.append(_rank_lateness(joined, r, int(waiting[r].sum()), late, named))
+    return sorted(lateness, key=lambda late_rank: (not late_rank.stands_out, -late_rank.caused_ns))
 
 
-def _blame(trial: Trial, rank: int, caused_ns: int, late: Mask, named: Sequence[int]) -> Blame:
-    ranks, found = trial.ranks, trial.evidence
-    share = caused_ns / max(sum(_judged_ns(r, trial.behind) for p, r in enumerate(ranks) if p != rank), 1)
-    plain = Blame(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
+def _rank_lateness(joined: Joined, rank: int, caused_ns: int, late: Mask, named: Sequence[int]) -> RankLateness:
+    ranks, evidence = joined.ranks, joined.evidence
+    share = caused_ns / max(sum(_judged_ns(r, joined.lateness) for p, r in enumerate(ranks) if p != rank), 1)
+    plain = RankLateness(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
     if not late.any():
         return plain
-    own_ns = int(found.own[rank][late].mean())
-    waited = int(found.caused[rank][late].mean()) // max(len(ranks) - 1, 1)
-    behind = float(found.own[rank][late].sum()) / max(int(found.step_ns.sum()), 1)
+    own_ns = int(evidence.own_ns[rank][late].mean())
+    waited = int(evidence.caused_ns[rank][late].mean()) // max(len(ranks) - 1, 1)
+    behind_share = float(evidence.own_ns[rank][late].sum()) / max(int(evidence.step_ns.sum()), 1)
     return replace(
         plain,
-        lost_share=max(share, behind) if list(named) == [rank] else share,
-        reason=_reason(trial, rank, late, max(own_ns, waited)),
-        steps=tuple(n for n, is_late in zip(trial.behind.numbers, late.tolist(), strict=True) if is_late),
+        lost_share=max(share, behind_share) if list(named) == [rank] else share,
+        reason=_reason(joined, rank, late, max(own_ns, waited)),
+        steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
         of_steps=len(late),
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
     )
 
 
-def _judged_ns(rank: RankDigest, behind: Behind) -> int:
+def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:
     """Length of the rank's steps that are told of: without a GPU not of the first."""
-    judged = behind.judges(np.array(rank.numbers, np.int64))
+    judged = lateness.judges(np.array(rank.numbers, np.int64))
     return int((rank.windows[:, 1] - rank.windows[:, 0])[judged].sum())
 
 
-def _reason(trial: Trial, rank: int, late: Mask, waited_ns: int) -> Reason:
-    own = float(trial.behind.own[rank][late].mean())
-    link = max((link for link in trial.links if rank in link.members), key=lambda link: link.extra_ns, default=None)
-    if link is not None and link.extra_ns > own:
+def _reason(joined: Joined, rank: int, late: Mask, waited_ns: int) -> Reason:
+    own_ns = float(joined.lateness.own_ns[rank][late].mean())
+    link = max((link for link in joined.links if rank in link.members), key=lambda link: link.extra_ns, default=None)
+    if link is not None and link.extra_ns > own_ns:
         return Reason("link", link.because, explained_share=min(link.extra_ns / max(waited_ns, 1), 1.0))
-    groups = trial.behind.group[rank][late]
-    members = trial.match[int(groups[-1])].members.tolist() if groups[-1] != NOBODY else range(len(trial.ranks))
-    peers = [trial.ranks[p] for p in members if p != rank]
-    tokens = routed(trial.ranks, trial.match, rank)
-    return reason_of(trial.ranks[rank], peers, trial.behind, trial.behind.ns[rank][late], waited_ns, tokens)
+    groups = joined.lateness.group[rank][late]
+    members = joined.match[int(groups[-1])].members.tolist() if groups[-1] != NOBODY else range(len(joined.ranks))
+    peers = [joined.ranks[p] for p in members if p != rank]
+    tokens = routed(joined.ranks, joined.match, rank)
+    return reason_of(joined.ranks[rank], peers, joined.lateness, joined.lateness.ns[rank][late], waited_ns, tokens)

@@ -12,15 +12,16 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
+from diagnose.attribution.causes import class_of
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Behind, Excess, is_point_to_point
+from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, Lateness, is_point_to_point
 
 LONGEST_CHAIN = 16
 
 
 @dataclass(frozen=True)
-class Lateness:
+class WaitedFor:
     """For each collective of a group: position in the job of the rank that is waited for, and the class of its reason.
 
     `late` is NOBODY where a rank was waited for that waited itself, for whom is not known.
@@ -54,31 +55,36 @@ class Waits:
         """The instants of waiting for ranks that are late by causes of a class."""
         if class_ not in self.classes:
             return iv.EMPTY
-        own = self.class_ == self.classes.index(class_)
-        return iv.intervals(self.start[own], self.end[own])
+        chosen = self.class_ == self.classes.index(class_)
+        return iv.intervals(self.start[chosen], self.end[chosen])
 
 
-def lateness_of(
-    ranks: Sequence[RankDigest], found: Match, excess: Sequence[Excess], behind: Behind, slow: Collection[int] = ()
-) -> list[Lateness]:
+def waited_for(
+    ranks: Sequence[RankDigest],
+    matched: Match,
+    excess: Sequence[Excess],
+    lateness: Lateness,
+    slow: Collection[int] = (),
+) -> list[WaitedFor]:
     """Who is waited for in each collective: the rank that came last, or the one that this rank waited for itself.
 
     Args:
         ranks: of the job.
-        found: their collectives by group.
+        matched: their collectives by group.
         excess: of each group.
-        behind: how far each rank is behind in each step.
+        lateness: how far each rank is behind in each step.
         slow: positions of ranks whose own links are slow; they are behind by their communication and no messengers.
     """
-    chain = _Chain(ranks, found, excess, behind, slow)
+    chain = _Chain(ranks, matched, excess, lateness, slow)
     parts = [
-        Lateness(group.members[group.last], _main_classes(own, group.last))
-        for group, own in zip(found, excess, strict=True)
+        WaitedFor(group.members[group.last], _main_classes(group_excess, group.last))
+        for group, group_excess in zip(matched, excess, strict=True)
     ]
-    return [_blamed(chain, number, parts) for number in range(len(parts))]
+    return [_traced_back(chain, number, parts) for number in range(len(parts))]
 
 
-def _blamed(chain: "_Chain", number: int, parts: Sequence[Lateness]) -> Lateness:
+def _traced_back(chain: "_Chain", number: int, parts: Sequence[WaitedFor]) -> WaitedFor:
+    """Of a group, with the rank at the beginning of the chain in the place of each messenger."""
     late, classes = parts[number].late.copy(), list(parts[number].class_)
     for instance in np.flatnonzero(chain.messengers[number]).tolist():
         origin = chain.origin(number, instance)
@@ -87,12 +93,13 @@ def _blamed(chain: "_Chain", number: int, parts: Sequence[Lateness]) -> Lateness
     return replace(parts[number], late=late, class_=tuple(classes))
 
 
-def _main_classes(own: Excess, last: Ints) -> tuple[str, ...]:
+def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
     """For each collective the class in which the last rank has most excess, communication when it has none."""
-    names = tuple(dict.fromkeys(own.classes))
-    more = np.maximum(own.ns[np.arange(len(last)), last], 0)
-    more[:, own.communicates] = 0
-    sums = np.stack([more[:, [c == name for c in own.classes]].sum(axis=1) for name in names], axis=1)
+    classes = [class_of(cause) for cause in excess.causes]
+    names = tuple(dict.fromkeys(classes))
+    more = np.maximum(excess.ns[np.arange(len(last)), last], 0)
+    more[:, excess.communicates] = 0
+    sums = np.stack([more[:, [c == name for c in classes]].sum(axis=1) for name in names], axis=1)
     pairs = zip(sums.argmax(axis=1).tolist(), sums.max(axis=1).tolist(), strict=True)
     return tuple(names[best] if ns else COMMUNICATION for best, ns in pairs)
 
@@ -103,17 +110,17 @@ class _Chain:
     def __init__(
         self,
         ranks: Sequence[RankDigest],
-        found: Match,
+        matched: Match,
         excess: Sequence[Excess],
-        behind: Behind,
+        lateness: Lateness,
         slow: Collection[int],
     ) -> None:
-        self._ranks, self._found, self._excess, self._behind = ranks, found, excess, behind
+        self._ranks, self._matched, self._excess, self._lateness = ranks, matched, excess, lateness
         relays = [len(rank.calls.groups) > 1 and p not in slow for p, rank in enumerate(ranks)]
         self._relays = np.array(relays, bool)
-        self.messengers = [self._is_messenger(number) for number in range(len(found))]
+        self.messengers = [self._is_messenger(number) for number in range(len(matched))]
         self._of: list[list[tuple[int, int]]] = [[] for _ in ranks]
-        for number, group in enumerate(found):
+        for number, group in enumerate(matched):
             for m, p in enumerate(group.members.tolist()):
                 self._of[p].append((number, m))
 
@@ -122,14 +129,14 @@ class _Chain:
 
         Of messages those whose sender's own lateness is less than half of what is waited for it.
         """
-        group, excess = self._found[number], self._excess[number]
+        group, excess = self._matched[number], self._excess[number]
         late, at = group.members[group.last], np.arange(len(group.call))
         if is_point_to_point(self._ranks, group):
-            steps = np.minimum(self._behind.at(excess.step), len(self._behind.numbers) - 1)
-            own = self._behind.own[late, steps]
-            return np.asarray(2 * own < group.waiting.max(axis=1))
-        own, passed_on = excess.own[at, group.last], excess.passed_on[at, group.last]
-        return self._relays[late] & (passed_on > np.maximum(own, 0))
+            steps = np.minimum(self._lateness.at(excess.step), len(self._lateness.numbers) - 1)
+            own_ns = self._lateness.own_ns[late, steps]
+            return np.asarray(2 * own_ns < group.waiting.max(axis=1))
+        own_ns, passed_on = excess.own_ns[at, group.last], excess.passed_on[at, group.last]
+        return self._relays[late] & (passed_on > np.maximum(own_ns, 0))
 
     def origin(self, number: int, instance: int) -> tuple[int, int] | None:
         """Group and instance at the beginning of the chain; None where it is lost."""
@@ -142,37 +149,37 @@ class _Chain:
 
     def _longest_wait(self, number: int, instance: int) -> tuple[int, int] | None:
         """The collective of another group in which the last rank waited longest before, in the same step."""
-        group, step = self._found[number], self._excess[number].step[instance]
+        group, step = self._matched[number], self._excess[number].step[instance]
         last = int(group.last[instance])
-        until, best, found = group.start[instance, last], 0, None
+        until, best, longest = group.start[instance, last], 0, None
         for other, m in self._of[int(group.members[last])]:
             if other == number:
                 continue
-            theirs = self._found[other]
+            theirs = self._matched[other]
             first, end = np.searchsorted(self._excess[other].step, (step, step + 1))
             waiting = np.where(theirs.end[first:end, m] <= until, theirs.waiting[first:end, m], 0)
             if len(waiting) and waiting.max() > best:
-                best, found = int(waiting.max()), (other, first + int(waiting.argmax()))
-        return found
+                best, longest = int(waiting.max()), (other, first + int(waiting.argmax()))
+        return longest
 
 
-def waits_of(ranks: Sequence[RankDigest], found: Match, lateness: Sequence[Lateness]) -> tuple[Waits, ...]:
+def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[WaitedFor]) -> tuple[Waits, ...]:
     """The waiting of each rank; of collectives that overlap the one that began first has the time.
 
     Args:
         ranks: of the job.
-        found: their collectives by group.
-        lateness: for each group what `lateness_of` returns.
+        matched: their collectives by group.
+        late_ranks: for each group what `waited_for` returns.
     """
-    classes = tuple(sorted({class_ for entry in lateness for class_ in entry.class_}))
+    classes = tuple(sorted({class_ for entry in late_ranks for class_ in entry.class_}))
     parts: list[list[Ints]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
-    for group, entry in zip(found, lateness, strict=True):
+    for group, entry in zip(matched, late_ranks, strict=True):
         about = np.stack((entry.late, np.array([classes.index(c) for c in entry.class_], np.int64)), axis=1)
         waiting = group.waiting
         for m, p in enumerate(group.members.tolist()):
             times = np.stack((group.start[:, m], group.start[:, m] + waiting[:, m]), axis=1)
             parts[p].append(np.concatenate((times, about), axis=1)[waiting[:, m] > 0])
-    return tuple(_waits(rank, np.concatenate(own), classes) for rank, own in zip(ranks, parts, strict=True))
+    return tuple(_waits(rank, np.concatenate(pieces), classes) for rank, pieces in zip(ranks, parts, strict=True))
 
 
 def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:
@@ -191,12 +198,12 @@ def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:
     )
 
 
-def waiting_caused(waits: Sequence[Waits], behind: Behind) -> Ints:
+def waiting_caused(waits: Sequence[Waits], lateness: Lateness) -> Ints:
     """Exposed nanoseconds that the others wait for each rank in each step of the job, shape (ranks, steps)."""
-    caused = np.zeros(behind.ns.shape[:2], np.int64)
-    for position, own in enumerate(waits):
-        other = (own.late != position) & (own.late != NOBODY) & behind.judges(own.step)
-        np.add.at(caused, (own.late[other], behind.at(own.step[other])), own.exposed_ns[other])
+    caused = np.zeros(lateness.ns.shape[:2], np.int64)
+    for position, rank_waits in enumerate(waits):
+        other = (rank_waits.late != position) & (rank_waits.late != NOBODY) & lateness.judges(rank_waits.step)
+        np.add.at(caused, (rank_waits.late[other], lateness.at(rank_waits.step[other])), rank_waits.exposed_ns[other])
     return caused
 
 

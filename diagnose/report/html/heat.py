@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, RankReport
-from diagnose.report.heat import worst_first
+from diagnose.report.views.heat import worst_first
 
 CAUSES_SHOWN = 9
 RANKS_SHOWN = 64

@@ -6,22 +6,21 @@ from dataclasses import dataclass, replace
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Clock, Postmortem, Straggler
 from diagnose.facts import duration, spoken
-from diagnose.report.heat import HOST_CLASSES, by_host
-from diagnose.report.job_words import (
+from diagnose.report.views.heat import HOST_CLASSES, by_host
+from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
     change_line,
     clocks_line,
     excess,
     hours,
-    missing_line,
     money,
     passing_line,
     replay_line,
     traffic_cells,
     waited_share,
 )
-from diagnose.report.ledger import CLASS_NAMES, basis
-from diagnose.report.words import counted, speedup
+from diagnose.report.views.ledger import CLASS_NAMES, basis
+from diagnose.report.views.words import counted, speedup
 
 ROWS_SHOWN = 64
 LINES_SHOWN = 16
@@ -60,7 +59,6 @@ class Lines:
 class Job:
     """The joined ranks; what is not known is empty."""
 
-    missing: str
     mismatches: Lines
     stragglers: Table | None
     passing: Lines
@@ -74,20 +72,19 @@ class Job:
 
 def job_view(diagnosis: Diagnosis) -> Job | None:
     """The post-mortem; None where the ranks were not joined."""
-    found = diagnosis.postmortem
-    if found is None:
+    postmortem = diagnosis.postmortem
+    if postmortem is None:
         return None
     return Job(
-        missing=missing_line(diagnosis),
-        mismatches=_lines([mismatch.says for mismatch in found.mismatches], "mismatch", "mismatches"),
+        mismatches=_lines([mismatch.says for mismatch in postmortem.mismatches], "mismatch", "mismatches"),
         stragglers=_stragglers(diagnosis),
-        passing=_lines([passing_line(own) for own in found.passing], "passing rank", "passing ranks"),
+        passing=_lines([passing_line(straggler) for straggler in postmortem.passing], "passing rank", "passing ranks"),
         hosts=_hosts(diagnosis),
-        traffic=_traffic(found),
-        changes=_changes(found),
-        replay=replay_line(found),
-        clocks=clocks_line(found),
-        clock_table=_clocks(found.clocks) if clocks_line(found) else None,
+        traffic=_traffic(postmortem),
+        changes=_changes(postmortem),
+        replay=replay_line(postmortem),
+        clocks=clocks_line(postmortem),
+        clock_table=_clocks(postmortem.clocks) if clocks_line(postmortem) else None,
     )
 
 
@@ -109,26 +106,26 @@ def _stragglers(diagnosis: Diagnosis) -> Table | None:
     """What late ranks cost; a column of which nothing is known is left out."""
     late, step = diagnosis.stragglers, basis(diagnosis).name
     columns = [
-        ("rank", [f"rank {own.rank}" for own in late]),
-        ("when", [own.persistence for own in late]),
-        ("beyond the other ranks, per step", _known([_beyond(own) for own in late])),
-        ("late in steps", [f"{own.steps_late:,}" for own in late]),
-        (f"others wait, of their {step}", [spoken(waited_share(own, diagnosis), "share") for own in late]),
-        ("explained, of its lateness", _known([spoken(own.explained_share, "share") for own in late])),
-        ("GPU-hours lost per day", _known([hours(own.gpu_hours_per_day) for own in late])),
-        ("cost per day", _known([money(own.cost_per_day) for own in late])),
+        ("rank", [f"rank {straggler.rank}" for straggler in late]),
+        ("when", [straggler.persistence for straggler in late]),
+        ("beyond the other ranks, per step", _known([_beyond(straggler) for straggler in late])),
+        ("late in steps", [f"{straggler.steps_late:,}" for straggler in late]),
+        (f"others wait, of their {step}", [spoken(waited_share(straggler, diagnosis), "share") for straggler in late]),
+        ("explained, of its lateness", _known([spoken(straggler.explained_share, "share") for straggler in late])),
+        ("GPU-hours lost per day", _known([hours(straggler.gpu_hours_per_day) for straggler in late])),
+        ("cost per day", _known([money(straggler.cost_per_day) for straggler in late])),
     ]
     told = {head: cells for head, cells in columns if cells}
     rows = [
-        Row(cells, f"on {own.host}" if own.host else "")
-        for own, cells in zip(late, zip(*told.values(), strict=True), strict=True)
+        Row(cells, f"on {straggler.host}" if straggler.host else "")
+        for straggler, cells in zip(late, zip(*told.values(), strict=True), strict=True)
     ]
     texts = (0, 1, 2) if "beyond the other ranks, per step" in told else (0, 1)
     return _table("Late ranks, and what they cost the others", tuple(told), rows, "rank", texts)
 
 
-def _beyond(own: Straggler) -> str:
-    return ", ".join(f"{cause} {time}" for cause, time in excess(own)) or "unknown"
+def _beyond(straggler: Straggler) -> str:
+    return ", ".join(f"{cause} {time}" for cause, time in excess(straggler)) or "unknown"
 
 
 def _known(cells: list[str]) -> list[str]:
@@ -152,32 +149,33 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def _traffic(found: Postmortem) -> Table | None:
+def _traffic(postmortem: Postmortem) -> Table | None:
     """The collectives; what is noted of several stands once below."""
-    notes = tuple(dict.fromkeys(own.note for own in found.traffic[:ROWS_SHOWN] if own.note))
-    several = len({own.group for own in found.traffic}) > 1
+    notes = tuple(dict.fromkeys(traffic.note for traffic in postmortem.traffic[:ROWS_SHOWN] if traffic.note))
+    several = len({traffic.group for traffic in postmortem.traffic}) > 1
     rows = [
         Row(
-            traffic_cells(own),
-            f"group {own.group}" if several and own.group else "",
-            notes.index(own.note) + 1 if own.note in notes else 0,
+            traffic_cells(traffic),
+            f"group {traffic.group}" if several and traffic.group else "",
+            notes.index(traffic.note) + 1 if traffic.note in notes else 0,
         )
-        for own in found.traffic
+        for traffic in postmortem.traffic
     ]
     caption = "Collectives, those most exposed first; the times of transfer and waiting are medians per collective"
     table = _table(caption, TRAFFIC_HEADS, rows, "row")
     return replace(table, notes=notes) if table else None
 
 
-def _changes(found: Postmortem) -> Table | None:
-    rows = [Row((change.change, speedup(change.speedup)), change_line(change)) for change in found.changes]
+def _changes(postmortem: Postmortem) -> Table | None:
+    rows = [Row((change.change, speedup(change.speedup)), change_line(change)) for change in postmortem.changes]
     return _table("What the whole job would gain", ("change", "speed of the job"), rows, "change")
 
 
 def _clocks(clocks: Sequence[Clock]) -> Table | None:
     """Each rank's clock against the first."""
     rows = [
-        Row((f"rank {own.rank}", _time(own.offset_ns), _drift(own.drift_ppm), _time(own.residual_ns))) for own in clocks
+        Row((f"rank {clock.rank}", _time(clock.offset_ns), _drift(clock.drift_ppm), _time(clock.residual_ns)))
+        for clock in clocks
     ]
     return _table("Clocks against that of the first rank", ("rank", "to add", "drift", "residual"), rows, "rank")
 

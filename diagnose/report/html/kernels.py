@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, KernelRow
 from diagnose.facts import duration
-from diagnose.report.page import plain
-from diagnose.report.words import cause_name, counted, short_name
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name, counted, short_name
 
 FIRST_SHOWN = 20
 _FAMILIES = {"comm": "collectives", "memcpy": "copies"}
@@ -25,9 +25,9 @@ class KernelView:
     above: str
 
 
-def kernels_view(diagnosis: Diagnosis) -> list[KernelView]:
-    """Every row of the diagnosis, in its order."""
-    return [_view(row) for row in diagnosis.kernels]
+def kernels_view(diagnosis: Diagnosis) -> list[KernelView] | None:
+    """Every row of the diagnosis, in its order; None without kernels."""
+    return [_view(row) for row in diagnosis.kernels] or None
 
 
 def _view(row: KernelRow) -> KernelView:

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import CauseClass, Diagnosis
 from diagnose.facts import duration
-from diagnose.report.ledger import CLASS_NAMES, STYLE, Row, basis, rows
-from diagnose.report.words import causes_named
+from diagnose.report.views.ledger import CLASS_NAMES, Row, basis, rows
+from diagnose.report.views.words import causes_named
 
-ORDER = ("compute", "memory", "communication", "data", "host", "unexplained")
-_KEY_OF_STYLE = {style: key for key, style in STYLE.items()}
+ORDER: tuple[CauseClass, ...] = ("compute", "memory", "communication", "data", "host", "unexplained")
 
 
 @dataclass(frozen=True)
@@ -58,27 +57,27 @@ def ledger_view(diagnosis: Diagnosis) -> LedgerView:
 
 
 def _segments(diagnosis: Diagnosis) -> list[Segment]:
-    found, x = [], 0.0
+    segments, x = [], 0.0
     for key in ORDER:
         share = sum(entry.share for entry in diagnosis.ledger if entry.class_ == key)
         if share >= 0.0005:
-            found.append(Segment(key, CLASS_NAMES[key], share, 100 * x, 100 * share))
+            segments.append(Segment(key, CLASS_NAMES[key], share, 100 * x, 100 * share))
             x += share
-    return found
+    return segments
 
 
 def _bars(diagnosis: Diagnosis, listed: list[Row]) -> list[Bar]:
     """Each class begins where the one before ended, and its parts within it."""
-    of, found = basis(diagnosis), []
+    of, bars = basis(diagnosis), []
     x = inner = 0.0
     key = ""
     for row in listed:
-        if row.style:
-            key, inner, start = _KEY_OF_STYLE[row.style], x, x
+        if row.class_:
+            key, inner, start = row.class_, x, x
             x += row.share
         else:
             start = inner
             inner += row.share
-        bar = Bar(row.name.strip(), of.per_step(row.ns), row.share, key, bool(row.style), 100 * start, 100 * row.share)
-        found.append(bar)
-    return found
+        bar = Bar(row.name.strip(), of.per_step(row.ns), row.share, key, bool(row.class_), 100 * start, 100 * row.share)
+        bars.append(bar)
+    return bars

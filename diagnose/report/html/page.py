@@ -5,8 +5,9 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -14,19 +15,28 @@ from markupsafe import Markup
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
-from diagnose.report.html.changes import changes_view
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.job import job_view
 from diagnose.report.html.kernels import kernels_view
 from diagnose.report.html.ledger import ledger_view
 from diagnose.report.html.roofline import roofline_view
-from diagnose.report.html.summary import provenance_view, summary_view
-from diagnose.report.html.timeline import timeline_view
-from diagnose.report.ledger import CLASS_NAMES, basis
-from diagnose.report.page import plain
-from diagnose.report.words import Named, causes_named, evidence_line, speedup
-
-View = TypeVar("View")
+from diagnose.report.html.timeline import TimelineView, timeline_view
+from diagnose.report.views.applied import applied_view
+from diagnose.report.views.changes import captures_view, findings_view, plan_view
+from diagnose.report.views.job_words import missing_line
+from diagnose.report.views.ledger import CLASS_NAMES, basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.summary import (
+    About,
+    history_lines,
+    late_rank_lines,
+    notes_of,
+    provenance_view,
+    steps_line,
+    verdict_view,
+)
+from diagnose.report.views.words import causes_named, evidence_line, first_sentence, speedup
 
 _HERE = Path(__file__).parent
 _STYLES = ("report.css", "figures.css")
@@ -34,48 +44,66 @@ _SCRIPTS = ("report.js", "table.js", "timeline.js")
 
 
 @dataclass(frozen=True)
-class About:
-    """What wrote the page: the version of diagnose, and the command line, "" when there was none."""
+class Part:
+    """A section of the page: the template of its name draws `view`, unless that is None.
 
-    version: str
-    command: str = ""
+    `inside` is the section whose template includes it; the page includes the others.
+    """
+
+    view: Callable[[Diagnosis], object]
+    inside: str = ""
+
+
+SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the page
+    "verdict": Part(verdict_view),
+    "steps": Part(steps_line, inside="verdict"),
+    "applied": Part(applied_view, inside="verdict"),
+    "missing": Part(missing_line, inside="verdict"),
+    "history": Part(history_lines, inside="verdict"),
+    "late_ranks": Part(late_rank_lines, inside="verdict"),
+    "notes": Part(notes_of, inside="verdict"),
+    "ledger": Part(ledger_view),
+    "plan": Part(plan_view),
+    "not_advised": Part(lambda diagnosis: diagnosis.not_advised),
+    "not_judged": Part(captures_view, inside="not_advised"),
+    "timeline": Part(timeline_view),
+    "roofline": Part(roofline_view),
+    "kernels": Part(kernels_view),
+    "ranks": Part(heat_view),
+    "job": Part(job_view, inside="ranks"),
+    "findings": Part(findings_view),
+    "provenance": Part(provenance_view),
+}
 
 
 def page(diagnosis: Diagnosis, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
-    styles, scripts = _embedded(_STYLES), _embedded(_SCRIPTS)
+    context = context_of(diagnosis, about)
+    return environment_of(diagnosis).get_template("page.html").render(context)
+
+
+def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
+    """What the templates draw from: the view of each section by its name, and the frame of the page."""
     failed: list[str] = []
-    timeline = _view("the timeline", lambda: timeline_view(diagnosis), failed)
-    step = basis(diagnosis).name
-    return (
-        _environment(step, causes_named(diagnosis))
-        .get_template("page.html")
-        .render(
-            policy=_policy(styles, scripts),
-            styles=styles,
-            scripts=scripts,
-            step=step,
-            summary=summary_view(diagnosis),
-            ledger=ledger_view(diagnosis),
-            changes=changes_view(diagnosis),
-            timeline=timeline,
-            data=_data(timeline.data) if timeline else "",
-            roofline=_view("the roofline", lambda: roofline_view(diagnosis), failed),
-            kernels=_view("the kernels", lambda: kernels_view(diagnosis), failed),
-            heat=_view("the ranks", lambda: heat_view(diagnosis), failed),
-            job=_view("the job", lambda: job_view(diagnosis), failed),
-            provenance=provenance_view(diagnosis, about.version, about.command),
-            failed=failed,
-        )
-    )
+    parts = {name: part for name, part in SECTIONS.items() if isinstance(part, Part)}
+    views = {name: netted(spelled(name), partial(part.view, diagnosis), failed.append) for name, part in parts.items()}
+    shown = [name for name, part in parts.items() if not part.inside and views[name] is not None]
+    styles, scripts, of = _embedded(_STYLES), _embedded(_SCRIPTS), basis(diagnosis)
+    return views | {
+        "about_rows": about.rows(diagnosis),
+        "policy": _policy(styles, scripts),
+        "styles": styles,
+        "scripts": scripts,
+        "title": f"{diagnosis.verdict.class_}, {duration(of.step_ns)} per {of.name} - diagnose",
+        "step": of.name,
+        "sections": shown,
+        "failed": failed,
+        "data": _data(views["timeline"].data) if isinstance(views["timeline"], TimelineView) else "",
+    }
 
 
-def _view(name: str, action: Callable[[], View | None], failed: list[str]) -> View | None:
-    """The view, None where it fails; `failed` then says so."""
-    return netted(name, action, failed.append)
-
-
-def _environment(step: str, named: Named) -> Environment:
+def environment_of(diagnosis: Diagnosis) -> Environment:
+    """The templates, with filters for how this diagnosis spells causes and names its step."""
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -85,12 +113,13 @@ def _environment(step: str, named: Named) -> Environment:
         lstrip_blocks=True,
     )
     filters: Mapping[str, Callable[..., str]] = {
-        "cause": named,
+        "cause": causes_named(diagnosis),
         "class_name": lambda key: CLASS_NAMES.get(key, ""),
         "duration": duration,
         "share": lambda value: spoken(float(value), "share"),
         "spoken": spoken,
         "speedup": speedup,
+        "first_sentence": first_sentence,
         "evidence": evidence_line,
     }
     environment.filters.update(filters)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Peak, RooflineEntry
 from diagnose.facts import duration
-from diagnose.report.page import plain
-from diagnose.report.words import cause_name
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 744, 24, 352  # of the frame, in a drawing of 780 by 400
 SMALLEST, LARGEST = 8.0, 22.0  # radius of a point, growing with the root of its time

@@ -6,9 +6,9 @@ from typing import Any
 
 from diagnose.diagnosis import Diagnosis, Lane, StepTimeline
 from diagnose.facts import duration
-from diagnose.report.ledger import CLASS_NAMES
-from diagnose.report.page import plain
-from diagnose.report.words import Named, causes_named, short_name
+from diagnose.report.views.ledger import CLASS_NAMES
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import Named, causes_named, short_name
 
 UNITS = 1_000_000  # of the step's length in every drawing; as fine as a renderer's single precision
 WAITS_SHOWN = 12
@@ -107,24 +107,24 @@ def _waits(step: StepTimeline, named: Named) -> list[Wait]:
     total: dict[int, int] = defaultdict(int)
     for label, _, length, _ in slices:
         total[label] += length
-    found = []
+    waits = []
     for label in sorted(total, key=lambda label: -total[label])[:WAITS_SHOWN]:
-        own = [s for s in slices if s[0] == label]
-        _, start, length, _ = max(own, key=lambda s: s[2])
-        found.append(
+        of_cause = [s for s in slices if s[0] == label]
+        _, start, length, _ = max(of_cause, key=lambda s: s[2])
+        waits.append(
             Wait(
                 cause=named(step.labels[label].name),
                 key=step.labels[label].class_ or "plain",
                 share=total[label] / step.length_ns,
                 total=duration(total[label]),
-                slices=f"{sum(count for *_, count in own):,}",
+                slices=f"{sum(count for *_, count in of_cause):,}",
                 longest=duration(length),
                 at=duration(start),
                 start_ns=start,
                 length_ns=length,
             )
         )
-    return found
+    return waits
 
 
 def _data(step: StepTimeline, named: Named) -> dict[str, Any]:

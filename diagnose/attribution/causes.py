@@ -1,0 +1,208 @@
+"""Every cause that time is attributed to: the class it counts in, what people call it, and what it says of a late rank.
+
+The one table of causes, for the ledger, the waterfall, the verdict, the stragglers and the reports. It imports no
+arrays, so that a report can read it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from diagnose.diagnosis.postmortem import LatenessCause
+from diagnose.diagnosis.terms import CauseClass
+
+EXPOSED = "exposed-communication"
+EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED where the waiting is taken out of it
+GPU_ACTIVITY_MISSING = "gpu-activity-missing"
+_LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause of the ledger, or one part of the waterfall.
+
+    Attributes:
+        name: as the ledger spells it.
+        class_: what it counts in, for the ledger, the facts, the verdict and the stragglers alike.
+        label: for people.
+        phrase: the same within a sentence, such as "2 ms more of {phrase}", where the label does not fit.
+        observed: whether the trace shows what the device waits for. Where too much is not observed nothing is decided.
+        per_launch: host work that grows with the number of kernels.
+        lateness: why a rank is late that spends more on it than the others, where its class does not say so.
+    """
+
+    name: str
+    class_: CauseClass
+    label: str
+    phrase: str = ""
+    observed: bool = True
+    per_launch: bool = False
+    lateness: LatenessCause | None = None
+
+    @property
+    def spoken(self) -> str:
+        """Its words within a sentence."""
+        return self.phrase or self.label
+
+
+def low_intensity(matrix: str) -> str:
+    """The cause of those kernels of a matrix cause that memory bounds."""
+    return matrix + _LOW_INTENSITY
+
+
+def is_low_intensity(cause: str) -> bool:
+    """Whether the cause is matrix kernels that memory bounds."""
+    return cause.endswith(_LOW_INTENSITY)
+
+
+def below_peak(matrix: str) -> str:
+    """What the kernels of a matrix cause lose below the device's peak."""
+    return f"{matrix}-below-peak"
+
+
+def below_achievable(matrix: str) -> str:
+    """What they lose below the fastest product measured on such a device."""
+    return f"{matrix}-below-achievable"
+
+
+def waiting_for(class_: str) -> str:
+    """The cause of waiting for a rank that is late by causes of a class."""
+    return _LATE_RANK + class_
+
+
+_MATRIX = (
+    Cause("gemm", "compute", "matrix products"),
+    Cause("conv", "compute", "convolutions"),
+    Cause("attention", "compute", "attention"),
+    Cause("inductor-template", "compute", "compiled matrix products"),
+    Cause("operator-compute", "compute", "matrix operators"),
+)
+_DIVIDED_MATRIX = (
+    *(Cause(low_intensity(row.name), "memory", f"low-intensity {row.label}") for row in _MATRIX),
+    *(Cause(below_peak(row.name), "compute", f"{row.label} below the peak") for row in _MATRIX),
+    *(Cause(below_achievable(row.name), "compute", f"{row.label} below what is achievable") for row in _MATRIX),
+)
+_OTHER_WORK = (
+    Cause("activation", "memory", "activation"),
+    Cause("aten_other", "memory", "other PyTorch kernels"),
+    Cause("clip", "memory", "clipping of gradients"),
+    Cause("copy", "memory", "copy and cast kernels"),
+    Cause("dropout", "memory", "dropout"),
+    Cause("elementwise", "memory", "elementwise"),
+    Cause("embedding", "memory", "embedding"),
+    Cause("inductor", "memory", "compiled kernels"),
+    Cause("loss", "memory", "loss"),
+    Cause("moe", "memory", "expert routing"),
+    Cause("norm", "memory", "normalisation"),
+    Cause("operator-memory", "memory", "other operators"),
+    Cause("optimizer", "memory", "optimizer"),
+    Cause("pool", "memory", "pooling and resizing"),
+    Cause("quant", "memory", "quantisation"),
+    Cause("reduce", "memory", "reductions"),
+    Cause("rope", "memory", "rotary embedding"),
+    Cause("softmax", "memory", "softmax"),
+    Cause("sort", "memory", "sorting and scans"),
+    Cause("triton", "memory", "Triton kernels"),
+    Cause("unclassified-kernel", "memory", "kernels of unknown kind"),
+)
+_EXPOSED = Cause(EXPOSED, "communication", "exposed communication")
+_WAITING = (
+    Cause(
+        waiting_for("communication"),
+        "communication",
+        "waiting for a rank late in communication",
+        phrase="waiting for ranks late in communication",
+    ),
+    Cause(waiting_for("compute"), "compute", "waiting for a rank with more or slower kernels"),
+    Cause(waiting_for("data"), "data", "waiting for a rank late for data"),
+    Cause(waiting_for("host"), "host", "waiting for a rank late in its host code"),
+    Cause(waiting_for("memory"), "memory", "waiting for a rank with more or slower kernels"),
+    Cause(waiting_for("unexplained"), "unexplained", "waiting for a rank late for no known reason", observed=False),
+)
+_COPIES = (
+    Cause("copy-HtoD", "data", "copies to the device"),
+    Cause("copy-DtoH", "host", "copies to the host"),
+    Cause("copy-DtoD", "memory", "device-to-device copies"),
+    Cause("copy-PtoP", "communication", "copies between devices"),
+    Cause("copy-unknown", "memory", "copies of unknown direction"),
+    Cause("memset", "memory", "clearing memory"),
+)
+_IDLE = (
+    Cause("data-wait", "data", "data wait", phrase="waiting for data"),
+    Cause("host-to-device", "data", "copy calls to the device"),
+    Cause("allocation", "host", "allocation of device memory"),
+    Cause("host-allocation", "host", "allocation of pinned host memory", phrase="allocation of pinned memory"),
+    Cause("compile", "host", "compiling and loading kernels", phrase="compilation"),
+    Cause("gc", "host", "garbage collection", lateness="gc"),
+    Cause(
+        "logging",
+        "host",
+        "logging, evaluation and saving",
+        phrase="saving, logging or evaluating",
+        lateness="checkpoint",
+    ),
+    Cause("sync", "host", "synchronisation"),
+    Cause("optimizer-host", "host", "host code of the optimizer"),
+    Cause("dispatch", "host", "dispatch of operators", per_launch=True),
+    Cause("python", "host", "Python", per_launch=True),
+    Cause("launch-latency", "host", "launch latency", per_launch=True),
+    Cause("kernel-gap", "host", "gaps between queued kernels", per_launch=True),
+    Cause("queued-on-idle-device", "unexplained", "queued while the device idles", observed=False),
+    Cause("untraced", "host", "untraced host time", phrase="host time that the trace does not show", observed=False),
+)
+_MFU_PARTS = (
+    Cause("model-flops", "compute", "model FLOPs at the peak (MFU)"),
+    Cause("padding", "compute", "padding (in MFU)"),
+    Cause("recompute", "compute", "computing activations again"),
+    Cause("lower-precision", "compute", "precision slower than the peak's"),
+    Cause("below-datasheet", "compute", "datasheet peak out of reach"),
+)
+_MISSING = Cause(GPU_ACTIVITY_MISSING, "unexplained", "GPU activity missing", observed=False)
+
+
+def _table(*groups: Iterable[Cause]) -> dict[str, Cause]:
+    return {row.name: row for rows in groups for row in rows}
+
+
+CAUSES: Mapping[str, Cause] = _table(
+    _MATRIX, _DIVIDED_MATRIX, _OTHER_WORK, (_EXPOSED,), _WAITING, _COPIES, _IDLE, _MFU_PARTS, (_MISSING,)
+)
+MATRIX = tuple(row.name for row in _MATRIX)
+COPIES = tuple(row.name for row in _COPIES)
+WAITING = tuple(row.name for row in _WAITING)
+IDLE = tuple(row.name for row in _IDLE)
+IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
+OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU
+UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)
+WITHOUT_KERNELS = frozenset({*IDLE, EXPOSED, *WAITING})  # the device idles or communicates alone
+
+LATENESS: Mapping[LatenessCause, str] = {
+    "data": "because of its data",
+    "host": "because of its host code",
+    "slower_kernels": "because its kernels are slower",
+    "more_work": "because it has more work",
+    "gc": "because of garbage collection",
+    "checkpoint": "because of its logging or checkpoints",
+    "link": "because its link is slower",
+    "unknown": "for an unknown reason",
+}
+_LATENESS_OF_CLASS: Mapping[CauseClass, LatenessCause] = {"data": "data", "host": "host"}
+
+
+def class_of(cause: str) -> CauseClass:
+    """The class that a cause counts in.
+
+    Raises:
+        KeyError: the table has no such cause.
+    """
+    return CAUSES[cause].class_
+
+
+def is_matrix(cause: str) -> bool:
+    """Whether the cause is matrix kernels, those that memory bounds included."""
+    return cause.removesuffix(_LOW_INTENSITY) in MATRIX
+
+
+def lateness_of(cause: str) -> LatenessCause:
+    """Why a rank is late that spends more than the others on this cause, which is no kernel's."""
+    row = CAUSES[cause]
+    return row.lateness or _LATENESS_OF_CLASS.get(row.class_, "unknown")

@@ -1,0 +1,95 @@
+"""What to do next: one change, a better capture, or nothing, and why that before everything else."""
+
+from diagnose.diagnosis import Diagnosis, Finding, Recommendation
+from diagnose.facts import spoken
+from diagnose.predict.plan import WORTH_PLANNING
+
+AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
+_UNSAFE = "the capture is at fault, which comes before every change"
+_OPENS_PLAN = "no other change buys more in its worst case"
+_ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
+_UNPLANNED = "nothing is planned, and this comes first among the findings"
+_OF_CAPTURE = "only the capture leaves something to change"
+
+
+def recommended(diagnosis: Diagnosis) -> Recommendation:
+    """The answer to "what now?", from the findings, the plan and what they rest on."""
+    worth_doing = tuple(step.rule for step in diagnosis.plan if not step.below_noise)
+    if nothing_pays(diagnosis) or (chosen := _first(diagnosis)) is None:
+        return _nothing(diagnosis)
+    finding, because = chosen
+    return Recommendation(
+        kind="capture" if finding.class_ == "validity" else "change",
+        says=finding.says,
+        because=because,
+        rule=finding.rule,
+        severity=finding.severity,
+        do=finding.do,
+        patch=finding.patch,
+        predicted_speedup=finding.predicted_speedup,
+        worth_doing=worth_doing,
+    )
+
+
+def nothing_pays(diagnosis: Diagnosis) -> bool:
+    """Whether every change is known to buy too little: none is planned, and what is not predicted is no warning."""
+    if diagnosis.plan or not diagnosis.replay.valid or diagnosis.verdict.class_ == "undecided":
+        return False
+    if any(_is_unsafe(finding) for finding in diagnosis.findings):
+        return False
+    return not any(_may_pay(finding) for finding in diagnosis.findings if finding.class_ != "validity")
+
+
+def _is_unsafe(finding: Finding) -> bool:
+    return finding.class_ == "validity" and finding.severity == "critical"
+
+
+def _may_pay(finding: Finding) -> bool:
+    if finding.predicted_speedup is None:
+        return finding.severity != "info"
+    return finding.predicted_speedup[1] >= WORTH_PLANNING
+
+
+def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
+    """What makes the answer unsafe, else what opens the plan, else the first finding that is not about the capture.
+
+    A plan of noise opens with nothing: then it is a severe finding of which no gain is known, or None.
+    """
+    findings, plan = diagnosis.findings, diagnosis.plan
+    if findings and _is_unsafe(findings[0]):
+        return findings[0], _UNSAFE
+    planned = {step.rule for step in plan}
+    changes = [finding for finding in findings if finding.class_ != "validity"]
+    if plan and plan[0].below_noise:
+        rest = (f for f in changes if f.rule not in planned and f.severity != "info" and f.predicted_speedup is None)
+        severe = next(rest, None)
+        return None if severe is None else (severe, _ABOVE_NOISE)
+    opener = next((f for f in findings if plan and f.rule == plan[0].rule), None)
+    if opener is not None:
+        return opener, _OPENS_PLAN
+    if changes:
+        return changes[0], _UNPLANNED
+    return (findings[0], _OF_CAPTURE) if findings else None
+
+
+def _nothing(diagnosis: Diagnosis) -> Recommendation:
+    """That nothing is left to change, how near the hardware that is, and what could not be judged."""
+    if diagnosis.plan:
+        says = "nothing that stands out from the noise of the steps; the changes below may still pay over a long run"
+        return Recommendation(kind="nothing", says=says, because="what the plan buys is below the noise of the steps")
+    fired = any(finding.class_ != "validity" for finding in diagnosis.findings)
+    why = f"no change is predicted to buy {100 * (WORTH_PLANNING - 1):.0f} %" if fired else "no rule fired"
+    unjudged = len(diagnosis.not_judged)
+    unknown = f"; {unjudged:,} rule{'' if unjudged == 1 else 's'} could not judge it" if unjudged else ""
+    head = "nothing worth doing" if nothing_pays(diagnosis) else "nothing to change"
+    return Recommendation(kind="nothing", says=f"{head}: {why}{_of_achievable(diagnosis)}{unknown}", because=why)
+
+
+def _of_achievable(diagnosis: Diagnosis) -> str:
+    """The share of the step that its FLOPs need at the fastest product measured on this GPU, else MFU, else nothing."""
+    points = {part.part: part.points for part in diagnosis.waterfall}
+    if "below-datasheet" in points:
+        needed = sum(points.get(part, 0.0) for part in AT_ACHIEVABLE)
+        return f"; its FLOPs need {needed:.0f} % of the step at the fastest products measured on such a GPU"
+    mfu = diagnosis.mfu.value
+    return "" if mfu is None else f"; MFU is {spoken(mfu, 'share')}"

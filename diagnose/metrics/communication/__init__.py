@@ -1,0 +1,1 @@
+"""What ranks exchange, what that costs, and who is late."""

@@ -1,0 +1,96 @@
+"""Collectives: exposed, overlapped, how many and how large."""
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.attribution.causes import EXPOSED, WAITING
+from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
+from diagnose.formulas.accounting import overlapped_share
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import CAPTURE_FAILED
+from diagnose.ranks.collectives.kinds import itemsize
+
+_SMALL_BYTES = 1 << 20
+
+
+@metric("share", STEP, needs_gpu=False)
+def exposed_communication_share(m: Measured) -> Value:
+    """Exposed communication: collectives that no kernel hides, exposed transfer and exposed waiting together."""
+    if m.timeline.capture_failed:
+        return CAPTURE_FAILED
+    return m.share(EXPOSED, *WAITING)
+
+
+@metric("share", STEP, needs_gpu=False)
+def transfer_share(m: Measured) -> Value:
+    """Exposed transfer: exposed communication less the exposed waiting, what the network costs."""
+    return m.share(EXPOSED) if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def waiting_share(m: Measured) -> Value:
+    """Exposed waiting: time inside exposed collectives in which this rank waits for a later one."""
+    return m.share(*WAITING) if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", "communication time")
+def overlapped_communication_share(m: Measured) -> Value:
+    """Part of the collectives' time that runs beside kernels."""
+    gpu = m.timeline.gpu
+    comm = iv.intervals(gpu.start[gpu.is_communication & m.in_steps], gpu.end[gpu.is_communication & m.in_steps])
+    if not len(comm):
+        return Unknown("no collective kernel ran", nothing_helps("the job does not communicate on the device"))
+    work = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
+    return overlapped_share(comm, work)
+
+
+@metric("count", needs_gpu=False)
+def collectives_per_step(m: Measured) -> Value:
+    """Collective kernels in a step; collective calls in a trace without a GPU."""
+    if m.timeline.has_gpu:
+        return int((m.timeline.gpu.is_communication & m.in_steps).sum()) / max(m.timeline.steps.count, 1)
+    return len(_sizes(m)) / max(m.timeline.steps.count, 1)
+
+
+def _sizes(m: Measured) -> list[int]:
+    """Message bytes of the collectives in the counted steps, one for each call whose fields were recorded."""
+    trace, table = m.timeline.trace, m.timeline.trace.collectives
+    rows = table.row
+    gpu_rows = set(m.timeline.gpu.row[m.in_steps & m.timeline.gpu.is_communication].tolist())
+    on_kernels = [i for i, row in enumerate(rows.tolist()) if row in gpu_rows]
+    host = m.timeline.steps.host
+    start = trace.ts[rows] if len(rows) else np.zeros(0, np.int64)
+    at = np.searchsorted(host[:, 0], start, side="right") - 1
+    inside = (at >= 0) & (start < host[np.maximum(at, 0), 1])
+    chosen = on_kernels or [i for i in np.flatnonzero(inside).tolist() if "wait" not in table.name[i]]
+    sizes = []
+    for i in chosen:
+        elements = max(int(table.elements_in[i]), int(table.elements_out[i]))
+        if elements > 0 and itemsize(table.dtype[i]):
+            sizes.append(elements * itemsize(table.dtype[i]))
+    return sizes
+
+
+@metric("bytes", needs_gpu=False)
+def mean_collective_bytes(m: Measured) -> Value:
+    """Mean message size of the collectives whose size was recorded."""
+    sizes = _sizes(m)
+    return (
+        sum(sizes) / len(sizes) if sizes else Unknown("no collective carries its size", capture_setting("torch >= 2.3"))
+    )
+
+
+@metric("share", "collectives", needs_gpu=False)
+def small_collective_share(m: Measured) -> Value:
+    """Collectives of less than 1 MiB, which pay latency instead of bandwidth, of those whose size was recorded."""
+    sizes = _sizes(m)
+    if not sizes:
+        return Unknown("no collective carries its size", capture_setting("torch >= 2.3"))
+    return sum(s < _SMALL_BYTES for s in sizes) / len(sizes)
+
+
+@metric("flag")
+def sends_and_receives(m: Measured) -> Value:
+    """Whether ranks send to single others, as the stages of a pipeline do."""
+    return bool((m.messages.kind == "sendrecv").any())

@@ -1,0 +1,113 @@
+"""FSDP: what gathering the parameters costs, and what it would take in memory not to."""
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.attribution.causes import EXPOSED
+from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
+from diagnose.metrics.communication.gradients import FORWARD
+from diagnose.metrics.communication.job_size import nodes
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+STATE_BYTES = 16  # of a parameter: fp32 weight and gradient, two fp32 states of Adam; less in pure half precision
+_BESIDE_NS = 2_000  # a kernel that runs on for so long had not ended when the collective began
+NO_GATHER = Unknown("no all-gather with its size in the counted steps", capture_setting("torch 2.3 or later"))
+
+
+@metric("flag", needs_gpu=False)
+def uses_fsdp(m: Measured) -> Value:
+    """Whether the model is wrapped in FullyShardedDataParallel or fully_shard."""
+    if m.record.get("fsdp") is not None:
+        return True
+    return any(n.startswith(("FSDP::", "FullyShardedDataParallel.")) for n in m.timeline.trace.names)
+
+
+@metric("text", needs_gpu=False)
+def fsdp_sharding(m: Measured) -> Value:
+    """FSDP's sharding strategy: FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD and so on; fully_shard has none."""
+    return m.recorded(m.record.text("fsdp.sharding_strategy"))
+
+
+@metric("flag", needs_gpu=False)
+def fsdp_prefetches_forward(m: Measured) -> Value:
+    """Whether FSDP gathers the next unit's parameters before the current one computes (forward_prefetch)."""
+    return m.recorded(m.record.flag("fsdp.forward_prefetch"))
+
+
+def _exposed_gathers(m: Measured, in_backward: bool) -> float:
+    sent = m.messages
+    which = sent.gathers & (sent.in_backward == in_backward)
+    return iv.total(iv.intersect(m.attribution.pieces(EXPOSED), sent.when(which))) / max(m.attribution.total_ns, 1)
+
+
+@metric("share", STEP)
+def forward_gather_share(m: Measured) -> Value:
+    """Exposed all-gathers that the forward pass launches."""
+    return _exposed_gathers(m, in_backward=False)
+
+
+@metric("share", STEP)
+def backward_gather_share(m: Measured) -> Value:
+    """Exposed all-gathers that the backward pass launches: of parameters that were freed after the forward pass."""
+    return _exposed_gathers(m, in_backward=True)
+
+
+@metric("share", "all-gathers after the first of a step")
+def unprefetched_gather_share(m: Measured) -> Value:
+    """All-gathers that begin while no kernel runs: nobody asked for them before the layer before was done."""
+    gpu, windows = m.timeline.gpu, m.attribution.windows
+    start = m.messages.start[m.messages.gathers]
+    step = np.searchsorted(windows[:, 0], start, side="right")
+    later = start[1:][step[1:] == step[:-1]]
+    if not len(later):
+        return Unknown("no step gathers more than once", nothing_helps("there is nothing to prefetch"))
+    busy = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
+    return float((iv.coverage(busy, later - _BESIDE_NS, later + _BESIDE_NS) <= _BESIDE_NS).mean())
+
+
+def _gathered(m: Measured, column: str) -> float | Unknown:
+    sent = m.messages
+    which = sent.gathers & ~sent.in_backward & (sent.bytes > 0)
+    if not which.any():
+        return NO_GATHER
+    starts = m.ranges(FORWARD)[:, 0]
+    host = m.timeline.steps.host
+    passes = int(((starts >= host[0, 0]) & (starts < host[-1, 1])).sum()) or m.timeline.steps.count
+    return float(getattr(sent, column)[which].sum()) / passes
+
+
+@metric("bytes")
+def gathered_parameter_bytes(m: Measured) -> Value:
+    """Parameters that one forward pass gathers."""
+    return _gathered(m, "bytes")
+
+
+@metric("bytes")
+def unsharded_state_bytes(m: Measured) -> Value:
+    """Memory of weights, gradients and Adam's states that sharding saves a rank, at 16 bytes per gathered parameter."""
+    elements, ranks = _gathered(m, "elements"), gather_ranks(m)
+    if isinstance(elements, Unknown) or isinstance(ranks, Unknown):
+        return NO_GATHER
+    return STATE_BYTES * elements * (1 - 1 / float(ranks))
+
+
+@metric("count")
+def gather_ranks(m: Measured) -> Value:
+    """Ranks over which parameters are sharded: the largest group of an all-gather."""
+    ranks = m.messages.ranks[m.messages.gathers]
+    known = ranks[ranks > 0]
+    return int(np.max(known)) if len(known) else NO_GATHER
+
+
+@metric("flag")
+def shards_across_nodes(m: Measured) -> Value:
+    """Whether parameters are gathered over more ranks than one node has."""
+    ranks, count = gather_ranks(m), nodes(m)
+    if isinstance(ranks, Unknown):
+        return ranks
+    stated = m.timeline.trace.distributed
+    world = stated.world_size if stated else None
+    if isinstance(count, Unknown) or world is None:
+        return count if isinstance(count, Unknown) else NO_GATHER
+    return int(ranks) > world / float(count)

@@ -1,0 +1,59 @@
+"""Late ranks: what they cost, what their cure buys, and what makes them late."""
+
+from diagnose.facts import STEP, Unknown, Value
+from diagnose.metrics.communication.job_size import world_size
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import CAPTURE_FAILED
+
+
+@metric("share", STEP, needs_gpu=False)
+def straggler_share(m: Measured) -> Value:
+    """Time that the late ranks cost the others, of their steps: what these wait, or how far one late rank is behind by
+    its own doing where waiting hides behind other work; 0 when no rank stands out.
+    """
+    if m.timeline.capture_failed:
+        return CAPTURE_FAILED
+    if _single_process(m):
+        return 0.0
+    return m.job.straggler_share if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def straggler_cure_share(m: Measured) -> Value:
+    """What goes of the step when the late ranks are as fast as the median of the others, by replaying all ranks
+    together: less than the others wait for them where further ranks are nearly as late, and in a pipeline, whose stages
+    wait anyway. Where that replay misses the measured step, `straggler_share`.
+    """
+    if m.timeline.capture_failed:
+        return CAPTURE_FAILED
+    if _single_process(m):
+        return 0.0
+    return m.job.straggler_cure_share[1] if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def least_straggler_cure_share(m: Measured) -> Value:
+    """What goes of the step when the late ranks are as fast as the slowest of the others, by replaying all ranks
+    together; 0 where that replay misses the measured step.
+    """
+    return m.job.straggler_cure_share[0] if m.job.matched else m.job.why_unmatched
+
+
+@metric("flag", needs_gpu=False)
+def late_rank_may_be_missing(m: Measured) -> Value:
+    """Whether the ranks wait in collectives for a time that no analysed rank accounts for, and ranks are missing."""
+    return m.job.late_rank_missing
+
+
+def _single_process(m: Measured) -> bool:
+    size = world_size(m)
+    return m.job.ranks == 1 and (isinstance(size, Unknown) or int(size) == 1)
+
+
+@metric("text", needs_gpu=False)
+def straggler_cause(m: Measured) -> Value:
+    """What makes the worst rank late: data, host, slower_kernels, more_work, gc, checkpoint, link, unknown or none."""
+    if _single_process(m):
+        return "none"
+    return m.job.straggler_cause if m.job.matched else m.job.why_unmatched

@@ -1,0 +1,52 @@
+"""Work on the input that holds the training loop, and waits that come in bursts."""
+
+import re
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.attribution.causes import IDLE
+from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import CAPTURE_FAILED, MORE_STEPS, NO_PYTHON
+from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON
+
+TEXT_WORK = re.compile(r"tokeni[sz](e|ation)|batch_encode|encode_(plus|batch)|collat", re.IGNORECASE)
+_MODULES = ("nn.Module", "torch/nn/", "<built-in method run_backward")
+_LEAST_STEPS = 3
+STACKS = capture_setting("with_stack=True in a run of its own")
+STACKS_BY_HAND = capture_setting(
+    "torch.profiler and with_stack=True in a run of its own: diagnose run records no stacks"
+)
+
+
+@metric("share", STEP, needs_gpu=False)
+def text_work_share(m: Measured) -> Value:
+    """The device idles, or without a GPU the host is busy, while the training process tokenises or collates."""
+    trace = m.timeline.trace
+    if m.timeline.capture_failed:
+        return CAPTURE_FAILED
+    if trace.left_out:
+        return NO_PYTHON
+    if not trace.rows_of(*PYTHON).any():
+        marked = [n for n in trace.names if TEXT_WORK.search(n)]
+        if not marked:
+            return Unknown("the trace names no Python functions", STACKS_BY_HAND if m.record else STACKS)
+    hits = np.array([bool(TEXT_WORK.search(n)) and not n.startswith(_MODULES) for n in trace.names], bool)
+    rows = trace.named(hits) & trace.rows_of(*ANNOTATIONS, *PYTHON)
+    work = iv.intervals(trace.ts[rows], trace.ends(rows))
+    idle = iv.intersect(work, m.attribution.pieces(*IDLE))
+    return int((idle[:, 1] - idle[:, 0]).sum()) / max(m.attribution.total_ns, 1)
+
+
+@metric("factor", needs_gpu=False)
+def data_wait_burst_factor(m: Measured) -> Value:
+    """The longest wait for data of a step over the mean one."""
+    windows = m.timeline.windows
+    if len(windows) < _LEAST_STEPS:
+        return Unknown("too few steps are counted to tell bursts", MORE_STEPS)
+    waits = iv.coverage(m.attribution.pieces("data-wait"), windows[:, 0], windows[:, 1])
+    if not waits.sum():
+        return Unknown("no step waits for data", nothing_helps("the batches are there in time"))
+    return float(waits.max() / waits.mean())

@@ -1,0 +1,61 @@
+"""The DataLoader: its settings, and how its batches reach the device."""
+
+import numpy as np
+
+from diagnose.facts import Unknown, Value, another_run, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+
+@metric("count", needs_gpu=False)
+def loader_worker_count(m: Measured) -> Value:
+    """Worker processes of the DataLoader."""
+    return m.recorded(m.record.number("dataloader.num_workers"))
+
+
+@metric("flag", needs_gpu=False)
+def pinned_memory(m: Measured) -> Value:
+    """Whether the DataLoader pins its batches."""
+    return m.recorded(m.record.flag("dataloader.pin_memory"))
+
+
+@metric("text", needs_gpu=False)
+def loader_workers(m: Measured) -> Value:
+    """Whether the DataLoader has worker processes: "none" or "some"."""
+    count = m.record.number("dataloader.num_workers")
+    if count is not None:
+        return "some" if count else "none"
+    names = " ".join(n for n in m.timeline.trace.names if n.startswith("enumerate(DataLoader)#"))
+    if "_MultiProcessing" in names:
+        return "some"
+    if "_SingleProcess" in names:
+        return "none"
+    return Unknown(
+        "no DataLoader range in the trace",
+        another_run("feed batches through torch.utils.data.DataLoader, or name the fetch with diagnose.probes.range"),
+    )
+
+
+@metric("share", "bytes copied to the device")
+def pageable_copy_share(m: Measured) -> Value:
+    """Host-to-device bytes copied from memory that is not pinned; such copies hold the host."""
+    gpu, trace = m.timeline.gpu, m.timeline.trace
+    down = np.array([k.sub == "HtoD" for k in gpu.kinds], bool)[gpu.kind] & m.in_steps
+    pageable = np.array(["Pageable" in n for n in trace.names], bool)[trace.name[gpu.row]]
+    size = np.maximum(trace.bytes[gpu.row], 0)
+    total = int(size[down].sum())
+    if not total:
+        return Unknown("no copy to the device with a size", nothing_helps("the step copies no input"))
+    return int(size[down & pageable].sum()) / total
+
+
+@metric("flag", needs_gpu=False)
+def persistent_workers(m: Measured) -> Value:
+    """Whether the DataLoader keeps its workers from one epoch to the next."""
+    return m.recorded(m.record.flag("dataloader.persistent_workers"))
+
+
+@metric("count", needs_gpu=False)
+def prefetched_batches(m: Measured) -> Value:
+    """Batches that each worker of the DataLoader prepares ahead (prefetch_factor)."""
+    return m.recorded(m.record.number("dataloader.prefetch_factor"))

@@ -1,0 +1,1 @@
+"""Groups of kernels by name, on which remedies act."""

@@ -1,0 +1,48 @@
+"""Kernels by family."""
+
+from diagnose.arrays import Mask
+from diagnose.metrics.kernel_groups.phases import optimizer
+from diagnose.metrics.kernel_groups.registry import group
+from diagnose.metrics.measured import Measured
+
+_POINTWISE = ("elementwise", "activation", "dropout")
+
+
+def _of(m: Measured, *families: str) -> Mask:
+    return m.kernels & m.timeline.gpu.of_family(*families)
+
+
+@group("all")
+def kernels(m: Measured) -> Mask:
+    """All kernels but collectives and copies."""
+    return m.kernels
+
+
+@group("attention")
+def attention(m: Measured) -> Mask:
+    """Fused attention kernels."""
+    return _of(m, "attention")
+
+
+@group("elementwise")
+def elementwise(m: Measured) -> Mask:
+    """Elementwise kernels, activations and dropout."""
+    return _of(m, *_POINTWISE)
+
+
+@group("fusible")
+def fusible(m: Measured) -> Mask:
+    """Kernels outside the optimizer that a compiler fuses."""
+    return _of(m, *_POINTWISE, "norm", "softmax", "copy") & ~optimizer(m)
+
+
+@group("copy")
+def copies(m: Measured) -> Mask:
+    """Kernels that copy, cast, fill, transpose or concatenate."""
+    return _of(m, "copy")
+
+
+@group("norm")
+def norms(m: Measured) -> Mask:
+    """Normalisation kernels."""
+    return _of(m, "norm")

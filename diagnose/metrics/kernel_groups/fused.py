@@ -1,0 +1,117 @@
+"""Kernels that a fused kernel does in one pass, recognised by the operators that launched them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from diagnose.facts import Unknown
+from diagnose.metrics.kernel_groups.operators import (
+    by_operator,
+    has_shapes,
+    no_kernels,
+    operator_dims,
+    operator_name,
+    operators,
+    sequences,
+)
+from diagnose.metrics.kernel_groups.registry import Group, group
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.unknowns import NO_SHAPES
+
+_MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
+
+
+@group("eager-attention")
+def eager_attention(m: Measured) -> Group:
+    """Kernels of attention that materialises its scores: softmax, its products, masks, casts and dropout.
+
+    Recognised by operators with an argument or a result of tokens x tokens, where the token counts are those of the
+    softmax operators.
+    """
+    softmax = m.kernels & m.timeline.gpu.of_family("softmax")
+    rows = operators(m)
+    owners = {operator_name(m, int(r)) if r >= 0 else "unknown" for r in np.unique(m.operator[softmax])}
+    if all("log_softmax" in owner for owner in owners):
+        return no_kernels(m)
+    if not has_shapes(m, rows):
+        return NO_SHAPES
+    tokens = {
+        dims[0][-1]
+        for row in operators(m, lambda name: "softmax" in name)
+        if (dims := operator_dims(m, row)) and len(dims[0]) >= 3 and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
+    }
+    return by_operator(m, {r for r in rows if _touches_scores(m, r, tokens)}) if tokens else no_kernels(m)
+
+
+def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
+    dims = operator_dims(m, row)
+    if any(len(d) >= 3 and d[-1] == d[-2] and d[-1] in tokens for d in dims):
+        return True
+    product = "bmm" in operator_name(m, row) and len(dims) >= 2
+    return product and dims[-2][-2:-1] == dims[-1][-1:] and dims[-1][-1] in tokens
+
+
+@group("unfused-norm")
+def unfused_norm(m: Measured) -> Group:
+    """Kernels of RMS norms composed of pow, mean, rsqrt and mul, without casts."""
+    return sequences(m, {"aten::rsqrt"}, _norm)
+
+
+def _norm(names: Sequence[str], at: int) -> Iterator[int]:
+    """Positions of the norm whose rsqrt is at `at`: back to its pow, and the two products that follow."""
+    before = range(max(0, at - 4), at)
+    begin = next((i for i in reversed(before) if names[i] == "aten::pow"), at)
+    yield from (i for i in range(begin, at + 1) if names[i] in ("aten::pow", "aten::mean", "aten::rsqrt"))
+    after = range(at + 1, min(at + 5, len(names)))
+    yield from islice((i for i in after if names[i] == "aten::mul"), 2)
+
+
+@group("unfused-glu")
+def unfused_glu(m: Measured) -> Group:
+    """Kernels of gated activations composed of silu or gelu and the product that follows, and their gradient's."""
+    forward = sequences(m, {"aten::silu", "aten::gelu"}, _glu)
+    if isinstance(forward, Unknown) or not forward.any():
+        return forward
+    gradients = operators(m, {"aten::silu_backward", "aten::gelu_backward"}.__contains__)
+    return forward | by_operator(m, {*gradients})
+
+
+def _glu(names: Sequence[str], at: int) -> Iterator[int]:
+    """Positions of the gated activation whose activation is at `at`; the gate's own product may run in between."""
+    for product in range(at + 1, min(at + 3, len(names))):
+        if names[product] == "aten::mul":
+            yield from (at, product)
+            return
+
+
+@group("unfused-loss")
+def unfused_loss(m: Measured) -> Group:
+    """Kernels of cross entropy that materialises the logits of 4096 or more classes, gradients and casts included."""
+    loss = {*operators(m, lambda name: name.startswith(("aten::_log_softmax", "aten::nll_loss")))}
+    if not loss:
+        return no_kernels(m)
+    if not has_shapes(m, list(loss)):
+        return NO_SHAPES
+    vocabulary = {d[-1] for r in loss for d in operator_dims(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
+    if not vocabulary:
+        return no_kernels(m)
+    casts = {
+        r
+        for r in operators(m, {"aten::copy_", "aten::_to_copy", "aten::div", "aten::mul"}.__contains__)
+        if any(len(d) >= 2 and d[-1] in vocabulary for d in operator_dims(m, r))
+    }
+    return by_operator(m, loss | casts)
+
+
+@group("unfused-rope")
+def unfused_rope(m: Measured) -> Group:
+    """Kernels of rotary position embeddings that rotate halves with neg and cat."""
+    return sequences(m, {"aten::neg"}, _rope)
+
+
+def _rope(names: Sequence[str], at: int) -> Iterator[int]:
+    """Positions of the rotation whose neg is at `at`: a product before it, then cat, a product and a sum."""
+    after = tuple(names[at + 1 : at + 4])
+    if after == ("aten::cat", "aten::mul", "aten::add"):
+        yield from range(at - 1 if at and names[at - 1] == "aten::mul" else at, at + 4)

@@ -1,0 +1,80 @@
+"""Kernels of a phase of the step: the optimizer, clipping, recomputation, gradients taken out of buckets."""
+
+import numpy as np
+
+from diagnose.arrays import Ints, Mask
+from diagnose.facts import Unknown, another_run
+from diagnose.metrics.kernel_groups.registry import Group, group
+from diagnose.metrics.measured import Measured
+from diagnose.roofline import owners
+from diagnose.trace.vocabulary import ANNOTATIONS, CLIP, OPTIMIZER_STEP, PYTHON
+
+COPY_BACK = r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad"
+BACKWARD = r"autograd::engine::evaluate_function: "
+FORWARD_ONLY = (
+    r"aten::(linear|conv[123]d|batch_norm|layer_norm|rms_norm|group_norm|dropout|softmax|relu_?"
+    r"|scaled_dot_product_attention)$"
+)
+RECOMPUTE = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn"
+
+
+@group("optimizer")
+def optimizer(m: Measured) -> Mask:
+    """Kernels launched by the optimizer's step."""
+    return m.timeline.launched_under(OPTIMIZER_STEP) & m.kernels
+
+
+@group("gradient-copies")
+def gradient_copies(m: Measured) -> Mask:
+    """Copies, by kernel or copy engine, with which DDP takes reduced gradients out of its buckets."""
+    return m.timeline.launched_under(COPY_BACK) & m.in_steps & ~m.timeline.gpu.is_communication
+
+
+@group("not-optimizer")
+def optimizer_apart(m: Measured) -> Mask:
+    """Kernels outside the optimizer's step."""
+    return m.kernels & ~optimizer(m)
+
+
+@group("clip")
+def clipping(m: Measured) -> Mask:
+    """Kernels launched while gradients are clipped."""
+    return m.timeline.launched_under(CLIP) & m.kernels
+
+
+@group("recomputed")
+def recomputed(m: Measured) -> Group:
+    """Kernels launched by a forward pass that runs again inside the backward pass.
+
+    Told by ranges of torch.utils.checkpoint where stacks were recorded, else by operators that only a forward pass
+    calls: what runs from the first to the last of them inside one function of the backward pass.
+    """
+    line = m.timeline
+    stacks = line.matching(RECOMPUTE, *PYTHON)
+    if stacks.any():
+        spans = np.stack([line.trace.ts[stacks], line.trace.ends(stacks)], 1)
+    else:
+        backward = np.flatnonzero(line.matching(BACKWARD, *ANNOTATIONS))
+        if not len(backward):
+            return Unknown("the trace marks no backward pass", another_run("capture CPU activities of an eager model"))
+        spans = _forward_spans(m, backward)
+    return m.kernels & _launched_in(m, spans)
+
+
+def _forward_spans(m: Measured, backward: Ints) -> Ints:
+    trace = m.timeline.trace
+    forward = np.flatnonzero(m.timeline.matching(FORWARD_ONLY, *ANNOTATIONS))
+    around = owners.around(trace, backward, forward)
+    forward, around = forward[around >= 0], around[around >= 0]
+    begin, end = trace.ts[forward], trace.ends(forward)
+    spans = [(begin[around == row].min(), end[around == row].max()) for row in np.unique(around)]
+    return np.array(spans, np.int64).reshape(-1, 2)
+
+
+def _launched_in(m: Measured, spans: Ints) -> Mask:
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    if not len(spans):
+        return np.zeros(len(m.timeline.gpu), bool)
+    ends = np.maximum.accumulate(spans[:, 1])
+    at = np.searchsorted(spans[:, 0], m.timeline.gpu.launch_start, side="right") - 1
+    return (at >= 0) & (m.timeline.gpu.launch_start < ends[np.maximum(at, 0)])

@@ -1,0 +1,112 @@
+"""Matrix products by precision and by how their sizes suit tensor cores, and the casts that they need."""
+
+import numpy as np
+
+from diagnose.arrays import Mask
+from diagnose.metrics.kernel_groups.operators import (
+    by_operator,
+    has_shapes,
+    of_kind,
+    operator_dims,
+    operator_name,
+    operators,
+)
+from diagnose.metrics.kernel_groups.registry import Group, group
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.unknowns import NO_SHAPES
+from diagnose.roofline.calls import PRECISIONS, call_of
+from diagnose.timeline.kernel_names import COMPUTE_FAMILIES, multiplies_in
+from diagnose.trace.vocabulary import OPS
+
+PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
+ALIGNED, SMALLEST_PADDED = 8, 64
+_HALF = ("bf16", "fp16")
+
+
+@group("fp32-products")
+def fp32_products(m: Measured) -> Mask:
+    """Matrix products in fp32 without tensor cores, told by kernel name."""
+    return _products_in(m, "fp32") & of_kind(m, lambda kind: kind.tensor_core is False)
+
+
+@group("matrix")
+def matrix(m: Measured) -> Mask:
+    """Matrix products, convolutions and attention."""
+    return m.kernels & m.timeline.gpu.of_family(*COMPUTE_FAMILIES)
+
+
+@group("tf32-products")
+def tf32_products(m: Measured) -> Mask:
+    """Matrix products in TF32, told by kernel name."""
+    return _products_in(m, "tf32")
+
+
+@group("half-products")
+def half_products(m: Measured) -> Mask:
+    """Matrix products in bf16 or fp16, told by kernel name."""
+    return _products_in(m, "bf16", "fp16")
+
+
+def _products_in(m: Measured, *precisions: str) -> Mask:
+    return m.kernels & of_kind(m, lambda kind: kind.family == "gemm" and multiplies_in(kind, *precisions))
+
+
+@group("weight-casts")
+def weight_casts(m: Measured) -> Group:
+    """Copies between fp32 and half precision of matrices that are weights: their gradients have the same sizes."""
+    rows = operators(m)
+    if not has_shapes(m, rows):
+        return NO_SHAPES
+    weights = _weight_sizes(m)
+    casts = operators(m, {"aten::copy_", "aten::_to_copy"}.__contains__)
+    return by_operator(m, {row for row in casts if _is_cast(m, row) and operator_dims(m, row)[0] in weights})
+
+
+def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
+    """Sizes of the weights of linear layers, else of the right operands of products, as they are and transposed.
+
+    Left operands are activations and their gradients: logits, for one, are cast as matrices too.
+    """
+    linear = np.flatnonzero(m.timeline.matching(r"aten::linear$", *OPS) & (m.timeline.trace.shape >= 0))
+    products = operators(m, lambda name: name in PRODUCTS)
+    sizes = {dims[1] for row in linear if len(dims := operator_dims(m, int(row))) > 1}
+    sizes = sizes or {dims[-1] for row in products if (dims := operator_dims(m, row))}
+    return {order for dims in sizes if len(dims) == 2 for order in (dims, dims[::-1])}
+
+
+def _is_cast(m: Measured, row: int) -> bool:
+    shape = m.timeline.trace.shape[row]
+    if shape < 0 or not operator_dims(m, row):
+        return False
+    call = call_of(operator_name(m, row), m.timeline.trace.shapes[shape])
+    types = [PRECISIONS.get(name) for name, dims in zip(call.types, call.dims, strict=False) if dims]
+    return len(types) == 2 and "fp32" in types and any(half in types for half in _HALF)
+
+
+@group("misaligned-products")
+def misaligned_products(m: Measured) -> Group:
+    """Tensor-core products of which a size of 64 or more is no multiple of 8."""
+    products = operators(m, lambda name: name in PRODUCTS)
+    if products and not has_shapes(m, products):
+        return NO_SHAPES
+    odd = {row for row in products if misaligned_sizes(m, row)}
+    return by_operator(m, odd) & of_kind(m, lambda kind: kind.family == "gemm" and kind.tensor_core is not False)
+
+
+def product_sizes(m: Measured, row: int) -> tuple[int, ...]:
+    """Rows, inner size and columns of a matrix product, batches first; empty where they are not recorded."""
+    dims = [d for d in operator_dims(m, row) if len(d) >= 2]
+    if len(dims) < 2 or dims[-2][-1] != dims[-1][-2]:
+        return ()
+    return (*dims[-2], dims[-1][-1])
+
+
+def misaligned_sizes(m: Measured, row: int) -> tuple[int, ...]:
+    """The sizes of a product, batches left out, that are 64 or more and no multiple of 8."""
+    return tuple(n for n in product_sizes(m, row)[-3:] if n >= SMALLEST_PADDED and n % ALIGNED)
+
+
+@group("fp32-convolutions")
+def fp32_convolutions(m: Measured) -> Mask:
+    """Convolutions in fp32 without tensor cores, as far as cuDNN's names tell."""
+    return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and multiplies_in(kind, "fp32"))

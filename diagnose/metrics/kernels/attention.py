@@ -1,0 +1,93 @@
+"""Attention: which kernels it takes, and what keeps it from its flash kernels."""
+
+import numpy as np
+
+from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.metrics.kernel_groups.attention import MATH, efficient_attention, flash_2_attention, math_attention
+from diagnose.metrics.kernel_groups.fused import unfused_rope
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.run.device import compute_capability
+from diagnose.metrics.unknowns import NO_SHAPES
+from diagnose.roofline.calls import Call, call_of
+from diagnose.trace.vocabulary import OPS
+
+_EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
+_MASK_ARGUMENT = 3
+_LARGEST_HEAD, _FIRST_CAPABILITY = 256, 8.0
+
+
+@metric("text", needs_gpu=False)
+def attention_implementation(m: Measured) -> Value:
+    """The model's attention: eager, sdpa, flash_attention_2 and so on."""
+    return m.recorded(m.record.text("model.attn_implementation"))
+
+
+@metric("flag", needs_gpu=False)
+def flash_attention_installed(m: Measured) -> Value:
+    """Whether the flash-attn package is installed where the job ran."""
+    if not isinstance(m.record.get("versions"), dict):
+        return m.unrecorded
+    return m.record.text("versions.flash_attn") is not None
+
+
+@metric("share", STEP)
+def math_attention_share(m: Measured) -> Value:
+    """The math path of scaled_dot_product_attention, which writes the scores to memory; forward pass only."""
+    return m.share_of(math_attention(m))
+
+
+@metric("share", STEP)
+def efficient_attention_share(m: Measured) -> Value:
+    """Memory-efficient attention kernels (CUTLASS), which scaled_dot_product_attention takes where flash cannot run."""
+    return m.share_of(efficient_attention(m))
+
+
+@metric("share", STEP)
+def flash_2_share(m: Measured) -> Value:
+    """FlashAttention-2 kernels, those that PyTorch brings included."""
+    return m.share_of(flash_2_attention(m))
+
+
+@metric("share", STEP)
+def unfused_rope_share(m: Measured) -> Value:
+    """Rotary position embeddings composed of mul, neg, cat, mul and add, forward pass only."""
+    return m.share_of(unfused_rope(m))
+
+
+@metric("text")
+def flash_blocked_by(m: Measured) -> Value:
+    """What keeps attention off flash kernels: "old GPU", "fp32", "head size", "mask" (an explicit one), or "nothing".
+
+    Read from the arguments of most calls that take another path.
+    """
+    calls = _calls(m)
+    if not calls:
+        return Unknown(
+            "no call of attention off the flash path", nothing_helps("flash kernels run, or no fused attention")
+        )
+    capability = compute_capability(m)
+    if not isinstance(capability, Unknown) and float(capability) < _FIRST_CAPABILITY:
+        return "old GPU"
+    sized = [call for call in calls if call.dims]
+    if not sized:
+        return NO_SHAPES
+    reasons = [_reason(call) for call in sized]
+    return max(sorted(set(reasons)), key=reasons.count)
+
+
+def _calls(m: Measured) -> list[Call]:
+    trace = m.timeline.trace
+    wanted = np.array([n == _EFFICIENT or n.startswith(MATH) for n in trace.names], bool)
+    rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(wanted))
+    none = (b"", b"", b"")
+    shapes = [trace.shapes[s] if (s := int(trace.shape[row])) >= 0 else none for row in rows]
+    return [call_of(trace.names[trace.name[row]], shape) for row, shape in zip(rows, shapes, strict=True)]
+
+
+def _reason(call: Call) -> str:
+    if call.precision == "fp32":
+        return "fp32"
+    if call.sizes(0) and call.sizes(0)[-1] > _LARGEST_HEAD:
+        return "head size"
+    return "mask" if len(call.dims) > _MASK_ARGUMENT and call.dims[_MASK_ARGUMENT] else "nothing"

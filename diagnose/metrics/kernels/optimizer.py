@@ -1,0 +1,56 @@
+"""How the optimizer updates, and what clipping and updating cost."""
+
+import numpy as np
+
+from diagnose.facts import STEP, Unknown, Value, another_run
+from diagnose.metrics.kernel_groups.phases import optimizer
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+_MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
+
+
+@metric("text")
+def optimizer_kind(m: Measured) -> Value:
+    """How the optimizer updates: "fused", "foreach", "single" (a loop over parameters), or "none seen"."""
+    kinds = m.timeline.gpu.kinds
+    fused = np.array([k.family == "optimizer" and k.sub == "fused" for k in kinds], bool)[m.timeline.gpu.kind]
+    many = np.array([k.family == "optimizer" for k in kinds], bool)[m.timeline.gpu.kind]
+    small = m.timeline.gpu.of_family("elementwise", "copy", "reduce", "aten_other")
+    if (fused & m.kernels).any():
+        return "fused"
+    inside = optimizer(m)
+    enough = inside.sum() >= _MANY_KERNELS * m.timeline.steps.count
+    if enough and (small & inside).sum() > _SINGLE_SHARE * inside.sum():
+        return "single"
+    return "foreach" if (many & (inside if inside.any() else m.kernels)).any() else "none seen"
+
+
+@metric("text", needs_gpu=False)
+def optimizer_name(m: Measured) -> Value:
+    """Class of the optimizer, such as AdamW, from the record, else from its step range."""
+    recorded = m.record.text("optimizer.class")
+    if recorded is not None:
+        return recorded.removeprefix("Accelerated")
+    step_ranges = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
+    if not step_ranges:
+        return Unknown(
+            "no Optimizer.step range in the trace",
+            another_run("step a torch.optim optimizer; a compiled one leaves no range"),
+        )
+    return step_ranges[0].removeprefix("Optimizer.step#").removesuffix(".step")
+
+
+@metric("share", STEP)
+def single_tensor_optimizer_share(m: Measured) -> Value:
+    """Kernels under an optimizer that loops over parameters, and the idle time in its host code."""
+    if optimizer_kind(m) != "single":
+        return 0.0
+    kernels = int(m.own_time[optimizer(m)].sum()) / max(m.attribution.total_ns, 1)
+    return min(kernels + m.share("optimizer-host"), 1.0)
+
+
+@metric("share", STEP)
+def clip_share(m: Measured) -> Value:
+    """Kernels that clip gradients; 0 where no range marks them."""
+    return m.share("clip")

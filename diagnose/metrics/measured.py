@@ -1,0 +1,142 @@
+"""What a metric may look at: one rank, its ledger, its roofline and its record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
+from diagnose.attribution.attribution import Attribution
+from diagnose.facts import Scalar, Unknown, Value
+from diagnose.hardware import Device, Gpu
+from diagnose.metrics.settings import Settings, device_of
+from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_GPU, NO_RECORD, NOT_RECORDED
+from diagnose.ranks import JobView
+from diagnose.ranks.collectives.messages import Messages, messages_of
+from diagnose.roofline import Roofline, roofline_of
+from diagnose.roofline.flops import CountedFlops, count
+from diagnose.timeline import Timeline
+from diagnose.trace.record import CaptureRecord
+from diagnose.trace.vocabulary import ANNOTATIONS
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One rank as metrics see it. `judged` is its roofline where the attribution used it already."""
+
+    timeline: Timeline
+    attribution: Attribution
+    job: JobView
+    settings: Settings = field(default_factory=Settings)
+    record: CaptureRecord = field(default_factory=CaptureRecord)
+    judged: Roofline | None = None
+
+    @cached_property
+    def cause_ns(self) -> Mapping[str, int]:
+        """Nanoseconds of each cause over the counted steps."""
+        return self.attribution.ns()
+
+    def share(self, *causes: str) -> float:
+        """Share of the counted steps attributed to the causes."""
+        return sum(self.cause_ns.get(c, 0) for c in causes) / max(self.attribution.total_ns, 1)
+
+    def class_share(self, class_: str) -> float:
+        """Share of the counted steps attributed to causes of a class."""
+        causes = zip(self.attribution.causes, self.attribution.classes, strict=True)
+        return self.share(*(cause for cause, of_cause in causes if of_cause == class_))
+
+    def share_of(self, activities: Mask | Unknown) -> float | Unknown:
+        """Time of a group of kernels, of the counted steps."""
+        if isinstance(activities, Unknown):
+            return activities
+        return min(int(self.own_time[activities].sum()) / max(self.attribution.total_ns, 1), 1.0)
+
+    def pieces_share(self, pieces: iv.Intervals) -> float:
+        """The pieces of time, of the counted steps."""
+        return min(iv.total(pieces) / max(self.attribution.total_ns, 1), 1.0)
+
+    @property
+    def step_s(self) -> float:
+        """Mean seconds of a counted step."""
+        return max(self.attribution.total_ns, 1) / max(self.timeline.steps.count, 1) / 1e9
+
+    def ranges(self, pattern: str) -> iv.Intervals:
+        """The instants on the host at which a range whose name matches is open; nested ones are one."""
+        trace, mask = self.timeline.trace, self.timeline.matching(pattern, *ANNOTATIONS)
+        return iv.intervals(trace.ts[mask], trace.ends(mask))
+
+    def recorded(self, value: Scalar | None) -> Value:
+        """The setting that the record holds, or why it is not known."""
+        return self.unrecorded if value is None else value
+
+    @property
+    def unrecorded(self) -> Unknown:
+        """Why a setting is not known."""
+        return NOT_RECORDED if self.record else NO_RECORD
+
+    @cached_property
+    def without_gpu(self) -> Unknown | None:
+        """Why facts of the GPU are unknown, None when they can be measured."""
+        if self.timeline.has_gpu:
+            return None
+        return CAPTURE_FAILED if self.timeline.capture_failed else NO_GPU
+
+    @cached_property
+    def device(self) -> Device:
+        """The device's peaks and bandwidth: as stated, as captured, then from the table."""
+        return device_of(self.timeline, self.settings, self.record)
+
+    @cached_property
+    def gpu_info(self) -> Gpu | None:
+        """The row of the peak table for this device."""
+        return self.device.gpu
+
+    @cached_property
+    def flops(self) -> CountedFlops | None:
+        """FLOPs counted from operator shapes."""
+        return count(self.timeline)
+
+    @cached_property
+    def in_steps(self) -> Mask:
+        """Mask of the GPU activities that start inside the counted steps."""
+        windows, start = self.timeline.windows, self.timeline.gpu.start
+        at = np.searchsorted(windows[:, 0], start, side="right") - 1
+        return (at >= 0) & (start < windows[np.maximum(at, 0), 1])
+
+    @cached_property
+    def own_time(self) -> Ints:
+        """For each GPU activity, its nanoseconds inside the counted steps (kernels of several streams may overlap)."""
+        gpu = self.timeline.gpu
+        return np.where(self.in_steps, gpu.end - gpu.start, 0)
+
+    @cached_property
+    def kernels(self) -> Mask:
+        """Mask of the GPU activities in the counted steps that are neither collectives nor copies."""
+        gpu = self.timeline.gpu
+        return self.in_steps & ~gpu.is_communication & ~gpu.is_copy
+
+    @cached_property
+    def messages(self) -> Messages:
+        """The collective kernels of the counted steps, and what they carry."""
+        return messages_of(self.timeline, self.in_steps)
+
+    @cached_property
+    def operator(self) -> Ints:
+        """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
+
+        One operator may own many kernels.
+        """
+        return self.roofline.operator
+
+    @cached_property
+    def operators(self) -> Ints:
+        """Rows of the operators that launched kernels in the counted steps, ascending."""
+        rows = np.unique(self.operator[self.kernels])
+        return rows[rows >= 0]
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """What the kernels compute and move, against what the device can do."""
+        return self.judged or roofline_of(self.timeline, self.device)

@@ -1,0 +1,1 @@
+"""The model: its FLOPs and tokens, MFU, and what its batch decides."""

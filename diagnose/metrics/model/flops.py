@@ -1,0 +1,105 @@
+"""The FLOPs that a step needs by every convention in use."""
+
+from collections.abc import Mapping
+
+from diagnose.facts import Unknown, analysis_option, capture_setting
+from diagnose.formulas.model import ModelShape
+from diagnose.formulas.model_flops import (
+    CONVENTIONS,
+    attention_flops,
+    dense_flops_per_token,
+    flops_per_token,
+    partly_frozen_flops_per_token,
+)
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.model.tokens import tokens_of
+from diagnose.metrics.unknowns import NO_SHAPES
+
+MIN_COVERED = 0.9
+FROZEN_FROM = 0.001
+COUNTS_AGREE = 0.01
+NUMERATORS = {
+    "given": "FLOPs per step as given by --flops-per-step",
+    "palm": "PaLM: 6 FLOPs per multiplied parameter and token, plus attention without a causal discount",
+    "palm-frozen": "PaLM with frozen weights: 6 FLOPs per trained and 4 per frozen parameter and token, plus attention",
+    "causal": "PaLM with only the attention that the causal mask lets through",
+    "6n": "6 FLOPs per parameter and token, attention left out",
+    "hf": "transformers' floating_point_ops: 6 FLOPs per parameter outside the embeddings, attention left out",
+    "operators": "FLOPs of leaf matrix, convolution and attention operators that ran",
+}
+
+
+def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
+    """FLOPs of one step on one rank by convention, the declared numerator first.
+
+    What the user states comes first, then PaLM's count where the model's sizes and the tokens are known, then 6N with
+    a stated number of parameters, then the operators that ran.
+    """
+    by_convention: dict[str, float] = {}
+    if m.settings.flops_per_step:
+        by_convention["given"] = m.settings.flops_per_step
+    by_convention |= _by_size(m)
+    counted = counted_flops(m)
+    if not isinstance(counted, Unknown):
+        by_convention["operators"] = counted
+    return by_convention or (counted if isinstance(counted, Unknown) else NO_SHAPES)
+
+
+def counted_flops(m: Measured) -> float | Unknown:
+    """FLOPs of the operators of one step, recomputation included; unknown where too few matrix kernels have shapes."""
+    counted = m.flops
+    if counted is None or not counted.per_step:
+        return NO_SHAPES
+    if counted.covered_share < MIN_COVERED:
+        return Unknown(
+            f"{100 * (1 - counted.covered_share):.0f} % of the matrix-kernel time is under no operator with shapes",
+            capture_setting("record_shapes=True", analysis_option("--flops-per-step")),
+        )
+    return counted.per_step
+
+
+def _by_size(m: Measured) -> dict[str, float]:
+    tokens, shape = tokens_of(m), model_shape(m)
+    if isinstance(tokens, Unknown):
+        return {}
+    if m.settings.params:
+        return {"6n": dense_flops_per_token(m.settings.params) * tokens.per_step}
+    if shape is None or tokens.sequence is None:
+        return {}
+    by_convention: dict[str, float] = {}
+    for convention in CONVENTIONS:
+        by_convention[convention] = flops_per_token(shape, tokens.sequence, convention) * tokens.per_step
+    frozen = _frozen_flops_per_token(m, shape, tokens.sequence)
+    return by_convention if frozen is None else {"palm-frozen": frozen * tokens.per_step} | by_convention
+
+
+def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> float | None:
+    """PaLM's count of a model with frozen weights; None when all are trained, or it is not recorded."""
+    everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
+    if everything is None or trained is None or not _has_frozen(m):
+        return None
+    adapters = max(everything - shape.parameters, 0.0)
+    multiplied = shape.matmul_parameters + adapters
+    trained_part = min(trained, multiplied)
+    return partly_frozen_flops_per_token(multiplied - trained_part, trained_part) + attention_flops(shape, tokens)
+
+
+def model_shape(m: Measured) -> ModelShape | None:
+    """The recorded model's sizes; None without a record, and where the configuration does not give its parameters.
+
+    Adapters add parameters that a configuration does not tell: a model with frozen weights may have more.
+    """
+    kind, config = m.record.text("model.model_type"), m.record.get("model.config")
+    if kind is None or not isinstance(config, Mapping):
+        return None
+    shape = ModelShape.from_config(kind, config, m.record.text("model.class"))
+    counted = m.record.number("model.parameters")
+    if shape is None or counted is None:
+        return shape
+    fewer, more = shape.parameters * (1 - COUNTS_AGREE), shape.parameters * (1 + COUNTS_AGREE)
+    return shape if fewer <= counted and (counted <= more or _has_frozen(m)) else None
+
+
+def _has_frozen(m: Measured) -> bool:
+    everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
+    return everything is not None and trained is not None and 0 < trained < (1 - FROZEN_FROM) * everything

@@ -1,0 +1,48 @@
+"""Whether the capture can be trusted."""
+
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.timeline import Timeline
+
+
+@metric("text", needs_gpu=False)
+def captured_with(m: Measured) -> Value:
+    """What took the trace: "diagnose run", which leaves a record beside it, or "another profiler"."""
+    return "diagnose run" if m.record else "another profiler"
+
+
+@metric("share", "kernel launches", needs_gpu=False)
+def gpu_events_lost_share(m: Measured) -> Value:
+    """Kernel launches whose GPU activity is missing: Kineto drops it when its buffer fills or the clock is off."""
+    if not m.timeline.launches:
+        return Unknown("no kernel launch was recorded", another_run("capture CPU and CUDA activities together"))
+    return lost_share(m.timeline)
+
+
+def lost_share(timeline: Timeline) -> float:
+    """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded."""
+    return timeline.lost_launches / max(timeline.launches, 1)
+
+
+@metric("share", "the file's bytes", needs_gpu=False)
+def trace_loss_share(m: Measured) -> Value:
+    """Bytes of the file that could not be read. A cut file does not tell how much is missing after the cut."""
+    return m.timeline.trace.loss.bytes / max(m.timeline.trace.size, 1)
+
+
+@metric("factor", needs_gpu=False)
+def profiler_overhead_factor(m: Measured) -> Value:
+    """Profiled over unprofiled step time, from the steps that the probe times without the profiler."""
+    factor = m.record.number("overhead_factor")
+    if factor is not None:
+        return factor
+    return Unknown("the trace holds no unprofiled steps to compare with", DIAGNOSE_RUN)
+
+
+@metric("share", "kernel time")
+def unclassified_kernel_share(m: Measured) -> Value:
+    """Time of kernels whose name no row of the kernel table knows, of all kernel time."""
+    total = int(m.own_time[m.kernels].sum())
+    unknown = m.kernels & m.timeline.gpu.of_family("other", "aten_other")
+    return int(m.own_time[unknown].sum()) / max(total, 1)

@@ -1,0 +1,62 @@
+"""The device: its name, and what it can do at most."""
+
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, analysis_option, capture_setting, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+
+@metric("text", needs_gpu=False)
+def gpu_name(m: Measured) -> Value:
+    """Name of the device in use."""
+    name = m.timeline.device_name
+    return name or Unknown("the trace names no device", capture_setting("a torch that writes deviceProperties"))
+
+
+@metric("version")
+def compute_capability(m: Measured) -> Value:
+    """CUDA compute capability, such as 8.0 for A100 and 9.0 for H100."""
+    properties = m.timeline.device_properties
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    if not isinstance(major, int) or not isinstance(minor, int):
+        return Unknown("the trace lists no device properties", capture_setting("a torch that writes deviceProperties"))
+    if "AMD" in str(properties.get("name", "")):
+        return Unknown("the device is not an NVIDIA GPU", nothing_helps("compute capability has no meaning here"))
+    return major + minor / 10
+
+
+def peak_flops(m: Measured) -> tuple[float, str] | Unknown:
+    """Peak FLOP/s of one device and where it comes from."""
+    device = m.device
+    if device.given_flops is None and m.without_gpu is not None:
+        return m.without_gpu
+    peak = device.matrix_peak
+    if peak is None:
+        return Unknown(device.because or device.matrix_peak_source, device.capture or analysis_option("--peak-tflops"))
+    return peak[0], device.matrix_peak_source
+
+
+@metric("flops_per_s", needs_gpu=False)
+def peak_matrix_flops_per_s(m: Measured) -> Value:
+    """Dense peak of matrix products in bf16 (fp16 without bf16 units): as stated, else of the table."""
+    peak = peak_flops(m)
+    return peak if isinstance(peak, Unknown) else peak[0]
+
+
+@metric("bytes_per_s", needs_gpu=False)
+def hbm_bytes_per_s(m: Measured) -> Value:
+    """Peak bandwidth of device memory: as stated, else of the captured clock and bus width, else of the table."""
+    device = m.device
+    if m.settings.hbm_gbs is None and m.without_gpu is not None:
+        return m.without_gpu
+    if device.hbm_bytes_per_s is None:
+        return Unknown(device.hbm_bytes_per_s_source, analysis_option("--hbm-gbs", DIAGNOSE_RUN))
+    return device.hbm_bytes_per_s
+
+
+@metric("flops_per_byte", needs_gpu=False)
+def ridge_flops_per_byte(m: Measured) -> Value:
+    """Arithmetic intensity at which the roofs of matrix products and of device memory meet."""
+    peak, bandwidth = peak_matrix_flops_per_s(m), hbm_bytes_per_s(m)
+    if isinstance(peak, Unknown) or isinstance(bandwidth, Unknown):
+        return peak if isinstance(peak, Unknown) else bandwidth
+    return float(peak) / float(bandwidth)

@@ -1,0 +1,52 @@
+"""Device memory, and the settings of its allocator."""
+
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, capture_setting
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+_NO_MEMORY = Unknown("memory was not profiled", DIAGNOSE_RUN)
+
+
+@metric("flag", needs_gpu=False)
+def empties_cache(m: Measured) -> Value:
+    """Whether the Trainer empties the caching allocator between steps (torch_empty_cache_steps)."""
+    arguments = m.record.get("training_arguments")
+    if not isinstance(arguments, dict) or "torch_empty_cache_steps" not in arguments:
+        return m.unrecorded
+    return arguments["torch_empty_cache_steps"] is not None
+
+
+@metric("flag", needs_gpu=False)
+def expandable_segments(m: Measured) -> Value:
+    """Whether the caching allocator may grow its segments (expandable_segments:True in PYTORCH_ALLOC_CONF)."""
+    environment = m.record.get("environment")
+    if not isinstance(environment, dict):
+        return m.unrecorded
+    settings = [environment.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
+    return any("expandable_segments:True" in str(text) for text in settings)
+
+
+@metric("bytes")
+def memory_peak_bytes(m: Measured) -> Value:
+    """Most device memory that the caching allocator held: by the record over the run, else in the window."""
+    seen = max(m.timeline.trace.memory_reserved.values(), default=0)
+    recorded = m.record.number("memory.max_reserved_bytes")
+    return recorded if recorded else seen if seen > 0 else _NO_MEMORY
+
+
+@metric("bytes")
+def memory_total_bytes(m: Measured) -> Value:
+    """Memory of the device."""
+    total = m.timeline.device_properties.get("totalGlobalMem")
+    if not isinstance(total, int) or total <= 0:
+        return Unknown("the trace lists no device properties", capture_setting("a torch that writes deviceProperties"))
+    return total
+
+
+@metric("share", "device memory")
+def memory_free_share(m: Measured) -> Value:
+    """Device memory that the caching allocator never held during the window."""
+    peak, total = memory_peak_bytes(m), memory_total_bytes(m)
+    if isinstance(peak, Unknown):
+        return peak
+    return total if isinstance(total, Unknown) else max(0.0, 1 - float(peak) / float(total))

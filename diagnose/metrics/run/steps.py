@@ -1,0 +1,72 @@
+"""How many steps, how long, and how even."""
+
+import numpy as np
+
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import MORE_STEPS
+from diagnose.trace.record import unprofiled_ns
+
+
+def _durations(m: Measured) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+    return m.timeline.windows[:, 1] - m.timeline.windows[:, 0]
+
+
+@metric("count", needs_gpu=False)
+def step_count(m: Measured) -> Value:
+    """Steps that are counted: complete ones with work, without the first when there are three or more."""
+    return m.timeline.steps.count
+
+
+@metric("text", needs_gpu=False)
+def steps_source(m: Measured) -> Value:
+    """What marks the steps: ProfilerStep, diagnose.step, Optimizer.step, optimizer kernels, or the whole window."""
+    return m.timeline.steps.source
+
+
+@metric("ns", needs_gpu=False)
+def step_time_ns(m: Measured) -> Value:
+    """Median duration of a counted step: on the device where there is one, else on the host."""
+    return float(np.median(_durations(m)))
+
+
+@metric("ns", needs_gpu=False)
+def unprofiled_step_time_ns(m: Measured) -> Value:
+    """Median duration on the host of the steps that the capture took without the profiler, before and after its own."""
+    times = unprofiled_ns(m.record)
+    if not times:
+        return Unknown("no step was timed without the profiler", DIAGNOSE_RUN)
+    return float(np.median(times))
+
+
+@metric("share", "the median step", needs_gpu=False)
+def step_noise_share(m: Measured) -> Value:
+    """How far counted steps lie from the median one: 1.48 times the median distance, a robust standard deviation."""
+    lasted = _durations(m)
+    if len(lasted) < 2:
+        return Unknown("one step is counted", MORE_STEPS)
+    middle = float(np.median(lasted))
+    return min(1.4826 * float(np.median(np.abs(lasted - middle))) / max(middle, 1), 1.0)
+
+
+@metric("factor", needs_gpu=False)
+def step_spread_factor(m: Measured) -> Value:
+    """Slowest counted step over the median one."""
+    if m.timeline.steps.count < 2:
+        return Unknown("one step is counted", MORE_STEPS)
+    return float(_durations(m).max() / max(np.median(_durations(m)), 1))
+
+
+@metric("factor", needs_gpu=False)
+def slow_first_step_factor(m: Measured) -> Value:
+    """Duration of the first step of the window, which is not counted, over the median counted one."""
+    if not m.timeline.steps.dropped_ns:
+        return Unknown("no step was left out", MORE_STEPS)
+    return m.timeline.steps.dropped_ns[0] / max(float(np.median(_durations(m))), 1.0)
+
+
+@metric("flag", needs_gpu=False)
+def has_gpu(m: Measured) -> Value:
+    """Whether the trace holds GPU activity."""
+    return m.timeline.has_gpu

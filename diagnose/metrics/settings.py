@@ -1,0 +1,40 @@
+"""What the user states of the run, and the device that it makes of what was captured."""
+
+from dataclasses import dataclass
+
+from diagnose.hardware import Device, resolve
+from diagnose.timeline import Timeline
+from diagnose.trace.record import CaptureRecord
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user states of the run.
+
+    Attributes:
+        flops_per_step: model FLOPs of one step on one rank.
+        params: parameters that a token is multiplied with.
+        seq_len: tokens of one sequence.
+        tokens_per_step: tokens of one step on one rank, padding included.
+        peak_tflops: dense half-precision peak of one device, TFLOP/s.
+        hbm_gbs: memory bandwidth of one device, GB/s.
+        step: number of the one step to count; None counts all that the window holds whole.
+        gpu_hour_price: of one GPU, in any currency.
+        network_gbs: of a node's network, all its cards together, one direction, GB/s.
+    """
+
+    flops_per_step: float | None = None
+    params: float | None = None
+    seq_len: float | None = None
+    tokens_per_step: float | None = None
+    peak_tflops: float | None = None
+    hbm_gbs: float | None = None
+    step: int | None = None
+    gpu_hour_price: float | None = None
+    network_gbs: float | None = None
+
+
+def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:
+    """The device's peaks and bandwidth: as stated, as captured, then from the table."""
+    properties = timeline.device_properties
+    return resolve(properties, record, peak_tflops=settings.peak_tflops, hbm_gbs=settings.hbm_gbs)

@@ -1,0 +1,16 @@
+"""Reasons that several metrics give for what they cannot measure."""
+
+from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, another_run, capture_setting, nothing_helps
+
+NO_RECORD = Unknown("the trace comes without a capture record", DIAGNOSE_RUN)
+NOT_RECORDED = Unknown("the job does not say: no Trainer, model or token batch was seen", nothing_helps("it has none"))
+NO_SIZES = Unknown("no collective carries its size", capture_setting("torch 2.3 or later"))
+MORE_STEPS = another_run("capture at least four steps after two warm-up steps")
+NO_GPU = Unknown("the trace has no GPU activity", capture_setting("ProfilerActivity.CUDA on the GPU machine"))
+CAPTURE_FAILED = Unknown(
+    "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
+    another_run("capture again without Nsight or DCGM profiling attached, with at least one warm-up step"),
+)
+NO_PYTHON = Unknown("events of Python functions were left out to save memory", analysis_option("--python-functions"))
+NO_SHAPES = Unknown("operator shapes were not recorded", capture_setting("record_shapes=True"))
+NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", nothing_helps("the ranks share no gradients"))

@@ -1,0 +1,246 @@
+"""The report as GitHub-flavoured Markdown for a pull request or a language model: short whatever the job."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from diagnose.defects import netted
+from diagnose.diagnosis import Diagnosis
+from diagnose.facts import duration, spoken
+from diagnose.report.markdown.draft import Draft, blocks
+from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
+from diagnose.report.markdown.job import job, ranks
+from diagnose.report.views.applied import applied_view
+from diagnose.report.views.changes import Change, captures_view, plan_view
+from diagnose.report.views.job_words import missing_line
+from diagnose.report.views.ledger import basis, rows
+from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.summary import (
+    About,
+    history_lines,
+    late_rank_lines,
+    notes_of,
+    provenance_view,
+    steps_line,
+    verdict_view,
+)
+from diagnose.report.views.words import GUARDS, causes_named, speedup
+
+MOST_TOKENS = 4_000
+_WRITERS = tuple(
+    Writer(rows=rows, prose=prose, name=name)
+    for rows, prose, name in ((14, 400, 90), (10, 260, 70), (7, 180, 60), (5, 120, 48), (3, 90, 36), (2, 60, 24))
+)
+_SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
+_SMALLEST = Writer(rows=1, prose=40, name=16)
+_TOO_LONG = LeftOut(f"the document stays below {MOST_TOKENS:,} tokens; --html has it")
+
+Body = str | tuple[str, ...]  # blocks, or items of a list that goes on with those of the next section
+
+
+def markdown(diagnosis: Diagnosis, about: About) -> str:
+    """The whole document, at most `MOST_TOKENS` tokens: the longer the lists and names, the more of them are cut."""
+    for writer in _WRITERS:
+        text = _document(Draft(diagnosis, about, writer))
+        if tokens(text) <= MOST_TOKENS:
+            return text
+    return _document(Draft(diagnosis, about, _SMALLEST))
+
+
+def _document(draft: Draft) -> str:
+    written: list[str] = []
+    items: list[str] = []
+    for name, section in SECTIONS.items():
+        if isinstance(section, LeftOut):
+            continue
+        body: Body = netted(spelled(name), partial(section.write, draft), draft.to.text)
+        if isinstance(body, tuple):
+            items += body
+            continue
+        title = f"### {section.title}" if section.title and body else ""
+        written += [draft.to.items(items), title, body]
+        items = []
+    return blocks([*written, draft.to.items(items)]) + "\n"
+
+
+def _verdict(draft: Draft) -> str:
+    view, to = verdict_view(draft.diagnosis), draft.to
+    line = spaced(
+        (
+            bold(to.text(view.class_)),
+            f"{view.step_ns} per {view.of}",
+            f"MFU {view.mfu}",
+            f"confidence {view.confidence}",
+        )
+    )
+    between = f"Between {view.between}." if view.between else ""
+    return blocks([f"## diagnose: {line}", to.items([view.because, between])])
+
+
+def _applied(draft: Draft) -> str:
+    view = applied_view(draft.diagnosis)
+    return draft.to.items([f"Applied: {view.line}"]) if view else ""
+
+
+def _late_ranks(draft: Draft) -> str:
+    return draft.to.items([f"Straggler: {line}" for line in late_rank_lines(draft.diagnosis)])
+
+
+def _missing(draft: Draft) -> str:
+    line = missing_line(draft.diagnosis)
+    return draft.to.items([f"Missing: {line}"]) if line else ""
+
+
+def _history(draft: Draft) -> str:
+    return draft.to.items([f"History: {says}" for says in history_lines(draft.diagnosis)])
+
+
+def _notes(draft: Draft) -> tuple[str, ...]:
+    to = draft.to
+    return tuple(
+        spaced((bold(to.code(note.rule)), note.severity, to.text(note.says))) for note in notes_of(draft.diagnosis)
+    )
+
+
+def _steps(draft: Draft) -> tuple[str, ...]:
+    """What was counted, and how MFU was."""
+    view = verdict_view(draft.diagnosis)
+    return f"Steps: {steps_line(draft.diagnosis)}", view.warning, *(view.mfu_details or [view.mfu_line])
+
+
+def _ledger(draft: Draft) -> str:
+    """The waterfall's classes, each with its parts behind it."""
+    diagnosis, to, of = draft.diagnosis, draft.to, basis(draft.diagnosis)
+    listed = [
+        (
+            bold(to.text(row.name)) if row.class_ else to.text(row.name.strip()),
+            Inline(of.per_step(row.ns)),
+            Inline(f"{100 * row.share:.1f} %"),
+        )
+        for row in rows(diagnosis.waterfall, named=causes_named(diagnosis))
+    ]
+    mean = f"{duration(of.step_ns)}, mean of {of.count:,}" if of.count > 1 else duration(of.step_ns)
+    heads = ("part", "per step", f"of the {of.name} ({mean})")
+    whole = "Rows in bold add up to the step; those below one are its parts." if listed else ""
+    return blocks([whole, Writer(3 * to.rows, to.prose, to.name).table(heads, listed)])
+
+
+def _plan(draft: Draft) -> str:
+    changes, to = plan_view(draft.diagnosis), draft.to
+    first = changes.next
+    opened = changes.plan[0].rule if changes.plan else ""
+    alone: str = to.text(changes.nothing)
+    if not changes.nothing and first is not None and first.finding.rule != opened:
+        head = spaced((bold(Inline(f"First: {to.code(first.finding.rule)}")), first.finding.severity, first.gain))
+        alone = _change(head, first.finding.says, first.finding.do, first.typed, to)
+    planned = [_planned(i, change, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
+    hidden = len(changes.plan) - len(planned)
+    together = f"Together {changes.together}" if changes.together else ""
+    kept = f"numerics change with {', '.join(changes.numerics)}" if changes.numerics and together else ""
+    withheld = f"No gain is predicted that needs a replay: {changes.withheld}" if changes.withheld else ""
+    told = (together, kept, changes.noise, withheld)
+    end = spaced((*map(to.text, told), f"+{hidden} more" if hidden else ""))
+    return blocks([alone, *planned, end])
+
+
+def _planned(number: int, change: Change, to: Writer) -> str:
+    so_far = f"{change.together} so far" if change.together else ""
+    numerics = "can change the results" if change.numerics else ""
+    name = bold(Inline(f"{number}. {to.code(change.rule)}"))
+    head = spaced((name, change.severity, change.gain, so_far, to.text(change.effort), numerics))
+    return _change(head, change.says, change.do, change.typed, to)
+
+
+def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> str:
+    shell = bool(typed) and all(line.startswith("export ") for line in typed)
+    return blocks([head, f"{to.text(says)} {to.text(do)}".strip(), to.fence(typed, "sh" if shell else "python")])
+
+
+def _findings(draft: Draft) -> str:
+    """Every finding with its gain alone, then what they rest on."""
+    findings, to = draft.diagnosis.findings, draft.to
+    planned = {change.rule for change in draft.diagnosis.plan}
+    listed = [
+        (
+            to.code(f.rule),
+            f.severity,
+            f.class_,
+            speedup(f.predicted_speedup),
+            "in the plan" if f.rule in planned else f.says,
+        )
+        for f in findings
+    ]
+    evidence = [
+        (to.code(f.rule), to.code(e.fact), to.text(spoken(e.value, e.unit)), e.of)
+        for f in findings
+        for e in f.evidence
+        if e.fact not in GUARDS
+    ]
+    return blocks(
+        [
+            to.table(("finding", "severity", "class", "gain alone", "says"), listed),
+            to.table(("finding", "fact", "value", "of"), evidence),
+        ]
+    )
+
+
+def _not_advised(draft: Draft) -> str:
+    diagnosis, to = draft.diagnosis, draft.to
+    changes = [(to.code(item.what), item.because) for item in diagnosis.not_advised]
+    return to.table(("change", "because"), changes)
+
+
+def _not_judged(draft: Draft) -> str:
+    """What to capture, the rules that can be judged then, and why they could not be."""
+    to, listed = draft.to, []
+    for capture in captures_view(draft.diagnosis):
+        names = [to.code(rule) for rule, _ in capture.rules]
+        more = [f"+{len(names) - to.rows} more"] if len(names) > to.rows else []
+        reasons = "; ".join(dict.fromkeys(because for _, because in capture.rules))
+        listed.append((capture.what or "nothing would help", Inline(", ".join([*names[: to.rows], *more])), reasons))
+    return to.table(("capture", "to judge", "missing now"), listed)
+
+
+def _provenance(draft: Draft) -> str:
+    view, to = provenance_view(draft.diagnosis), draft.to
+    rows = [*view.rows, *draft.about.rows(draft.diagnosis)]
+    files = spaced(to.code(file) for file in view.files[: to.rows])
+    more = f" +{len(view.files) - to.rows} more" if len(view.files) > to.rows else ""
+    named = [(name, to.code(value) if name == "command" else value) for name, value in rows]
+    listed = [*named, ("files", Inline(f"{files}{more}"))]
+    return Writer(len(_SOURCES) + to.rows, to.prose, to.name).table(("source", "value"), sorted(listed, key=_place))
+
+
+def _place(source: Sequence[str]) -> int:
+    """Where a source stands: versions of other software come last."""
+    return _SOURCES.index(source[0]) if source[0] in _SOURCES else len(_SOURCES)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the document under its title, "" where it goes on with what stands above."""
+
+    title: str
+    write: Callable[[Draft], Body]
+
+
+SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
+    "verdict": Part("", _verdict),
+    "applied": Part("", _applied),
+    "late_ranks": Part("", _late_ranks),
+    "missing": Part("", _missing),
+    "history": Part("", _history),
+    "notes": Part("", _notes),
+    "steps": Part("", _steps),
+    "ledger": Part("Where the step goes", _ledger),
+    "plan": Part("What to change", _plan),
+    "findings": Part("Findings", _findings),
+    "ranks": Part("Ranks", ranks),
+    "job": Part("", job),
+    "not_advised": Part("What would not help", _not_advised),
+    "not_judged": Part("What was not judged", _not_judged),
+    "provenance": Part("Source", _provenance),
+    "timeline": _TOO_LONG,
+    "roofline": _TOO_LONG,
+    "kernels": _TOO_LONG,
+}

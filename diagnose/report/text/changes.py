@@ -1,0 +1,155 @@
+"""What to change next, what comes after it, what would not help, and what could not be judged."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from diagnose.diagnosis import Diagnosis, Finding, NotJudged
+from diagnose.report.text.page import LABEL, Extent, Page, joined
+from diagnose.report.views.changes import Capture, Full, PlanView, captures_view, findings_view, plan_view
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import evidence_line, first_sentence
+
+NOT_SHOWN = 4
+CAPTURES_SHOWN = 4
+MOST_LINES = 2  # of one entry below the plan
+SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
+
+
+def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The next change in full, and the plan after it."""
+    view = plan_view(diagnosis)
+    if view.next is None:
+        page.paragraph(view.nothing, label="next:")
+    else:
+        page.paragraph(headline(view.next), label="next:")
+        _full(page, view.next, extent.details)
+    later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
+    page.entries("then:", [_brief(change.rule, change.gain, change.typed, change.says) for change in later])
+    _together(page, view)
+    if view.noise:
+        page.paragraph(Text(view.noise, "yellow"))
+
+
+def print_next(page: Page, diagnosis: Diagnosis) -> None:
+    """The next change in a line."""
+    view = plan_view(diagnosis)
+    if view.next is None:
+        page.paragraph(view.nothing, label="next:")
+        return
+    finding = view.next.finding
+    line = _brief(finding.rule, view.next.gain, view.next.typed, first_sentence(finding.says))
+    page.paragraph(line, label="next:")
+
+
+def _together(page: Page, view: PlanView) -> None:
+    """What the whole plan buys, or why nothing is predicted."""
+    if view.withheld:
+        why = f"no gain is predicted that needs a replay: {plain(view.withheld)}"
+        page.paragraph(why, label="" if view.plan else "gains:")
+    elif view.together:
+        kept = f"numerics change with {', '.join(view.numerics)}" if view.numerics else ""
+        page.paragraph(joined([Text(f"together {view.together}", "green"), kept]))
+
+
+def headline(full: Full) -> Text:
+    """Rule, severity and prediction."""
+    severity = Text(full.finding.severity, SEVERITY_STYLE[full.finding.severity])
+    return joined([Text(plain(full.finding.rule), "bold"), severity, Text(full.gain, "bold green")])
+
+
+def _full(page: Page, full: Full, details: bool) -> None:
+    finding = full.finding
+    page.paragraph(plain(finding.says))
+    if finding.evidence:
+        page.field("evidence", evidence_line(finding.evidence))
+    page.field("do", plain(finding.do))
+    if details and finding.assumes:
+        page.field("assumes", plain(finding.assumes))
+    for i, line in enumerate(full.typed):
+        page.field("" if i else "type", Text(line, "bold"))
+    if details and full.flags:
+        page.field("or", Text(full.flags, "bold"))
+
+
+def _brief(rule: str, gain: str, typed: Sequence[str], says: str) -> Text:
+    """Rule, prediction, and what to type; what it says when there is nothing to type."""
+    return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or says])
+
+
+def print_findings(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """With `details` every finding but the next change in full, else those with no place elsewhere."""
+    view = plan_view(diagnosis)
+    if not extent.details:
+        _also(page, view.also)
+        return
+    first = view.next and view.next.finding
+    for i, full in enumerate(full for full in findings_view(diagnosis) if full.finding is not first):
+        page.gap()
+        page.paragraph(headline(full), label="" if i else "also:")
+        _full(page, full, details=True)
+
+
+def _also(page: Page, findings: Sequence[Finding]) -> None:
+    """The severe ones with a sentence, the others by name."""
+    entries = [
+        joined([Text(plain(f.rule), "bold"), f.severity, first_sentence(f.says)])
+        for f in findings
+        if f.severity != "info"
+    ]
+    names = ", ".join(plain(f.rule) for f in findings if f.severity == "info")
+    if names:
+        entries.append(Text(f"{names} (info: --details)"))
+    page.entries("also:", entries, most=MOST_LINES)
+
+
+def print_not_advised(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Changes that would not help, and why."""
+    page.gap()
+    items = diagnosis.not_advised
+    shown = items if extent.details else items[:NOT_SHOWN]
+    texts = [joined([Text(plain(item.what), "bold"), plain(item.because)]) for item in shown]
+    page.entries("not:", texts, len(items) - len(shown), most=0 if extent.details else MOST_LINES)
+
+
+def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """What to capture for which rules; with `details` every reason."""
+    if extent.details:
+        _every_reason(page, diagnosis.not_judged)
+    else:
+        _to_capture(page, captures_view(diagnosis))
+
+
+def _to_capture(page: Page, captures: Sequence[Capture]) -> None:
+    """One line for each thing to capture, with the rules that it lets judge; least to do, then most rules first."""
+    useful = [capture for capture in captures if capture.what]
+    ordered = sorted(useful, key=lambda capture: (capture.what.count("; "), -len(capture.rules)))
+    shown = [capture for capture in ordered if capture.what.count("; ") < 2][:CAPTURES_SHOWN]
+    lines = [_capture_line(page, capture.what, [plain(rule) for rule, _ in capture.rules]) for capture in shown]
+    hidden = sum(len(capture.rules) for capture in captures) - sum(len(capture.rules) for capture in shown)
+    page.entries("not judged:", lines, hidden, most=MOST_LINES)
+
+
+def _capture_line(page: Page, capture: str, rules: Sequence[str]) -> Text:
+    """As many rules as fit the line, at least one, and how many more there are."""
+    room = page.width - LABEL
+    for shown in range(len(rules), 0, -1):
+        more = f", +{len(rules) - shown}" if shown < len(rules) else ""
+        line = Text.assemble((capture, "bold"), f" -> {', '.join(islice(rules, shown))}{more}")
+        if cell_len(line.plain) <= room:
+            break
+    return line
+
+
+def _every_reason(page: Page, items: Sequence[NotJudged]) -> None:
+    """Rules that miss the same measurement share one entry."""
+    by_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for item in items:
+        by_reason[plain(item.because), plain(item.capture_next)].append(plain(item.rule))
+    for i, ((because, capture_next), rules) in enumerate(by_reason.items()):
+        page.paragraph(joined([Text(", ".join(rules), "bold"), because]), label="" if i else "not judged:")
+        if capture_next:
+            page.field("do", capture_next)

@@ -1,0 +1,65 @@
+"""What a patch that was put to the test bought, beside what was predicted of it."""
+
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Applied, Diagnosis
+from diagnose.facts import duration, spoken
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import speedup
+
+_SAME = 0.005  # what two printed factors cannot tell apart
+
+
+@dataclass(frozen=True)
+class AppliedView:
+    """What the patch bought in a line, and whether the run is slower with it."""
+
+    line: str
+    slower: bool
+
+
+def applied_view(diagnosis: Diagnosis) -> AppliedView | None:
+    """The patch that the run was started with; None without one."""
+    line = applied_line(diagnosis.applied)
+    return AppliedView(line, got_slower(diagnosis.applied)) if line else None
+
+
+def applied_line(applied: Applied | None) -> str:
+    """The settings in use, predicted and measured speed with the step times, what is not in use; "" without a patch."""
+    if applied is None:
+        return ""
+    settings = ", ".join(f"{key}={value}" for patch in applied.patches for key, value in patch.set.items())
+    parts = [
+        f"{settings}: {_compared(applied)}" if settings else plain(applied.because),
+        *(f"not applied: {entry.key} ({entry.because})" for entry in applied.refused),
+    ]
+    return plain("; ".join(parts))
+
+
+def got_slower(applied: Applied | None) -> bool:
+    """Whether the step takes longer with the patch, by more than steps of the run lie apart."""
+    measured = applied.measured_speedup if applied else None
+    return measured is not None and 1 - measured > max((applied and applied.noise_share) or 0.0, _SAME)
+
+
+def _compared(applied: Applied) -> str:
+    predicted = speedup(applied.predicted_speedup) or "unknown"
+    if applied.measured_speedup is None:
+        return f"predicted {predicted}, measured unknown: {applied.because}"
+    times = f"{applied.step} {duration(applied.before_ns or 0)} -> {duration(applied.after_ns or 0)}"
+    return f"predicted {predicted}, measured {applied.measured_speedup:.2f}x ({times}){_judged(applied)}"
+
+
+def _judged(applied: Applied) -> str:
+    """How the measurement stands to the prediction, and to the noise of the steps."""
+    measured, noise = applied.measured_speedup or 1.0, applied.noise_share or 0.0
+    within = abs(1 - 1 / measured) < noise
+    told = f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""
+    if got_slower(applied):
+        return f": slower than before{told}"
+    if applied.predicted_speedup is None:
+        return told
+    low, high = applied.predicted_speedup
+    if measured < low - _SAME:
+        return f": less than predicted{told}"
+    return f": more than predicted{told}" if measured > high + _SAME else f": as predicted{told}"

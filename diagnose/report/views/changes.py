@@ -1,0 +1,129 @@
+"""What to change, what would not help, and what could not be judged, as every report tells it."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Diagnosis, Finding, PlanStep
+from diagnose.facts import spoken
+from diagnose.report.views.words import first_sentence, flags_line, patch_lines, speedup, to_capture
+
+EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: its own `gain`, that of the plan so far, and the lines to copy, `flags` for a script."""
+
+    rule: str
+    severity: str
+    gain: str
+    together: str
+    says: str
+    do: str
+    effort: str
+    numerics: bool
+    typed: list[str]
+    flags: str
+
+
+@dataclass(frozen=True)
+class Full:
+    """A finding with everything that is known of it."""
+
+    finding: Finding
+    gain: str
+    typed: list[str]
+    flags: str
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What to capture, and the rules that can be judged then, each with the reason why it could not."""
+
+    what: str
+    rules: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """`nothing` says why there is no next change, "" where there is one.
+
+    `together` is what the whole plan buys and `numerics` the rules of it that can change the training's results;
+    `withheld` says why nothing is predicted that needs a replay. `also` are the findings with no place elsewhere.
+    """
+
+    nothing: str
+    next: Full | None
+    plan: list[Change]
+    together: str
+    numerics: list[str]
+    noise: str
+    withheld: str
+    also: list[Finding]
+
+
+def plan_view(diagnosis: Diagnosis) -> PlanView:
+    """The next change, the plan and all that stands beside it."""
+    answer, plan, replay = diagnosis.next, diagnosis.plan, diagnosis.replay
+    told = {step.rule for step in plan} | {answer.rule}
+    chosen = next((finding for finding in diagnosis.findings if finding.rule == answer.rule), None)
+    return PlanView(
+        nothing=answer.says if chosen is None else "",
+        next=None if chosen is None else _full(chosen),
+        plan=[_change(diagnosis, at) for at in range(len(plan))],
+        together=speedup(plan[-1].cumulative_speedup) if len(plan) > 1 and replay.valid else "",
+        numerics=[step.rule for step in plan if step.numerics],
+        noise=_noise_line(diagnosis),
+        withheld="" if replay.valid else replay.because,
+        also=[f for f in diagnosis.findings if f.rule not in told and f.class_ != "validity"],
+    )
+
+
+def findings_view(diagnosis: Diagnosis) -> list[Full]:
+    """Every finding."""
+    return [_full(finding) for finding in diagnosis.findings]
+
+
+def _full(finding: Finding) -> Full:
+    return Full(finding, speedup(finding.predicted_speedup), patch_lines(finding.patch), flags_line(finding.patch))
+
+
+def _change(diagnosis: Diagnosis, at: int) -> Change:
+    step = diagnosis.plan[at]
+    finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
+    return Change(
+        rule=step.rule,
+        severity=finding.severity if finding else "",
+        gain=_planned_gain(step),
+        together=speedup(step.cumulative_speedup) if at else "",
+        says=first_sentence(finding.says) if finding else "",
+        do=finding.do if finding else "",
+        effort=EFFORTS.get(step.effort, step.effort),
+        numerics=step.numerics,
+        typed=patch_lines(step.patch),
+        flags=flags_line(step.patch),
+    )
+
+
+def _planned_gain(step: PlanStep) -> str:
+    """What the change buys in its place of the plan, and whether that is less than the noise."""
+    gain = speedup(step.predicted_speedup)
+    return f"{gain}, below the noise" if step.below_noise and gain else gain
+
+
+def _noise_line(diagnosis: Diagnosis) -> str:
+    """What "below the noise" means here, "" where no change of the plan is."""
+    noise = next((fact.value for fact in diagnosis.facts if fact.name == "step_noise_share"), None)
+    if noise is None or not any(step.below_noise for step in diagnosis.plan):
+        return ""
+    apart = spoken(noise, "share")
+    return f"below the noise: less than the {apart} by which steps of this window lie apart; more steps tell more"
+
+
+def captures_view(diagnosis: Diagnosis) -> list[Capture]:
+    """Rules by what to capture, most rules first; those that no capture would help come last."""
+    rules_by_capture: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for item in diagnosis.not_judged:
+        rules_by_capture[to_capture(item)].append((item.rule, item.because))
+    ordered = sorted(rules_by_capture.items(), key=lambda group: (not group[0], -len(group[1])))
+    return [Capture(what, rules) for what, rules in ordered]

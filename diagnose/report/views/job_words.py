@@ -1,0 +1,178 @@
+"""What a report says of a job's ranks: who is late, what that costs, what is missing, the collectives, the clocks."""
+
+from collections.abc import Sequence
+
+from diagnose.attribution.causes import LATENESS
+from diagnose.diagnosis import Diagnosis, RankReport
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
+from diagnose.facts import duration, spoken
+from diagnose.report.views.ledger import Basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name, counted, spans
+
+EXCESS_SHOWN = 4
+SMALLEST_EXCESS = 0.01  # of the largest
+MOST_OF_IT = 0.8  # of the waiting for a late rank that goes with it, but for jitter
+TRAFFIC_HEADS = (
+    "collective",
+    "size",
+    "ranks",
+    "per step",
+    "transfer",
+    "waiting",
+    "exposed communication, of the step",
+    "busbw",
+    "expected",
+)
+
+
+def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
+    """Why a rank is late, what each other rank waits for it, what that costs, and what it rests on."""
+    others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
+    each = waited_share(straggler, diagnosis) * _step_ns(others)
+    share = spoken(waited_share(straggler, diagnosis), "share")
+    late = f"{named(straggler)} is late {LATENESS[straggler.cause]}"
+    waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
+    costs = (waits_anyway(straggler, diagnosis), cost(straggler))
+    why = (plain(straggler.because), plain(straggler.first_diverging))
+    return "; ".join([late, waits, *filter(None, (*costs, *why))])
+
+
+def _step_ns(ranks: Sequence[RankReport]) -> float:
+    return sum(entry.ns for rank in ranks for entry in rank.ledger) / max(sum(rank.steps for rank in ranks), 1)
+
+
+def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
+    """Share of the other ranks' steps that they wait for this one; of the steps that were judged."""
+    if straggler.share:
+        return straggler.share
+    others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
+    return straggler.waiting_ns_caused / max(sum(entry.ns for rank in others for entry in rank.ledger), 1)
+
+
+def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:
+    """What curing the late ranks takes off the job's step where that is less than the waiting for one, else ""."""
+    postmortem = diagnosis.postmortem
+    if postmortem is None or postmortem.changes_error is None or postmortem.no_changes_because:
+        return ""
+    gain = next((change.speedup[1] for change in postmortem.changes if change.change == NO_STRAGGLER), 1.0)
+    cured = 1 - 1 / gain
+    if cured >= MOST_OF_IT * waited_share(straggler, diagnosis):
+        return ""
+    who = "it" if len(diagnosis.stragglers) == 1 else "the late ranks"
+    return f"part of that is waited anyway: without {who} the job's step is {spoken(cured, 'share')} shorter at best"
+
+
+def named(straggler: Straggler) -> str:
+    """The rank with its host."""
+    return f"rank {straggler.rank}" + (f" on {plain(straggler.host)}" if straggler.host else "")
+
+
+def cost(straggler: Straggler) -> str:
+    """What the rank costs the others in a day, "" where that is unknown."""
+    if straggler.gpu_hours_per_day is None:
+        return ""
+    price = "" if straggler.cost_per_day is None else f", {money(straggler.cost_per_day)} at the stated price"
+    return f"it costs the job {hours(straggler.gpu_hours_per_day)} GPU-hours per day{price}"
+
+
+def hours(value: float | None) -> str:
+    """GPU-hours."""
+    return "unknown" if value is None else f"{value:,.1f}"
+
+
+def money(value: float | None) -> str:
+    """An amount in the currency of the stated price."""
+    return "unknown" if value is None else f"{value:,.2f}"
+
+
+def excess(straggler: Straggler) -> list[tuple[str, str]]:
+    """The causes on which the rank spent most beyond the others, each with its time per step."""
+    least = SMALLEST_EXCESS * straggler.excess[0].ns if straggler.excess else 0
+    telling = [part for part in straggler.excess if part.ns >= least]
+    return [(cause_name(part.cause), duration(part.ns)) for part in telling[:EXCESS_SHOWN]]
+
+
+def beyond(straggler: Straggler) -> str:
+    """What the rank spent beyond the others and how much of its lateness that explains, "" where nothing is known."""
+    spent = ", ".join(f"{cause} {time}" for cause, time in excess(straggler))
+    explained = straggler.explained_share
+    parts = [
+        f"{spent} beyond the other ranks per step" if spent else "",
+        "" if explained is None else f"{spoken(explained, 'share')} of its lateness explained",
+    ]
+    listed = "; ".join(filter(None, parts))
+    return f"rank {straggler.rank}: {listed}" if listed else ""
+
+
+def passing_line(straggler: Straggler) -> str:
+    """A rank that held up single steps and is not accused."""
+    held = f"{named(straggler)} held up {counted(straggler.steps_late, 'step')} {LATENESS[straggler.cause]}"
+    return "; ".join(filter(None, (held, plain(straggler.because))))
+
+
+def missing_line(diagnosis: Diagnosis) -> str:
+    """The ranks of a joined job without a trace, "" where all are there."""
+    missing = diagnosis.trace.missing_ranks
+    if not missing or diagnosis.postmortem is None:
+        return ""
+    of_all = len(missing) + len(diagnosis.ranks)
+    return f"no trace of rank {spans(missing)} of {of_all:,}; who is late may be among them"
+
+
+def change_line(change: JobChange) -> str:
+    """What a change of the whole job assumes, and what it saves where that is known."""
+    saved = change.gpu_hours_per_day
+    saves = "" if saved is None else f"; saves at least {hours(saved)} GPU-hours per day"
+    return f"{plain(change.says)}{saves}"
+
+
+def replay_line(postmortem: Postmortem) -> str:
+    """What the changes rest on, or why nothing is predicted; "" where nothing is known of either."""
+    if postmortem.no_changes_because:
+        return f"nothing is predicted: {plain(postmortem.no_changes_because)}"
+    if postmortem.changes_error is None:
+        return ""
+    error = spoken(postmortem.changes_error, "share")
+    return f"by a replay of all ranks together, which unchanged is at most {error} off the measured step of a rank"
+
+
+def traffic_cells(traffic: Traffic) -> tuple[str, ...]:
+    """The figures under `TRAFFIC_HEADS`, medians per collective; what is not known says so."""
+    return (
+        plain(traffic.kind),
+        spoken(traffic.bytes, "bytes"),
+        f"{traffic.ranks:,}",
+        f"{traffic.count_per_step:,.3g}",
+        duration(traffic.transfer_ns),
+        duration(traffic.waiting_ns),
+        exposed_parts(traffic),
+        rate(traffic.busbw_gbs),
+        rate(traffic.expected_busbw_gbs),
+    )
+
+
+def exposed_parts(traffic: Traffic, of: str = "") -> str:
+    """The share of exposed communication, and what of it is transfer and waiting where that is known."""
+    whole, waiting = spoken(traffic.exposed_share, "share") + of, traffic.exposed_waiting_share
+    if waiting is None:
+        return whole
+    return f"{whole} (transfer {spoken(traffic.exposed_share - waiting, 'share')}, waiting {spoken(waiting, 'share')})"
+
+
+def rate(gbs: float | None) -> str:
+    """A bandwidth given in GB/s."""
+    return spoken(None if gbs is None else 1e9 * gbs, "bytes_per_s")
+
+
+def clocks_line(postmortem: Postmortem) -> str:
+    """How far the clocks are apart, how well they could be aligned, and what that means; "" where none could."""
+    known = [clock for clock in postmortem.clocks if clock.offset_ns is not None and clock.residual_ns is not None]
+    if not known:
+        return ""
+    apart = max(abs(clock.offset_ns or 0) for clock in known)
+    residual = max(clock.residual_ns or 0 for clock in known)
+    alike = "alike" if postmortem.clocks_agree else "otherwise"
+    agree = "" if postmortem.clocks_agree is None else f", and by start times {alike}"
+    text = f"{counted(len(known), 'rank')} aligned: up to {duration(apart)} apart, residual {duration(residual)}"
+    return f"{text}; waiting is told by durations, which needs no clock{agree}"

@@ -1,0 +1,38 @@
+"""The sections of a report. Text, HTML and Markdown each show every one of them, or say why they leave it out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diagnosis that it shows
+    "verdict": ("verdict", "mfu"),
+    "steps": ("steps", "rank"),
+    "applied": ("applied",),
+    "notes": ("findings",),
+    "history": ("history",),
+    "late_ranks": ("stragglers",),
+    "missing": ("trace",),
+    "ledger": ("ledger", "waterfall"),
+    "plan": ("next", "plan", "replay"),
+    "findings": ("findings",),
+    "not_advised": ("not_advised",),
+    "not_judged": ("not_judged",),
+    "timeline": ("timeline",),
+    "roofline": ("roofline", "operators", "roofs"),
+    "kernels": ("kernels",),
+    "ranks": ("ranks",),
+    "job": ("postmortem",),
+    "provenance": ("trace", "versions"),
+}
+IN_NO_SECTION = ("schema_version", "facts")  # findings show the facts that they rest on; --json and --tables have all
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """In place of a section that a report does not show."""
+
+    because: str
+
+
+def spelled(section: str) -> str:
+    """The section's name in a sentence."""
+    return f"the {section.replace('_', ' ')}"

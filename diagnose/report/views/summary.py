@@ -1,0 +1,146 @@
+"""The top and the foot of every report: the verdict with its grounds, and where the numbers come from."""
+
+from dataclasses import dataclass
+
+from diagnose.diagnosis import Diagnosis, Finding, TraceSummary, Verdict
+from diagnose.facts import duration, spoken
+from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR
+from diagnose.report.views.job_words import told
+from diagnose.report.views.ledger import CLASS_NAMES, basis
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import counted, mfu_details, mfu_line, unused_option
+
+_STEP_SOURCES = {
+    "window": "the whole capture, no step marks were found",
+    "pattern": "found by the repeating pattern of kernels",
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """What wrote a report: the version of diagnose, and the command line, "" when there was none."""
+
+    version: str
+    command: str = ""
+
+    def rows(self, diagnosis: Diagnosis) -> list[tuple[str, str]]:
+        """Rows of (name, value) to go with the provenance."""
+        rows = [("diagnose", f"{self.version}, schema version {diagnosis.schema_version}"), ("command", self.command)]
+        return [row for row in rows if row[1]]
+
+
+@dataclass(frozen=True)
+class VerdictView:
+    """The verdict and what it rests on; `key` is the class that colours it, `warning` an option that was no use."""
+
+    key: str
+    class_: str
+    step_ns: str
+    of: str
+    mfu: str
+    confidence: str
+    between: str
+    because: str
+    mfu_line: str
+    mfu_details: list[str]
+    warning: str
+
+
+def verdict_view(diagnosis: Diagnosis) -> VerdictView:
+    """The verdict in words."""
+    verdict, of, mfu = diagnosis.verdict, basis(diagnosis), diagnosis.mfu
+    key = verdict.class_.removesuffix("-bound")
+    small = mfu.value is not None and mfu.value < 0.0005
+    both = " and ".join(verdict.between)
+    return VerdictView(
+        key=key if key in CLASS_NAMES else "unexplained",
+        class_=verdict.class_,
+        step_ns=duration(of.step_ns),
+        of=of.name,
+        mfu="unknown" if mfu.value is None else "below 0.1 %" if small else spoken(mfu.value, "share"),
+        confidence=verdict.confidence,
+        between=f"{both}: {_why_between(verdict)}" if len(verdict.between) > 1 else "",
+        because=verdict.because,
+        mfu_line=mfu_line(mfu),
+        mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
+        warning=unused_option(mfu),
+    )
+
+
+def notes_of(diagnosis: Diagnosis) -> list[Finding]:
+    """The findings about the capture: what makes the numbers less certain."""
+    return [finding for finding in diagnosis.findings if finding.class_ == "validity"]
+
+
+def history_lines(diagnosis: Diagnosis) -> list[str]:
+    """How the step time changed over the run."""
+    return [change.says for change in diagnosis.history]
+
+
+def late_rank_lines(diagnosis: Diagnosis) -> list[str]:
+    """For each rank that is waited for why it is late, and what that costs."""
+    of = basis(diagnosis)
+    return [told(straggler, diagnosis, of) for straggler in diagnosis.stragglers]
+
+
+def _why_between(verdict: Verdict) -> str:
+    """What makes the call close."""
+    near, names = f"{100 * NEAR:.3g} points", f"{100 * NAMES_THE_CLASS:.3g} %"
+    if len({"memory-bound", "compute-bound"} & set(verdict.between)) == 1:
+        return f"the waiting is within {near} of the {names} of the step from which it names the class"
+    return f"they are within {near} of each other"
+
+
+def steps_line(diagnosis: Diagnosis) -> str:
+    """How many steps were counted, over how many ranks, and what marked them."""
+    steps = diagnosis.steps
+    source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
+    ranks = len(diagnosis.ranks)
+    over = "" if ranks <= 1 else f", 1 on each of {ranks} ranks" if steps.count == ranks else f" over {ranks} ranks"
+    if diagnosis.rank is not None:
+        over = f" of rank {diagnosis.rank} alone, one of {ranks}"
+    host = ""
+    if steps.device_time_ns is None:
+        host = "; no GPU activity, so host steps are accounted"
+    elif steps.count and abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns:
+        host = f"; on the host a step takes {duration(steps.time_ns / steps.count)}"
+    return f"{steps.count:,} counted{over}, {source}{host}"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Rows of (name, value), and the files."""
+
+    rows: list[tuple[str, str]]
+    files: tuple[str, ...]
+
+
+def provenance_view(diagnosis: Diagnosis) -> Provenance:
+    """What was read, what was lost of it, and what it ran on."""
+    trace, replay = diagnosis.trace, diagnosis.replay
+    devices = ", ".join(dict.fromkeys(rank.device for rank in diagnosis.ranks))
+    error = spoken(replay.strict_error or 0.0, "share")
+    how_far = f"{error} off the measured step" if replay.valid else f"not used: {replay.because}"
+    rows = [
+        ("read", f"{counted(len(trace.files), 'file')}, {counted(trace.events, 'event')}, "
+                 f"{spoken(trace.bytes, 'bytes')} of JSON"),
+        ("lost", loss_line(trace) or "nothing"),
+        ("devices", devices),
+        ("replay", how_far),
+        *((name.replace("_", " "), value) for name, value in diagnosis.versions.items()),
+    ]  # fmt: skip
+    return Provenance(rows=[row for row in rows if row[1]], files=trace.files)
+
+
+def loss_line(trace: TraceSummary) -> str:
+    """What of the files could not be read, "" when nothing was lost."""
+    loss = trace.loss
+    if not (loss.events or loss.bytes or loss.truncated or loss.kinds):
+        return ""
+    parts = [
+        counted(loss.events, "event") if loss.events else "",
+        f"{spoken(loss.bytes, 'bytes')} of {spoken(trace.bytes, 'bytes')}" if loss.bytes else "",
+        "the file ends early" if loss.truncated else "",
+    ]
+    kinds = f" ({', '.join(plain(kind) for kind in loss.kinds)})" if loss.kinds else ""
+    return ("; ".join(part for part in parts if part) or "values that cannot be") + kinds

@@ -1,0 +1,195 @@
+"""Parts of a Diagnosis in the words people use: causes, predictions, patches, evidence, MFU."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER
+from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
+from diagnose.facts import spoken
+from diagnose.patch import patches
+from diagnose.report.views.plain import plain
+
+LONGEST_NAME = 100  # of a kernel, in characters
+GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
+TRANSFER = "transfer_share"  # the fact that is known where transfer and waiting could be told apart
+Named = Callable[[str], str]
+_COUNTED_BY = {
+    "given": ", FLOPs as given",
+    "palm": ", FLOPs by PaLM's count",
+    "palm-frozen": ", FLOPs by PaLM's count with frozen weights",
+    "6n": ", 6 FLOPs per parameter and token",
+    "operators": ", FLOPs of the operators that ran",
+}
+_CONVENTION_NAMES = {
+    "given": "as given",
+    "palm": "PaLM",
+    "palm-frozen": "PaLM with frozen weights",
+    "causal": "causal",
+    "6n": "6N",
+    "hf": "transformers",
+    "operators": "operators",
+}
+_NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|std)::|\(anonymous namespace\)::|^void ")
+_PEAK_SOURCE = re.compile(r"(?P<device>.+): dense (?P<dtype>\w+) peak, confidence (?P<confidence>.+)")
+
+
+def causes_named(diagnosis: Diagnosis) -> Named:
+    """How the causes of this diagnosis are spelled."""
+    divided = any(fact.name == TRANSFER and fact.value is not None for fact in diagnosis.facts)
+    return partial(cause_name, divided=divided)
+
+
+def cause_name(cause: str, divided: bool = False) -> str:
+    """The cause or part spelled for people; one that is not in the table keeps its words.
+
+    Args:
+        cause: as in the ledger.
+        divided: whether the waiting is told from the transfer, so that exposed communication holds the transfer alone.
+    """
+    if divided and cause == EXPOSED:
+        return EXPOSED_TRANSFER
+    return CAUSES[cause].label if cause in CAUSES else _cut(plain(cause).replace("_", " ").replace("-", " "))
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence; a point inside a number or a name ends none."""
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", plain(text), maxsplit=1)[0]
+
+
+def speedup(predicted: tuple[float, float] | None) -> str:
+    """`(1.0, 1.66)` is a bound, "at most 1.66x"; `(1.55, 1.8)` is a range, "1.55-1.80x"."""
+    if predicted is None:
+        return ""
+    low, high = (f"{factor:.2f}" for factor in predicted)
+    if high == "1.00":
+        return "nothing alone"
+    if predicted[0] == 1.0:
+        return f"at most {high}x"
+    return f"{low}x" if low == high else f"{low}-{high}x"
+
+
+def patch_lines(patch: Patch | None) -> list[str]:
+    """The change as it is typed in code; each environment variable is a line of its own."""
+    return [] if patch is None else [plain(line) for line in patches.python_lines(patch)]
+
+
+def flags_line(patch: Patch | None) -> str:
+    """The same change as flags of a script that parses TrainingArguments; empty for other targets."""
+    return "" if patch is None else plain(patches.flags(patch))
+
+
+def evidence_line(evidence: Sequence[Evidence]) -> str:
+    """The facts with their values, each share with its denominator; guards only where there is nothing else."""
+    telling = [item for item in evidence if item.fact not in GUARDS]
+    parts = (
+        f"{item.fact} {spoken(item.value, item.unit)}" + (f" of {item.of}" if item.of else "")
+        for item in telling or evidence
+    )
+    return "; ".join(plain(part) for part in parts)
+
+
+def mfu_denominator(mfu: Mfu) -> str:
+    """The peak that MFU is a share of, briefly: "989 TFLOP/s dense bf16, H100-SXM5-80GB"."""
+    number = _tflops(mfu.peak_flops or 0)
+    source = _PEAK_SOURCE.fullmatch(mfu.peak_source)
+    if source is None:
+        return plain(f"{number} ({mfu.peak_source})" if mfu.peak_source else number)
+    doubt = " (unverified)" if source["confidence"].startswith("low") else ""
+    return plain(f"{number} dense {source['dtype']}, {source['device']}{doubt}")
+
+
+def mfu_line(mfu: Mfu, details: bool = False) -> str:
+    """What MFU is a share of, with `details` how it was computed; or why it is unknown and what supplies it."""
+    if mfu.value is None:
+        return _mfu_unknown(mfu)
+    if not details:
+        counted_by = _COUNTED_BY.get(mfu.conventions[0].name, "") if mfu.conventions else ""
+        return plain(f"MFU of {mfu_denominator(mfu)}{counted_by}{_own_precision(mfu)}")
+    peak = "" if mfu.peak_flops is None else f"{mfu.peak_flops / 1e12:,.1f} TFLOP/s"
+    source = f" ({mfu.peak_source})" if mfu.peak_source else ""
+    flops = "" if mfu.model_flops_per_step is None else f": {spoken(mfu.model_flops_per_step, 'flops')} per step"
+    return plain(f"MFU = {mfu.numerator}{flops} / (peak {peak} x the step){source}")
+
+
+def mfu_details(mfu: Mfu) -> list[str]:
+    """The other ways to count the same work, a line each; none without MFU."""
+    each = ", ".join(f"{_CONVENTION_NAMES[c.name]} {spoken(c.value, 'share')}" for c in mfu.conventions if c.value)
+    ran = (
+        ""
+        if mfu.executed_value in (None, mfu.value)
+        else f"operators that ran (HFU) {spoken(mfu.executed_value, 'share')}"
+    )
+    useful = "" if mfu.goodput_value is None else f"without padding {spoken(mfu.goodput_value, 'share')}"
+    speed = "" if mfu.tokens_per_s is None else f"{mfu.tokens_per_s:,.0f} tokens/s per GPU"
+    conventions = f"MFU by convention: {each}" if len(mfu.conventions) > 1 else ""
+    check = f"numerator: {mfu.check}" if mfu.check and not unused_option(mfu) else ""
+    return [plain(line) for line in (conventions, "; ".join(filter(None, (ran, useful, speed))), check) if line]
+
+
+def unused_option(mfu: Mfu) -> str:
+    """What the user stated and could not be used."""
+    return mfu.check if mfu.check.startswith("--") else ""
+
+
+def _own_precision(mfu: Mfu) -> str:
+    if mfu.own_value is None or mfu.own_peak_flops == mfu.peak_flops:
+        return ""
+    peak = _tflops(mfu.own_peak_flops or 0)
+    return f"; {spoken(mfu.own_value, 'share')} of the {peak} of {mfu.own_precision}, in which most of it ran"
+
+
+def _tflops(peak: float) -> str:
+    return f"{peak / 1e12:,.0f} TFLOP/s" if peak >= 1e14 else f"{peak / 1e12:,.1f} TFLOP/s"
+
+
+def _mfu_unknown(mfu: Mfu) -> str:
+    missing = [
+        option
+        for option, value in (("--flops-per-step", mfu.model_flops_per_step), ("--peak-tflops", mfu.peak_flops))
+        if value is None and option not in mfu.reason
+    ]
+    hint = f"; {'or ' if ';' in mfu.reason else ''}pass {' and '.join(missing)}" if missing else ""
+    return plain(f"MFU is unknown: {mfu.reason}{hint}")
+
+
+def to_capture(item: NotJudged) -> str:
+    """What to capture, in the words that stand under such a heading; empty when no capture would help."""
+    return "; ".join(plain(c.wanted) for c in item.captures) if all(c.helps for c in item.captures) else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Ascending numbers with runs of three or more abbreviated, such as "1, 4-7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+
+
+def short_name(name: str) -> str:
+    """The name without namespaces and arguments, cut to what a column holds."""
+    bare = _NAMESPACES.sub("", plain(name))
+    bare = bare[: _arguments_at(bare)].strip() or plain(name)
+    return _cut(bare)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+def _arguments_at(name: str) -> int:
+    """Where the list of arguments begins: the first parenthesis outside of template brackets."""
+    depth = 0
+    for at, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0 and at:
+            return at
+    return len(name)

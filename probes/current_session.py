@@ -1,0 +1,52 @@
+"""The one session of this process: asked for by the hooks, made from the environment or in code."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .config import Config, from_environment
+from .guard import guarded
+from .session import Session
+
+_session: Session | None = None
+_asked = False
+
+
+def session() -> Session | None:
+    """The process's session, built from PYTHON_DIAGNOSE on first use; None when nothing is to be captured."""
+    global _session, _asked
+    if not _asked:
+        _asked = True
+        guarded(_build, "no capture")
+    return _session
+
+
+def configure(config: Config) -> Session:
+    """A session for in-code use, in the place of the environment's; one that is capturing stays."""
+    global _session, _asked
+    _asked = True
+    if _session is None or _session.phase == "done":
+        _session = Session(config)
+        _forget_in_children()
+    return _session
+
+
+def _build() -> None:
+    global _session
+    config = from_environment()
+    if config is not None:
+        _session = Session(config)
+        _forget_in_children()
+
+
+def _forget() -> None:
+    global _session, _asked
+    _session, _asked = None, True
+
+
+def _forget_in_children() -> None:
+    """A forked DataLoader worker is no training process."""
+    register: Any = getattr(os, "register_at_fork", None)
+    if register is not None:
+        register(after_in_child=_forget)

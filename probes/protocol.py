@@ -1,0 +1,75 @@
+"""What `diagnose run` and the processes of a job agree on: variables, names of files, defaults, watched modules.
+
+The parent, the probes and the analysis read it, and so does the start-up file in every Python process of a job. So it
+imports nothing that an interpreter has not loaded at its start, and keeps to the syntax of Python 3.9.
+"""
+
+import os
+import time
+
+# The environment of a job; launchers that forward only PYTHON* forward these.
+CONFIG = "PYTHON_DIAGNOSE"
+MARKS = "PYTHON_DIAGNOSE_SEEN"
+PATCH = "PYTHON_DIAGNOSE_APPLY"
+
+# The window, in optimizer steps, wherever nothing else is asked for: by the command, a callback, or in code.
+STEPS = 4  # the first of three or more is not counted: it holds what was launched before the window
+WARMUP = 2
+SKIP = 10
+CONTROL = 3
+WARMUP_IN_CODE = 1  # `profile()` opens where the script says, often in a loop hardly longer than the window
+WAIT_IN_CODE = 0
+
+# Modules of the job, and the module of the probes whose `install()` is called once they are imported.
+HOOKS = {
+    "torch": "torch_hooks",
+    "transformers.trainer": "trainers.transformers_trainer",
+}
+PATCHES = {  # in a run with a patch
+    "torch": "apply_torch",
+    "transformers.training_args": "apply_training",
+    "transformers.trainer": "apply_trainer",
+    "transformers.modeling_utils": "apply_model",
+}
+
+# Files of rank {} in a bundle.
+TRACE = "rank{}.json.gz"
+RECORD = "capture-rank{}.json"
+DONE = "rank{}.done"
+
+# What lies in the scratch folder of a bundle meanwhile.
+SCRATCH = ".diagnose"
+OWNER = "owner"
+OWNER_PARTIAL = ".owner.part"
+MARKS_FOLDER = "seen"  # one empty file each: "python", "multiprocessing", and the watched modules that were imported
+PARENT = "parent-{}"
+CLAIM = "rank{}.claim"
+RAW_FOLDER = "raw-"
+RAW = "trace.json"
+RAW_PARTIAL = "trace.json.tmp"  # the exporter of torch writes under this name first
+
+RUNS = "diagnose-runs"
+TIME = "%Y-%m-%d_%H-%M-%S"
+
+
+def hooked_modules() -> "tuple[str, ...]":
+    """The modules of this job that are watched: those of `PATCHES` only where there is a patch."""
+    return tuple(dict.fromkeys((*HOOKS, *(PATCHES if PATCH in os.environ else ()))))
+
+
+def partial(name: str) -> str:
+    """What a file is called, by this process, until it is complete."""
+    return f".{name}.{os.getpid()}.part"
+
+
+def rank_in(name: str, pattern: str) -> "int | None":
+    """The rank in a file name made by `pattern`, such as `DONE`; None when it is no such name."""
+    start, end = pattern.split("{}")
+    number = name[len(start) : len(name) - len(end)]
+    fits = name == start + number + end and number.isascii() and number.isdecimal() and len(number) < 10
+    return int(number) if fits else None
+
+
+def default_out() -> str:
+    """A folder named for the time, below the working folder."""
+    return os.path.join(RUNS, time.strftime(TIME))

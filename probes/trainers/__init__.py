@@ -1,0 +1,6 @@
+"""Trainers that count their own steps: one module for each, named in `protocol.HOOKS` beside the module it hooks.
+
+Its `install()` puts ranges around the trainer's methods, and has the trainer call `training_loop`: `begins` before the
+first step, with the job's objects and the trainer's settings, `step_ended` after each optimizer step, and `ends`
+however training ends. `transformers_trainer` is the example.
+"""

@@ -1,0 +1,89 @@
+"""What a trainer tells the session: that its loop begins, that a step has ended, that the loop has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from ..accelerate_hooks import wrap_accelerate
+from ..current_session import session
+from ..held import attributes
+from ..loader_hooks import watch_loaders
+from ..ranges import wrap_method
+from ..session import Session
+
+SOURCE = "trainer"
+
+
+def watch(trainer: type, ranges: Mapping[str, str]) -> None:
+    """Put the methods that `trainer` itself defines inside ranges, by name, and look at the loaders of the process."""
+    watch_loaders()
+    wrap_accelerate()
+    wrap_methods(trainer, ranges)
+
+
+def wrap_methods(trainer: type, ranges: Mapping[str, str]) -> None:
+    """As `watch`, for a subclass that overrides some of the methods."""
+    for method, name in ranges.items():
+        wrap_method(trainer, method, name)
+
+
+def begins(
+    current: Session,
+    *,
+    model: object,
+    optimizer: object,
+    loader: object,
+    settings: Callable[[], dict[str, object]],
+    steps: int | None,
+) -> None:
+    """A loop of `steps` optimizer steps (None: unknown) begins.
+
+    Args:
+        current: the session.
+        model: as it trains, with or without wrappers; None when it is not known, like the two that follow.
+        optimizer: torch's, or accelerate's around it.
+        loader: of the training batches.
+        settings: gives the trainer's settings under the names that `training_arguments` has in the record.
+        steps: optimizer steps that are left.
+    """
+    objects = current.objects
+    objects.arguments = settings
+    objects.batches.clear()
+    objects.note("model", model)
+    objects.note("optimizer", attributes(optimizer).get("optimizer", optimizer))
+    if loader is not None:
+        objects.note_loader(loader)
+    wrap_accelerate()
+    current.loop_begins(SOURCE, steps)
+
+
+def step_ended(current: Session | None) -> bool:
+    """An optimizer step has ended; whether training is to stop."""
+    if current is None or current.source != SOURCE:
+        return False
+    current.step_ended()
+    return current.stop_asked
+
+
+def ends(current: Session | None, *, broke: bool = False) -> None:
+    """Training has ended; it `broke` when by an exception, which the job deals with first."""
+    if current is not None and current.source == SOURCE:
+        current.loop_ended("training ended", broke=broke)
+
+
+def ending_the_window(train: Any) -> Any:
+    """The method `train`, so that the window ends however training ends."""
+
+    @wraps(train)
+    def trained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = train(self, *args, **kwargs)
+        except BaseException:
+            ends(session(), broke=True)
+            raise
+        ends(session())
+        return result
+
+    return trained

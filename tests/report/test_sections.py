@@ -1,0 +1,87 @@
+"""Every section of the one list is shown by text, HTML and Markdown, or left out for a stated reason."""
+
+import importlib
+import io
+from collections.abc import Mapping
+
+import diagnoses
+import drawn
+import pytest
+from msgspec.structs import fields
+from rich.console import Console
+
+from diagnose.diagnosis import Applied, Diagnosis
+from diagnose.report import markdown
+from diagnose.report.markdown import document
+from diagnose.report.markdown.draft import Draft
+from diagnose.report.markdown.github import Writer
+from diagnose.report.text import report as text
+from diagnose.report.text.page import Extent, Page
+from diagnose.report.views.sections import IN_NO_SECTION, SECTIONS, LeftOut
+from diagnose.report.views.summary import About
+
+html = importlib.import_module("diagnose.report.html.page")
+ABOUT = About("1.2.3", "diagnose analyze run/")
+RENDERERS: Mapping[str, Mapping[str, object]] = {
+    "text": text.SECTIONS,
+    "html": html.SECTIONS,
+    "markdown": document.SECTIONS,
+}
+CASES = [(form, name) for form, sections in RENDERERS.items() for name in sections]
+
+
+def everything() -> Diagnosis:
+    """A diagnosis in which no section is empty; a new section needs its part here."""
+    applied = Applied(patches=(diagnoses.DATA_WAIT.patch,), because="the run before has no steps")  # type: ignore[arg-type]
+    return diagnoses.judged(drawn.joined(), applied=applied)
+
+
+def in_text(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
+    """What the section alone prints, and the whole report."""
+
+    def printed(show: object) -> str:
+        console = Console(file=io.StringIO(), width=120, color_system=None)
+        show(console)  # type: ignore[operator]
+        return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+    extent = Extent(details=True, kernels=3)
+    section = text.SECTIONS[name]
+    return (
+        printed(lambda console: section(Page(console), diagnosis, extent)),  # type: ignore[operator]
+        printed(lambda console: text.render(diagnosis, console, details=extent.details, kernels=extent.kernels)),
+    )
+
+
+def in_html(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
+    template = html.environment_of(diagnosis).get_template(f"{name}.html")
+    return template.render(html.context_of(diagnosis, ABOUT)), html.page(diagnosis, ABOUT)
+
+
+def in_markdown(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
+    writer = Writer(rows=14, prose=400, name=90)
+    written = document.SECTIONS[name].write(Draft(diagnosis, ABOUT, writer))  # type: ignore[union-attr]
+    return writer.items(written) if isinstance(written, tuple) else written, markdown.markdown(diagnosis, ABOUT)
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_each_form_has_an_entry_for_each_section(form: str) -> None:
+    assert set(RENDERERS[form]) == set(SECTIONS)
+
+
+@pytest.mark.parametrize(("form", "name"), CASES)
+def test_a_section_stands_in_the_whole_report_or_says_why_it_does_not(form: str, name: str) -> None:
+    section = RENDERERS[form][name]
+    if isinstance(section, LeftOut):
+        assert section.because
+        return
+    alone, whole = {"text": in_text, "html": in_html, "markdown": in_markdown}[form](name, everything())
+
+    assert alone.strip()
+    assert alone.strip() in whole
+
+
+def test_each_field_of_the_diagnosis_is_of_a_section() -> None:
+    shown = {field for of in SECTIONS.values() for field in of}
+
+    assert shown.isdisjoint(IN_NO_SECTION)
+    assert shown | set(IN_NO_SECTION) == {field.name for field in fields(Diagnosis)}

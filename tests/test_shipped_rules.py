@@ -1,0 +1,58 @@
+"""The shipped rules: they load, speak only of what they rest on, and stay quiet where nothing is wrong."""
+
+import pytest
+from small_rules import known
+
+from diagnose.facts import Fact, Scalar
+from diagnose.rule import SEVERITIES, Rule, builtin_rules, load_rule, load_rules, names_in
+
+
+@pytest.fixture(params=sorted(builtin_rules().glob("*.toml")), ids=lambda path: path.stem)
+def shipped(request: pytest.FixtureRequest) -> Rule:
+    return load_rule(request.param, known())
+
+
+def test_shipped_rules_load_and_their_examples_hold(shipped: Rule) -> None:
+    assert shipped.id
+
+
+def test_shipped_rules_speak_only_of_facts_they_rest_on_or_that_an_example_gives(shipped: Rule) -> None:
+    firing = [example for example in shipped.examples if example.expect in SEVERITIES]
+    given = set().union(*(example.facts for example in firing))
+    extra = names_in(shipped.says) - shipped.facts
+    assert extra <= given | {"loader_workers", "steps_source", "memory_peak_bytes", "memory_total_bytes"}
+
+
+def test_shipped_rules_that_judge_the_run_predict_nothing(shipped: Rule) -> None:
+    if shipped.class_ == "validity":
+        assert shipped.remedy is None
+        assert shipped.patch is None
+
+
+def test_shipped_rules_predict_no_gain_when_they_are_quiet_at_zero(shipped: Rule) -> None:
+    zero: dict[str, Scalar] = {"share": 0.0, "flag": False, "text": "none seen"}
+    nothing = {name: Fact(name, zero.get(unit, 0), unit) for name, unit in known().items()}
+    if shipped.class_ not in ("validity", "capacity"):
+        assert shipped.judge(nothing).answer == "quiet"
+        assert shipped.judge(nothing).answer == "quiet"
+
+
+def test_shipped_rules_know_nothing_without_facts(shipped: Rule) -> None:
+    assert shipped.judge({}).answer == "unknown"
+
+
+def test_a_gpu_that_is_never_idle_gets_no_advice_about_the_host() -> None:
+    busy: dict[str, Scalar] = {"gemm_share": 0.9, "compute_share": 0.9, "has_gpu": True, "kernels_per_step": 9000}
+    zero: dict[str, Scalar] = {"share": 0.0, "flag": False, "text": "fused"}
+    world = {name: Fact(name, busy.get(name, zero.get(unit, 1)), unit) for name, unit in known().items()}
+    fired = [rule.id for rule in load_rules([], known()) if rule.class_ in ("host", "data")
+             and rule.judge(world).answer in SEVERITIES]  # fmt: skip
+    assert fired == []
+
+
+def test_the_popular_remedies_can_be_advised_against() -> None:
+    remedies = {rule.negative.what for rule in load_rules([], known()) if rule.negative}
+    assert remedies >= {
+        "dataloader_num_workers", "torch_compile", "attn_implementation", "use_liger_kernel",
+        "tf32", "optim", "ddp_bucket_cap_mb", "ddp_find_unused_parameters",
+    }  # fmt: skip

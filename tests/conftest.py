@@ -1,9 +1,16 @@
 """Shared options, a cache for the tests alone, and no net under what fails."""
 
+import contextlib
 import signal
 from collections.abc import Iterator
 
 import pytest
+
+with contextlib.suppress(ImportError):  # not in the environments of .ci/slow, which have pytest alone
+    from hypothesis import settings
+
+    settings.register_profile("patient", deadline=None)  # a busy machine makes no example wrong
+    settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,7 +20,7 @@ ENDS: dict[str, str] = json.loads((FOLDER / "ENDS.json").read_text()) if (FOLDER
 NOT_HERE = "set DIAGNOSE_REAL_TRACES to a folder that holds damaged/ENDS.json"
 NO_LOSS = Loss(events=0, bytes=0, truncated=False, kinds=())
 
-pytestmark = pytest.mark.skipif(not ENDS, reason=NOT_HERE)
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not ENDS, reason=NOT_HERE)]
 
 
 def ending(end: str) -> pytest.MarkDecorator:

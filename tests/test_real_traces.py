@@ -19,7 +19,10 @@ VARIABLE = "DIAGNOSE_REAL_TRACES"
 FOLDER = Path(os.environ.get(VARIABLE, ""))
 PAIR = "nanogpt-h100-pair"
 PRESENT = VARIABLE in os.environ and (FOLDER / "LABELS.md").is_file()
-pytestmark = pytest.mark.skipif(not PRESENT, reason=f"{VARIABLE} names no folder with labelled traces")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not PRESENT, reason=f"{VARIABLE} names no folder with labelled traces"),
+]
 
 
 def labels() -> dict[str, set[str]]:

@@ -227,6 +227,7 @@ def test_refused(reads: Any, content: object, why: str) -> None:
     assert error.value.exit_code == 3
 
 
+@pytest.mark.long
 def test_a_bomb_of_one_giant_string_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
@@ -237,6 +238,7 @@ def test_a_bomb_of_one_giant_string_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+@pytest.mark.long
 def test_a_bomb_before_the_events_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
@@ -247,6 +249,7 @@ def test_a_bomb_before_the_events_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+@pytest.mark.long
 def test_a_bomb_behind_the_events_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:

@@ -278,6 +278,7 @@ def test_no_damage_ends_in_a_traceback(packed: bool, tmp_path: Path) -> None:
         assert len(trace) == len(trace.name) == len(trace.shape)
 
 
+@pytest.mark.long
 def test_a_damaged_event_of_a_megabyte_is_looked_at_once(reads: Any) -> None:
     """Where what is behind it is sought from each of its characters, this does not end."""
     for bomb in (
@@ -291,6 +292,7 @@ def test_a_damaged_event_of_a_megabyte_is_looked_at_once(reads: Any) -> None:
         assert len(reads(damaged("NAME", bomb))) >= 2
 
 
+@pytest.mark.long
 def test_a_file_of_nothing_but_damage_is_refused(reads: Any) -> None:
     """Each damaged event is looked at once, or this does not end."""
     with pytest.raises(UserError, match="unreadable"):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+PATIENCE_S = 120  # longer than any busy machine needs
 TRACE = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
 WRITES = f"""
 import json, os, shutil
@@ -24,7 +25,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
@@ -38,7 +39,7 @@ def bundles(tmp_path: Path) -> list[Path]:
 
 
 def until(found: Callable[[], object], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not found() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert found()

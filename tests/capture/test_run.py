@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from capture.command_runs import WRITES, Start, bundles, ended, script, until
+from capture.command_runs import PATIENCE_S, WRITES, Start, bundles, ended, script, until
 
 from diagnose.diagnosis import schema
 
@@ -30,7 +30,7 @@ def test_the_exit_code_is_the_commands_own(start: Start, tmp_path: Path, body: s
 def test_the_streams_and_the_arguments_are_the_commands_own(start: Start, tmp_path: Path) -> None:
     body = "import sys; print(sys.argv, sys.stdin.read()); print('warning', file=sys.stderr)"
     process = start("--", script(tmp_path, body), "--out", "x", "--", "-h", stdin=subprocess.PIPE)
-    out, err = process.communicate("typed", timeout=60)
+    out, err = process.communicate("typed", timeout=PATIENCE_S)
 
     assert out == "['train.py', '--out', 'x', '--', '-h'] typed\n"
     assert err.splitlines()[0] == "warning"

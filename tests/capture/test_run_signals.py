@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from capture.command_runs import WRITES, Start, ended, script, until
+from capture.command_runs import PATIENCE_S, WRITES, Start, ended, script, until
 
 LISTENS = """
 import signal, sys, time
@@ -54,7 +54,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     if pid == 0:
         os.chdir(tmp_path)
         os.execv(sys.executable, [sys.executable, "-m", "diagnose", "run", "--", "train.py"])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.write(terminal, b"\x03")

@@ -15,6 +15,8 @@ from diagnose.ranks.collectives.aligned_waits import agreement
 from diagnose.ranks.collectives.clocks import align
 from diagnose.ranks.collectives.mismatches import mismatches_of
 
+pytestmark = pytest.mark.long
+
 JOBS = {
     "ddp over two nodes": Job(ranks=8, ranks_per_node=4, clocks=Clocks(5, 30)),
     "fsdp without Seq": Job(ranks=4, ranks_per_node=2, parallelism="fsdp", seq=False, clocks=Clocks(20)),

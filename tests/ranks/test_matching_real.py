@@ -14,7 +14,10 @@ from diagnose.trace import read
 
 FOLDER = Path(os.environ.get("DIAGNOSE_REAL_TRACES", "."))
 DLRM, RESNET = FOLDER / "dlrm-8xv100", FOLDER / "resnet-ckpt-mi300x"
-pytestmark = pytest.mark.skipif(not DLRM.is_dir(), reason="DIAGNOSE_REAL_TRACES names no folder with labelled traces")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not DLRM.is_dir(), reason="DIAGNOSE_REAL_TRACES names no folder with labelled traces"),
+]
 MS = 1_000_000
 
 

@@ -15,6 +15,8 @@ from simulator.truth import read_truth
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import find_run, read
 
+pytestmark = pytest.mark.long
+
 US, MS = 1_000, 1_000_000
 SKEWED = Clocks(offset_ms=3, drift_ppm=50)
 

@@ -14,6 +14,8 @@ from replay.replayed import US, replay_of
 from diagnose.predict.replay import Change, Replay
 from diagnose.timeline import Timeline
 
+pytestmark = pytest.mark.long
+
 Actions = list[tuple[Any, ...]]
 MICROSECONDS = st.integers(1, 1000)
 ACTIONS = st.one_of(

@@ -15,7 +15,10 @@ from diagnose.trace import read
 VARIABLE = "DIAGNOSE_REAL_TRACES"
 FOLDER = Path(os.environ.get(VARIABLE, ""))
 PRESENT = VARIABLE in os.environ and (FOLDER / "LABELS.md").is_file()
-pytestmark = pytest.mark.skipif(not PRESENT, reason=f"{VARIABLE} names no folder with labelled traces")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not PRESENT, reason=f"{VARIABLE} names no folder with labelled traces"),
+]
 
 FILES = sorted(FOLDER.glob("*/*.json*")) if PRESENT else []
 TRACES = [str(p.relative_to(FOLDER)) for p in FILES if p.parent.name != "damaged"]

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from diagnose.report.words import to_capture
 
 from diagnose.cli.run import run
 from diagnose.diagnosis import NotJudged

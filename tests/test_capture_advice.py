@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from diagnose.report.words import to_capture
 
 from diagnose.cli.run import run
 from diagnose.diagnosis import NotJudged
@@ -20,6 +19,7 @@ from diagnose.facts import (
 from diagnose.metrics import units
 from diagnose.metrics.communication.contention import SIX_STEPS
 from diagnose.metrics.data.input_work import STACKS_BY_HAND
+from diagnose.report.views.words import to_capture
 from diagnose.rule import Rule, load_rules
 
 RULES = load_rules((), units())

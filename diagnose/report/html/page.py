@@ -26,6 +26,7 @@ from diagnose.report.views.changes import captures_view, findings_view, plan_vie
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
+from diagnose.report.views.sections import SECTIONS as ALL_SECTIONS
 from diagnose.report.views.sections import LeftOut, spelled
 from diagnose.report.views.summary import (
     About,
@@ -54,7 +55,7 @@ class Part:
     inside: str = ""
 
 
-SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the page
+_PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not named here comes before the last
     "verdict": Part(verdict_view),
     "steps": Part(steps_line, inside="verdict"),
     "applied": Part(applied_view, inside="verdict"),
@@ -64,7 +65,7 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the page
     "notes": Part(notes_of, inside="verdict"),
     "ledger": Part(ledger_view),
     "plan": Part(plan_view),
-    "not_advised": Part(lambda diagnosis: diagnosis.not_advised),
+    "not_advised": Part(ALL_SECTIONS["not_advised"].shown),
     "not_judged": Part(captures_view, inside="not_advised"),
     "timeline": Part(timeline_view),
     "roofline": Part(roofline_view),
@@ -72,6 +73,10 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the page
     "ranks": Part(heat_view),
     "job": Part(job_view, inside="ranks"),
     "findings": Part(findings_view),
+}
+SECTIONS: dict[str, Part | LeftOut] = {
+    **_PLACED,
+    **{name: Part(each.shown) for name, each in ALL_SECTIONS.items() if name not in (*_PLACED, "provenance")},
     "provenance": Part(provenance_view),
 }
 

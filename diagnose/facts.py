@@ -34,6 +34,11 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
         """Whether something can be done."""
         return self.kind != "nothing"
 
+    def asks_for(self, option: str) -> bool:
+        """Whether it is to pass this option of the analysis, or what else would do is."""
+        named = self.kind == "option" and option in self.what.split()
+        return named or (self.or_else is not None and self.or_else.asks_for(option))
+
     @property
     def sentence(self) -> str:
         """What to do, as a clause: "capture with diagnose run, or pass --tokens-per-step"."""

@@ -49,7 +49,7 @@ def steps(step_ms: float, count: int, **changes: Any) -> Steps:
 
 UNKNOWN_MFU = Mfu(
     value=None,
-    reason="the GPU (NVIDIA PG506-230) is not in the table of peaks",
+    reason="the GPU (NVIDIA PG506-230) is not in the table of peaks; pass --peak-tflops and --hbm-gbs",
     numerator="",
     model_flops_per_step=4.2e12,
     peak_flops=None,
@@ -62,6 +62,8 @@ KNOWN_MFU = Mfu(
     model_flops_per_step=12.9e12,
     peak_flops=312e12,
     peak_source="A100-SXM4-80GB: dense bf16 peak, confidence high",
+    peak_device="A100-SXM4-80GB",
+    peak_precision="bf16",
 )
 NO_LOSS = Loss(events=0, bytes=0, truncated=False, kinds=())
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from analysed import ADD, GEMM
 from kineto import Trace
+from kineto_rows import GPUS
 
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
@@ -179,3 +180,23 @@ def test_without_a_numerator_the_matrix_kernels_stay_whole(tmp_path: Path) -> No
 
     assert found.mfu.value is None
     assert "gemm" in {p.part for p in found.waterfall}
+
+
+def test_options_that_the_reason_does_not_name_stand_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GPUS, "NVIDIA PG506-230", (1 << 35, 8, 0, 108))
+    job = Trace(gpu="NVIDIA PG506-230")
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", None, GEMM, 900)
+
+    mfu = run(tmp_path, job).mfu
+
+    assert mfu.reason.endswith("pass --peak-tflops and --hbm-gbs")
+    assert mfu.or_pass == ("--flops-per-step",)
+
+
+def test_parameters_without_tokens_are_an_option_that_is_not_used(tmp_path: Path) -> None:
+    mfu = run(tmp_path, params=1e9).mfu
+
+    assert mfu.unused_option.startswith("--params is not used")
+    assert not mfu.check

@@ -78,6 +78,11 @@ class Device:
             return f"{self.gpu.key} has no {precision} units, or their rate is not published"
         return f"{self.gpu.key}: dense {precision} peak, {self.gpu.trust}"
 
+    def is_listed(self, precision: str) -> bool:
+        """Whether `peak(precision)` is that of the board's row, and not a stated one."""
+        tflops = self.gpu.tflops(precision) if self.gpu else None
+        return tflops is not None and not self._is_given(precision, tflops)
+
     def _is_given(self, precision: str, listed: float | None) -> bool:
         fits = precision in ("bf16", "fp16") and (self.gpu is None or listed is not None)
         return self.given_flops is not None and fits

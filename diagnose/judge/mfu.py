@@ -1,11 +1,12 @@
 """MFU with numerator and denominator, and what the matrix kernels had to do, for the whole job."""
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from diagnose.attribution.causes import low_intensity
 from diagnose.diagnosis import Bound, Convention, Mfu, RooflineEntry
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, Value
+from diagnose.hardware import Device
 from diagnose.judge.waterfall import MatrixTime
 from diagnose.metrics import Measured
 from diagnose.metrics.model.flops import NUMERATORS, counted_flops, model_flops
@@ -48,6 +49,9 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
         tokens_per_step=None if isinstance(tokens, Unknown) else tokens.per_step,
         tokens_per_s=None if isinstance(tokens, Unknown) else tokens.per_step * _steps(ranks) / total_ns * 1e9,
         check=_check(first),
+        unused_option=_unused_option(first),
+        **_listed_peak(first.device),
+        or_pass=_or_pass(value, declared, peak),
     )
 
 
@@ -184,12 +188,37 @@ def _against(mfu: float | None, peak: tuple[float, str] | Unknown, own_peak: flo
     return mfu * peak[0] / own_peak
 
 
+def _listed_peak(device: Device) -> dict[str, Any]:
+    """Which row of the GPU table the peak is of; nothing where it is stated or unknown."""
+    precision = device.matrix_precision
+    if device.gpu is None or not device.is_listed(precision):
+        return {}
+    return {
+        "peak_device": device.gpu.key,
+        "peak_precision": precision,
+        "peak_is_verified": device.gpu.confidence != "low",
+    }
+
+
+def _or_pass(value: Value, *lacking: object) -> tuple[str, ...]:
+    """The options for what MFU lacks, numerator and peak, that its own reason does not ask for."""
+    if not isinstance(value, Unknown):
+        return ()
+    options = zip(("--flops-per-step", "--peak-tflops"), lacking, strict=True)
+    missing = [option for option, part in options if isinstance(part, Unknown)]
+    return tuple(option for option in missing if value.capture is None or not value.capture.asks_for(option))
+
+
+def _unused_option(m: Measured) -> str:
+    if m.settings.params and isinstance(tokens_of(m), Unknown):
+        return "--params is not used: the tokens of a step are not known, pass --tokens-per-step too"
+    return ""
+
+
 def _check(m: Measured) -> str:
     """How the declared numerator compares with the operators that ran; empty when there is nothing to compare."""
     declared, counted = declared_flops(m), counted_flops(m)
-    if m.settings.params and isinstance(tokens_of(m), Unknown):
-        return "--params is not used: the tokens of a step are not known, pass --tokens-per-step too"
-    if isinstance(declared, Unknown) or isinstance(counted, Unknown) or declared[0] == "operators":
+    if _unused_option(m) or isinstance(declared, Unknown) or isinstance(counted, Unknown) or declared[0] == "operators":
         return ""
     ratio = counted / declared[1]
     if abs(ratio - 1) <= _AGREE:

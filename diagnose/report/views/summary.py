@@ -8,7 +8,7 @@ from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR
 from diagnose.report.views.job_words import told
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import counted, mfu_details, mfu_line, unused_option
+from diagnose.report.views.words import counted, mfu_details, mfu_line
 
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
@@ -63,7 +63,7 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
         because=verdict.because,
         mfu_line=mfu_line(mfu),
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
-        warning=unused_option(mfu),
+        warning=mfu.unused_option,
     )
 
 

@@ -31,7 +31,6 @@ _CONVENTION_NAMES = {
     "operators": "operators",
 }
 _NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|std)::|\(anonymous namespace\)::|^void ")
-_PEAK_SOURCE = re.compile(r"(?P<device>.+): dense (?P<dtype>\w+) peak, confidence (?P<confidence>.+)")
 
 
 def causes_named(diagnosis: Diagnosis) -> Named:
@@ -92,11 +91,10 @@ def evidence_line(evidence: Sequence[Evidence]) -> str:
 def mfu_denominator(mfu: Mfu) -> str:
     """The peak that MFU is a share of, briefly: "989 TFLOP/s dense bf16, H100-SXM5-80GB"."""
     number = _tflops(mfu.peak_flops or 0)
-    source = _PEAK_SOURCE.fullmatch(mfu.peak_source)
-    if source is None:
+    if not mfu.peak_device:
         return plain(f"{number} ({mfu.peak_source})" if mfu.peak_source else number)
-    doubt = " (unverified)" if source["confidence"].startswith("low") else ""
-    return plain(f"{number} dense {source['dtype']}, {source['device']}{doubt}")
+    doubt = "" if mfu.peak_is_verified else " (unverified)"
+    return plain(f"{number} dense {mfu.peak_precision}, {mfu.peak_device}{doubt}")
 
 
 def mfu_line(mfu: Mfu, details: bool = False) -> str:
@@ -123,13 +121,8 @@ def mfu_details(mfu: Mfu) -> list[str]:
     useful = "" if mfu.goodput_value is None else f"without padding {spoken(mfu.goodput_value, 'share')}"
     speed = "" if mfu.tokens_per_s is None else f"{mfu.tokens_per_s:,.0f} tokens/s per GPU"
     conventions = f"MFU by convention: {each}" if len(mfu.conventions) > 1 else ""
-    check = f"numerator: {mfu.check}" if mfu.check and not unused_option(mfu) else ""
+    check = f"numerator: {mfu.check}" if mfu.check else ""
     return [plain(line) for line in (conventions, "; ".join(filter(None, (ran, useful, speed))), check) if line]
-
-
-def unused_option(mfu: Mfu) -> str:
-    """What the user stated and could not be used."""
-    return mfu.check if mfu.check.startswith("--") else ""
 
 
 def _own_precision(mfu: Mfu) -> str:
@@ -144,12 +137,7 @@ def _tflops(peak: float) -> str:
 
 
 def _mfu_unknown(mfu: Mfu) -> str:
-    missing = [
-        option
-        for option, value in (("--flops-per-step", mfu.model_flops_per_step), ("--peak-tflops", mfu.peak_flops))
-        if value is None and option not in mfu.reason
-    ]
-    hint = f"; {'or ' if ';' in mfu.reason else ''}pass {' and '.join(missing)}" if missing else ""
+    hint = f"; or pass {' and '.join(mfu.or_pass)}" if mfu.or_pass else ""
     return plain(f"MFU is unknown: {mfu.reason}{hint}")
 
 

@@ -13,12 +13,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident, main_thread
-from types import FrameType
 from typing import Any
 
 from .guard import quietly
 
-Handler = Callable[[int, FrameType | None], Any]
+Handler = Callable[[int, Any], Any]
 _ROOM = 512  # bytes, more than any system's `struct sigaction`
 _library: Any = None
 
@@ -32,7 +31,7 @@ def handlers_wait() -> Iterator[None]:
     came: list[int] = []
     held: dict[int, Any] = {}
 
-    def later(number: int, _frame: FrameType | None) -> None:
+    def later(number: int, _frame: Any) -> None:
         came.append(number)
 
     try:

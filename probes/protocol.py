@@ -32,6 +32,19 @@ PATCHES = {  # in a run with a patch
     "transformers.modeling_utils": "apply_model",
 }
 
+# Ranges in a trace: around what the job does, and what begins and ends a step.
+STEP_RANGE = "diagnose.step"
+DATA_WAIT_RANGE = "diagnose.data_wait"
+TO_DEVICE_RANGE = "diagnose.to_device"
+FORWARD_RANGE = "diagnose.forward"
+BACKWARD_RANGE = "diagnose.backward"
+CLIP_RANGE = "diagnose.clip"
+OPTIMIZER_RANGE = "diagnose.optimizer"
+LOG_RANGE = "diagnose.log"
+EVAL_RANGE = "diagnose.eval"
+SAVE_RANGE = "diagnose.save"
+BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
+
 # Files of rank {} in a bundle.
 TRACE = "rank{}.json.gz"
 RECORD = "capture-rank{}.json"
@@ -41,7 +54,10 @@ DONE = "rank{}.done"
 SCRATCH = ".diagnose"
 OWNER = "owner"
 OWNER_PARTIAL = ".owner.part"
-MARKS_FOLDER = "seen"  # one empty file each: "python", "multiprocessing", and the watched modules that were imported
+MARKS_FOLDER = "seen"  # one empty file each: these two, and the watched modules that were imported
+PYTHON_MARK = "python"
+FORKED_MARK = "multiprocessing"
+PARTIAL = ".{}.{}.part"  # what a file is called, by a process, until it is complete
 PARENT = "parent-{}"
 CLAIM = "rank{}.claim"
 RAW_FOLDER = "raw-"
@@ -59,7 +75,7 @@ def hooked_modules() -> "tuple[str, ...]":
 
 def partial(name: str) -> str:
     """What a file is called, by this process, until it is complete."""
-    return f".{name}.{os.getpid()}.part"
+    return PARTIAL.format(name, os.getpid())
 
 
 def rank_in(name: str, pattern: str) -> "int | None":

@@ -13,20 +13,21 @@ from functools import wraps
 from inspect import isfunction
 from typing import Any
 
+from . import protocol
 from .guard import quietly
 from .held import unseen
 from .interrupts import let_out
 
-STEP = "diagnose.step"
-DATA_WAIT = "diagnose.data_wait"
-TO_DEVICE = "diagnose.to_device"
-FORWARD = "diagnose.forward"
-BACKWARD = "diagnose.backward"
-CLIP = "diagnose.clip"
-OPTIMIZER = "diagnose.optimizer"
-LOG = "diagnose.log"
-EVAL = "diagnose.eval"
-SAVE = "diagnose.save"
+STEP = protocol.STEP_RANGE
+DATA_WAIT = protocol.DATA_WAIT_RANGE
+TO_DEVICE = protocol.TO_DEVICE_RANGE
+FORWARD = protocol.FORWARD_RANGE
+BACKWARD = protocol.BACKWARD_RANGE
+CLIP = protocol.CLIP_RANGE
+OPTIMIZER = protocol.OPTIMIZER_RANGE
+LOG = protocol.LOG_RANGE
+EVAL = protocol.EVAL_RANGE
+SAVE = protocol.SAVE_RANGE
 NAMES = (STEP, DATA_WAIT, TO_DEVICE, FORWARD, BACKWARD, CLIP, OPTIMIZER, LOG, EVAL, SAVE)
 
 _TOOLS = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID")

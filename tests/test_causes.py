@@ -18,7 +18,7 @@ from diagnose.attribution.causes import (
     MATRIX,
     OPERATORS,
     class_of,
-    lateness_of,
+    lateness_cause_of,
     low_intensity,
     waiting_for,
 )
@@ -82,7 +82,7 @@ def test_every_cause_has_a_label_and_every_lateness_a_reason() -> None:
     [("gc", "gc"), ("logging", "checkpoint"), ("data-wait", "data"), ("sync", "host"), ("untraced", "host")],
 )
 def test_what_a_rank_spends_more_on_says_why_it_is_late(cause: str, lateness: str) -> None:
-    assert lateness_of(cause) == lateness
+    assert lateness_cause_of(cause) == lateness
 
 
 def test_nothing_else_spells_causes_in_a_table() -> None:

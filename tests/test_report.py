@@ -16,6 +16,7 @@ from rich.console import Console
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, HistoryChange, LedgerEntry, Patch
 from diagnose.diagnosis.postmortem import Mismatch, Postmortem, Traffic
+from diagnose.judge import verdict
 from diagnose.report.text import render, render_brief
 from diagnose.report.views.heat import heat_of
 from diagnose.report.views.ledger import basis, rows
@@ -218,7 +219,8 @@ def test_a_trace_without_gpu_is_accounted_on_host_steps() -> None:
 def test_a_close_call_names_both_classes_and_what_makes_it_close() -> None:
     report = " ".join(printed(diagnoses.close_call()).split())
 
-    assert "between compute-bound and data-bound: the waiting is within 5 points of the 20 % of the step" in report
+    close = f"within {100 * verdict.NEAR:.0f} points of the {100 * verdict.NAMES_THE_CLASS:.0f} % of the step"
+    assert f"between compute-bound and data-bound: the waiting is {close}" in report
 
 
 def test_unknown_mfu_says_why_and_which_option_supplies_it() -> None:

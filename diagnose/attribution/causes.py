@@ -202,7 +202,7 @@ def is_matrix(cause: str) -> bool:
     return cause.removesuffix(_LOW_INTENSITY) in MATRIX
 
 
-def lateness_of(cause: str) -> LatenessCause:
+def lateness_cause_of(cause: str) -> LatenessCause:
     """Why a rank is late that spends more than the others on this cause, which is no kernel's."""
     row = CAUSES[cause]
     return row.lateness or _LATENESS_OF_CLASS.get(row.class_, "unknown")

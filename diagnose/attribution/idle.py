@@ -19,6 +19,7 @@ from diagnose.trace.vocabulary import (
     OPS,
     PYTHON,
     RUNTIME,
+    STEP_MARK,
     SYNCHRONISATION,
 )
 
@@ -154,7 +155,7 @@ class Host:
 
     def _ranges(self) -> Mask:
         """Mask of the user's own ranges, step markers left out: inside one the host is in known code."""
-        return self.trace.rows_of("user_annotation") & ~self._named(re.compile(r"ProfilerStep|diagnose\.step"))
+        return self.trace.rows_of("user_annotation") & ~self._named(re.compile(STEP_MARK))
 
     def long_copies(self) -> tuple[Mask, Mask]:
         """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""

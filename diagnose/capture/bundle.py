@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diagnose.capture.folder import claimed, is_ours
 from diagnose.probes.claim import json_object, owner, scratch_of
-from diagnose.probes.protocol import CLAIM, DONE, TRACE, rank_in
+from diagnose.probes.protocol import CLAIM, DONE, FORKED_MARK, PYTHON_MARK, TRACE, rank_in
 
 _MOST_RANKS = 1 << 20
 _LONGEST_REASON = 300
@@ -113,8 +113,8 @@ class Bundle:
         """One clause: how far towards a capture the job got."""
         reached = {path.name for path in self.marks.iterdir()} if self.marks.is_dir() else set()
         spawned = "; children of multiprocessing are not followed: start ranks with torchrun"
-        hint = spawned if "multiprocessing" in reached else ""
-        if "python" not in reached:
+        hint = spawned if FORKED_MARK in reached else ""
+        if PYTHON_MARK not in reached:
             return (
                 "no Python process of the command could be hooked: PYTHONPATH did not reach it "
                 "(a container, `srun --export=NONE`, a host without this folder), or Python runs with -I, -E or -S"

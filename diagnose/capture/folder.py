@@ -22,6 +22,7 @@ from diagnose.probes.protocol import (
     OWNER,
     OWNER_PARTIAL,
     PARENT,
+    PARTIAL,
     RAW,
     RAW_FOLDER,
     RAW_PARTIAL,
@@ -33,8 +34,9 @@ from diagnose.probes.protocol import (
 )
 
 _MOST_FOLDERS = 10_000
+_PARTIAL = re.escape(PARTIAL).replace(r"\{\}", "{}")
 _CLAIM, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in (CLAIM, TRACE, RECORD, DONE))
-_OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, *(rf"\.{name}\.\d+\.part" for name in _COMPLETE)))
+_OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, *(_PARTIAL.format(name, r"\d+") for name in _COMPLETE)))
 _MARK = r"[\w.]+"
 _RAW = "|".join(map(re.escape, (RAW, RAW_PARTIAL)))
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")

@@ -11,8 +11,8 @@ from diagnose.hta.build import LoadedAnalysis, analysis_of, quiet
 from diagnose.hta.waits import CATEGORY
 from diagnose.timeline.steps import host_steps
 from diagnose.trace import Trace
+from diagnose.trace.vocabulary import STEP_MARKS
 
-_ANNOTATIONS = ("ProfilerStep", "diagnose.step")  # the step marks that HolisticTraceAnalysis can be asked for
 _FIRST_IS_LEFT_OUT_FROM = 3
 
 
@@ -83,7 +83,7 @@ def typical_step(trace: Trace) -> int:
         UserError: no step is marked in a way that HolisticTraceAnalysis understands.
     """
     marks = host_steps(trace)
-    if marks.source not in _ANNOTATIONS:
+    if marks.source not in STEP_MARKS:
         do = "call the profiler's step() after each training step, or record with `diagnose run`"
         raise UserError("no critical path", where=trace.path, why="the trace marks no steps", do=do)
     counted = marks.host[1:] if len(marks.host) >= _FIRST_IS_LEFT_OUT_FROM else marks.host

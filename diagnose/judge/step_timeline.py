@@ -13,7 +13,15 @@ from diagnose.attribution.causes import WITHOUT_KERNELS, class_of
 from diagnose.diagnosis import Lane, LaneKind, SliceClass, SliceLabel, StepTimeline
 from diagnose.metrics import Measured
 from diagnose.timeline import thread_turns
-from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, DATA_WAIT, OPS, RUNTIME, SYNCHRONISATION
+from diagnose.trace.vocabulary import (
+    ANNOTATIONS,
+    COMMUNICATION_RANGES,
+    DATA_WAIT,
+    OPS,
+    RUNTIME,
+    STEP_MARKS,
+    SYNCHRONISATION,
+)
 
 BUDGET: dict[LaneKind, int] = {"cause": 800, "stream": 1200, "thread": 1000}  # slices of each kind of lane
 STREAMS, THREADS, DEPTH = 8, 4, 2
@@ -91,7 +99,7 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     """Rows for the outer calls and the runtime calls of the busiest threads, launching ones first."""
     trace, timeline = measured.timeline.trace, measured.timeline
     inside = (trace.ts < end) & (trace.ts + trace.dur > begin)
-    step_marks = trace.named(np.array([n.startswith(("ProfilerStep", "diagnose.step")) for n in trace.names], bool))
+    step_marks = trace.named(np.array([n.startswith(STEP_MARKS) for n in trace.names], bool))
     calls = np.flatnonzero(trace.rows_of(*ANNOTATIONS, *OPS, *RUNTIME) & inside & ~step_marks)
     on_pid, on_tid = trace.pid[calls], trace.tid[calls]
     by_thread = _time_by_thread(on_pid, on_tid, np.minimum(trace.dur[calls], end - begin))

@@ -15,7 +15,8 @@ NAMES_THE_CLASS = 0.20  # of the step: the largest of data, host and communicati
 NEAR = 0.05  # of the step: to a boundary, or between two classes
 TOO_UNEXPLAINED = 0.10  # of the step: the class "unexplained" alone
 TOO_UNOBSERVED = 0.20  # of the step: the same with untraced host time
-TOO_MANY_LOST = 0.20  # of the kernel launches
+TOO_MANY_LOST = 0.20  # of the kernel launches: nothing is decided
+MANY_LOST = 0.02  # of the kernel launches: no verdict is sure
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
 _NAMES: dict[str, VerdictClass] = {
@@ -106,7 +107,7 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
     unmatched = grounds.alone_of_many or grounds.late_rank_missing
     if not grounds.has_gpu or (leader == "communication" and unmatched):
         return "low"
-    if near or grounds.steps < 2 or grounds.lost_share > 0.02:
+    if near or grounds.steps < 2 or grounds.lost_share > MANY_LOST:
         return "medium" if not near or share > NAMES_THE_CLASS + NEAR else "low"
     return "medium" if leader in ("compute", "memory") and grounds.sized_share < MOSTLY_SIZED else "high"
 

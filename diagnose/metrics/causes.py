@@ -7,6 +7,7 @@ from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_PYTHON
+from diagnose.probes.protocol import BY_TRAINER
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 
@@ -100,7 +101,7 @@ _cause_metric(
     "The device idles while the host logs, evaluates or saves.",
     marks=LOGGING,
     unmarked=Unknown("the trace marks no logging, evaluation or saving", DIAGNOSE_RUN),
-    watched=lambda m: m.record.text("steps.source") == "trainer",
+    watched=lambda m: m.record.text("steps.source") == BY_TRAINER,
 )
 _cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")
 _cause_metric(

@@ -103,7 +103,10 @@ def _loaded(path: Path) -> Any:
 
 
 def _of_diagnosis(diagnosis: Mapping[str, Any], path: Path, rule: str) -> Any:
-    """The change of `rule`, else the first planned one, with its patch."""
+    """The change of `rule`, else the first planned one that has a patch.
+
+    The plan is asked and not `next`, which may be a better capture or a change that no setting makes.
+    """
     changes = [
         change
         for part in ("plan", "findings")

@@ -11,6 +11,7 @@ from diagnose.series.tracks import Series, Track
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, load_all
 from diagnose.trace.discover import RankFile, trace_files
+from diagnose.trace.vocabulary import STEP_MARKS
 
 _NEXT = another_run(
     "record windows in one process (schedule(..., repeat=0)) so that ProfilerStep counts on, or log step times"
@@ -32,7 +33,7 @@ def windows(folder: Path) -> Series | None:
         timeline_of(trace, one.rank or 0)
         for one, trace in zip(rank_files, load_all([f.path for f in rank_files], _how()), strict=True)
     ]
-    numbered = [line.steps.source in ("ProfilerStep", "diagnose.step") for line in lines]
+    numbered = [line.steps.source in STEP_MARKS for line in lines]
     if not all(numbered) or not _counts_on(rank_files, lines):
         because = "the steps of the windows have no numbers that tell their order"
         return Series("windows", files, "", (), (), (note,), Unknown(because, _NEXT))

@@ -8,9 +8,8 @@ import numpy as np
 from diagnose.arrays import Ints, Mask
 from diagnose.timeline.kernel_names import classify
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, PYTHON, RUNTIME
+from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, PYTHON, RUNTIME, STEP_MARKS
 
-_STEP_MARKS = ("ProfilerStep", "diagnose.step")
 _FIRST_IS_LEFT_OUT_FROM = 3
 
 
@@ -50,7 +49,7 @@ class StepWindows:
 
 def host_steps(trace: Trace) -> StepMarks:
     """The steps by the first of: ProfilerStep, the probe's ranges, optimizer steps, optimizer kernels, the window."""
-    for prefix in _STEP_MARKS:
+    for prefix in STEP_MARKS:
         rows = _marked(trace, prefix, trace.rows_of(*ANNOTATIONS))
         if len(rows):
             begin, end = trace.ts[rows], trace.ts[rows] + trace.dur[rows]

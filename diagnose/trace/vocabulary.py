@@ -1,5 +1,9 @@
 """Kineto's words: event categories (older spellings included) and the names of ranges that mean something."""
 
+import re
+
+from diagnose.probes import protocol
+
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "xpu_runtime", "privateuse1_runtime")
 OPS = ("cpu_op", "operator")
@@ -7,10 +11,12 @@ ANNOTATIONS = ("user_annotation", *OPS)
 PYTHON = ("python_function",)
 
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
-DATA_WAIT = r"enumerate\(DataLoader\)#|diagnose\.data_wait"
-LOGGING = r"diagnose\.(log|eval|save)|## log"
-CLIP = r"diagnose\.clip"
-OPTIMIZER_STEP = r"Optimizer\.step#|diagnose\.optimizer"
+STEP_MARKS = ("ProfilerStep", protocol.STEP_RANGE)
+STEP_MARK = "|".join(map(re.escape, STEP_MARKS))
+DATA_WAIT = rf"enumerate\(DataLoader\)#|{re.escape(protocol.DATA_WAIT_RANGE)}"
+SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
+LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
+OPTIMIZER_STEP = rf"Optimizer\.step#|{re.escape(protocol.OPTIMIZER_RANGE)}"
 
 DEVICE_ALLOCATION = (
     r"(cuda|hip)(Malloc|Free|MallocAsync|FreeAsync)$"

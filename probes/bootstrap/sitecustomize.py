@@ -187,9 +187,9 @@ def _arm() -> None:
     words = _command_line()
     if _serves_another_process(words):
         if "--multiprocessing-fork" in words:
-            _mark("multiprocessing")
+            _mark(protocol.FORKED_MARK)
         return
-    _mark("python")
+    _mark(protocol.PYTHON_MARK)
     sys.meta_path.insert(0, _AfterImport())
     for name in _watched:
         if name in sys.modules:  # a .pth file imports it

@@ -10,10 +10,9 @@ from ..accelerate_hooks import wrap_accelerate
 from ..current_session import session
 from ..held import attributes
 from ..loader_hooks import watch_loaders
+from ..protocol import BY_TRAINER
 from ..ranges import wrap_method
 from ..session import Session
-
-SOURCE = "trainer"
 
 
 def watch(trainer: type, ranges: Mapping[str, str]) -> None:
@@ -56,12 +55,12 @@ def begins(
     if loader is not None:
         objects.note_loader(loader)
     wrap_accelerate()
-    current.loop_begins(SOURCE, steps)
+    current.loop_begins(BY_TRAINER, steps)
 
 
 def step_ended(current: Session | None) -> bool:
     """An optimizer step has ended; whether training is to stop."""
-    if current is None or current.source != SOURCE:
+    if current is None or current.source != BY_TRAINER:
         return False
     current.step_ended()
     return current.stop_asked
@@ -69,7 +68,7 @@ def step_ended(current: Session | None) -> bool:
 
 def ends(current: Session | None, *, broke: bool = False) -> None:
     """Training has ended; it `broke` when by an exception, which the job deals with first."""
-    if current is not None and current.source == SOURCE:
+    if current is not None and current.source == BY_TRAINER:
         current.loop_ended("training ended", broke=broke)
 
 

@@ -4,8 +4,8 @@ from diagnose import intervals as iv
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.vocabulary import EVAL, SAVE
 
-SAVE, EVAL = r"diagnose\.save", r"diagnose\.eval"
 RUN = "the run"
 _WHERE = {SAVE: ("save", "a checkpoint was saved"), EVAL: ("eval", "an evaluation ran")}
 

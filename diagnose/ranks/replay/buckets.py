@@ -13,7 +13,7 @@ from diagnose.ranks.replay.rounds import Case
 
 BUCKET_BYTES = 1 << 20  # a smaller all-reduce carries a metric, a norm or DDP's first bucket
 SOME_WAITED_FOR = 0.5  # tensor parallelism waits for each of its all-reduces, DDP for the last
-LATENCY_NS: dict[Case, float] = {"worst": 10_000.0, "best": 40_000.0}  # that one message less saves
+MESSAGE_NS: dict[Case, float] = {"worst": 10_000.0, "best": 40_000.0}  # that one message less saves
 
 
 def described(rank: RankDigest, work: RankWork) -> tuple[Texts, Ints]:
@@ -44,7 +44,7 @@ def larger(joint: Joint, buckets: Mask, case: Case) -> Joint:
         first, second = _pairs(work, buckets[of])
         carrier[first] = second
         both = joint.transfer[of[first]] + joint.transfer[of[second]]
-        transfer[of[second]] = both - np.minimum(LATENCY_NS[case], joint.transfer[of[first]])
+        transfer[of[second]] = both - np.minimum(MESSAGE_NS[case], joint.transfer[of[first]])
         transfer[of[first]] = 0.0
         on = carrier[work.block_on]
         merged[p] = replace(work, block_on=on, block_before=np.maximum(work.block_before, on + 1))
@@ -66,7 +66,7 @@ def _neighbours(events: Ints, step: Ints) -> Iterator[tuple[int, int]]:
 
 def smaller(joint: Joint, buckets: Mask, case: Case) -> Joint:
     """Every bucket travels in two halves, the first when half of the work since the one before is done."""
-    added = LATENCY_NS["best" if case == "worst" else "worst"]
+    added = MESSAGE_NS["best" if case == "worst" else "worst"]
     half, halved = np.where(buckets, (joint.transfer + added) / 2, joint.transfer), {}
     for p, (work, of) in enumerate(zip(joint.work, joint.collective, strict=True)):
         is_bucket = buckets[of] & (work.previous >= 0)

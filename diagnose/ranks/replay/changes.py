@@ -14,7 +14,7 @@ from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
-from diagnose.ranks.replay.buckets import buckets_of, larger, smaller
+from diagnose.ranks.replay.buckets import MESSAGE_NS, buckets_of, larger, smaller
 from diagnose.ranks.replay.hybrid import hybrid_of
 from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.ranks.replay.rank_work import RankWork
@@ -30,10 +30,12 @@ Candidate = tuple[str, str, StepNs]
 
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
 MENDED = "slow links are as fast as those of the other groups"
-HIDDEN = "no kernel waits for a collective; kernels beside the transfers last longer by 20 % of those at worst"
-FASTER = "transfers take half the time, but for 10 to 40 us of latency each"
-LARGER = "gradients travel in messages of twice the size; one message less saves 10 to 40 us"
-SMALLER = "gradients travel in messages of half the size, the first half earlier; one more costs 10 to 40 us"
+_SLOWED = f"by {100 * CONTENTION['worst']:.0f} % of those at worst"
+_LATENCY, _LESS = (" to ".join(f"{ns / 1e3:.0f}" for ns in sorted(each.values())) for each in (LATENCY_NS, MESSAGE_NS))
+HIDDEN = f"no kernel waits for a collective; kernels beside the transfers last longer {_SLOWED}"
+FASTER = f"transfers take half the time, but for {_LATENCY} us of latency each"
+LARGER = f"gradients travel in messages of twice the size; one message less saves {_LESS} us"
+SMALLER = f"gradients travel in messages of half the size, the first half earlier; one more costs {_LESS} us"
 HYBRID = (
     "parameters are sharded inside a node, at 60 to 100 % of the bandwidth expected there, and each GPU reduces its "
     "shard between the nodes at the rate measured now; each node has to hold a whole state"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.attribution.causes import CAUSES, class_of, lateness_of
+from diagnose.attribution.causes import CAUSES, class_of, lateness_cause_of
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
@@ -104,7 +104,7 @@ def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None
         return "more_work", parts, more
     if main.lateness:
         parts = [main.name]
-    return lateness_of(main.name), parts, _spoken(excess, parts)
+    return lateness_cause_of(main.name), parts, _spoken(excess, parts)
 
 
 def _kind_of(cause: str) -> str:

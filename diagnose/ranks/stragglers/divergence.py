@@ -15,9 +15,8 @@ from diagnose.arrays import Ints
 from diagnose.facts import duration
 from diagnose.ranks.stragglers.stragglers import RankLateness
 from diagnose.timeline import Timeline
-from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTIME
+from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTIME, STEP_MARK
 
-STEP_MARKS = r"ProfilerStep|diagnose\.step"
 Names = tuple[tuple[str, bool], ...]
 TELLING = 0.1  # of the lateness
 LONGEST = 4_000  # operations of a step that are aligned
@@ -121,7 +120,7 @@ def _ranges(timeline: Timeline) -> Ints:
     """What the threads that run the step do, innermost last; collectives on threads of their own are left out."""
     trace = timeline.trace
     wanted = trace.rows_of(*ANNOTATIONS, *PYTHON, *RUNTIME)
-    rows = np.flatnonzero(wanted & ~timeline.matching(f"{COMMUNICATION_RANGES}|{STEP_MARKS}", *ANNOTATIONS))
+    rows = np.flatnonzero(wanted & ~timeline.matching(f"{COMMUNICATION_RANGES}|{STEP_MARK}", *ANNOTATIONS))
     threads = timeline.launching_threads or _step_threads(timeline)
     keys = trace.pid[rows] * (1 << 32) + trace.tid[rows]
     return rows[np.isin(keys, [pid * (1 << 32) + tid for pid, tid in threads])]

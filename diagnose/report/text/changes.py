@@ -126,8 +126,8 @@ def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 def _to_capture(page: Page, captures: Sequence[Capture]) -> None:
     """One line for each thing to capture, with the rules that it lets judge; least to do, then most rules first."""
     useful = [capture for capture in captures if capture.what]
-    ordered = sorted(useful, key=lambda capture: (capture.what.count("; "), -len(capture.rules)))
-    shown = [capture for capture in ordered if capture.what.count("; ") < 2][:CAPTURES_SHOWN]
+    ordered = sorted(useful, key=lambda capture: (capture.things, -len(capture.rules)))
+    shown = [capture for capture in ordered if capture.things <= 2][:CAPTURES_SHOWN]
     lines = [_capture_line(page, capture.what, [plain(rule) for rule, _ in capture.rules]) for capture in shown]
     hidden = sum(len(capture.rules) for capture in captures) - sum(len(capture.rules) for capture in shown)
     page.entries("not judged:", lines, hidden, most=MOST_LINES)

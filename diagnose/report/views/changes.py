@@ -1,6 +1,5 @@
 """What to change, what would not help, and what could not be judged, as every report tells it."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
@@ -38,21 +37,23 @@ class Full:
 
 @dataclass(frozen=True)
 class Capture:
-    """What to capture, and the rules that can be judged then, each with the reason why it could not."""
+    """What to capture, so many `things`, and the rules that can be judged then, each with why it could not."""
 
     what: str
+    things: int
     rules: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class PlanView:
-    """`nothing` says why there is no next change, "" where there is one.
+    """`nothing` says why there is no next change, "" where there is one; `is_judged` whether that was decided.
 
     `together` is what the whole plan buys and `numerics` the rules of it that can change the training's results;
     `withheld` says why nothing is predicted that needs a replay. `also` are the findings with no place elsewhere.
     """
 
     nothing: str
+    is_judged: bool
     next: Full | None
     plan: list[Change]
     together: str
@@ -69,6 +70,7 @@ def plan_view(diagnosis: Diagnosis) -> PlanView:
     chosen = next((finding for finding in diagnosis.findings if finding.rule == answer.rule), None)
     return PlanView(
         nothing=answer.says if chosen is None else "",
+        is_judged=answer.kind != "unknown",
         next=None if chosen is None else _full(chosen),
         plan=[_change(diagnosis, at) for at in range(len(plan))],
         together=speedup(plan[-1].cumulative_speedup) if len(plan) > 1 and replay.valid else "",
@@ -122,8 +124,8 @@ def _noise_line(diagnosis: Diagnosis) -> str:
 
 def captures_view(diagnosis: Diagnosis) -> list[Capture]:
     """Rules by what to capture, most rules first; those that no capture would help come last."""
-    rules_by_capture: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    by_capture: dict[str, Capture] = {}
     for item in diagnosis.not_judged:
-        rules_by_capture[to_capture(item)].append((item.rule, item.because))
-    ordered = sorted(rules_by_capture.items(), key=lambda group: (not group[0], -len(group[1])))
-    return [Capture(what, rules) for what, rules in ordered]
+        what = to_capture(item)
+        by_capture.setdefault(what, Capture(what, len(item.captures), [])).rules.append((item.rule, item.because))
+    return sorted(by_capture.values(), key=lambda capture: (not capture.what, -len(capture.rules)))

@@ -76,8 +76,8 @@ def listed(kind: Kind) -> Kind:
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) > MOST_ENTRIES:
             return _left_out(value, path, told)
-        found = (kind(entry, path, told) for entry in value)
-        return [entry for entry in found if entry is not None]
+        entries = (kind(entry, path, told) for entry in value)
+        return [entry for entry in entries if entry is not None]
 
     return decoded
 
@@ -99,8 +99,8 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or not least <= len(value) <= most:
             return _left_out(value, path, told)
-        found = [kind(entry, path, nothing_told) for entry in value]
-        return _left_out(value, path, told) if None in found else found
+        entries = [kind(entry, path, nothing_told) for entry in value]
+        return _left_out(value, path, told) if None in entries else entries
 
     return decoded
 
@@ -111,8 +111,8 @@ def each(kind: Kind) -> Kind:
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):
             return _left_out(value, path, told)
-        found = _entries(value, path, told, lambda key: kind)
-        return {key: entry for key, entry in found if entry is not None}
+        entries = _entries(value, path, told, lambda key: kind)
+        return {key: entry for key, entry in entries if entry is not None}
 
     return decoded
 
@@ -166,8 +166,8 @@ def _entries(value: Mapping[str, Any], path: str, told: Told, kind: Callable[[st
             return
         if entry is None:
             yield encodable(key), None
-        elif (found := kind(key)(entry, _below(path, key), told)) is not None:
-            yield encodable(key), found
+        elif (decoded := kind(key)(entry, _below(path, key), told)) is not None:
+            yield encodable(key), decoded
 
 
 def _below(path: str, key: str) -> str:

@@ -36,20 +36,20 @@ def annotated(path: str, options: Options, to: Path) -> Diagnosis:
     Raises:
         UserError: the input cannot be used, or the file not be written, or it is a trace it would be made from.
     """
-    with examined(path, options) as found:
-        _write(found, to)
+    with examined(path, options) as analysed:
+        _write(analysed, to)
         click.echo(f"wrote {printable(str(to))}: open it in ui.perfetto.dev", err=True)
-        return found.diagnosis
+        return analysed.diagnosis
 
 
-def _write(found: Examined, to: Path) -> None:
+def _write(analysed: Examined, to: Path) -> None:
     from diagnose.annotate import write_annotated  # nobody waits for it who does not ask for it
 
-    if any(is_same_file(Path(m.timeline.trace.path), to) for m in found.measured):
+    if any(is_same_file(Path(m.timeline.trace.path), to) for m in analysed.measured):
         raise UserError("cannot write the annotated trace", where=to, why="it is the trace", do="name another file")
     try:
         with whole_file(to) as file:
-            write_annotated(found.diagnosis, found.measured, file, compressed=to.name.endswith(".gz"))
+            write_annotated(analysed.diagnosis, analysed.measured, file, compressed=to.name.endswith(".gz"))
     except OSError as error:
         why = error.strerror or str(error)
         raise UserError("cannot write the annotated trace", where=to, why=why, do="name another file") from error

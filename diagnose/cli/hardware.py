@@ -26,25 +26,25 @@ def hardware(name: str | None, as_json: bool) -> None:
 
     NAME is a part of a key or of the name that torch reports, in any case; its matches are shown in full.
     """
-    found = table() if name is None else _matching(name)
+    gpus = table() if name is None else _matching(name)
     with writing():
         if as_json:
-            click.echo(json.dumps({"devices": [_as_json(gpu) for gpu in found]}))
+            click.echo(json.dumps({"devices": [_as_json(gpu) for gpu in gpus]}))
         elif name is None:
-            _list(Page(terminal()), found)
+            _list(Page(terminal()), gpus)
         else:
-            _show(Page(terminal()), found)
+            _show(Page(terminal()), gpus)
 
 
 def _matching(name: str) -> tuple[Gpu, ...]:
     wanted = name.casefold()
-    found = tuple(gpu for gpu in table() if any(wanted in known.casefold() for known in (gpu.key, *gpu.names)))
-    if not found:
+    gpus = tuple(gpu for gpu in table() if any(wanted in known.casefold() for known in (gpu.key, *gpu.names)))
+    if not gpus:
         keys = {known.casefold(): gpu.key for gpu in table() for known in (gpu.key, *gpu.names)}
         near = dict.fromkeys(keys[close] for close in get_close_matches(wanted, keys, n=3, cutoff=0.4))
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UserError("no known GPU has this in its name", where=name, do=f"{hint}`diagnose hardware` lists them all")
-    return found
+    return gpus
 
 
 def _device(gpu: Gpu) -> Device:

@@ -96,10 +96,10 @@ def typical_step(trace: Trace) -> int:
 def _edges(analysis: LoadedAnalysis, rank: int, step: str, path: str) -> list[tuple[str, str, int]]:
     """Name, category and nanoseconds of each piece of the path."""
     try:
-        found = analysis.critical_path_analysis(rank, step, _instance(analysis, rank, step))
-        if found is None or not found[1]:
+        graph = analysis.critical_path_analysis(rank, step, _instance(analysis, rank, step))
+        if graph is None or not graph[1]:
             raise ValueError("it reports no success")
-        edges = found[0].get_critical_path_breakdown()
+        edges = graph[0].get_critical_path_breakdown()
     except UserError:
         raise
     except Exception as error:  # whatever an analysis raises on a trace that it does not expect
@@ -120,8 +120,8 @@ def _instance(analysis: LoadedAnalysis, rank: int, step: str) -> int:
 
 def _summed(edges: Iterable[tuple[str, str, int]]) -> tuple[PathPart, ...]:
     """One part for each name and category, longest first."""
-    found: dict[tuple[str, str], list[int]] = {}
+    durations: dict[tuple[str, str], list[int]] = {}
     for name, category, ns in edges:
-        found.setdefault((name, category), []).append(ns)
-    parts = [PathPart(*key, ns=sum(each), count=len(each)) for key, each in found.items()]
+        durations.setdefault((name, category), []).append(ns)
+    parts = [PathPart(*key, ns=sum(each), count=len(each)) for key, each in durations.items()]
     return tuple(sorted(parts, key=lambda part: (-part.ns, part.name)))

@@ -127,7 +127,7 @@ def _matrix_time(m: Measured) -> MatrixTime | None:
 
 def _precision_ns(m: Measured, roofline: Roofline, declared: float) -> float:
     peaks = [(work.flops, m.device.peak(work.precision)) for work in roofline.matrix]
-    return sum(flops * (1 / own - 1 / declared) for flops, own in peaks if own and own < declared) * 1e9
+    return sum(flops * (1 / peak - 1 / declared) for flops, peak in peaks if peak and peak < declared) * 1e9
 
 
 def _ceiling_ns(m: Measured, roofline: Roofline, declared: float) -> float | None:
@@ -136,7 +136,7 @@ def _ceiling_ns(m: Measured, roofline: Roofline, declared: float) -> float | Non
     if best is None or not best < declared:
         return None
     works = [(work.flops, m.device.peak(work.precision) or declared) for work in roofline.matrix]
-    return sum(flops * (declared / best - 1) / own for flops, own in works) * 1e9
+    return sum(flops * (declared / best - 1) / peak for flops, peak in works) * 1e9
 
 
 def _weights(roofline: Roofline) -> Mapping[str, float]:

@@ -80,9 +80,9 @@ def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     streams, number = np.unique(gpu.stream[at], return_inverse=True)
     busiest = np.argsort(-np.bincount(number, weights=(gpu.end - gpu.start)[at]), kind="stable")[:STREAMS]
     rows = [
-        _Row(f"stream {streams[i]}", "stream", gpu.start[at][own], gpu.end[at][own], label[own], keys)
+        _Row(f"stream {streams[i]}", "stream", gpu.start[at][of_stream], gpu.end[at][of_stream], label[of_stream], keys)
         for i in sorted(busiest.tolist())
-        for own in [number == i]
+        for of_stream in [number == i]
     ]
     return rows, len(streams) - len(rows)
 
@@ -94,9 +94,9 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     step_marks = trace.named(np.array([n.startswith(("ProfilerStep", "diagnose.step")) for n in trace.names], bool))
     calls = np.flatnonzero(trace.rows_of(*ANNOTATIONS, *OPS, *RUNTIME) & inside & ~step_marks)
     on_pid, on_tid = trace.pid[calls], trace.tid[calls]
-    found = _time_by_thread(on_pid, on_tid, np.minimum(trace.dur[calls], end - begin))
-    chosen = timeline.launching_threads & found.keys() or found.keys()
-    ordered = sorted(chosen, key=lambda thread: -found[thread])
+    by_thread = _time_by_thread(on_pid, on_tid, np.minimum(trace.dur[calls], end - begin))
+    chosen = timeline.launching_threads & by_thread.keys() or by_thread.keys()
+    ordered = sorted(chosen, key=lambda thread: -by_thread[thread])
     rows: list[_Row] = []
     for pid, tid in ordered[:THREADS]:
         rows += _calls(measured, calls[(on_pid == pid) & (on_tid == tid)], f"thread {tid}")
@@ -105,24 +105,24 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
 
 def _time_by_thread(pid: Ints, tid: Ints, ns: Ints) -> Counter[tuple[int, int]]:
     """The sum of `ns` for each thread; added up first where calls of one thread follow each other."""
-    found: Counter[tuple[int, int]] = Counter()
+    by_thread: Counter[tuple[int, int]] = Counter()
     turns = thread_turns(pid, tid)
     if len(turns):
         for thread, time in zip(zip(pid[turns], tid[turns], strict=True), np.add.reduceat(ns, turns), strict=True):
-            found[int(thread[0]), int(thread[1])] += int(time)
-    return found
+            by_thread[int(thread[0]), int(thread[1])] += int(time)
+    return by_thread
 
 
-def _calls(measured: Measured, own: Ints, name: str) -> Iterator[_Row]:
+def _calls(measured: Measured, rows: Ints, name: str) -> Iterator[_Row]:
     """The outermost calls, those inside them, and the calls into the runtime."""
     trace = measured.timeline.trace
-    runtime = trace.rows_of(*RUNTIME)[own]
-    left = _sorted(measured, own[~runtime])
+    runtime = trace.rows_of(*RUNTIME)[rows]
+    left = _sorted(measured, rows[~runtime])
     for depth in range(DEPTH):
         top = _outermost(trace.ts[left], trace.ends(left))
         yield _host_row(measured, f"{name}{', inside' * depth}", left[top])
         left = left[~top]
-    calls = _sorted(measured, own[runtime])
+    calls = _sorted(measured, rows[runtime])
     calls = calls[_outermost(trace.ts[calls], trace.ends(calls))]
     yield _host_row(measured, f"{name}, runtime", calls)
 
@@ -171,14 +171,14 @@ def _bounded(rows: Sequence[_Row], begin: int, length: int) -> tuple[tuple[Lane,
     lanes = []
     for row in rows:
         start, end, label, count = _merged(row, below[row.kind])
-        own = [numbers.setdefault(row.keys[i], len(numbers)) for i in label.tolist()]
+        label_numbers = [numbers.setdefault(row.keys[i], len(numbers)) for i in label.tolist()]
         lanes.append(
             Lane(
                 name=row.name,
                 kind=row.kind,
                 start_ns=tuple((start - begin).tolist()),
                 length_ns=tuple((end - start).tolist()),
-                label=tuple(own),
+                label=tuple(label_numbers),
                 count=tuple(count.tolist()),
             )
         )

@@ -81,10 +81,10 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
         return _by_device_clock(trace, marks, start, end)
     step = np.searchsorted(marks.host[:, 1], launched, side="right")
     begin = max(int(marks.host[0, 0]), int(end[~inside].max(initial=np.iinfo(np.int64).min)))
-    own = inside & (step < len(marks.host))
-    worked = np.bincount(step[own], minlength=len(marks.host)) > 0
+    counted = inside & (step < len(marks.host))
+    worked = np.bincount(step[counted], minlength=len(marks.host)) > 0
     last = np.full(len(marks.host), begin, np.int64)
-    np.maximum.at(last, step[own], end[own])
+    np.maximum.at(last, step[counted], end[counted])
     ends = np.maximum.accumulate(last)
     device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
     return _counted(marks, device, worked & (device[:, 1] > device[:, 0]))

@@ -153,31 +153,31 @@ def decode_event(text: bytes) -> ExactEvent | None:
     except UNREADABLE:
         pass
     try:
-        found = _STRICT.decode(text.decode())
+        event = _STRICT.decode(text.decode())
     except UNREADABLE:
         return None
-    return _from_dict(found) if isinstance(found, dict) else None
+    return _from_dict(event) if isinstance(event, dict) else None
 
 
 def decode_loosely(text: str) -> tuple[ExactEvent | None, str]:
     """The event that `text` begins with, control characters and NaN allowed, and the text after it."""
     try:
-        found, end = _LENIENT.raw_decode(text)
+        event, end = _LENIENT.raw_decode(text)
     except UNREADABLE:
         return None, text
-    return (_from_dict(found), text[end:]) if isinstance(found, dict) else (None, text)
+    return (_from_dict(event), text[end:]) if isinstance(event, dict) else (None, text)
 
 
 def length_of_event(text: bytes) -> int | None:
     """Bytes of the JSON object that `text` begins with, 0 when it begins with none, None when it ends inside one."""
     loose = text.decode("utf-8", "surrogateescape")
     try:
-        found, end = _LENIENT.raw_decode(loose)
+        event, end = _LENIENT.raw_decode(loose)
     except json.JSONDecodeError as error:
         return None if error.pos >= len(loose) or error.msg.startswith("Unterminated string") else 0
     except UNREADABLE:
         return 0
-    return len(loose[:end].encode("utf-8", "surrogateescape")) if isinstance(found, dict) else 0
+    return len(loose[:end].encode("utf-8", "surrogateescape")) if isinstance(event, dict) else 0
 
 
 def length_of_junk(text: bytes) -> int:

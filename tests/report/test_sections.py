@@ -53,7 +53,7 @@ def in_text(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
 
 
 def in_html(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
-    template = html.environment_of(diagnosis).get_template(f"{name}.html")
+    template = html.environment().get_template(f"{name}.html")
     return template.render(html.context_of(diagnosis, ABOUT)), html.page(diagnosis, ABOUT)
 
 

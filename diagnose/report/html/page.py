@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ SECTIONS: dict[str, Part | LeftOut] = {
 def page(diagnosis: Diagnosis, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
     context = context_of(diagnosis, about)
-    return environment_of(diagnosis).get_template("page.html").render(context)
+    return environment().get_template("page.html").render(context)
 
 
 def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
@@ -101,15 +101,17 @@ def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
         "scripts": scripts,
         "title": f"{diagnosis.verdict.class_}, {duration(of.step_ns)} per {of.name} - diagnose",
         "step": of.name,
+        "label_of": causes_named(diagnosis),
         "sections": shown,
         "failed": failed,
         "data": _data(views["timeline"].data) if isinstance(views["timeline"], TimelineView) else "",
     }
 
 
-def environment_of(diagnosis: Diagnosis) -> Environment:
-    """The templates, with filters for how this diagnosis spells causes and names its step."""
-    environment = Environment(
+@cache
+def environment() -> Environment:
+    """The templates, each compiled once for all pages of the process, with filters that spell values."""
+    templates = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -118,7 +120,6 @@ def environment_of(diagnosis: Diagnosis) -> Environment:
         lstrip_blocks=True,
     )
     filters: Mapping[str, Callable[..., str]] = {
-        "cause": causes_named(diagnosis),
         "class_name": lambda key: CLASS_NAMES.get(key, ""),
         "duration": duration,
         "share": lambda value: spoken(float(value), "share"),
@@ -127,8 +128,8 @@ def environment_of(diagnosis: Diagnosis) -> Environment:
         "first_sentence": first_sentence,
         "evidence": evidence_line,
     }
-    environment.filters.update(filters)
-    return environment
+    templates.filters.update(filters)
+    return templates
 
 
 def _printable(value: Any) -> Any:

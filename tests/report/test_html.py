@@ -158,6 +158,7 @@ def test_why_nothing_is_predicted_of_the_whole_job_is_said() -> None:
     assert "What the whole job would gain" not in shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["synthetic-straggler", "synthetic-healthy-8"])
 def test_a_page_of_a_sample_is_small(name: str) -> None:
     assert len(written(sample(name)).encode()) < 500_000

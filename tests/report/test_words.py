@@ -31,6 +31,7 @@ def test_guards_are_no_evidence_unless_there_is_nothing_else() -> None:
     assert evidence_line((guard,)) == "has_gpu yes"
 
 
+@pytest.mark.long
 def test_a_number_ends_no_sentence_and_keeps_its_unit() -> None:
     assert first_sentence("It takes 39.7 % of a.b.c. Then more.") == "It takes 39.7 % of a.b.c."
     for width in range(40, 120):

@@ -10,7 +10,7 @@ nox.options.sessions = ["quick", "lint", "types"]
 
 PYTEST = ("python", "-m", "pytest", "-n", "2", "--dist", "worksteal")
 ELSEWHERE = ("slow", "compat", "gpu")  # what no ordinary run takes; `.ci/slow` does
-UNHURRIED = ("capture", "browser", "long")
+UNHURRIED = ("capture", "browser", "long", "hypothesis")  # the last is Hypothesis' own mark
 WITH_TORCH = (  # whose import takes seconds, so that these are not even collected
     "tests/capture",
     "tests/harmless",

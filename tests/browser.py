@@ -39,14 +39,18 @@ class Browser:
 
     def open(self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
         """Loads the file in a window of that size, and forgets earlier complaints."""
-        phone = width < 500
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.resize(width, height)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.complaints.clear()
         self.requests.clear()
         self._events.clear()
         self.call("Page.navigate", url=path.resolve().as_uri())
         self._until("Page.loadEventFired")
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Gives the window that size; a narrow one is a phone's."""
+        phone = width < 500
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
 
     def run(self, script: str) -> Any:
         """The value of an expression, promises awaited."""

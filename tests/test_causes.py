@@ -85,6 +85,7 @@ def test_what_a_rank_spends_more_on_says_why_it_is_late(cause: str, lateness: st
     assert lateness_cause_of(cause) == lateness
 
 
+@pytest.mark.long
 def test_nothing_else_spells_causes_in_a_table() -> None:
     """Host causes and copies as three keys or elements of one literal, or a derived name put together by hand."""
     told_apart, found = {*IDLE, *COPIES} - {"compile", "sync", "python", "gc", "logging"}, []

@@ -76,6 +76,7 @@ def test_a_rule(whole: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {f.rule for f in found.findings} == {f.rule for f in whole.findings} - {name}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "section"),
     [

@@ -102,6 +102,7 @@ def generate() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", WALKED)
 def test_every_output_is_that_of_the_command_above_it(page: str, generate: ModuleType) -> None:
     path = ROOT / "docs" / page

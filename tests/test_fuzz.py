@@ -37,6 +37,7 @@ def test_tries_of_every_kind(seed: int) -> None:
     assert len({kind for kind, _ in tally.endings}) > 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", KEPT, ids=lambda folder: folder.name)
 def test_what_was_found_once_stays_mended(kept: Path, tmp_path: Path) -> None:
     assert fuzzing.ending(fuzzing.loaded(kept), tmp_path).name in ("read", "refused")
@@ -47,6 +48,7 @@ def test_the_same_try_is_the_same_case(kind: str) -> None:
     assert running.case_of(3, 7, kind) == running.case_of(3, 7, kind) != running.case_of(3, 8, kind)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(8))
 def test_what_the_mutations_begin_with_is_sound(number: int, tmp_path: Path) -> None:
     """Else a try says nothing about its mutation."""
@@ -175,6 +177,7 @@ def hostile_job(name: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 @pytest.mark.parametrize("options", [["--details"], ["--quiet"], ["--json"]], ids=" ".join)
 def test_names_of_a_trace_do_nothing(name: str, options: list[str], tmp_path: Path) -> None:
@@ -184,6 +187,7 @@ def test_names_of_a_trace_do_nothing(name: str, options: list[str], tmp_path: Pa
     assert "\nverdict: fine" not in done.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["[bold]x.json", f"{ESCAPE}.json", "-rf.json", "a\nb.json", "\u202ex.json"], ids=ascii)
 def test_names_of_files_do_nothing(name: str, tmp_path: Path) -> None:
     saved(tmp_path / name, hostile_job("gemm"))

@@ -62,6 +62,7 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("path", "end"), list(cases()))
 def test_it_is_read_or_refused(path: Path, end: str) -> None:
     command = "series" if path.parent.name == "series" else "analyze"

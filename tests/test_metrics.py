@@ -78,6 +78,7 @@ def test_a_metric_is_registered_by_being_in_the_folder(path: Path) -> None:
     assert metrics <= REGISTRY.keys()
 
 
+@pytest.mark.long
 def test_metrics_are_found_in_a_zip_file_too(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "diagnose.zip", "w") as archive:
         for path in FOLDER.parent.rglob("*"):

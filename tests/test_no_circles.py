@@ -73,6 +73,7 @@ def circle(imports: Imports) -> list[str]:
     return next((around for name in sorted(imports) if (around := walk(name, []))), [])
 
 
+@pytest.mark.long
 def test_no_module_imports_itself_by_way_of_others() -> None:
     imports = graph(modules(ROOT, ROOTS))
 

@@ -84,6 +84,7 @@ def test_a_name_is_new_from_its_first_version_on(name: str, value: object, first
     assert name not in spelled(arguments(**{name: value}), {"transformers": version_before}).set
 
 
+@pytest.mark.long
 def test_the_names_of_this_transformers_are_its_own() -> None:
     transformers = pytest.importorskip("transformers")
     given = arguments(eval_strategy="no", train_sampling_strategy="random", gradient_checkpointing=True)
@@ -124,6 +125,7 @@ def test_exports_are_for_the_environment_only() -> None:
     assert shown.stdout == "a:True;b\n"
 
 
+@pytest.mark.long
 def test_hf_argument_parser_reads_the_flags(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     import shlex

@@ -63,6 +63,7 @@ def test_a_rule_that_cannot_be_reached_is_not_judged(name: str, tmp_path: Path) 
     assert name in {n.rule for n in answer.not_judged}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_sample_has_no_fault(name: str) -> None:
     classes = {"data", "host", "memory", "communication", "imbalance"}

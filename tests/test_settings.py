@@ -83,6 +83,7 @@ def test_the_completion_script_names_the_command(shell: str) -> None:
     assert "_DIAGNOSE_COMPLETE" in found.output
 
 
+@pytest.mark.long
 def test_commands_and_options_are_completed() -> None:
     asked = {"_DIAGNOSE_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": "diagnose analyze --ht"}
     done = subprocess.run(

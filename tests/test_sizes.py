@@ -46,6 +46,7 @@ def test_no_file_is_too_long() -> None:
     assert "\n".join(long_files(ROOT)) == ""
 
 
+@pytest.mark.long
 def test_no_function_is_too_long() -> None:
     assert "\n".join(long_functions(ROOT)) == ""
 

@@ -40,6 +40,7 @@ def test_the_layout_does_not_matter(layout: str, reads: Any) -> None:
     assert shapes == [(*row[:-1], row[-1] and [json.loads(part or b"null") for part in row[-1]]) for row in spaced]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block_bytes", [1, 7, 64, 4096])
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gz"])
 def test_blocks_do_not_matter(block_bytes: int, compressed: bool, reads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +55,7 @@ def test_blocks_do_not_matter(block_bytes: int, compressed: bool, reads: Any, mo
     assert not whole.loss
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", TRICKY, ids=lambda event: event["name"][:12])
 @pytest.mark.parametrize("block_bytes", [1, 1 << 19])
 def test_boundaries_inside_an_event(

@@ -28,6 +28,7 @@ def merged(folder: Path) -> list[dict[str, Any]]:
     return events
 
 
+@pytest.mark.long
 def test_the_diagnosis_is_that_of_the_separate_files(tmp_path: Path) -> None:
     apart, together = analyze(STRAGGLER), analyze(saved(tmp_path / "merged.json", merged(STRAGGLER)))
     assert len(apart.ranks) > 1

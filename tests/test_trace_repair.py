@@ -193,6 +193,7 @@ def test_one_damaged_event_loses_nothing_around_it(reads: Any) -> None:
     assert (trace.loss.events, trace.loss.kinds) == (1, {"unreadable-event": 1})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block_bytes", [1, 64, 1000])
 def test_blocks_do_not_matter_to_damage(block_bytes: int, reads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     events = [json.dumps(OPERATOR | {"args": {"correlation": i}}) for i in range(200)]

@@ -27,6 +27,7 @@ def divided(path: Path, *cuts: int) -> Trace | None:
         return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("indent", [None, 1], ids=["one line", "indented"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
 def test_two_shares_with_the_cut_anywhere(indent: int | None, mark: bytes, tmp_path: Path) -> None:
@@ -67,6 +68,7 @@ def test_a_share_that_is_missing_or_comes_twice_is_told(tmp_path: Path) -> None:
             trace_of(parts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", [b'"dur": inf', b'"dur": "x', b"}}}"], ids=["inf", "open string", "braces"])
 @pytest.mark.parametrize("at", [0.2, 0.9])
 def test_damage_is_read_as_in_one_piece(damage: bytes, at: float, tmp_path: Path) -> None:
@@ -86,6 +88,7 @@ def test_a_file_that_is_cut_off_is_read_in_shares(name: str, tmp_path: Path) -> 
     assert read(path).loss.truncated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", [processes._START, "import os; os.abort()", "raise MemoryError"])
 def test_processes_and_their_deaths(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_START", code)

@@ -61,6 +61,7 @@ def test_a_damaged_stream(tmp_path: Path) -> None:
         read(saved(tmp_path / "trace.json.zst", bytes(content)))
 
 
+@pytest.mark.long
 @needs_zstd
 def test_a_bomb(tmp_path: Path) -> None:
     bomb = packed(b'{"traceEvents": [{"ph": "X", "name": "' + bytes(100 << 20))

@@ -1,6 +1,5 @@
 """The columns of one trace as the DataFrame that HolisticTraceAnalysis works on."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
 from diagnose.hta.links import iterations, partners
 from diagnose.hta.waits import awaited
 from diagnose.trace import Trace
+from diagnose.trace.arguments import listed
 from diagnose.trace.source import Source
 
 _NOT_EVENTS = ("", "Trace")
@@ -136,7 +136,7 @@ def _copy_gbs(trace: Trace) -> Floats:
 def _shapes(trace: Trace, part: int) -> Array:
     """What was recorded of the operators' arguments, each row the list of its operator."""
     values = np.empty(len(trace.shapes) + 1, object)
-    values[:-1] = [json.loads(shape[part]) if shape[part] else _NO_SHAPE for shape in trace.shapes] or None
+    values[:-1] = [listed(shape[part]) if shape[part] else _NO_SHAPE for shape in trace.shapes] or None
     values[-1] = _NO_SHAPE  # what ABSENT, -1, points to
     return values[trace.shape]
 

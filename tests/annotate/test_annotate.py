@@ -70,6 +70,7 @@ def test_what_was_there_stays_to_the_letter(tmp_path: Path) -> None:
     assert after.endswith(before[at:].lstrip())
 
 
+@pytest.mark.long
 def test_a_trace_whose_events_begin_too_far_behind_is_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

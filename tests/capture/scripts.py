@@ -81,7 +81,7 @@ def run(
     window: dict[str, object] | None = None,
     *,
     patch: dict[str, dict[str, object]] | None = None,
-    fresh: bool = False,
+    fresh: bool | None = None,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run `script` with `folder` as its argument; `window` None leaves it uncaptured.
@@ -90,8 +90,8 @@ def run(
 
     `patch` is what `diagnose run --apply` hands over: values by target and key.
 
-    A fork of an interpreter that imported torch runs it, for speed; with variables of its own, which may count while
-    Python or torch starts, or when asked for, a `fresh` one.
+    A fork of an interpreter that imported torch runs it, for speed. A `fresh` one runs it when asked for, and where
+    variables of its own may count while Python or torch starts: with any, unless `fresh` is False.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "script.py"
@@ -102,7 +102,7 @@ def run(
         variables["PYTHON_DIAGNOSE"] = json.dumps({"out": str(folder / "out"), "steps": 3} | window)
     if patch is not None:
         variables[PATCH] = Request(patch).to_json()
-    if not fresh and not environment:
+    if not (bool(environment) if fresh is None else fresh):
         return forks.run(file, variables, PATIENCE_S)
     command = [sys.executable, str(file), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, env=variables, check=False, timeout=PATIENCE_S)

@@ -149,22 +149,6 @@ def test_every_refused_key_is_one_line(trained: tuple[Runs, SimpleNamespace]) ->
     ]
 
 
-def test_the_wait_for_data_is_gone(trained: tuple[Runs, SimpleNamespace], runs: Runs) -> None:
-    assert runs(TRAINER, None, "--at-step", "8").code == 0
-
-    assert runs.waiting() > 0.25
-    assert trained[0].waiting() < runs.waiting() / 2  # on a busy machine the workers are late now and then
-    assert (runs.facts()["applied"], runs.facts()["refused"]) == (None, [])
-
-
-def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16"))
-    for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
-        monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
-
-        assert apply_model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
-
-
 LOADERS = """
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
@@ -177,70 +161,103 @@ batched = DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 2
 print(batched.num_workers, batched.persistent_workers, [int(x[0, 0]) for x in batched] == list(range(0, 60, 2)))
 stream = DataLoader(Stream(), 2)
 print(stream.num_workers, len(list(stream)))
+"""
+KINDS = """
+from transformers import Trainer, TrainingArguments
+from transformers.modeling_utils import PreTrainedModel
+from torch.nn.parallel import DistributedDataParallel
+kinds = (DataLoader.__init__, DistributedDataParallel.__init__, Trainer.__init__, TrainingArguments.__post_init__,
+         PreTrainedModel.from_pretrained.__func__, PreTrainedModel._from_config.__func__)
+import sys
+print(any(hasattr(kind, "__diagnose_apply__") for kind in kinds), [n for n in sys.modules if "probes.apply_t" in n])
+"""
+
+
+@pytest.fixture(scope="module")
+def unpatched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, SimpleNamespace]:
+    """The same Trainer and more without a patch, in an environment that holds that of another run."""
+    needs("transformers", "accelerate")
+    runs = Runs(tmp_path_factory.mktemp("unpatched"))
+    leftover = Request({"dataloader": {"num_workers": 2}}).to_json()
+    done = runs(TRAINER + LOADERS + KINDS, None, "--at-step", "8", **{PATCH: leftover})
+    assert done.code == 0, done.err
+    return runs, done
+
+
+def test_the_wait_for_data_is_gone(
+    trained: tuple[Runs, SimpleNamespace], unpatched: tuple[Runs, SimpleNamespace]
+) -> None:
+    plain = unpatched[0]
+
+    assert plain.waiting() > 0.25
+    assert trained[0].waiting() < plain.waiting() / 2  # on a busy machine the workers are late now and then
+
+
+def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(
+    unpatched: tuple[Runs, SimpleNamespace],
+) -> None:
+    plain, done = unpatched
+
+    assert "\n0 False True\n0 3\nFalse []\n" in done.out
+    assert (plain.facts()["applied"], plain.facts()["refused"]) == (None, [])
+
+
+def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16"))
+    for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
+        monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
+
+        assert apply_model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
+
+
+DDP = """
+import os
+import torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("rendezvous"), rank=0, world_size=1)
 plain = DataLoader(data, 2, False, None, None, 0)
-model = torch.nn.Linear(4, 4)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4), find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for batch in plain:
     model(batch).mean().backward()
     optimizer.step()
+dist.destroy_process_group()
 """
+FOR_LOADERS = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}
+FOR_DDP = {"find_unused_parameters": False, "gradient_as_bucket_view": True, "bucket_cap_mb": 50}
 
 
-def test_loaders_of_a_bare_loop_are_patched_where_that_is_safe(runs: Runs) -> None:
+@pytest.fixture(scope="module")
+def looped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, SimpleNamespace]:
+    """A bare loop over a loader and a model in DistributedDataParallel, run with both patched."""
     needs("torch")
-    wanted = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}
-    done = runs(LOADERS, {"target": "dataloader", "set": wanted}, "--at-step", "8", "--no-report")
-    known = runs.facts()
+    runs = Runs(tmp_path_factory.mktemp("loop"))
+    patch = [{"target": "dataloader", "set": FOR_LOADERS}, {"target": "ddp", "set": FOR_DDP}]
+    done = runs(LOADERS + DDP, patch, "--at-step", "8", "--no-report")
+    assert done.code == 0, done.err
+    return runs, done
+
+
+def test_loaders_of_a_bare_loop_are_patched_where_that_is_safe(looped: tuple[Runs, SimpleNamespace]) -> None:
+    known, done = looped[0].facts(), looped[1]
 
     assert done.out == "2 True True\n0 3\n"
-    assert known["applied"] == {"dataloader": wanted}
-    assert {key: known["dataloader"][key] for key in wanted} == wanted
+    assert known["applied"]["dataloader"] == FOR_LOADERS
+    assert {key: known["dataloader"][key] for key in FOR_LOADERS} == FOR_LOADERS
     assert (
         done.said[0] == "diagnose: not applied: num_workers (each worker would repeat the data of an IterableDataset)"
     )
-    assert [entry["key"] for entry in known["refused"]] == list(wanted)
+    assert [(entry["target"], entry["key"]) for entry in known["refused"]] == [
+        ("dataloader", key) for key in FOR_LOADERS
+    ]
 
 
-def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(runs: Runs) -> None:
-    needs("transformers")
-    body = """
-    from transformers import Trainer, TrainingArguments
-    from transformers.modeling_utils import PreTrainedModel
-    from torch.nn.parallel import DistributedDataParallel
-    kinds = (DataLoader.__init__, DistributedDataParallel.__init__, Trainer.__init__, TrainingArguments.__post_init__,
-             PreTrainedModel.from_pretrained.__func__, PreTrainedModel._from_config.__func__)
-    import sys
-    print(any(hasattr(kind, "__diagnose_apply__") for kind in kinds), [n for n in sys.modules if "probes.apply_t" in n])
-    """
-    leftover = Request({"dataloader": {"num_workers": 2}}).to_json()
-    done = runs(LOADERS + textwrap.dedent(body), None, "--no-report", **{PATCH: leftover})
+def test_ddp_is_made_with_the_patch(looped: tuple[Runs, SimpleNamespace]) -> None:
+    known = looped[0].facts()
 
-    assert done.out == "0 False True\n0 3\nFalse []\n"
-
-
-DDP = """
-import os, torch
-import torch.distributed as dist
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
-dist.init_process_group("gloo", init_method="file://" + os.path.abspath("rendezvous"), rank=0, world_size=1)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4), find_unused_parameters=True)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(12):
-    model(torch.ones(2, 4)).mean().backward()
-    optimizer.step()
-dist.destroy_process_group()
-"""
-
-
-def test_ddp_is_made_with_the_patch(runs: Runs) -> None:
-    needs("torch")
-    wanted = {"find_unused_parameters": False, "gradient_as_bucket_view": True, "bucket_cap_mb": 50}
-    done = runs(DDP, {"target": "ddp", "set": wanted}, "--at-step", "6", "--no-report")
-    known = runs.facts()
-
-    assert (done.code, done.said) == (0, [])
-    assert known["applied"] == {"ddp": wanted}
-    assert {key: known["ddp"][key] for key in wanted} == wanted
+    assert known["applied"].keys() == {"dataloader", "ddp"}
+    assert known["applied"]["ddp"] == FOR_DDP
+    assert {key: known["ddp"][key] for key in FOR_DDP} == FOR_DDP
 
 
 class Made:

@@ -118,8 +118,9 @@ def test_loader_workers_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_compiled_optimizer_step_raises_no_warning(tmp_path: Path) -> None:
-    script = BARE + "optimizer.step = torch.compile(optimizer.step, backend='eager')\nloop(20)\n"
-    done = run(script, tmp_path, {}, PYTHONWARNINGS="error::UserWarning")
+    strict = "import warnings\nwarnings.filterwarnings('error', category=UserWarning)\n"
+    script = BARE + strict + "optimizer.step = torch.compile(optimizer.step, backend='eager')\nloop(20)\n"
+    done = run(script, tmp_path, {})
 
     assert done.returncode == 0, done.stderr
     assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"

@@ -14,7 +14,7 @@ from needs import needs
 from diagnose.probes import capture_machine
 from diagnose.probes.capture_facts import batch_facts
 from diagnose.probes.capture_machine import environment
-from diagnose.probes.capture_model import model_facts, wrapped_facts
+from diagnose.probes.capture_model import model_facts
 from diagnose.probes.held import plain
 from diagnose.probes.trainers.transformers_trainer import settings_of
 
@@ -44,7 +44,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     secrets = dict.fromkeys(
         ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "NCCL_SECRET", "SLURM_JOB_NAME"), TOKEN
     )
-    done = run(script, folder, {}, **secrets, SLURM_JOB_ID="77", OMP_NUM_THREADS="1", NCCL_DEBUG="WARN")
+    done = run(script, folder, {}, fresh=False, **secrets, SLURM_JOB_ID="77", NCCL_DEBUG="WARN")
     assert done.returncode == 0, done.stderr
     return folder / "out"
 
@@ -122,14 +122,19 @@ def test_frozen_and_half_precision_parameters_are_told_apart() -> None:
     assert known["dtypes"] == {"float32": 40, "bfloat16": 8}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_compiled_model_is_known_from_the_model_inside() -> None:
-    inside = torch.nn.Linear(2, 2)
-    outside = torch.compile(inside)
+COMPILED = """
+import torch
+from diagnose.probes.capture_model import wrapped_facts
+inside = torch.nn.Linear(2, 2)
+outside = torch.compile(inside)
+print(*[wrapped_facts(model)["compiled"] for model in (inside, outside)], wrapped_facts(torch.nn.Linear(2, 2)))
+"""
 
-    assert wrapped_facts(inside)["compiled"] is True
-    assert wrapped_facts(outside)["compiled"] is True
-    assert wrapped_facts(torch.nn.Linear(2, 2)) == {"compiled": False, "ddp": None, "fsdp": None}
+
+def test_a_compiled_model_is_known_from_the_model_inside(tmp_path: Path) -> None:
+    known = run(COMPILED, tmp_path).stdout
+
+    assert known == "True True {'compiled': False, 'ddp': None, 'fsdp': None}\n"
 
 
 def test_ligers_table_is_read_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ from diagnose.ranks.replay.changes import Changes, changes_of, faster, hidden_ns
 from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.trace import Loading
 
+pytestmark = pytest.mark.long
+
 REAL = os.environ.get("DIAGNOSE_REAL_TRACES", "")
 LATE = 2
 BUCKETS = 5  # of two layers, and the tied embedding's

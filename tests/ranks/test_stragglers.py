@@ -219,6 +219,7 @@ def test_a_missing_rank_may_be_the_late_one() -> None:
     assert missing_suspect(whole) == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [8, 64])
 def test_nobody_is_named_where_chance_decides_who_is_last(count: int) -> None:
     draw = random.Random(7)

@@ -75,6 +75,7 @@ def test_the_patch_can_be_applied(name: str, case: Faulty) -> None:
     assert [why_not(case.patch.target, key, value) for key, value in set_.items() if case.patch] == [""] * len(set_)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_job_hears_nothing(name: str) -> None:
     fired = {f.rule for f in analyze(SAMPLES / name).findings}

@@ -57,6 +57,7 @@ def test_what_is_typed_can_be_applied(name: str, case: Case) -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sample", HEALTHY)
 def test_a_healthy_sample_hears_none_of_them(sample: str) -> None:
     assert fired(analyze(SAMPLES / sample)) & (set(CASES) - ABOUT_COMPUTE) == set()

@@ -115,6 +115,7 @@ def test_only_copies_from_pageable_memory_hold_the_host(pinned: bool, us: float)
     assert replay(steps(step)).step_ns() == pytest.approx(us * US, rel=0.05)
 
 
+@pytest.mark.long
 def test_a_full_queue_holds_the_host_and_nothing_else() -> None:
     line = timeline(steps(lambda job: gemms(job, 1500, gpu_us=20, host_us=1), count=4))
     found = replay_of(line)
@@ -124,6 +125,7 @@ def test_a_full_queue_holds_the_host_and_nothing_else() -> None:
     assert found.step_ns(halved(line, "gemm")) == 1500 * 10 * US
 
 
+@pytest.mark.long
 def test_a_stall_is_hidden_up_to_what_the_queue_holds() -> None:
     def step(job: Trace) -> None:
         job.loader(us=25_000)

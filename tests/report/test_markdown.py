@@ -105,6 +105,7 @@ def talkative(names: str = "") -> Diagnosis:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", ["", ATTACK, "核" * 20, "0 1 2 " * 10])
 def test_the_most_talkative_job_stays_below_4000_tokens(names: str) -> None:
     text = document(talkative(names))
@@ -122,6 +123,7 @@ def test_more_than_what_is_cut_is_said() -> None:
     assert re.search(r"^\+1,0\d\d ranks that lose less$", text, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_no_name_becomes_markup_a_link_or_a_mention() -> None:
     harmless, attacked = (flat(document(talkative(names))) for names in ("0 1 2 " * 10, ATTACK))
 

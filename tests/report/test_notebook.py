@@ -78,6 +78,7 @@ def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
         _ = Analysis(diagnoses.data_bound()).ledger
 
 
+@pytest.mark.long
 def test_the_tables_are_data_frames_with_types() -> None:
     pytest.importorskip("pandas", reason="data frames need pandas")
     analysis = diagnose.analyze(SAMPLE)
@@ -96,6 +97,7 @@ def test_the_tables_are_data_frames_with_types() -> None:
         analysis.table("gpu")
 
 
+@pytest.mark.long
 def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas", reason="data frames need pandas")
     monkeypatch.chdir(EXAMPLE.parent)

@@ -1,0 +1,97 @@
+"""Every number that the HTML report shows is one of the diagnosis, or is worked out from it."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from report.pages import Read, sample, written
+
+from diagnose.diagnosis import Diagnosis
+from diagnose.facts import duration, spoken
+from diagnose.report.html.heat import heat_view
+from diagnose.report.views.changes import captures_view
+from diagnose.report.views.job_words import waited_share
+from diagnose.report.views.ledger import basis, rows
+
+
+@pytest.mark.parametrize("name", ["synthetic-memory-bound.json.gz", "synthetic-straggler", "cpu-slow-loader.json.gz"])
+def test_every_number_comes_from_the_diagnosis(name: str) -> None:
+    diagnosis = sample(name)
+    shown, known = numbers_shown(diagnosis), set(spellings(diagnosis))
+
+    wrong = replace(diagnosis, verdict=replace(diagnosis.verdict, because="the step takes 987,654.3 ms"))
+    assert [number for number in shown if number not in known] == []
+    assert [number for number in numbers_shown(wrong) if number not in known] == ["987,654.3 ms"]
+
+
+UNIT = r"%|[num]?s|[KMGT]iB|GB/s|TFLOP/s|[kMGTP]?FLOP(?!/)"
+NUMBER = re.compile(rf"(?<![\w.,-])\d+(?:,\d{{3}})*(?:\.\d+)?(?: (?:{UNIT})(?![\w/]))?(?!\w|[.,]\d)")
+
+
+def numbers_shown(diagnosis: Diagnosis) -> list[str]:
+    """Numbers with their units in the visible text, without the axes, which have round numbers of their own."""
+    text = re.sub(r'<g class="grid".*?</g>|<div class="lane axis".*?</div>', "", written(diagnosis), flags=re.DOTALL)
+    return NUMBER.findall(Read(text).shown)
+
+
+def spellings(diagnosis: Diagnosis) -> Iterator[str]:
+    """How the page may spell the numbers of a diagnosis: each by itself, per step, as a share, and what it adds up."""
+    of = basis(diagnosis)
+    listed = rows(diagnosis.waterfall) + rows(diagnosis.waterfall, details=True)
+    values = [*numbers(msgspec.to_builtins(replace(diagnosis, timeline=None))), *sums(diagnosis), of.step_ns]
+    values += [value for row in listed for value in (row.ns, row.share)]
+    for value in values:
+        yield from (f"{value:,.{digits}f}" for digits in (0, 1, 2, 3))
+        yield from (f"{100 * value:.1f} %", f"{100 * value:.1f}", spoken(value, "bytes"), of.per_step(int(value)))
+        yield from (duration(value), duration(value / max(of.count, 1)), f"{value * 1e-12:,.0f} TFLOP/s")
+        yield from (f"{value / 1e9:,.0f} GB/s", f"{value:,.0f} TFLOP/s", spoken(value, "flops"))
+        yield f"{value * 1e-12:,.1f} TFLOP/s"
+        yield spoken(1e9 * value, "bytes_per_s")
+    for text in texts(msgspec.to_builtins(diagnosis)):
+        yield from NUMBER.findall(text)
+    yield from (str(number) for number in range(1, 11))  # of the points, and of small counts
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from numbers(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def sums(diagnosis: Diagnosis) -> Iterator[float]:
+    """What the page adds up: classes, ranks' other causes, the waits of the step, and what a late rank costs."""
+    for ledger in (diagnosis.ledger, *(rank.ledger for rank in diagnosis.ranks)):
+        for key in {entry.class_ for entry in ledger}:
+            yield sum(entry.share for entry in ledger if entry.class_ == key)
+    heat = heat_view(diagnosis)
+    for row in heat.rows if heat else ():
+        yield 1 - sum(cell.share for cell in row.cells)
+    yield from (len(capture.rules) for capture in captures_view(diagnosis))
+    step, of = diagnosis.timeline, basis(diagnosis)
+    assert step is not None
+    yield from (step.step, step.length_ns, step.merged_below_ns, step.lanes_left_out, len(diagnosis.kernels))
+    for lane in step.lanes:
+        for label in set(lane.label) if lane.kind == "cause" else ():
+            own = [i for i, other in enumerate(lane.label) if other == label]
+            ns = [lane.length_ns[i] for i in own]
+            longest = ns.index(max(ns))
+            yield from (sum(ns), sum(ns) / step.length_ns, max(ns), lane.start_ns[own[longest]])
+            yield sum(lane.count[i] for i in own)
+    for straggler in diagnosis.stragglers:
+        share = waited_share(straggler, diagnosis)
+        yield from (share, share * of.step_ns)
+    found = diagnosis.postmortem
+    yield from (len(found.clocks), *(abs(clock.offset_ns or 0) for clock in found.clocks)) if found else ()

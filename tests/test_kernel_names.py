@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from diagnose.hardware import lookup, table
+from diagnose.ranks.collectives.kinds import itemsize
 from diagnose.timeline import kernel_names
 from diagnose.timeline.kernel_names import (
     COMPUTE_FAMILIES,
+    Element,
     Kind,
     Row,
     bound_by,
@@ -85,12 +87,20 @@ def test_what_single_metrics_ask_for_is_a_tag(name: str, tags: set[str]) -> None
         ("CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>(...)", "", 2),
         ("ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "half", 2),
         ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", "float", 4),
+        ("ncclDevKernel_AllReduce_Sum_f64_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "double", 8),
+        ("ncclDevKernel_AllReduce_Sum_f8e4m3_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "float8_e4m3fn", 1),
+        ("ncclDevKernel_AllReduce_Sum_u32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "uint32", 4),
         ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "", 0),
         ("triton_for_fused_0", "", 0),
     ],
 )
 def test_the_type_of_the_data_is_in_the_kernels_name(name: str, dtype: str, size: int) -> None:
     assert (element_type(name), element_bytes(name)) == (dtype, size)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS.element if row.type], ids=lambda row: row.type)
+def test_messages_know_the_width_of_every_type(row: Element) -> None:
+    assert itemsize(row.type) == row.bytes
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A row of the table. It matches names in which `pattern` is found and which contain `within`."""
+    """A row of the table. It matches names in which `pattern` is found and which lie in the namespace `within`."""
 
     pattern: str
     examples: tuple[str, ...]
@@ -52,9 +52,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         """The pattern, compiled."""
         return re.compile(self.pattern)
 
+    @cached_property
+    def mangled(self) -> str:
+        """The namespace as compilers mangle it: "2at6native" for "at::native"."""
+        return "".join(f"{len(part)}{part}" for part in self.within.split("::") if part)
+
     def search(self, name: str) -> re.Match[str] | None:
         """Where the row matches this name, None where it does not."""
-        return self.expression.search(name) if self.within in name else None
+        return self.expression.search(name) if self.within in name or self.mangled in name else None
 
 
 class Operation(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):

@@ -7,8 +7,8 @@ UNTOLD = ("generic", "collective")  # the name does not say which
 _ITEM_BYTES = (
     dict.fromkeys(("int8", "uint8", "byte", "char", "bool"), 1)
     | dict.fromkeys(("half", "bfloat16", "float16", "short", "int16"), 2)
-    | dict.fromkeys(("int", "float", "float32", "int32"), 4)
-    | dict.fromkeys(("long", "double", "int64", "float64"), 8)
+    | dict.fromkeys(("int", "float", "float32", "int32", "uint32"), 4)
+    | dict.fromkeys(("long", "double", "int64", "float64", "uint64"), 8)
 )
 
 

@@ -20,16 +20,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fuzzing import KINDS, ending, kept_cases, loaded
+from fuzzing import KINDS, kept_cases, loaded, outcome_of
 from fuzzing.running import Tally, bounded_room, fuzz, fuzz_by_processes
 from fuzzing.seeds import begin_with
 
 
 def page(tally: Tally) -> str:
-    """The tally as a table of kinds and endings, and what failed."""
+    """The tally as a table of kinds and outcomes, and what failed."""
     ends = ("read", "refused", "DEFECT")
-    rows = [[kind, *(f"{tally.endings[kind, end]:,}" for end in ends)] for kind in KINDS]
-    rows.append(["all", *(f"{sum(n for (_, e), n in tally.endings.items() if e == end):,}" for end in ends)])
+    rows = [[kind, *(f"{tally.outcomes[kind, end]:,}" for end in ends)] for kind in KINDS]
+    rows.append(["all", *(f"{sum(n for (_, e), n in tally.outcomes.items() if e == end):,}" for end in ends)])
     lines = ["| kind | read | refused | defects |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += ["", f"longest try {tally.longest_s:.1f} s of processor time; memory grew by {tally.growth_mib} MiB"]
@@ -42,7 +42,7 @@ def replayed(folder: Path) -> Tally:
     with tempfile.TemporaryDirectory() as place:
         for number, kept in enumerate(kept_cases(folder)):
             case = loaded(kept)
-            end = ending(case, Path(place))
+            end = outcome_of(case, Path(place))
             tally.add(number, case, end)
             sys.stderr.write(f"{kept.name}: {end.name}\n")
     return tally

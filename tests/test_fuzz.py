@@ -33,14 +33,14 @@ KEPT = sorted(path.parent for path in (Path(__file__).parent / "fuzzed").glob("*
 def test_tries_of_every_kind(seed: int) -> None:
     tally = running.fuzz(range(80), seed)
     assert not tally.failed, tally.defects
-    assert {end for _, end in tally.endings} == {"read", "refused"}
-    assert len({kind for kind, _ in tally.endings}) > 5
+    assert {end for _, end in tally.outcomes} == {"read", "refused"}
+    assert len({kind for kind, _ in tally.outcomes}) > 5
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kept", KEPT, ids=lambda folder: folder.name)
 def test_what_was_found_once_stays_mended(kept: Path, tmp_path: Path) -> None:
-    assert fuzzing.ending(fuzzing.loaded(kept), tmp_path).name in ("read", "refused")
+    assert fuzzing.outcome_of(fuzzing.loaded(kept), tmp_path).name in ("read", "refused")
 
 
 @pytest.mark.parametrize("kind", fuzzing.KINDS)
@@ -70,7 +70,7 @@ def test_what_the_mutations_begin_with_is_sound(number: int, tmp_path: Path) -> 
         fuzzing.Case("rule", ("rules", "--rules", "@rules"), rules),
         fuzzing.Case("patch", ("@patch.json",), patch, "patch"),
     ):
-        assert fuzzing.ending(case, tmp_path).name == "read"
+        assert fuzzing.outcome_of(case, tmp_path).name == "read"
 
 
 def small_case() -> fuzzing.Case:
@@ -88,7 +88,7 @@ def small_case() -> fuzzing.Case:
 )
 def test_the_fuzzer_tells_a_defect(broken: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broken, lambda *_: 1 / 0)
-    end = fuzzing.ending(small_case(), tmp_path)
+    end = fuzzing.outcome_of(small_case(), tmp_path)
     assert end.is_defect
     assert says in end.name
 

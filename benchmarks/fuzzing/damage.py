@@ -48,16 +48,16 @@ def _damage(seeded: random.Random, broken: bytearray, begin: int, end: int) -> N
             broken[i] = 48 + seeded.randrange(10)
 
 
-def packed(text: bytes, ending: str) -> bytes:
-    """`text` as a file of this ending holds it."""
-    if ending.endswith(".gz"):
+def packed(text: bytes, suffix: str) -> bytes:
+    """`text` as a file of this suffix holds it."""
+    if suffix.endswith(".gz"):
         return gzip.compress(text, 1, mtime=0)
-    if ending.endswith(".zst") and ZSTD is not None:
+    if suffix.endswith(".zst") and ZSTD is not None:
         squeezed: bytes = ZSTD.compress(text)
         return squeezed
     return text
 
 
-def endings() -> tuple[str, ...]:
-    """The endings of the files that can be written here."""
+def suffixes() -> tuple[str, ...]:
+    """The suffixes of the files that can be written here."""
     return (".json", ".json.gz", ".json.zst") if ZSTD is not None else (".json", ".json.gz")

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import beside, seeds, traces
 from .case import Case
-from .damage import damaged, endings, packed
+from .damage import damaged, packed, suffixes
 from .entries import entry_of, spoilt
 from .tree import mutate, mutated
 from .values import odd, toml
@@ -94,7 +94,7 @@ def _trace(seeded: random.Random) -> Case:
 
 
 def _bytes(seeded: random.Random) -> Case:
-    name = "trace" + seeded.choice(endings())
+    name = "trace" + seeded.choice(suffixes())
     text = seeds.texted(seeded, seeds.one_rank(seeded))
     content = packed(damaged(seeded, text), name) if seeded.random() < 0.3 else damaged(seeded, packed(text, name))
     return Case("bytes", shown(seeded, f"@{name}"), {name: content})

@@ -19,9 +19,9 @@ from typing import Any
 from rules_once import rules_read_once
 
 from .case import Case, saved
-from .ending import Ending, ending
 from .kinds import built
 from .minimise import minimised
+from .outcome import Outcome, outcome_of
 
 MOST_GROWTH_MIB = 256
 VALIDATED_EACH = 8  # tries; all are decoded by the types that the schema is generated from
@@ -33,20 +33,20 @@ class Tally:
     """What the tries came to.
 
     Attributes:
-        endings: tries by kind and ending.
+        outcomes: tries by kind and outcome.
         longest_s: processor time of the longest try.
         growth_mib: by how much the peak of the memory grew behind the first tenth of the tries; the worst process.
-        defects: try and ending of each defect.
+        defects: try and outcome of each defect.
     """
 
-    endings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     longest_s: float = 0.0
     growth_mib: int = 0
     defects: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, number: int, case: Case, end: Ending) -> None:
+    def add(self, number: int, case: Case, end: Outcome) -> None:
         """Counts one try."""
-        self.endings[case.kind, "DEFECT" if end.is_defect else end.name] += 1
+        self.outcomes[case.kind, "DEFECT" if end.is_defect else end.name] += 1
         self.longest_s = max(self.longest_s, end.cpu_s)
         if end.is_defect:
             self.defects.append((number, end.name))
@@ -58,8 +58,8 @@ class Tally:
 
     def to_json(self) -> dict[str, Any]:
         """As one process tells another."""
-        endings = [[kind, end, count] for (kind, end), count in sorted(self.endings.items())]
-        return {"endings": endings, "longest_s": round(self.longest_s, 2), "growth_mib": self.growth_mib,
+        outcomes = [[kind, end, count] for (kind, end), count in sorted(self.outcomes.items())]
+        return {"outcomes": outcomes, "longest_s": round(self.longest_s, 2), "growth_mib": self.growth_mib,
                 "defects": self.defects}  # fmt: skip
 
 
@@ -67,8 +67,8 @@ def joined(tallies: Iterable[dict[str, Any]]) -> Tally:
     """The tallies of several processes as one."""
     whole = Tally()
     for tally in tallies:
-        for kind, end, count in tally["endings"]:
-            whole.endings[kind, end] += count
+        for kind, end, count in tally["outcomes"]:
+            whole.outcomes[kind, end] += count
         whole.longest_s = max(whole.longest_s, tally["longest_s"])
         whole.growth_mib = max(whole.growth_mib, tally["growth_mib"])
         whole.defects += [(number, name) for number, name in tally["defects"]]
@@ -98,7 +98,7 @@ def fuzz(
             if log is not None:
                 log.write_text(str(number))
             case = case_of(seed, number, kind)
-            end = ending(case, Path(place), thorough=number % VALIDATED_EACH == 0)
+            end = outcome_of(case, Path(place), thorough=number % VALIDATED_EACH == 0)
             tally.add(number, case, end)
             if count == len(numbers) // 10:
                 before = _peak_mib()
@@ -108,17 +108,17 @@ def fuzz(
     return tally
 
 
-def keep(case: Case, end: Ending, kept: Path, place: Path) -> None:
+def keep(case: Case, end: Outcome, kept: Path, place: Path) -> None:
     """Saves the case, made small, unless one of this name is there."""
     folder = kept / named(end)
     if folder.exists():
         return
     saved(case, folder, end.name)
-    small = minimised(case, lambda other: ending(other, place).signature == end.signature)
+    small = minimised(case, lambda other: outcome_of(other, place).signature == end.signature)
     saved(small, folder, end.name)
 
 
-def named(end: Ending) -> str:
+def named(end: Outcome) -> str:
     """A name for the folder of a case, by what it ended in."""
     words = re.sub(r"[^a-z0-9]+", "-", end.signature.removeprefix("DEFECT ").lower())
     return words.strip("-")[:80].strip("-")

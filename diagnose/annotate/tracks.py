@@ -26,41 +26,41 @@ def micros(ns: int) -> msgspec.Raw:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessTrack:
     """Where a rank's track goes: the id of its process, and the nanoseconds to add to its times."""
 
     process: int = PROCESS
     shift: int = 0
 
 
-def tracks(diagnosis: Diagnosis, measured: Measured, place: Place) -> Iterator[Event]:
+def tracks(diagnosis: Diagnosis, measured: Measured, track: ProcessTrack) -> Iterator[Event]:
     """The events of one rank; the findings of its job are on every rank's track."""
-    process, rank = place.process, measured.timeline.rank
+    process, rank = track.process, measured.timeline.rank
     yield _meta("process_name", process, 0, name=f"diagnose, rank {rank}: {diagnosis.verdict.class_}")
     yield _meta("process_sort_index", process, 0, sort_index=-1)
     for number, name in ((STEPS, "steps"), (CAUSES, "idle and waiting")):
         yield _meta("thread_name", process, number, name=name)
-    yield from _steps(measured, place)
-    yield from _causes(measured, place)
-    yield from _findings(diagnosis, measured, place)
+    yield from _steps(measured, track)
+    yield from _causes(measured, track)
+    yield from _findings(diagnosis, measured, track)
 
 
 def _meta(kind: str, process: int, thread: int, **args: Any) -> Event:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0, "args": args}
 
 
-def _slice(name: str, thread: int, place: Place, begin: int, end: int, **args: Any) -> Event:
-    times = {"ts": micros(begin + place.shift), "dur": micros(end - begin)}
-    return {"ph": "X", "cat": "diagnose", "name": name, "pid": place.process, "tid": thread, **times, "args": args}
+def _slice(name: str, thread: int, track: ProcessTrack, begin: int, end: int, **args: Any) -> Event:
+    times = {"ts": micros(begin + track.shift), "dur": micros(end - begin)}
+    return {"ph": "X", "cat": "diagnose", "name": name, "pid": track.process, "tid": thread, **times, "args": args}
 
 
-def _steps(measured: Measured, place: Place) -> Iterator[Event]:
+def _steps(measured: Measured, track: ProcessTrack) -> Iterator[Event]:
     numbers, attribution = measured.timeline.steps.numbers, measured.attribution
     for number, (begin, end) in zip(numbers, attribution.windows.tolist(), strict=True):
-        yield _slice(f"step {number}", STEPS, place, begin, end, length_ms=(end - begin) / 1e6)
+        yield _slice(f"step {number}", STEPS, track, begin, end, length_ms=(end - begin) / 1e6)
 
 
-def _causes(measured: Measured, place: Place) -> Iterator[Event]:
+def _causes(measured: Measured, track: ProcessTrack) -> Iterator[Event]:
     """The pieces in which no kernel runs but the device idles, copies, or waits for others."""
     attribution = measured.attribution
     shown = [cause in WITHOUT_KERNELS or cause in COPIES for cause in attribution.causes]
@@ -69,19 +69,19 @@ def _causes(measured: Measured, place: Place) -> Iterator[Event]:
     for begin, end, cause in zip(*pieces, strict=True):
         if shown[cause] and end > begin:
             args = {"cause": attribution.causes[cause], "class": attribution.classes[cause]}
-            yield _slice(names[cause], CAUSES, place, begin, end, **args)
+            yield _slice(names[cause], CAUSES, track, begin, end, **args)
 
 
-def _findings(diagnosis: Diagnosis, measured: Measured, place: Place) -> Iterator[Event]:
+def _findings(diagnosis: Diagnosis, measured: Measured, track: ProcessTrack) -> Iterator[Event]:
     """Each finding over the counted steps, on a thread of its own, with the advice beside it."""
     windows = measured.attribution.windows
     if not len(windows):
         return
     begin, end = int(windows[0, 0]), int(windows[-1, 1])
     for number, finding in enumerate(diagnosis.findings):
-        yield _meta("thread_name", place.process, FINDINGS + number, name=f"finding: {finding.rule}")
+        yield _meta("thread_name", track.process, FINDINGS + number, name=f"finding: {finding.rule}")
         title = f"{finding.rule}: {finding.says}"
-        yield _slice(title, FINDINGS + number, place, begin, end, **_advice(finding))
+        yield _slice(title, FINDINGS + number, track, begin, end, **_advice(finding))
 
 
 def _advice(finding: Finding) -> dict[str, Any]:

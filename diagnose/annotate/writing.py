@@ -9,7 +9,7 @@ from typing import BinaryIO
 import msgspec
 
 from diagnose.annotate.merging import PER_RANK, events_of, shift_of
-from diagnose.annotate.tracks import PROCESS, Event, Place, tracks
+from diagnose.annotate.tracks import PROCESS, Event, ProcessTrack, tracks
 from diagnose.diagnosis import Diagnosis
 from diagnose.metrics import Measured
 from diagnose.trace.source import Source
@@ -54,7 +54,7 @@ def _with_text(diagnosis: Diagnosis, measured: Measured) -> Iterator[bytes]:
         events = _LIST.search(start, max(searched - _OVERLAP, 0))
         if events and (rest := start[events.end() :].lstrip()):
             yield start[: events.end()]
-            yield from _joined(tracks(diagnosis, measured, Place()))
+            yield from _joined(tracks(diagnosis, measured, ProcessTrack()))
             yield rest if rest.startswith(b"]") else b",\n" + rest
             yield from blocks
             return
@@ -77,7 +77,7 @@ def _anew(diagnosis: Diagnosis, measured: Sequence[Measured]) -> Iterator[bytes]
 def _ranks_events(diagnosis: Diagnosis, rank: Measured, first: Measured) -> Iterator[Event]:
     clocks = diagnosis.postmortem.clocks if diagnosis.postmortem else ()
     shift = shift_of(rank.timeline, first.timeline, {clock.rank: clock for clock in clocks})
-    yield from tracks(diagnosis, rank, Place(rank.timeline.rank * PER_RANK + PROCESS, shift))
+    yield from tracks(diagnosis, rank, ProcessTrack(rank.timeline.rank * PER_RANK + PROCESS, shift))
     yield from events_of(rank.timeline, shift)
 
 

@@ -14,7 +14,7 @@ from diagnose.cli.terminal import Bar
 from diagnose.trace import Loading
 
 _RESERVED, _MOST_RESERVED_BYTES = 8, 64 << 20  # an eighth of the budget, at most, is left for what comes between looks
-_LOOK_EVERY_S, _LOOK_AGAIN_S = 0.01, 2.0
+_COUNT_EVERY_S, _COUNT_AGAIN_S = 0.01, 2.0
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk."),
@@ -85,16 +85,16 @@ def limited(memory_bytes: int | None) -> Iterator[None]:
 def _counting(most_bytes: int) -> Iterator[None]:
     """Raises a MemoryError once the process has taken more; nothing where it cannot be counted."""
 
-    def look(_number: int, _frame: object) -> None:
+    def end_when_too_much(_number: int, _frame: object) -> None:
         if (taken_bytes() or 0) > most_bytes:
-            signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN_S, _LOOK_AGAIN_S)  # what tidies up may end in peace
+            signal.setitimer(signal.ITIMER_REAL, _COUNT_AGAIN_S, _COUNT_AGAIN_S)  # what tidies up may end in peace
             raise MemoryError
 
     if taken_bytes() is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY_S, _LOOK_EVERY_S)
+    before = signal.signal(signal.SIGALRM, end_when_too_much)
+    signal.setitimer(signal.ITIMER_REAL, _COUNT_EVERY_S, _COUNT_EVERY_S)
     try:
         yield
     finally:

@@ -77,10 +77,10 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """What to do next, and why that before everything else.
 
-    `kind` is "change", "capture" (the capture is at fault: capture again, as `do` says), "nothing", or "unknown" where
-    that was not judged. `rule` names the finding, whose `says`, `do`, `patch` and `predicted_speedup` stand here again;
-    without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan that buy more
-    than the noise of the steps, in its order.
+    `kind` is "change", "capture" (the capture is at fault, and `do` says what to do about it), "nothing", or "unknown"
+    where that was not judged. `rule` names the finding, whose `says`, `do`, `patch` and `predicted_speedup` stand here
+    again; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan that buy
+    more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]

@@ -72,10 +72,10 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
     kernel_ns = int(work.ns.sum())
     return Roofline(
         operator=operator,
-        class_=_spread(timeline, costs.at, work.class_, ""),
-        bound=_spread(timeline, costs.at, work.bound, "unknown"),
-        ns=_spread(timeline, costs.at, work.ns, 0),
-        above_roof_ns=_spread(timeline, costs.at, work.above_ns, np.nan),
+        class_=_over_activities(timeline, costs.at, work.class_, ""),
+        bound=_over_activities(timeline, costs.at, work.bound, "unknown"),
+        ns=_over_activities(timeline, costs.at, work.ns, 0),
+        above_roof_ns=_over_activities(timeline, costs.at, work.above_ns, np.nan),
         rows=rows_of(work, device),
         sized_share=int(work.ns[work.sized].sum()) / max(kernel_ns, 1),
         matrix=matrix_work(work),
@@ -141,8 +141,8 @@ def _labels(*texts: str) -> list[Labels]:
     return [np.array(text, object) for text in texts]
 
 
-def _spread(timeline: Timeline, at: Ints, values: Any, absent: Any) -> Any:
+def _over_activities(timeline: Timeline, at: Ints, values: Any, absent: Any) -> Any:
     """The values of kernels, aligned with all GPU activities."""
-    spread = np.full(len(timeline.gpu), absent, values.dtype)
-    spread[at] = values
-    return spread
+    aligned = np.full(len(timeline.gpu), absent, values.dtype)
+    aligned[at] = values
+    return aligned

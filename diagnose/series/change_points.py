@@ -111,7 +111,7 @@ def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
     points = np.array([np.median(values[a:b]) for a, b in pairwise(edges)])
     where = (edges[:-1] + edges[1:]) / 2
     levels = [begin, *(s.at for s in shifts), end]
-    steps = sum(_spread(points[(where >= a) & (where < b)]) for a, b in pairwise(levels))
+    steps = sum(_squared_deviations(points[(where >= a) & (where < b)]) for a, b in pairwise(levels))
     slope, start = np.polyfit(where, points, 1)
     misfit = float(np.sum((points - start - slope * where) ** 2))
     per_parameter = np.log(count) / count
@@ -123,5 +123,5 @@ def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
     return Shift("drift", begin, begin, end, begin, begin, first, last, min(s.p_value for s in shifts))
 
 
-def _spread(values: Floats) -> float:
+def _squared_deviations(values: Floats) -> float:
     return float(np.sum((values - values.mean()) ** 2)) if len(values) else 0.0

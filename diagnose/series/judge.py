@@ -10,7 +10,7 @@ from diagnose.errors import printable
 from diagnose.facts import duration
 from diagnose.series.change_points import ALPHA, ChangePoints, search
 from diagnose.series.findings import Change, Confidence, NotTold, Periodic, SeriesReport
-from diagnose.series.scope import Group, affected, culprits, groups, parts_of
+from diagnose.series.scope import Group, affected, culprits, groups, part_changes
 from diagnose.series.segments import MARGIN, MOST_BLOCKS
 from diagnose.series.suggested_capture import suggested_captures
 from diagnose.series.tracks import Series, Track
@@ -93,7 +93,7 @@ def _change(series: Series, tracks: Sequence[Track], group: Group) -> Change:
         confidence=_confidence(group, tracks),
         p_value=group.p_value,
         says="",
-        parts=parts_of(guilty or [tracks[i] for i in group.members], group),
+        parts=part_changes(guilty or [tracks[i] for i in group.members], group),
         culprit_ranks=tuple(t.rank for t in guilty if t.rank is not None),
         culprit_hosts=tuple(sorted({t.host for t in guilty if t.host})),
         named_by=named_by,

@@ -133,7 +133,7 @@ def _hosts(tracks: Sequence[Track]) -> tuple[str, ...]:
     return tuple(sorted({t.host for t in tracks if t.host}))
 
 
-def parts_of(tracks: Sequence[Track], group: Group) -> tuple[PartChange, ...]:
+def part_changes(tracks: Sequence[Track], group: Group) -> tuple[PartChange, ...]:
     """The logged parts of a step before and after the change."""
     changes = []
     for name in PARTS:

@@ -31,7 +31,7 @@ _DEEPEST, _MOST_FILES = 4, 10_000
 
 
 @dataclass(frozen=True)
-class Place:
+class LocalTraces:
     """Where a trace lies on this machine, and what to call its files."""
 
     path: Path
@@ -54,7 +54,7 @@ def displayed(url: str) -> str:
 
 
 @contextlib.contextmanager
-def on_this_machine(path: str | Path) -> Iterator[Place]:
+def on_this_machine(path: str | Path) -> Iterator[LocalTraces]:
     """The file or folder at `path`, copied here for as long as the block runs if it is on another machine or a stream.
 
     Raises:
@@ -64,7 +64,7 @@ def on_this_machine(path: str | Path) -> Iterator[Place]:
     if not isinstance(path, str) or not is_remote(text):
         path = Path(unquote(_LOCAL.sub("", text)) if _LOCAL.match(text) else path)
         if not is_stream(path):
-            yield Place(path)
+            yield LocalTraces(path)
             return
     with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
         place = _streamed(path, Path(folder)) if isinstance(path, Path) else _copied(text, Path(folder))
@@ -75,20 +75,20 @@ def on_this_machine(path: str | Path) -> Iterator[Place]:
             raise UserError(error.what, where=where, why=error.why, do=error.do) from error
 
 
-def _streamed(path: Path, folder: Path) -> Place:
+def _streamed(path: Path, folder: Path) -> LocalTraces:
     target = folder / "trace.json"
     copy_stream(path, target)
-    return Place(target, {str(target): shown(path)})
+    return LocalTraces(target, {str(target): shown(path)})
 
 
-def _copied(url: str, folder: Path) -> Place:
+def _copied(url: str, folder: Path) -> LocalTraces:
     fs, root = _filesystem(url)
     address = displayed(url)
     with _explained(url):
         if not _is_folder(fs, url, root):
             target = folder / (_safe_parts(urlsplit(url).path) or ["trace.json"])[-1]
             _copy(fs, root, target)
-            return Place(target, {str(target): address})
+            return LocalTraces(target, {str(target): address})
         files = _wanted(fs, root)
         names = {str(folder): address}
         for remote, parts in files.items():
@@ -96,7 +96,7 @@ def _copied(url: str, folder: Path) -> Place:
             target.parent.mkdir(parents=True, exist_ok=True)
             _copy(fs, remote, target)
             names[str(target)] = "/".join([address.rstrip("/"), *parts])
-    return Place(folder, names)
+    return LocalTraces(folder, names)
 
 
 def _wanted(fs: Any, root: str) -> dict[str, list[str]]:

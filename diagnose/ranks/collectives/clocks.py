@@ -72,7 +72,7 @@ def align(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
     alignment = Alignment(
         known, np.zeros(n, np.int64), np.zeros(n), base.copy(), np.where(known, 0.0, np.nan), np.zeros(n, bool)
     )
-    _Spread(alignment, base, [group for group in matched if group.symmetric.any()]).begin_at(0)
+    _ByGroups(alignment, base, [group for group in matched if group.symmetric.any()]).begin_at(0)
     return alignment
 
 
@@ -83,15 +83,15 @@ def align_all(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
     nothing joins to the first begins its trace with it, and sets the clocks of those it is joined with.
     """
     alignment, base = align(ranks, matched), bases_of(ranks)
-    spread = _Spread(alignment, base, [group for group in matched if len(group.call)])
+    by_groups = _ByGroups(alignment, base, [group for group in matched if len(group.call)])
     for rank in np.argsort(~alignment.known, kind="stable").tolist():
         if not alignment.known[rank]:
             alignment.known[rank], alignment.offset[rank] = True, base[0] - base[rank]
-        spread.begin_at(rank)
+        by_groups.begin_at(rank)
     return alignment
 
 
-class _Spread:
+class _ByGroups:
     """Clocks set from rank to rank along the groups, each of which is used once."""
 
     def __init__(self, alignment: Alignment, base: Ints, groups: Sequence[GroupMatch]) -> None:

@@ -139,7 +139,7 @@ def _order(start: Sequence[Floats], of: Sequence[Ints]) -> list[Ints]:
 
 def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Ints], matched: Match) -> tuple[list[Ints], Floats]:
     """The collective of each rank's events and the transfer of each; one that did not match is its rank's own."""
-    place = [_places(len(rank.calls), at) for rank, at in zip(ranks, rows, strict=True)]
+    place = [_position_of(len(rank.calls), at) for rank, at in zip(ranks, rows, strict=True)]
     of = [np.full(len(at), NONE, np.int64) for at in rows]
     transfer: list[float] = []
     for group in matched:
@@ -157,7 +157,7 @@ def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Ints], matched: Mat
     return of, np.array(transfer, np.float64)
 
 
-def _places(count: int, rows: Ints) -> Ints:
+def _position_of(count: int, rows: Ints) -> Ints:
     """Where each of `count` calls stands among the rows, NONE where it does not."""
     place = np.full(count, NONE, np.int64)
     place[rows] = np.arange(len(rows))

@@ -120,15 +120,15 @@ def _spoken(excess: dict[str, int], parts: Sequence[str]) -> str:
 
 def ratios(rank: RankDigest, peers: Sequence[RankDigest]) -> list[Ratio]:
     """A rank's kernel families over the median of other ranks, per step, those with most time first."""
-    found = []
+    compared = []
     for name in rank.families.names:
         usual = [float(np.median(column)) for column in zip(*(_per_step(p, name) for p in peers), strict=True)]
         mine = _per_step(rank, name)
         if usual[0] > 0 and usual[1] > 0 and mine[1]:
             time, count, *work = (m / u if u else None for m, u in zip(mine, usual, strict=True))
-            found.append(Ratio(name, mine[0], time or 0.0, count or 0.0, *work))
-    total = sum(r.ns for r in found)
-    return sorted((r for r in found if r.ns >= TELLING * total), key=lambda r: -r.ns)
+            compared.append(Ratio(name, mine[0], time or 0.0, count or 0.0, *work))
+    total = sum(r.ns for r in compared)
+    return sorted((r for r in compared if r.ns >= TELLING * total), key=lambda r: -r.ns)
 
 
 def _per_step(rank: RankDigest, family: str) -> tuple[float, ...]:

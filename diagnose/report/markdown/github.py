@@ -94,8 +94,8 @@ def _escaped(text: str) -> str:
     return _SPECIAL.sub(_behind_backslash, text)
 
 
-def _behind_backslash(found: re.Match[str]) -> str:
-    return f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}"
+def _behind_backslash(character: re.Match[str]) -> str:
+    return f"{character[0]}\\" if character[0].isdigit() else f"\\{character[0]}"
 
 
 def _span(name: str) -> str:

@@ -33,7 +33,7 @@ _USAGE = ("settings", "rule")  # only these kinds hold what can be wrong usage
 
 
 @dataclass(frozen=True)
-class Ending:
+class Outcome:
     """How a try ended: "read", "refused", or "DEFECT ..."; and the seconds of processor time that it took."""
 
     name: str
@@ -46,7 +46,7 @@ class Ending:
 
     @property
     def signature(self) -> str:
-        """The part of the name by which two endings are the same."""
+        """The part of the name by which two outcomes are the same."""
         kind, _, text = self.name.partition(": ")
         return re.sub(r"\d+", "", f"{kind}: {text[:60]}" if kind == "DEFECT wrong" else kind)
 
@@ -55,7 +55,7 @@ class Hang(BaseException):
     """The try runs for too long; no handler of the product may hold it."""
 
 
-def ending(case: Case, folder: Path, *, thorough: bool = True) -> Ending:
+def outcome_of(case: Case, folder: Path, *, thorough: bool = True) -> Outcome:
     """Writes the case into `folder`, runs it, and checks what came out."""
     place = folder / "case"
     case.write(place)
@@ -70,7 +70,7 @@ def ending(case: Case, folder: Path, *, thorough: bool = True) -> Ending:
     took = time.process_time() - begin
     if took > LONGEST_CPU_S and not name.startswith("DEFECT"):
         name = f"DEFECT slow: over {LONGEST_CPU_S:.0f} s"
-    return Ending(name[:300], took)
+    return Outcome(name[:300], took)
 
 
 def _run(case: Case, place: Path, thorough: bool) -> str:

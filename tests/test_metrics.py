@@ -25,6 +25,7 @@ from kineto import Trace
 import diagnose.metrics
 from diagnose.facts import Scalar, Unit, Unknown
 from diagnose.metrics import REGISTRY, merged
+from diagnose.probes import protocol
 
 FOLDER = Path(diagnose.metrics.__file__).parent
 PEAK = 989.4e12
@@ -80,10 +81,11 @@ def test_a_metric_is_registered_by_being_in_the_folder(path: Path) -> None:
 
 @pytest.mark.long
 def test_metrics_are_found_in_a_zip_file_too(tmp_path: Path) -> None:
+    folders = {"diagnose": FOLDER.parent, "diagnose/probes": Path(protocol.__file__).parent}
+    modules = {f"{name}/{path.relative_to(at)}": path for name, at in folders.items() for path in at.rglob("*.py")}
     with zipfile.ZipFile(tmp_path / "diagnose.zip", "w") as archive:
-        for path in FOLDER.parent.rglob("*"):
-            if "probes" not in path.parts and "__pycache__" not in path.parts and path.is_file():
-                archive.write(path, path.relative_to(FOLDER.parent.parent))
+        for name, path in modules.items():
+            archive.write(path, name)
     counted = "import diagnose.metrics as m; print(m.__file__, len(m.REGISTRY))"
 
     done = subprocess.run(

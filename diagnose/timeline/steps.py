@@ -56,10 +56,8 @@ def host_steps(trace: Trace) -> StepMarks:
             end[:-1] = np.minimum(end[:-1], begin[1:])  # times that were rounded overlap
             windows = np.stack((begin, end), axis=1)
             return StepMarks(prefix, windows, tuple(_number(trace.names[trace.name[r]], i) for i, r in enumerate(rows)))
-    for source, ends in (
-        ("Optimizer.step", _optimizer_ends(trace)),
-        ("optimizer kernels", _optimizer_kernel_bursts(trace)),
-    ):
+    for source, ends_of in (("Optimizer.step", _optimizer_ends), ("optimizer kernels", _optimizer_kernel_bursts)):
+        ends = ends_of(trace)
         if len(ends) >= 2:
             return StepMarks(source, np.stack((ends[:-1], ends[1:]), axis=1), tuple(range(len(ends) - 1)))
     return StepMarks("window", _whole_window(trace), (0,))
@@ -145,10 +143,10 @@ def _optimizer_ends(trace: Trace) -> Ints:
 
 def _optimizer_kernel_bursts(trace: Trace) -> Ints:
     """Ends of the bursts of optimizer kernels, for optimizers that leave no range."""
-    families = np.array([classify(n).family == "optimizer" for n in trace.names], bool)
     gpu = np.flatnonzero(trace.rows_of("kernel"))
     order = gpu[np.argsort(trace.ts[gpu], kind="stable")]
-    optimizer = trace.named(families)[order]
+    names, which = np.unique(trace.name[order], return_inverse=True)
+    optimizer = np.array([classify(trace.names[name]).family == "optimizer" for name in names], bool)[which]
     if not optimizer.any():
         return np.zeros(0, np.int64)
     last = np.flatnonzero(optimizer & ~np.concatenate((optimizer[1:], [False])))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
     "notes": Part(notes_of, inside="verdict"),
     "ledger": Part(ledger_view),
     "plan": Part(plan_view),
-    "not_advised": Part(ALL_SECTIONS["not_advised"].shown),
+    "not_advised": Part(lambda diagnosis: diagnosis.not_advised),
     "not_judged": Part(captures_view, inside="not_advised"),
     "timeline": Part(timeline_view),
     "roofline": Part(roofline_view),
@@ -76,7 +77,11 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
 }
 SECTIONS: dict[str, Part | LeftOut] = {
     **_PLACED,
-    **{name: Part(each.shown) for name, each in ALL_SECTIONS.items() if name not in (*_PLACED, "provenance")},
+    **{  # whose template draws the first field as it is
+        name: Part(attrgetter(fields[0]))
+        for name, fields in ALL_SECTIONS.items()
+        if name not in (*_PLACED, "provenance")
+    },
     "provenance": Part(provenance_view),
 }
 

@@ -15,12 +15,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity."""
+    """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity.
+
+    `uncounted_ns` is the start of the capture, outside the steps: all before the first counted step, and in a capture
+    without step marks all before the first GPU activity.
+    """
 
     source: str
     count: int
     time_ns: Nanoseconds
     device_time_ns: Nanoseconds | None
+    uncounted_ns: Nanoseconds = 0
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -81,6 +82,8 @@ class RankDigest:
         lost_share: kernel launches whose activity is missing, of all launches.
         sized_share: kernel time judged by the roofline, of all kernel time.
         listed_gpus: GPUs that the trace lists of its machine.
+        unknown_device: events of a device that is neither CUDA's nor ROCm's, by category.
+        uncounted_ns: of the capture before the first counted step, on the clock that time is accounted on.
     """
 
     rank: int
@@ -105,6 +108,8 @@ class RankDigest:
     lost_share: float = 0.0
     sized_share: float = 0.0
     listed_gpus: int = 0
+    unknown_device: Mapping[str, int] = field(default_factory=dict)
+    uncounted_ns: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -149,6 +154,8 @@ def digest_of(
         lost_share=lost_share,
         sized_share=sized_share,
         listed_gpus=_listed_gpus(timeline),
+        unknown_device=timeline.unknown_device,
+        uncounted_ns=iv.total(steps.uncounted),
     )
 
 
@@ -199,7 +206,7 @@ def _summable(values: Ints) -> Ints:
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
     priced = counted(timeline)
-    if priced is None:
+    if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
     return np.where(priced.rows[at] == operators, priced.flops[at], 0).astype(np.int64)

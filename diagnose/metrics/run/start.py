@@ -18,14 +18,13 @@ _COUNTED = Unknown("most of the capture is counted", nothing_helps("its causes a
 @metric("share", "the capture", needs_gpu=False)
 def start_of_capture_share(m: Measured) -> Value:
     """What of the capture lies before the first counted step, of all until the last one ends."""
-    windows, before = m.timeline.windows, total(m.timeline.steps.uncounted)
-    return before / max(before + int(windows[-1, 1] - windows[0, 0]), 1)
+    return _share(m)
 
 
 @metric("text", needs_gpu=False)
 def start_of_capture_cause(m: Measured) -> Value:
     """The largest cause of the time before the first counted step, where that is most of the capture."""
-    if float(start_of_capture_share(m)) <= MOST:
+    if _share(m) <= MOST:
         return _COUNTED
     if m.device_unseen:
         return m.device_unseen
@@ -33,3 +32,8 @@ def start_of_capture_cause(m: Measured) -> Value:
     steps = replace(m.timeline.steps, host=uncounted, device=uncounted)
     spent = attribute(replace(m.timeline, steps=steps), np.full(len(m.timeline.gpu), "", object)).ns()
     return CAUSES[max(spent, key=lambda cause: spent[cause])].spoken
+
+
+def _share(m: Measured) -> float:
+    windows, before = m.timeline.windows, total(m.timeline.steps.uncounted)
+    return before / max(before + int(windows[-1, 1] - windows[0, 0]), 1)

@@ -10,7 +10,7 @@ from diagnose.decoding import all_of, anything, listed, nothing_told, number, sc
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
 from diagnose.patch.applied import expected_of
-from diagnose.patch.patches import TYPED, python_lines
+from diagnose.patch.patches import TYPED, WRAPPERS, python_lines
 from diagnose.probes.apply_allowed import variable_text, why_not
 
 _LARGEST_BYTES = 64 << 20
@@ -129,7 +129,7 @@ def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
         target, values = known.get("target"), known.get("set")
         if set(known) - {"install"} != {"target", "set"} or not isinstance(target, str) or not isinstance(values, dict):
             raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
-        settings += [(target, key, value) for key, value in values.items()]
+        settings += [("ddp" if target in WRAPPERS else target, key, value) for key, value in values.items()]
     return settings
 
 

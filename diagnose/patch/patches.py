@@ -34,7 +34,8 @@ _INSIDE = {
     "accelerate_ddp": "Accelerator(..., kwargs_handlers=[DistributedDataParallelKwargs({})])",
 }
 CODE, DS_CONFIG = "code", "ds_config"
-TYPED = (CODE, DS_CONFIG, "lightning_trainer", "ddp_strategy", "accelerator", "accelerate_ddp")  # no run can set these
+WRAPPERS = ("ddp_strategy", "accelerate_ddp")  # what hands its settings on to DistributedDataParallel
+TYPED = (CODE, DS_CONFIG, "lightning_trainer", "accelerator")  # what no run can set
 _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)

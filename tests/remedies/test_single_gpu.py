@@ -66,7 +66,7 @@ def test_a_healthy_sample_hears_none_of_them(sample: str) -> None:
 
 CASTS = (product(), jobs.weight_cast(300))
 NOT_ADVISED: list[tuple[str, str, Any, Record, str]] = [
-    ("a V100 has no bf16 units", "bf16", job(product(kernel="volta_sgemm_128x64_nt"), gpu=jobs.V100), {}, "torch.float16"),
+    ("a V100 has no bf16 units", "bf16", job(product(kernel="volta_sgemm_128x64_nt"), gpu=jobs.V100), {}, "float16"),
     ("bf16 is on", "bf16", job(product(kernel=jobs.TF32)), recorded({"bf16": True}), "bf16 is on already"),
     ("fp16 keeps fp32 weights", "dtype", job(*CASTS), recorded({"fp16": True}), "loss scaling"),
     (

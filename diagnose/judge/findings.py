@@ -11,6 +11,7 @@ from diagnose.patch.patches import spelled, without_trainer
 from diagnose.predict.plan import plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
+from diagnose.rule.needs import trains_nothing
 
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
@@ -54,7 +55,8 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     """The change as this job can make it, in the spelling of the versions that run it."""
     record = predictor.measured.record
     patch, versions = rule.patch_for(facts), record.get("versions")
-    if patch is not None and "training_arguments" in record.values and record.get("training_arguments") is None:
+    no_trainer = "training_arguments" in record.values and record.get("training_arguments") is None
+    if patch is not None and (no_trainer or trains_nothing(facts)):
         patch = without_trainer(patch)
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 

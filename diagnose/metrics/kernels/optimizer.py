@@ -26,21 +26,6 @@ def optimizer_kind(m: Measured) -> Value:
     return "foreach" if (many & (inside if inside.any() else m.kernels)).any() else "none seen"
 
 
-@metric("text", needs_gpu=False)
-def optimizer_name(m: Measured) -> Value:
-    """Class of the optimizer, such as AdamW, from the record, else from its step range."""
-    recorded = m.record.text("optimizer.class")
-    if recorded is not None:
-        return recorded.removeprefix("Accelerated")
-    step_ranges = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
-    if not step_ranges:
-        return Unknown(
-            "no Optimizer.step range in the trace",
-            another_run("step a torch.optim optimizer; a compiled one leaves no range"),
-        )
-    return step_ranges[0].removeprefix("Optimizer.step#").removesuffix(".step")
-
-
 @metric("share", STEP)
 def single_tensor_optimizer_share(m: Measured) -> Value:
     """Kernels under an optimizer that loops over parameters, and the idle time in its host code."""

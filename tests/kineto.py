@@ -181,7 +181,11 @@ class Trace(Host):
         distributed = {"backend": self.backend, "rank": self.rank, "world_size": self.world, "pg_count": 1,
                        "pg_config": [group], "nccl_version": "2.27.5"}  # fmt: skip
         begin = min((begin_of(row) for row in self._events if row["ph"] == "X"), default=None)
-        trains = [] if begin is None or not self.trains else [row_of("user_annotation", ZERO_GRAD, begin, begin, self.pid, self.pid, {})]
+        trains = (
+            []
+            if begin is None or not self.trains
+            else [row_of("user_annotation", ZERO_GRAD, begin, begin, self.pid, self.pid, {})]
+        )
         closing = closing_rows(self.pid, self.gpu, self._begin, self.now)
         cuda = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12080}
         return {

@@ -38,9 +38,8 @@ def text_work_share(m: Measured) -> Value:
         return CAPTURE_FAILED
     if trace.left_out:
         return NO_PYTHON
-    if not trace.rows_of(*PYTHON).any():
-        if not any(works_on_text(n) for n in trace.names):
-            return Unknown("the trace names no Python functions", STACKS_BY_HAND if m.record else STACKS)
+    if not trace.rows_of(*PYTHON).any() and not any(works_on_text(n) for n in trace.names):
+        return Unknown("the trace names no Python functions", STACKS_BY_HAND if m.record else STACKS)
     work = iv.subtract(_when(m, works_on_text), _when(m, lambda name: name.startswith(_IMPORTS)))
     return m.pieces_share(iv.intersect(work, m.attribution.pieces(*IDLE)))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from diagnose.facts import STEP, Unknown, Value, another_run
+from diagnose.facts import STEP, Value
 from diagnose.metrics.kernel_groups.phases import optimizer
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric

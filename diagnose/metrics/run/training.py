@@ -13,7 +13,9 @@ from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, OPTIMIZE
 
 # Names of operators: autograd's engine, its functions, gradients of operators, fused and foreach updates. The engine
 # calls a function by its node's name, so that compiled code ("CompiledFunctionBackward") is among them.
-_OPERATORS = re.compile(r"autograd::|(^|[\s:])\w*Backward\d*$|[\w:]*_backward(_|$|\.)|[\w:]*::backward$|aten::_fused_(ada|sgd)")
+_OPERATORS = re.compile(
+    r"autograd::|(^|[\s:])\w*Backward\d*$|[\w:]*_backward(_|$|\.)|[\w:]*::backward$|aten::_fused_(ada|sgd)"
+)
 _RANGES = re.compile(
     rf"{OPTIMIZER_STEP}|Optimizer\.zero_grad#|{re.escape(BACKWARD_RANGE)}|torch(::|\.)distributed(::|\.)(ddp\.)?reducer"
 )

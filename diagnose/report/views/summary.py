@@ -10,7 +10,9 @@ from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, mfu_details, mfu_line
 
-NOTHING_TRAINS = "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
+NOTHING_TRAINS = (
+    "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
+)
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
     "pattern": "found by the repeating pattern of kernels",

@@ -9,7 +9,7 @@ from diagnose import intervals as iv
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_STRAGGLER
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, another_run
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
@@ -27,7 +27,8 @@ class JobView:
     """What a rank's metrics know of the other ranks.
 
     `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
-    `late_rank_missing` says that a rank without a trace may be the late one.
+    `late_rank_missing` says that a rank without a trace may be the late one, `suspicion` that the steps are too few to
+    name one that may be.
     """
 
     ranks: int = 1
@@ -39,6 +40,7 @@ class JobView:
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
     late_rank_missing: bool = False
+    suspicion: Unknown | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         straggler_cure_share=_cure_share(changes, lost),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
+        suspicion=_suspicion(by_rank),
     )
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
 
@@ -125,6 +128,16 @@ def _cure_share(changes: Changes, lost: float) -> tuple[float, float]:
         return 0.0, lost
     cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
     return 1 - 1 / cured[0], 1 - 1 / cured[1]
+
+
+def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
+    """Why it is not known whether a rank is late, where one is suspected."""
+    suspected = next((late for late in lateness if late.persistence == "suspected"), None)
+    if suspected is None:
+        return None
+    steps = "one step is" if suspected.of_steps == 1 else f"{suspected.of_steps} steps are"
+    because = f"rank {suspected.rank} may be the one that the others wait for; {steps} too few to tell"
+    return Unknown(because, another_run("capture six steps or more of every rank (diagnose run --steps 6)"))
 
 
 def _with_parts(attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, iv.Intervals]]) -> Attribution:

@@ -16,7 +16,7 @@ def straggler_share(m: Measured) -> Value:
         return CAPTURE_FAILED
     if _single_process(m):
         return 0.0
-    return m.job.straggler_share if m.job.matched else m.job.why_unmatched
+    return _unless_suspected(m, m.job.straggler_share)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -29,7 +29,7 @@ def straggler_cure_share(m: Measured) -> Value:
         return CAPTURE_FAILED
     if _single_process(m):
         return 0.0
-    return m.job.straggler_cure_share[1] if m.job.matched else m.job.why_unmatched
+    return _unless_suspected(m, m.job.straggler_cure_share[1])
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -37,13 +37,18 @@ def least_straggler_cure_share(m: Measured) -> Value:
     """What goes of the step when the late ranks are as fast as the slowest of the others, by replaying all ranks
     together; 0 where that replay misses the measured step.
     """
-    return m.job.straggler_cure_share[0] if m.job.matched else m.job.why_unmatched
+    return _unless_suspected(m, m.job.straggler_cure_share[0])
 
 
 @metric("flag", needs_gpu=False)
 def late_rank_may_be_missing(m: Measured) -> Value:
     """Whether the ranks wait in collectives for a time that no analysed rank accounts for, and ranks are missing."""
     return m.job.late_rank_missing
+
+
+def _unless_suspected(m: Measured, share: float) -> Value:
+    """The share, unless the ranks were not matched or the steps are too few to name a late one."""
+    return (m.job.suspicion or share) if m.job.matched else m.job.why_unmatched
 
 
 def _single_process(m: Measured) -> bool:

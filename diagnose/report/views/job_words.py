@@ -111,6 +111,18 @@ def passing_line(straggler: Straggler) -> str:
     return "; ".join(filter(None, (held, plain(straggler.because))))
 
 
+def suspected_line(straggler: Straggler) -> str:
+    """A rank that causes most of the waiting of too few steps, with the numbers, and what would tell."""
+    told = [
+        f"{named(straggler)} may be late {LATENESS[straggler.cause]}",
+        f"last at {straggler.last_at:,} of {counted(straggler.of_collectives, 'collective')}",
+        "" if straggler.waiting_share is None else f"causes {spoken(straggler.waiting_share, 'share')} of the waiting",
+        plain(straggler.because),
+        "too few steps to name it: more steps would tell (--steps 6)",
+    ]
+    return "; ".join(filter(None, told))
+
+
 def missing_line(diagnosis: Diagnosis) -> str:
     """The ranks of a joined job without a trace, "" where all are there."""
     missing = diagnosis.trace.missing_ranks

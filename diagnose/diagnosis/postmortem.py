@@ -6,6 +6,7 @@ import msgspec
 
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
 Persistence = Literal["persistent", "transient", "suspected"]
+HostCode = Literal["more", "slower", "unknown", "none"]
 NO_STRAGGLER = "no straggler"
 
 
@@ -29,6 +30,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
             nearly as late or stages of a pipeline wait for each other; what the job gains is among the `changes`.
         steps_late: counted steps in which it caused most of the waiting.
         persistence: whether it is late all the time; "suspected" where too few steps tell.
+        host_code: of a rank that its host makes late, whether it runs more code than the others or the same code slower;
+            "none" where something else makes it late.
+        where: the function, range or operator that accounts for most of it, "" where none is known.
         waiting_share: of all the waiting of the ranks for each other, what it causes.
         last_at: matched collectives of the judged steps at which it arrived last.
         of_collectives: those that it took part in.
@@ -52,6 +56,8 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     first_diverging: str = ""
     gpu_hours_per_day: float | None = None
     cost_per_day: float | None = None
+    host_code: HostCode = "none"
+    where: str = ""
     waiting_share: float | None = None
     last_at: int = 0
     of_collectives: int = 0

@@ -8,7 +8,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_STRAGGLER
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
@@ -36,6 +36,8 @@ class JobView:
     why_unmatched: Unknown = ALONE
     straggler_share: float = 0.0
     straggler_cause: str = "none"
+    straggler_host_code: HostCode = "none"
+    straggler_where: str = ""
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
@@ -111,6 +113,8 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         matched=True,
         straggler_share=lost,
         straggler_cause=by_rank[0].cause if late else "none",
+        straggler_host_code=by_rank[0].reason.host.code if late else "none",
+        straggler_where=by_rank[0].reason.host.where if late else "",
         straggler_cure_share=_cure_share(changes, lost),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),

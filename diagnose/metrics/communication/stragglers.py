@@ -1,10 +1,15 @@
 """Late ranks: what they cost, what their cure buys, and what makes them late."""
 
-from diagnose.facts import STEP, Unknown, Value
+from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import CAPTURE_FAILED
+
+NOWHERE = Unknown(
+    "no function, range or operator of a late rank accounts for what makes it late",
+    capture_setting("with_stack=True in a run of its own", another_run("name parts of the step with diagnose.probes.range")),
+)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -62,3 +67,19 @@ def straggler_cause(m: Measured) -> Value:
     if _single_process(m):
         return "none"
     return m.job.straggler_cause if m.job.matched else m.job.why_unmatched
+
+
+@metric("text", needs_gpu=False)
+def straggler_host_code(m: Measured) -> Value:
+    """Whether the worst rank, where its host makes it late, runs "more" code than the others or the same code "slower";
+    "unknown" where operators to compare are missing, "none" where its host is not the reason.
+    """
+    if _single_process(m):
+        return "none"
+    return m.job.straggler_host_code if m.job.matched else m.job.why_unmatched
+
+
+@metric("text", needs_gpu=False)
+def straggler_where(m: Measured) -> Value:
+    """The function, range or operator in which the worst rank spends most of what makes it late."""
+    return m.job.straggler_where or NOWHERE

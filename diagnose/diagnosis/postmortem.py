@@ -30,8 +30,8 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
             nearly as late or stages of a pipeline wait for each other; what the job gains is among the `changes`.
         steps_late: counted steps in which it caused most of the waiting.
         persistence: whether it is late all the time; "suspected" where too few steps tell.
-        host_code: of a rank that its host makes late, whether it runs more code than the others or the same code slower;
-            "none" where something else makes it late.
+        host_code: of a rank that its host makes late, whether it runs more code than the others, or the same code
+            slower; "none" where something else makes it late.
         where: the function, range or operator that accounts for most of it, "" where none is known.
         waiting_share: of all the waiting of the ranks for each other, what it causes.
         last_at: matched collectives of the judged steps at which it arrived last.

@@ -8,7 +8,9 @@ from diagnose.metrics.unknowns import CAPTURE_FAILED
 
 NOWHERE = Unknown(
     "no function, range or operator of a late rank accounts for what makes it late",
-    capture_setting("with_stack=True in a run of its own", another_run("name parts of the step with diagnose.probes.range")),
+    capture_setting(
+        "with_stack=True in a run of its own", another_run("name parts of the step with diagnose.probes.range")
+    ),
 )
 
 

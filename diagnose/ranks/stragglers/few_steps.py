@@ -1,11 +1,11 @@
-"""Late ranks where a test over the steps has too few: how far apart a rank is, and in how many collectives it is slowest.
+"""Late ranks where a test over steps has too few: how far apart a rank is, in how many collectives it is the slowest.
 
 Both ask for a large effect: what one step shows may be a long batch or a pause, which comes to every rank in turn.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb, sqrt
+from math import comb
 
 import numpy as np
 
@@ -38,6 +38,10 @@ class Slowest:
         likely = sum(comb(of, n) * (members - 1) ** (of - n) for n in range(at, of + 1))
         return min(members * likely / members**of, 1.0)
 
+    def is_no_chance(self, members: int) -> bool:
+        """Whether it is the slowest more often than chance makes one of so many."""
+        return members > 1 and self.chance(members) <= CHANCE
+
 
 NEVER = Slowest()
 
@@ -51,9 +55,7 @@ def _own(rank: RankDigest) -> Mask:
     return np.array([class_of(cause) != COMMUNICATION for cause in rank.causes], bool)
 
 
-def slowest_of(
-    ranks: Sequence[RankDigest], matched: Match, lateness: Lateness, least_ns: Ints
-) -> tuple[Slowest, ...]:
+def slowest_of(ranks: Sequence[RankDigest], matched: Match, lateness: Lateness, least_ns: Ints) -> tuple[Slowest, ...]:
     """For each rank how often it is the slowest, in that of its groups which has most collectives to tell.
 
     What is compared is the work between two collectives, so that a delay counts once, however many collectives it
@@ -98,15 +100,9 @@ def _slowest(ranks: Sequence[RankDigest], group: GroupMatch, lateness: Lateness,
 
 
 def is_apart(own: Ints, others: Sequence[Ints], step_ns: float) -> bool:
-    """Whether each of two or more steps is longer than every step of every other rank, by far more than these differ."""
+    """Whether each of two or more steps is longer than all steps of all other ranks, by far more than these differ."""
     if len(own) < 2 or not others:
         return False
     rest = np.concatenate(others)
     gap = float(own.min() - rest.max())
     return gap >= max(APART * float(rest.max() - rest.min()), APART_SHARE * step_ns)
-
-
-def is_clear(slowest: Slowest, members: int, lead: Ints, step_ns: float) -> bool:
-    """Whether a rank is the slowest in more collectives than chance allows, and leads by a large part of the step."""
-    enough = CLEAR_SHARE / sqrt(len(lead)) * step_ns
-    return members > 1 and slowest.chance(members) <= CHANCE and float(lead.mean()) >= enough

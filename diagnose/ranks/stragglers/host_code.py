@@ -23,7 +23,7 @@ _KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
 
 @dataclass(frozen=True)
 class HostEvidence:
-    """What the host of a late rank does unlike the others: `where` names the place with most of the excess, or is ""."""
+    """What the host of a late rank does unlike the others: `where` names the place with most of the excess, else ""."""
 
     code: HostCode
     says: str = ""

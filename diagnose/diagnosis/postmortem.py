@@ -8,6 +8,7 @@ LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "ch
 Persistence = Literal["persistent", "transient", "suspected"]
 HostCode = Literal["more", "slower", "unknown", "none"]
 NO_STRAGGLER = "no straggler"
+NO_DATA_WAIT = "no data wait"
 
 
 class Excess(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Late ranks: what they cost, what their cure buys, and what makes them late."""
 
+from diagnose.attribution.causes import waiting_for
 from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
@@ -69,6 +70,40 @@ def straggler_cause(m: Measured) -> Value:
     if _single_process(m):
         return "none"
     return m.job.straggler_cause if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def straggler_own_cure_share(m: Measured) -> Value:
+    """`straggler_cure_share` as far as no other change takes it along: 0 where every rank waits for data, whose cure is
+    that of the late ranks too.
+    """
+    if m.job.cured_by_data:
+        return 0.0
+    return straggler_cure_share(m)
+
+
+@metric("share", STEP, needs_gpu=False)
+def shared_data_wait_share(m: Measured) -> Value:
+    """What goes of the step beside the rank's own wait for data when no rank waits for data, by replaying all ranks
+    together: waits for the ranks whose data comes later. 0 where only one rank waits for data, or nothing is replayed.
+    """
+    return m.job.shared_data_wait_share
+
+
+@metric("share", STEP, needs_gpu=False)
+def waiting_for_data_share(m: Measured) -> Value:
+    """Exposed waiting in collectives for ranks that are late for data."""
+    return m.share(waiting_for("data"))
+
+
+@metric("text", needs_gpu=False)
+def straggler_reason(m: Measured) -> Value:
+    """What makes the worst rank late, in words: its cause, and what tells the cure."""
+    cause = straggler_cause(m)
+    if m.job.cured_by_data:
+        return "data, for which the other ranks wait, too (cured by data-wait)"
+    more = {"more": ", of which it runs more than the others", "slower": ", the same as the others', but slower"}
+    return f"{cause}{more.get(m.job.straggler_host_code, '')}" if cause == "host" else cause
 
 
 @metric("text", needs_gpu=False)

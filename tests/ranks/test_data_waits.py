@@ -1,4 +1,4 @@
-"""Waits for data on every rank: loader workers cure them and the waiting for each other; those of one rank are its own."""
+"""Waits for data on every rank: workers cure them and the waiting for each other; those of one rank are its own."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -76,7 +76,8 @@ def changes_of(
     if not error <= MOST_ERROR:
         return Changes((), error, f"the replay of all ranks is {error:.0%} away from the measured step of one of them")
     now = joint.job_step_ns()
-    candidates = (*_cures(matched, late, slow, joint), *_loaded(ranks, joint), *_candidates(ranks, matched, topology, joint))
+    cures = (*_cures(matched, late, slow, joint), *_loaded(ranks, joint))
+    candidates = (*cures, *_candidates(ranks, matched, topology, joint))
     made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
     return Changes(tuple(_with_cost(change, ranks) for change in gains), error)

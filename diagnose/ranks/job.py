@@ -28,10 +28,9 @@ class JobView:
     """What a rank's metrics know of the other ranks.
 
     `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
-    `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what goes of
-    the step, beside a rank's own wait for data, when no rank waits for data.
-    `late_rank_missing` says that a rank without a trace may be the late one, `suspicion` that the steps are too few to
-    name one that may be.
+    `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what of
+    the step goes, beside a rank's own wait for data, when no rank waits for data. `late_rank_missing` says that a rank
+    without a trace may be the late one, `suspicion` that the steps are too few to name one that may be.
     """
 
     ranks: int = 1

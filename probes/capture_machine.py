@@ -57,7 +57,20 @@ ENVIRONMENT = [
     "TOKENIZERS_PARALLELISM",
     "TORCHDYNAMO_DISABLE",
 ]
-PACKAGES = ("torch", "transformers", "accelerate", "liger-kernel", "triton", "flash-attn", "deepspeed", "nvtx")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "liger-kernel",
+    "triton",
+    "flash-attn",
+    "flash-attn-3",
+    "kernels",
+    "torchao",
+    "transformer-engine",
+    "deepspeed",
+    "nvtx",
+)
 _SETTING = re.compile(r"[A-Za-z0-9_.,:=^+\-\[\]]{1,80}\Z")
 
 

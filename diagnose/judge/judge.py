@@ -51,7 +51,7 @@ def diagnose(case: Case) -> Diagnosis:
         findings=findings,
         plan=part("plan", lambda: plan_steps(case.facts, predictor), ()),
         replay=replay_report(predictor),
-        not_advised=part("not_advised", lambda: not_advised(judged, case.facts, findings), ()),
+        not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),

@@ -33,6 +33,7 @@ _STEPS = {
     "settled": flag,
     "shortened": flag,
 }
+_DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _DEVICE = {
     "name": text,
     "index": whole(0, 1 << 16),
@@ -125,7 +126,7 @@ RECORD = table(
         ),
         "optimizer": table({"class": text, "parameters": _PARAMETERS, "dtypes": each(_PARAMETERS)}),
         "compiled": flag,
-        "ddp": table(dict.fromkeys(("find_unused_parameters", "gradient_as_bucket_view", "static_graph"), flag)),
+        "ddp": table(dict.fromkeys(_DDP_FLAGS, flag)),
         "fsdp": table({"class": text, "sharding_strategy": text, "forward_prefetch": flag}),
         "liger": table({"asked": flag, "loaded": flag}),
         "memory": each(_BYTES),

@@ -31,6 +31,8 @@ _STEPS = {
     "first_active_step": whole(0, 1 << 48),
     "settled": flag,
     "shortened": flag,
+    "passed": whole(0, 1 << 48),
+    "cut_by": text,
 }
 _DEVICE = {
     "name": text,

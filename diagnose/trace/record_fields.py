@@ -32,6 +32,8 @@ _STEPS = {
     "first_active_step": whole(0, 1 << 48),
     "settled": flag,
     "shortened": flag,
+    "passed": whole(0, 1 << 48),
+    "cut_by": text,
 }
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _DEVICE = {

@@ -8,7 +8,7 @@ from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR
 from diagnose.report.views.job_words import told
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import counted, mfu_details, mfu_line
+from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 
 NOTHING_TRAINS = (
     "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
@@ -104,6 +104,8 @@ def steps_line(diagnosis: Diagnosis) -> str:
     """How many steps were counted, over how many ranks, and what marked them."""
     steps = diagnosis.steps
     source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
+    if steps.numbers:
+        source += f": {'steps' if len(steps.numbers) > 1 else 'step'} {spans(steps.numbers)}"
     ranks = len(diagnosis.ranks)
     over = "" if ranks <= 1 else f", 1 on each of {ranks} ranks" if steps.count == ranks else f" over {ranks} ranks"
     if diagnosis.rank is not None:

@@ -154,6 +154,32 @@ def damaged(faulty: bool) -> Files:
     return text.replace('"name": "aten::copy_"', '"name": aten::copy_') if faulty else text
 
 
+def captures_a_graph(job: Trace) -> None:
+    """Products that are recorded for a graph."""
+    with job.graph_capture():
+        for _ in range(40):
+            job.op("aten::mm", PRODUCT, GEMM, 1000, host_us=50)
+
+
+def on_unknown_device(faulty: bool) -> Files:
+    """A trace with events of an accelerator that is not CUDA's when it is faulty."""
+    job = steps()
+    if faulty:
+        job.event("mtia_ccp_events", "dma_request", 100)
+    return [job]
+
+
+def after_a_long_start(faulty: bool) -> Files:
+    """Steps, before which the profiler also saw how modules are loaded when the job is faulty."""
+    job = Trace()
+    if faulty:
+        job.event("cuda_driver", "cuModuleLoadData", 50_000)
+    for _ in range(5):
+        with job.step():
+            healthy(job)
+    return [job]
+
+
 def longer(us: float, number: int) -> Work:
     """A product of `us` in the step that follows `number` others."""
     return lambda job: job.launch(GEMM, us) if job.next_step == 11 + number else None
@@ -268,6 +294,9 @@ CASES = {
     "second-profiler": Case("info", each_step(marks_of_another)),
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
+    "graph-capture": Case("critical", each_step(captures_a_graph)),
+    "unknown-device": Case("critical", on_unknown_device),
+    "start-fills-capture": Case("warning", after_a_long_start),
     "damaged-trace": Case("warning", damaged),
     "unclassified-kernels": Case("warning", each_step(lambda job: job.launch("own::kernel<3>(float*)", 300))),
     "unexplained-time": Case("critical", each_step(lambda job: job.host(3000))),

@@ -65,6 +65,8 @@ def count(timeline: Timeline, operator: Ints) -> CountedFlops | None:
 def counted(timeline: Timeline, operator: Ints) -> Counted | None:
     """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them.
 
+    What is called while a graph is captured computes nothing, and is left out.
+
     Args:
         timeline: of the trace.
         operator: the operator of each activity, as `owners.operators` returns it.
@@ -72,6 +74,7 @@ def counted(timeline: Timeline, operator: Ints) -> Counted | None:
     trace = timeline.trace
     names = np.array([n in FORMULAS for n in trace.names], bool)
     rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(names))
+    rows = rows[~timeline.captures.during(trace, rows)]
     shaped = rows[trace.shape[rows] >= 0]
     if not len(shaped):
         return None

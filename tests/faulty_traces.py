@@ -90,9 +90,35 @@ def all_reduces(count: int, size: int, us: float, mark: str = "DistributedDataPa
     return work
 
 
+def marks_of_another(job: Trace) -> None:
+    """A profiler that counts from 1 marks a part of the step."""
+    job.event("user_annotation", f"ProfilerStep#{job.next_step - 10}", 200)
+
+
 def waits_for_the_device(job: Trace) -> None:
     job.item()
     job.cpu_op("aten::view", 500)
+
+
+def uncached(job: Trace) -> None:
+    """Tensors that the driver allocates and frees, one after the other."""
+    for _ in range(20):
+        with job.inside("aten::empty"):
+            job.malloc(50)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+        job.malloc(50, "cudaFree")
+
+
+def emptied(job: Trace) -> None:
+    """A cache that is given back at once, and filled again while most tensors find room in it."""
+    for _ in range(20):
+        job.malloc(50, "cudaFree")
+    for number in range(60):
+        with job.inside("aten::empty"):
+            if number < 20:
+                job.malloc(50)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
 
 
 def reserved(size: int) -> Work:
@@ -203,6 +229,7 @@ CASES = {
         each_step(waits_for_the_device, lambda job: job.cpu_op("aten::view", 500)),
     ),
     "allocator-churn": Case("critical", each_step(lambda job: job.malloc(2000)), SEGMENTS),
+    "uncached-allocations": Case("critical", each_step(uncached, emptied)),
     "gc-pauses": Case("critical", each_step(lambda job: job.gc(2000), lambda job: job.gc(10))),
     "host-optimizer": Case(
         "critical", each_step(optimizer("Lion", [], host_us=2000), optimizer("Lion", [], host_us=10))
@@ -264,6 +291,7 @@ CASES = {
     "few-steps": Case("warning", lambda faulty: [steps(count=1 if faulty else 5)]),
     "warm-up-in-window": Case("info", each_step(longer(5000, 0))),
     "uneven-steps": Case("warning", each_step(longer(5000, 2))),
+    "second-profiler": Case("info", each_step(marks_of_another)),
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
     "graph-capture": Case("critical", each_step(captures_a_graph)),

@@ -9,6 +9,7 @@ from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Case
 from diagnose.judge.verdict import Grounds, verdict_of
 from diagnose.ranks import Job, RankDigest
+from diagnose.trace.vocabulary import STEP_MARKS
 
 DEVICE_STEP, HOST_STEP = "the device step", "the host step"
 
@@ -38,6 +39,7 @@ def steps_of(ranks: Sequence[RankDigest]) -> Steps:
         count=sum(rank.steps for rank in ranks),
         time_ns=sum(rank.host_ns for rank in ranks),
         device_time_ns=sum(rank.device_ns for rank in ranks) if all(rank.has_gpu for rank in ranks) else None,
+        numbers=tuple(sorted({n for rank in ranks if rank.step_source in STEP_MARKS for n in rank.numbers})),
         uncounted_ns=sum(rank.uncounted_ns for rank in ranks),
     )
 

@@ -3,6 +3,7 @@
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.probes.protocol import JOBS_PROFILER
 from diagnose.timeline import Timeline
 
 
@@ -10,6 +11,20 @@ from diagnose.timeline import Timeline
 def captured_with(m: Measured) -> Value:
     """What took the trace: "diagnose run", which leaves a record beside it, or "another profiler"."""
     return "diagnose run" if m.record else "another profiler"
+
+
+@metric("text", needs_gpu=False)
+def second_profiler(m: Measured) -> Value:
+    """What a profiler beside the one that took the trace did to the capture, "none" when there is no sign of one."""
+    others, passed = m.timeline.steps.others, m.record.number("steps.passed")
+    did = []
+    if others:
+        did.append(f"left {len(others)} step marks of its own, numbers {min(others)} to {max(others)}")
+    if passed:
+        did.append(f"was on for {passed:.0f} of the steps, which are neither timed nor recorded")
+    if m.record.text("steps.cut_by") == JOBS_PROFILER:
+        did.append("ended the capture before its planned end")
+    return "; ".join(did) or "none"
 
 
 @metric("share", "kernel launches", needs_gpu=False)

@@ -8,8 +8,11 @@ from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
 from diagnose.report.views.job_words import told
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import counted, mfu_details, mfu_line
+from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 
+NOTHING_TRAINS = (
+    "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
+)
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
     "pattern": "found by the repeating pattern of kernels",
@@ -31,7 +34,11 @@ class About:
 
 @dataclass(frozen=True)
 class VerdictView:
-    """The verdict and what it rests on; `key` is the class that colours it, `warning` an option that was no use."""
+    """The verdict and what it rests on.
+
+    `key` is the class that colours it, `training` says so where nothing trains, `warning` names an option that was no
+    use.
+    """
 
     key: str
     class_: str
@@ -41,6 +48,7 @@ class VerdictView:
     confidence: str
     between: str
     because: str
+    training: str
     mfu_line: str
     mfu_details: list[str]
     warning: str
@@ -61,6 +69,7 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
         confidence=verdict.confidence,
         between=f"{both}: {_why_between(diagnosis)}" if len(verdict.between) > 1 else "",
         because=verdict.because,
+        training=NOTHING_TRAINS if diagnosis.trains is False else "",
         mfu_line=mfu_line(mfu),
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
         warning=mfu.unused_option,
@@ -98,6 +107,8 @@ def steps_line(diagnosis: Diagnosis) -> str:
     """How many steps were counted, over how many ranks, and what marked them."""
     steps = diagnosis.steps
     source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
+    if steps.numbers:
+        source += f": {'steps' if len(steps.numbers) > 1 else 'step'} {spans(steps.numbers)}"
     ranks = len(diagnosis.ranks)
     over = "" if ranks <= 1 else f", 1 on each of {ranks} ranks" if steps.count == ranks else f" over {ranks} ranks"
     if diagnosis.rank is not None:

@@ -77,6 +77,19 @@ def test_the_largest_cause_of_a_start_that_fills_the_capture_is_named(call: str,
     assert found["start_of_capture_cause"].value == cause
 
 
+def test_first_convolutions_that_try_every_kernel_are_told_as_a_search() -> None:
+    job = Trace()
+    for number in range(4):
+        with job.step():
+            with job.inside("aten::cudnn_convolution"):
+                for _ in range(20 if number == 0 else 1):
+                    job.launch(GEMM, 1000)
+                    job.sync()
+            job.launch(ADD, 100)
+
+    assert facts(job)["start_of_capture_cause"].value == "the search for the fastest convolutions"
+
+
 def test_where_most_is_counted_the_start_is_not_divided() -> None:
     job = Trace()
     for _ in range(4):

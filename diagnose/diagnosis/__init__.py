@@ -26,6 +26,7 @@ from diagnose.diagnosis.terms import (
     LaneKind,
     Severity,
     SliceClass,
+    Speedup,
     VerdictClass,
 )
 from diagnose.diagnosis.timeline import Lane, SliceLabel, StepTimeline
@@ -64,6 +65,7 @@ __all__ = [
     "Severity",
     "SliceClass",
     "SliceLabel",
+    "Speedup",
     "StepTimeline",
     "Steps",
     "TraceSummary",

@@ -36,7 +36,7 @@ class Remedy:
         kernels: factor on the time of each group of kernels.
         fuses: groups whose kernels become one.
         host: factor on host time by cause of the ledger.
-        launches: factor on the host time of every launch.
+        launches: factor on the host time of every launch outside the optimizer's step.
         communication: factor on the time of collectives.
         hides: collectives hold no kernel back.
         waits: the calls that no longer wait for the device.

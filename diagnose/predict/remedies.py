@@ -41,7 +41,7 @@ class Remedies:
         if remedy.kernels and not self.measured.timeline.has_gpu:
             return None
         kernels = self._kernels(factors)
-        merged = self._merged(remedy)
+        merged = self._merged(remedy, case)
         if isinstance(kernels, Unknown) or isinstance(merged, Unknown):
             return None
         change = Change(
@@ -81,8 +81,9 @@ class Remedies:
             self._groups[name] = GROUPS[name](self.measured)
         return self._groups[name]
 
-    def _merged(self, remedy: Remedy) -> Mask | Unknown | None:
-        if not remedy.fuses or not len(self.measured.timeline.gpu):
+    def _merged(self, remedy: Remedy, case: Case) -> Mask | Unknown | None:
+        """None in the worst case: one operator written in Python costs the host as much as the chain it replaces."""
+        if case == "worst" or not remedy.fuses or not len(self.measured.timeline.gpu):
             return None
         merged = np.zeros(len(self.measured.timeline.gpu), bool)
         for name in remedy.fuses:

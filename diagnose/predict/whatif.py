@@ -151,9 +151,9 @@ class Predictor:
         return bool(self._unprofiled_ns) or not self.measured.timeline.has_gpu
 
     def _is_exact(self, rule: Rule) -> bool:
-        """Whether the best case is the worst, or needs no replay."""
+        """Whether best and worst case have the same factors, and these say what becomes of the work."""
         if rule.remedy is None or not rule.remedy.replayed:
-            return True
+            return False
         remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
         return all(each.factors(self.facts, "best") == each.factors(self.facts, "worst") for each in remedies)
 

@@ -173,7 +173,7 @@ class Predictor:
         return now / then if then > 0 else np.inf
 
     def _booked_ns(self, changed: Changed) -> float:
-        """Nanoseconds of a step that the ledger books on what the change touches, the host's at its unprofiled speed."""
+        """Nanoseconds of a step that the ledger books on what the change touches, at the unprofiled speed."""
         if not self.measured.timeline.has_gpu:
             return np.inf  # there the replay is the ledger
         booked = booked_on(self.measured, changed.change)

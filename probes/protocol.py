@@ -45,6 +45,14 @@ EVAL_RANGE = "diagnose.eval"
 SAVE_RANGE = "diagnose.save"
 BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
 
+# What runs a training loop, as the record has it; each may use those that stand before it.
+BARE_LOOP = "bare loop"
+DEEPSPEED = "DeepSpeed"
+ACCELERATE = "Accelerate"
+LIGHTNING = "Lightning"
+TRAINER = "transformers Trainer"
+LOOPS = (BARE_LOOP, DEEPSPEED, ACCELERATE, LIGHTNING, TRAINER)
+
 # Files of rank {} in a bundle.
 TRACE = "rank{}.json.gz"
 RECORD = "capture-rank{}.json"

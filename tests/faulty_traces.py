@@ -95,6 +95,27 @@ def waits_for_the_device(job: Trace) -> None:
     job.cpu_op("aten::view", 500)
 
 
+def uncached(job: Trace) -> None:
+    """Tensors that the driver allocates and frees, one after the other."""
+    for _ in range(20):
+        with job.inside("aten::empty"):
+            job.malloc(50)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+        job.malloc(50, "cudaFree")
+
+
+def emptied(job: Trace) -> None:
+    """A cache that is given back at once, and filled again while most tensors find room in it."""
+    for _ in range(20):
+        job.malloc(50, "cudaFree")
+    for number in range(60):
+        with job.inside("aten::empty"):
+            if number < 20:
+                job.malloc(50)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+
+
 def reserved(size: int) -> Work:
     """The caching allocator holds `size` bytes."""
     return lambda job: job.memory(KIB, allocated=size, reserved=size)
@@ -177,6 +198,7 @@ CASES = {
         each_step(waits_for_the_device, lambda job: job.cpu_op("aten::view", 500)),
     ),
     "allocator-churn": Case("critical", each_step(lambda job: job.malloc(2000)), SEGMENTS),
+    "uncached-allocations": Case("critical", each_step(uncached, emptied)),
     "gc-pauses": Case("critical", each_step(lambda job: job.gc(2000), lambda job: job.gc(10))),
     "host-optimizer": Case(
         "critical", each_step(optimizer("Lion", [], host_us=2000), optimizer("Lion", [], host_us=10))

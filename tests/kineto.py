@@ -23,6 +23,7 @@ from kineto_rows import GPUS, Row, begin_of, closing_rows, device_properties, ns
 COMPUTE, COMMUNICATION, COPY = 7, 23, 27  # stream ids as PyTorch hands them out
 BASE_NS = 1_758_000_000_000_000_000 // 7_889_238_000_000_000 * 7_889_238_000_000_000
 LAUNCH_NS, LATENCY_NS = 3_000, 4_000  # of a launch call on the host; from its end to the kernel's start
+ZERO_GRAD = "Optimizer.zero_grad#AdamW.zero_grad"
 QUEUE = 1024  # launches a stream holds before the next launch call blocks
 NCCL = {  # Collective name: (annotation, kernel, factor of the input size that is the output size)
     "allreduce": ("all_reduce", "AllReduce_Sum_{}_RING_LL", "same"),
@@ -36,7 +37,10 @@ Kernels = str | Sequence[tuple[str, float]]
 
 
 class Trace(Host):
-    """One rank's trace under construction. `gpu=None` makes a trace of a job that runs on the CPU only."""
+    """One rank's trace under construction. `gpu=None` makes a trace of a job that runs on the CPU only.
+
+    With `trains` the optimizer sets its gradients to None, in no time, where the first event begins.
+    """
 
     def __init__(
         self,
@@ -47,9 +51,10 @@ class Trace(Host):
         backend: str = "nccl",
         first_step: int = 10,
         start_us: float = 0,
+        trains: bool = True,
     ) -> None:
         super().__init__(rank, first_step, start_us)
-        self.gpu, self.world, self.backend = gpu, world, backend
+        self.gpu, self.world, self.backend, self.trains = gpu, world, backend, trains
         self.stream_end: dict[int, int] = {}
         self._starts: dict[int, list[int]] = {}
         self._correlations, self._seq = 0, {"0": 0}
@@ -175,6 +180,12 @@ class Trace(Host):
         group |= {"pg_size": self.world, "ranks": world}  # type: ignore[dict-item]
         distributed = {"backend": self.backend, "rank": self.rank, "world_size": self.world, "pg_count": 1,
                        "pg_config": [group], "nccl_version": "2.27.5"}  # fmt: skip
+        begin = min((begin_of(row) for row in self._events if row["ph"] == "X"), default=None)
+        trains = (
+            []
+            if begin is None or not self.trains
+            else [row_of("user_annotation", ZERO_GRAD, begin, begin, self.pid, self.pid, {})]
+        )
         closing = closing_rows(self.pid, self.gpu, self._begin, self.now)
         cuda = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12080}
         return {
@@ -186,7 +197,7 @@ class Trace(Host):
             "trace_id": f"{self.rank:032X}",
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": BASE_NS,
-            "traceEvents": self._events + self._device_annotations() + closing,
+            "traceEvents": self._events + self._device_annotations() + trains + closing,
             "traceName": f"rank{self.rank}.json",
         }
 

@@ -64,6 +64,11 @@ def below_achievable(matrix: str) -> str:
     return f"{matrix}-below-achievable"
 
 
+def not_counted(matrix: str) -> str:
+    """The time of those of its kernels whose FLOPs are not known."""
+    return f"{matrix}-not-counted"
+
+
 def waiting_for(class_: str) -> str:
     """The cause of waiting for a rank that is late by causes of a class."""
     return _LATE_RANK + class_
@@ -80,6 +85,7 @@ _DIVIDED_MATRIX = (
     *(Cause(low_intensity(row.name), "memory", f"low-intensity {row.label}") for row in _MATRIX),
     *(Cause(below_peak(row.name), "compute", f"{row.label} below the peak") for row in _MATRIX),
     *(Cause(below_achievable(row.name), "compute", f"{row.label} below what is achievable") for row in _MATRIX),
+    *(Cause(not_counted(row.name), "compute", f"{row.label} whose FLOPs are not known") for row in _MATRIX),
 )
 _OTHER_WORK = (
     Cause("activation", "memory", "activation"),

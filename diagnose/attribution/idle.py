@@ -146,7 +146,7 @@ class Host:
         yield "host-to-device", self._set(to_device)
         sync = self._set(self.runtime & (self._named(_SYNC) | to_host))
         yield "sync", _bubbles(sync, idle, busy)
-        yield "optimizer-host", self._set(self.timeline.matching(r"Optimizer\.", *ANNOTATIONS))
+        yield "optimizer-host", self.timeline.optimizer_steps
         calls = self._set(launching & trace.rows_of(*OPS, *RUNTIME) & ~self._named(_SYNC))
         yield "dispatch", calls
         yield "sync", sync

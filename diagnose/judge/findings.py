@@ -7,7 +7,8 @@ from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
-from diagnose.patch.patches import spelled, without_trainer
+from diagnose.patch.patches import spelled
+from diagnose.patch.worlds import world_of
 from diagnose.predict.plan import plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
@@ -35,16 +36,16 @@ def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
     cured = predictor.cured(rule)
     evidence = _evidence(dict.fromkeys((*judgement.evidence, *_rests_on(cured[1:], facts))), facts)
-    patch, saving = _patch(rule, facts, predictor), predictor.saving(rule)
+    saving = predictor.saving(rule)
     return Finding(
         rule=rule.id,
         class_=rule.class_,
         severity=judgement.answer,  # type: ignore[arg-type]
-        says=" ".join(filter(None, (rule.sentence(rule.says, facts), _cures(cured, patch, facts)))),
+        says=" ".join(filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts)))),
         do=rule.advised(facts),
         evidence=evidence,
         predicted_speedup=predictor.predict(rule),
-        patch=patch,
+        patch=_patch(rule, facts, predictor),
         assumes=predictor.assumes(rule),
         booked_share=saving.booked if saving else None,
         hidden_share=saving.hidden if saving else None,
@@ -64,12 +65,14 @@ def _rests_on(cured: Iterable[Rule], facts: Facts) -> tuple[str, ...]:
     return tuple(name for rule in cured for name in rule.judge(facts).evidence)
 
 
-def _cures(cured: tuple[Rule, ...], patch: Patch | None, facts: Facts) -> str:
+def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
     """What all one change changes, each with its share; "" where it changes what the finding says alone."""
+    patch = cured[0].patch_for(facts)
     if len(cured) < 2 or patch is None:
         return ""
-    change = ", ".join(f"{key}={value}" for key, value in patch.set.items())
-    return f"{change} changes more than that: {', '.join(_part(rule, facts) for rule in cured)}. The gain is of all."
+    change = " and ".join(map(world_of(facts).named, patch.set))
+    parts = ", ".join(_part(rule, facts) for rule in cured)
+    return f"The same change ({change}) cures all of these, and the gain is of all: {parts}."
 
 
 def _part(rule: Rule, facts: Facts) -> str:
@@ -81,10 +84,8 @@ def _part(rule: Rule, facts: Facts) -> str:
 
 def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     """The change as this job can make it, in the spelling of the versions that run it."""
-    record = predictor.measured.record
-    patch, versions = rule.patch_for(facts), record.get("versions")
-    if patch is not None and "training_arguments" in record.values and record.get("training_arguments") is None:
-        patch = without_trainer(patch)
+    canonical, versions = rule.patch_for(facts), predictor.measured.record.get("versions")
+    patch = canonical and world_of(facts).patch(canonical)
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 

@@ -1,10 +1,9 @@
 """What would not help, and what could not be judged."""
 
-from collections.abc import Sequence
-
-from diagnose.diagnosis import Finding, NotAdvised, NotJudged
+from diagnose.diagnosis import NotAdvised, NotJudged
 from diagnose.facts import HOST_STEP, STEP, Facts, Unknown, analysis_option, another_run, spoken
 from diagnose.judge.case import Case, Judged
+from diagnose.patch.worlds import world_of
 from diagnose.ranks.stragglers.straggler_report import missing_suspect
 from diagnose.rule import Judgement, Rule, names_in
 
@@ -12,12 +11,21 @@ DISTORTED = 3.0  # profiled over unprofiled steps from which on a share of the s
 _SHORTER = another_run("capture steps in which the GPU works for longer: the profiler's cost is one for each operator")
 
 
-def not_advised(judged: Judged, facts: Facts, findings: Sequence[Finding]) -> tuple[NotAdvised, ...]:
-    """Changes that would not help; never one that a finding proposes, nor one of which a distorted step speaks."""
-    proposed = {key for f in findings if f.patch for key in f.patch.set}
+def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
+    """Changes that would not help, in the words of what runs the training loop.
+
+    Never one that a finding proposes, nor one that shares of a distorted step speak against.
+    """
+    patches = [rule.patch_for(facts) for rule, judgement in judged if judgement.fired]
+    proposed = {key for patch in patches if patch for key in patch.set}
     sure = ((rule, judgement) for rule, judgement in judged if not _is_distorted(rule, judgement, facts))
     found = (rule.not_advised(facts, judgement) for rule, judgement in sure)
-    return tuple(n for n in found if n is not None and n.what not in proposed)
+    world = world_of(facts)
+    return tuple(
+        NotAdvised(what=", ".join(map(world.named, n.what.split(", "))), because=n.because)
+        for n in found
+        if n is not None and n.what not in proposed
+    )
 
 
 def _is_distorted(rule: Rule, judgement: Judgement, facts: Facts) -> bool:

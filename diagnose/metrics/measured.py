@@ -96,7 +96,7 @@ class Measured:
     @cached_property
     def flops(self) -> CountedFlops | None:
         """FLOPs counted from operator shapes."""
-        return count(self.timeline)
+        return count(self.timeline, self.operator)
 
     @cached_property
     def in_steps(self) -> Mask:

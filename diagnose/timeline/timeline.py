@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from diagnose.arrays import Array, Ids, Ints, Mask
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, RUNTIME
+from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, GPU_CATEGORIES, OPTIMIZER_STEP, RUNTIME
 
 NOT_LAUNCHED = -1
 
@@ -117,9 +118,29 @@ class Timeline:
 
     def launched_under(self, pattern: str) -> Mask:
         """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
+        return self.launched_in(iv.intervals(*self._times(pattern)))
+
+    def launched_in(self, instants: iv.Intervals) -> Mask:
+        """Mask of the GPU activities launched, by any thread, at one of the instants."""
+        return iv.coverage(instants, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
+
+    @cached_property
+    def optimizer_steps(self) -> iv.Intervals:
+        """The instants at which an optimizer's step updates.
+
+        A step that is given a closure runs forward and backward pass inside its range: it updates after the last
+        backward function that ends in there.
+        """
+        begin, end = self._times(OPTIMIZER_STEP)
+        backward = np.sort(self._times(BACKWARD)[1])
+        last = np.searchsorted(backward, end, side="right") - 1
+        if len(backward):
+            begin = np.where(last >= 0, np.maximum(begin, backward[last]), begin)
+        return iv.intervals(begin, end)
+
+    def _times(self, pattern: str) -> tuple[Ints, Ints]:
         rows = np.flatnonzero(self.matching(pattern, *ANNOTATIONS))
-        ranges = iv.intervals(self.trace.ts[rows], self.trace.ends(rows))
-        return iv.coverage(ranges, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
+        return self.trace.ts[rows], self.trace.ends(rows)
 
 
 def timeline_of(trace: Trace, rank: int) -> Timeline:

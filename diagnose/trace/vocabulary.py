@@ -16,6 +16,7 @@ STEP_MARK = "|".join(map(re.escape, STEP_MARKS))
 DATA_WAIT = rf"enumerate\(DataLoader\)#|{re.escape(protocol.DATA_WAIT_RANGE)}"
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
 LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
+BACKWARD = r"autograd::engine::evaluate_function"  # what autograd's engine calls, one after the other
 OPTIMIZER_STEP = rf"Optimizer\.step#|{re.escape(protocol.OPTIMIZER_RANGE)}"
 
 DEVICE_ALLOCATION = (

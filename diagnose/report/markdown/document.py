@@ -74,7 +74,7 @@ def _verdict(draft: Draft) -> str:
         )
     )
     between = f"Between {view.between}." if view.between else ""
-    return blocks([f"## diagnose: {line}", to.items([view.because, between])])
+    return blocks([f"## diagnose: {line}", to.items([view.because, between, view.training])])
 
 
 def _applied(draft: Draft) -> str:

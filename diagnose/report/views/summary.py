@@ -10,6 +10,9 @@ from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, mfu_details, mfu_line
 
+NOTHING_TRAINS = (
+    "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
+)
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
     "pattern": "found by the repeating pattern of kernels",
@@ -31,7 +34,11 @@ class About:
 
 @dataclass(frozen=True)
 class VerdictView:
-    """The verdict and what it rests on; `key` is the class that colours it, `warning` an option that was no use."""
+    """The verdict and what it rests on.
+
+    `key` is the class that colours it, `training` says so where nothing trains, `warning` names an option that was no
+    use.
+    """
 
     key: str
     class_: str
@@ -41,6 +48,7 @@ class VerdictView:
     confidence: str
     between: str
     because: str
+    training: str
     mfu_line: str
     mfu_details: list[str]
     warning: str
@@ -61,6 +69,7 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
         confidence=verdict.confidence,
         between=f"{both}: {_why_between(verdict)}" if len(verdict.between) > 1 else "",
         because=verdict.because,
+        training=NOTHING_TRAINS if diagnosis.trains is False else "",
         mfu_line=mfu_line(mfu),
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
         warning=mfu.unused_option,

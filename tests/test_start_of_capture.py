@@ -39,6 +39,14 @@ def test_the_host_of_such_a_window_begins_with_the_operator_that_launches_first(
     assert line.steps.host[0, 0] - START_NS == 5000 * US
 
 
+def test_without_links_the_threads_that_call_the_runtime_show_what_the_start_went_into() -> None:
+    content = unmarked(5000).json()
+    for event in content["traceEvents"]:
+        event.get("args", {}).pop("correlation", None)
+
+    assert facts(content)["start_of_capture_cause"].value == "Python"
+
+
 def test_without_a_gpu_a_window_has_no_head() -> None:
     assert len(timeline(without(unmarked(5000), "kernel", "cuda_runtime", "cuda_driver")).steps.uncounted) == 0
 

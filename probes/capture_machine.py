@@ -49,7 +49,9 @@ ENVIRONMENT = [
     "CUBLAS_WORKSPACE_CONFIG",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "PYTORCH_NO_HIP_MEMORY_CACHING",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
@@ -66,8 +68,6 @@ PACKAGES = (
     "flash-attn",
     "flash-attn-3",
     "kernels",
-    "torchao",
-    "transformer-engine",
     "deepspeed",
     "nvtx",
 )

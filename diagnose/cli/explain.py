@@ -34,6 +34,8 @@ def _explain(page: Page, rule: Rule) -> None:
     page.line(Text.assemble((rule.id, "bold"), (f"   {rule.class_}   {rule.maturity}", "dim")))
     page.hanging(plain(rule.title), 0)
     page.gap()
+    if rule.needs:
+        page.paragraph(", ".join(rule.needs), label="needs:")
     for severity, condition in rule.conditions:
         page.paragraph(plain(condition.text), label=f"{severity}:")
     page.paragraph(_named(rule.says), label="says:")

@@ -26,9 +26,10 @@ from diagnose.diagnosis.terms import (
     LaneKind,
     Severity,
     SliceClass,
+    Speedup,
     VerdictClass,
 )
-from diagnose.diagnosis.timeline import Lane, SliceLabel, StepTimeline
+from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
 
 __all__ = [
     "NOT_RECOMMENDED",
@@ -64,6 +65,8 @@ __all__ = [
     "Severity",
     "SliceClass",
     "SliceLabel",
+    "SlowStep",
+    "Speedup",
     "StepTimeline",
     "Steps",
     "TraceSummary",

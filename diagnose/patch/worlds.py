@@ -167,7 +167,9 @@ def in_both_words(name: str, value: str | None) -> str:
 
 
 def world_of(facts: Facts) -> World:
-    """The world of a job, by its fact `training_loop`."""
-    fact = facts.get("training_loop")
-    loop = "" if fact is None or isinstance(fact.value, Unknown) else str(fact.value)
+    """The world of a job, by its fact `training_loop`; what trains nothing has no trainer to set."""
+    fact, trains = facts.get("training_loop"), facts.get("trains")
+    if fact is None or isinstance(fact.value, Unknown) or (trains is not None and trains.value is False):
+        return World("", facts)
+    loop = str(fact.value)
     return World(loop if loop in LOOPS else "", facts)

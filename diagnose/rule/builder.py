@@ -36,6 +36,7 @@ class _Builder:
             title=file.title,
             class_=file.class_,
             maturity=file.maturity,
+            needs=file.needs,
             conditions=self.conditions(),
             says=self.template(file.says, "says"),
             do=self.template(file.do, "do"),

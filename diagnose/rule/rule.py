@@ -13,8 +13,9 @@ from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
 from diagnose.patch.worlds import world_of
 from diagnose.rule.condition import Condition
+from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, untold
 from diagnose.rule.remedy import Remedy
-from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
+from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, Need, RuleClass, Target
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 PLACEHOLDER = re.compile(
@@ -75,12 +76,16 @@ class PatchTemplate:
 
 @dataclass(frozen=True)
 class Rule:
-    """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity."""
+    """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity.
+
+    Where one of `needs` is known not to be met the rule is quiet, whatever its conditions say, and has no advice.
+    """
 
     id: str
     title: str
     class_: RuleClass
     maturity: Maturity
+    needs: tuple[Need, ...]
     conditions: tuple[tuple[Severity, Condition], ...]
     says: str
     do: str
@@ -107,9 +112,13 @@ class Rule:
         return netted(self.id, lambda: self._judged(facts), lambda told: Judgement("unknown", told, (A_DEFECT,)))
 
     def _judged(self, facts: Facts) -> Judgement:
+        if lacks(self.needs, facts):
+            return Judgement("quiet")
         undecided = []
         for severity, condition in self.conditions:
             holds = condition.evaluate(facts)
+            if holds and (open_needs := untold(self.needs, facts)):
+                return _unknown(open_needs, facts)
             if holds:
                 evidence = condition.evidence(facts)
                 return self._blocked(facts, evidence) or Judgement(severity, evidence=evidence)
@@ -141,6 +150,8 @@ class Rule:
 
         And that of a rule that fires while its patch is withheld.
         """
+        if lacks(self.needs, facts) or (self.patch and self.patch.target in OF_TRAINING and trains_nothing(facts)):
+            return None
         keys = ", ".join(self.patch.values) if self.patch else self.id
         what = self.negative.what if self.negative else keys
         if judgement.answer == "not_advised":

@@ -128,6 +128,8 @@ def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[
             "first_active_step": window.first_active or None if window else None,
             "settled": window.settled if window else None,
             "shortened": window.plan.shortened if window else None,
+            "passed": window.passed if window else None,
+            "cut_by": window.cut_by or None if window else None,
         },
         "overhead_factor": factor,
     }

@@ -12,6 +12,8 @@ CONFIG = "PYTHON_DIAGNOSE"
 MARKS = "PYTHON_DIAGNOSE_SEEN"
 PATCH = "PYTHON_DIAGNOSE_APPLY"
 
+NSIGHT = "NSYS_PROFILING_SESSION_ID"  # what Nsight Systems tells the processes that it records
+
 # The window, in optimizer steps, wherever nothing else is asked for: by the command, a callback, or in code.
 STEPS = 4  # the first of three or more is not counted: it holds what was launched before the window
 WARMUP = 2
@@ -43,6 +45,8 @@ OPTIMIZER_RANGE = "diagnose.optimizer"
 LOG_RANGE = "diagnose.log"
 EVAL_RANGE = "diagnose.eval"
 SAVE_RANGE = "diagnose.save"
+OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
+JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
 
 # What runs a training loop, as the record has it; each may use those that stand before it.

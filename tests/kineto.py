@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ class Trace(Host):
         self.stream_end: dict[int, int] = {}
         self._starts: dict[int, list[int]] = {}
         self._correlations, self._seq = 0, {"0": 0}
+        self._captures = False
 
     # -- the device ----------------------------------------------------------------------------------------------
 
@@ -103,6 +105,17 @@ class Trace(Host):
             self.host(3)
             self._memcpy("Memcpy DtoH (Device -> Pinned)", 4, 1.2, COMPUTE)
             self.sync()
+
+    @contextmanager
+    def graph_capture(self, call: str = "cudaStream{}Capture") -> Iterator[None]:
+        """A capture around the block: what it launches is recorded for a graph and leaves no activity."""
+        self.now += 2_000
+        self._call(call.format("Begin"), self.now - 2_000)
+        self._captures = True
+        yield
+        self._captures = False
+        self.now += 2_000
+        self._call(call.format("End"), self.now - 2_000)
 
     def copy(self, bytes: int, kind: str = "HtoD", pinned: bool = False, stream: int = COMPUTE) -> None:
         """`tensor.to(device)`; without pinned memory the host waits for the copy."""
@@ -226,6 +239,9 @@ class Trace(Host):
         self.now += LAUNCH_NS
         if len(queue) >= QUEUE:
             self.now = max(self.now, queue[-QUEUE])
+        if self._captures:
+            self._call(call, begin)
+            return {}
         start = max(self.stream_end.get(stream, 0), self.now + LATENCY_NS, after)
         queue.append(start)
         self.stream_end[stream] = start + ns

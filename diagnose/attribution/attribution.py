@@ -12,7 +12,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ids, Ints, Labels, Mask
-from diagnose.attribution.causes import COPIES, EXPOSED, MATRIX, class_of, low_intensity
+from diagnose.attribution.causes import COPIES, EXPOSED, GRAPH_CAPTURE, MATRIX, class_of, low_intensity
 from diagnose.attribution.idle import idle_causes
 from diagnose.diagnosis.terms import CauseClass
 from diagnose.intervals import Intervals
@@ -175,7 +175,8 @@ def _host_layers(timeline: Timeline) -> Parts:
         ("operator-memory", operator == 2),
         (EXPOSED, timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
     )
-    return [(cause, iv.intervals(trace.ts[m], trace.ends(m))) for cause, m in masks]
+    recorded = [(GRAPH_CAPTURE, timeline.captures.spans)]
+    return [*recorded, *((cause, iv.intervals(trace.ts[m], trace.ends(m))) for cause, m in masks)]
 
 
 _OPERATOR_CLASSES = ("", "compute", "memory")

@@ -29,7 +29,7 @@ from diagnose.diagnosis.terms import (
     Speedup,
     VerdictClass,
 )
-from diagnose.diagnosis.timeline import Lane, SliceLabel, StepTimeline
+from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
 
 __all__ = [
     "NOT_RECOMMENDED",
@@ -65,6 +65,7 @@ __all__ = [
     "Severity",
     "SliceClass",
     "SliceLabel",
+    "SlowStep",
     "Speedup",
     "StepTimeline",
     "Steps",

@@ -20,7 +20,7 @@ from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
-from diagnose.diagnosis.timeline import StepTimeline
+from diagnose.diagnosis.timeline import SlowStep, StepTimeline
 
 SCHEMA_VERSION = 4
 
@@ -54,6 +54,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
     applied: Applied | None = None
+    slow_steps: tuple[SlowStep, ...] = ()
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     roofs: Roofs | None = None

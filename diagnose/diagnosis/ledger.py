@@ -15,12 +15,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity."""
+    """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity.
+
+    `numbers` are those of the counted steps, as the job or its profiler counts; empty where nothing numbers them.
+    `uncounted_ns` is the start of the capture, outside the steps: all before the first counted step, and in a capture
+    without step marks all before the first GPU activity.
+    """
 
     source: str
     count: int
     time_ns: Nanoseconds
     device_time_ns: Nanoseconds | None
+    numbers: tuple[int, ...] = ()
+    uncounted_ns: Nanoseconds = 0
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, rooflin
 from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.sections import Sections
+from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.summary import fact_report, summary_of
 from diagnose.judge.typical_rank import predictor_of, replay_report
@@ -60,6 +61,7 @@ def diagnose(case: Case) -> Diagnosis:
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
+        slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
         timeline=part("timeline", lambda: step_timeline(predictor.measured), None),
         kernels=part("kernels", lambda: kernel_rows(predictor.measured), ()),
         roofs=part("roofs", lambda: roofs_of(predictor.measured), None),

@@ -1,5 +1,6 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -83,6 +84,8 @@ class RankDigest:
         sized_share: kernel time judged by the roofline, of all kernel time.
         listed_gpus: GPUs that the trace lists of its machine.
         host_work: functions, ranges and operators of the host with most time in the counted steps.
+        unknown_device: events of a device that is neither CUDA's nor ROCm's, by category.
+        uncounted_ns: of the capture before the first counted step, on the clock that time is accounted on.
     """
 
     rank: int
@@ -108,6 +111,8 @@ class RankDigest:
     sized_share: float = 0.0
     listed_gpus: int = 0
     host_work: HostWork = field(default_factory=HostWork)
+    unknown_device: Mapping[str, int] = field(default_factory=dict)
+    uncounted_ns: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -153,6 +158,8 @@ def digest_of(
         sized_share=sized_share,
         listed_gpus=_listed_gpus(timeline),
         host_work=host_work_of(timeline),
+        unknown_device=timeline.unknown_device,
+        uncounted_ns=iv.total(steps.uncounted),
     )
 
 
@@ -203,7 +210,7 @@ def _summable(values: Ints) -> Ints:
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
     priced = counted(timeline, owners.operators(timeline))
-    if priced is None:
+    if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
     return np.where(priced.rows[at] == operators, priced.flops[at], 0).astype(np.int64)

@@ -14,8 +14,8 @@ from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.roofline import owners
 from diagnose.roofline.calls import call_of
-from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key, says_no_mask
-from diagnose.roofline.gradients import BACKWARD_OVER_FORWARD, attention_pairs, convolution_gradients
+from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key
+from diagnose.roofline.gradients import BACKWARD_OVER_FORWARD, attention_pairs, convolution_gradients, says_no_mask
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import OPS
 
@@ -65,6 +65,8 @@ def count(timeline: Timeline, operator: Ints) -> CountedFlops | None:
 def counted(timeline: Timeline, operator: Ints) -> Counted | None:
     """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them.
 
+    What is called while a graph is captured computes nothing, and is left out.
+
     Args:
         timeline: of the trace.
         operator: the operator of each activity, as `owners.operators` returns it.
@@ -72,6 +74,7 @@ def counted(timeline: Timeline, operator: Ints) -> Counted | None:
     trace = timeline.trace
     names = np.array([n in FORMULAS for n in trace.names], bool)
     rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(names))
+    rows = rows[~timeline.captures.during(trace, rows)]
     shaped = rows[trace.shape[rows] >= 0]
     if not len(shaped):
         return None

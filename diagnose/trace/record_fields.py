@@ -24,7 +24,7 @@ _FACTOR = number(0, 1e6)
 _SHARE = number(0, 1)
 _PARAMETERS = number(0, 1e15)
 
-_VERSIONS = ("hip", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch", "torchao", "transformer_engine")
+_VERSIONS = ("hip", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch")
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
     "clock": text,
@@ -32,6 +32,8 @@ _STEPS = {
     "first_active_step": whole(0, 1 << 48),
     "settled": flag,
     "shortened": flag,
+    "passed": whole(0, 1 << 48),
+    "cut_by": text,
 }
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _DEVICE = {

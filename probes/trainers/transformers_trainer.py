@@ -152,6 +152,7 @@ def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> N
         loader=kwargs.get("train_dataloader"),
         settings=lambda: settings_of(args),
         steps=left if left > 0 else None,
+        done=state.global_step,
     )
 
 

@@ -5,7 +5,6 @@ from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.unknowns import CAPTURE_FAILED
 
 NOWHERE = Unknown(
     "no function, range or operator of a late rank accounts for what makes it late",
@@ -20,8 +19,8 @@ def straggler_share(m: Measured) -> Value:
     """Time that the late ranks cost the others, of their steps: what these wait, or how far one late rank is behind by
     its own doing where waiting hides behind other work; 0 when no rank stands out.
     """
-    if m.timeline.capture_failed:
-        return CAPTURE_FAILED
+    if m.device_unseen:
+        return m.device_unseen
     if _single_process(m):
         return 0.0
     return _unless_suspected(m, m.job.straggler_share)
@@ -33,8 +32,8 @@ def straggler_cure_share(m: Measured) -> Value:
     together: less than the others wait for them where further ranks are nearly as late, and in a pipeline, whose stages
     wait anyway. Where that replay misses the measured step, `straggler_share`.
     """
-    if m.timeline.capture_failed:
-        return CAPTURE_FAILED
+    if m.device_unseen:
+        return m.device_unseen
     if _single_process(m):
         return 0.0
     return _unless_suspected(m, m.job.straggler_cure_share[1])

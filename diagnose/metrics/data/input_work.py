@@ -11,7 +11,7 @@ from diagnose.attribution.causes import IDLE
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.unknowns import CAPTURE_FAILED, MORE_STEPS, NO_PYTHON
+from diagnose.metrics.unknowns import MORE_STEPS, NO_PYTHON
 from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON
 
 TEXT_WORK = re.compile(r"tokeni[sz](e|ation)|batch_encode|encode_(plus|batch)|collat", re.IGNORECASE)
@@ -34,8 +34,8 @@ STACKS_BY_HAND = capture_setting(
 def text_work_share(m: Measured) -> Value:
     """The device idles, or without a GPU the host is busy, while the training process tokenises or collates."""
     trace = m.timeline.trace
-    if m.timeline.capture_failed:
-        return CAPTURE_FAILED
+    if m.device_unseen:
+        return m.device_unseen
     if trace.left_out:
         return NO_PYTHON
     if not trace.rows_of(*PYTHON).any() and not any(works_on_text(n) for n in trace.names):

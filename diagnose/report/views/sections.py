@@ -9,6 +9,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "applied": ("applied",),
     "notes": ("findings",),
     "history": ("history",),
+    "slow_steps": ("slow_steps",),
     "late_ranks": ("stragglers",),
     "missing": ("trace",),
     "ledger": ("ledger", "waterfall"),

@@ -15,9 +15,11 @@ from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline import owners
 from diagnose.trace.arguments import tensor_elements
+from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS, OPTIMIZER_STEP
 
 MOST_GROWTH = 16
+LARGER_CALL = 1.5  # times as long takes a call for several samples beside the arithmetic, at most: an estimate
 SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is rather taken for too long
 _BYTES_MOVED = 8  # for an element of fp32: read and written once
 _PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
@@ -83,13 +85,14 @@ def most_operator_time_factor(m: Measured) -> Value:
     """Operator time of a step without a GPU, in micro-batches that are micro_batch_growth_factor times as large, over that
     of now: what their work takes stays, and what the optimizer does.
     """
-    growth, work, operators = micro_batch_growth_factor(m), _work_share(m), m.share(*OPERATORS)
-    if isinstance(growth, Unknown) or isinstance(work, Unknown):
-        return growth if isinstance(growth, Unknown) else work
-    if not operators:
-        return 1.0
+    growth, operators = micro_batch_growth_factor(m), m.share(*OPERATORS)
+    if isinstance(growth, Unknown) or not operators:
+        return growth if isinstance(growth, Unknown) else 1.0
+    work = _work_share(m)
+    if isinstance(work, Unknown):
+        return work
     stays = min((_once_share(m) + work) / operators, 1.0)
-    return stays + (1 - stays) / float(growth)
+    return stays + (1 - stays) * min(1.0, LARGER_CALL / float(growth))
 
 
 def _once_share(m: Measured) -> float:
@@ -100,11 +103,15 @@ def _once_share(m: Measured) -> float:
 
 
 def _work_share(m: Measured) -> float | Unknown:
-    """Of the step without a GPU: the time that arithmetic and bytes of its operators take on a slow core."""
+    """Of the step without a GPU, unprofiled where that is known: the time that arithmetic and bytes of its operators take
+    on a slow core.
+    """
     flops = m.flops
     if flops is None:
         return NO_SHAPES
-    return (flops.per_step / SLOW_FLOPS_PER_S + _bytes_per_step(m) / SLOW_BYTES_PER_S) / m.step_s
+    unprofiled = unprofiled_ns(m.record)
+    step_s = min(m.step_s, float(np.median(unprofiled)) / 1e9) if unprofiled else m.step_s
+    return (flops.per_step / SLOW_FLOPS_PER_S + _bytes_per_step(m) / SLOW_BYTES_PER_S) / max(step_s, 1e-9)
 
 
 def _bytes_per_step(m: Measured) -> float:

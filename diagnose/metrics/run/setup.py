@@ -117,12 +117,6 @@ def _in_each_step(m: Measured, starts: Ints) -> float | None:
     return float(counts[0]) if len(counts) == 1 and counts[0] else None
 
 
-@metric("share", "tokens of the batches seen", needs_gpu=False)
-def padding_share(m: Measured) -> Value:
-    """Tokens that are padding."""
-    return m.recorded(m.record.number("batch.padding_share"))
-
-
 @metric("count", needs_gpu=False)
 def logging_interval_steps(m: Measured) -> Value:
     """Optimizer steps between two logs."""

@@ -10,6 +10,8 @@ import _thread
 from collections.abc import Callable
 from typing import Any
 
+from .guard import guarded
+
 
 class Aside:
     """A call in a thread of its own, begun at once.
@@ -62,3 +64,26 @@ def aside(call: Callable[[], object]) -> Any:
         BaseException: as `Aside.result`.
     """
     return Aside(call).result()
+
+
+class InTurn:
+    """Calls aside that keep their order, also where an exception ended the waiting for one of them."""
+
+    def __init__(self) -> None:
+        self._running: Aside | None = None
+
+    def run(self, call: Callable[[], object], earlier_failed: Callable[[str], object]) -> None:
+        """Run `call`; one that was not waited for to its end goes first, and tells `earlier_failed` what it raises.
+
+        Raises:
+            BaseException: as `Aside.result`.
+        """
+        earlier, self._running = self._running, None
+        if earlier is not None:
+            guarded(earlier.result, "not written", earlier_failed)
+        running = self._running = Aside(call)
+        try:
+            running.result()
+        finally:
+            if running.ended:
+                self._running = None

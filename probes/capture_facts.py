@@ -67,6 +67,7 @@ def facts(
         **machine,
         "device": quietly(device),
         "model": quietly(lambda: model_facts(model)),
+        "training_loop": job.loop,
         "training_arguments": settings,
         "dataloader": quietly(lambda: job.loader and {name: plain(value) for name, value in job.loader.items()}),
         "loading": quietly(job.loaders.facts),
@@ -129,6 +130,8 @@ def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[
             "first_active_step": window.first_active or None if window else None,
             "settled": window.settled if window else None,
             "shortened": window.plan.shortened if window else None,
+            "passed": window.passed if window else None,
+            "cut_by": window.cut_by or None if window else None,
         },
         "overhead_factor": factor,
     }

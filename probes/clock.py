@@ -22,7 +22,7 @@ class StepClock:
     def restart(self) -> None:
         """Forget the steps; the next one begins now."""
         self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
-        self._waited: deque[int] = deque(maxlen=MOST_WAITED)
+        self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
         self.step_begins()
 
     def step_begins(self) -> None:
@@ -38,12 +38,24 @@ class StepClock:
             self._spans.setdefault(phase, []).append((self._began, ended))
         return ended[0] - self._began[0]
 
+    def step_passed(self, phase: str) -> None:
+        """A step of `phase` has ended without a time."""
+        if phase in ("waiting", "control"):
+            self.put_off()
+            self._waited.append(None)
+
+    def put_off(self) -> None:
+        """What was timed since the waiting counts as waiting; steps with the profiler on have no time there."""
+        for phase in KEPT:
+            for began, ended in self._spans.pop(phase, []):
+                self._waited.append(ended[0] - began[0] if phase == "control" else None)
+
     def times(self, phase: str) -> list[int]:
         """The nanoseconds of each step of `phase`: of the device where events were recorded, else of the host."""
         return [_between(*span) for span in self._spans.get(phase, [])]
 
-    def waited(self) -> list[int]:
-        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED` of them."""
+    def waited(self) -> list[int | None]:
+        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None where not timed."""
         return list(self._waited)
 
     @property

@@ -33,13 +33,22 @@ class Recorder:
         self.running = self.recorded = self.written = self._forsaken = False
         self.settings: dict[str, object] = {}
         self._length = (warmup, active)
-        self._steps = 0
+        self._steps = self._first_step = 0
         self._profiler: Any = None
         self._collections: Collections | None = None
 
-    def start(self, give_way: Callable[[], object]) -> None:
-        """Begin the warm-up; `give_way` is called when the job itself starts a profiler meanwhile."""
+    @property
+    def holds_a_step(self) -> bool:
+        """Whether a whole step is recorded."""
+        return self._steps > self._length[0]
+
+    def start(self, give_way: Callable[[], object], step: int) -> None:
+        """Begin the warm-up with the job's step `step`.
+
+        `give_way` is called when the job itself starts a profiler meanwhile.
+        """
         other_profilers.watch()
+        self._first_step = step
         self._profiler = self._built()
         forks.profiler_started(lambda: self.running)
         with handlers_wait(), silent(), unseen():
@@ -70,7 +79,8 @@ class Recorder:
         """Write what was recorded, if anything was; any thread may."""
         profiler, self._profiler = self._profiler, None
         if self.recorded and profiler is not None:
-            write_trace(profiler, self.path, self._collections)
+            warmup, active = self._length
+            write_trace(profiler, self.path, self._collections, (self._first_step + warmup, active))
             self.written = True
 
     def still_ours(self) -> None:
@@ -118,6 +128,7 @@ class Recorder:
         from torch.profiler import ProfilerActivity, profile, schedule, supported_activities
 
         warmup, active = self._length
+        first, window = self._first_step, schedule(wait=0, warmup=warmup, active=active, repeat=1)
         activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
         options, extra = _experimental()
         self.settings = {
@@ -131,13 +142,15 @@ class Recorder:
             **extra,
         }
         with silent():
-            return profile(
+            built = profile(
                 activities=activities,
-                schedule=schedule(wait=0, warmup=warmup, active=active, repeat=1),
+                schedule=lambda step: window(max(step - first, 0)),
                 on_trace_ready=self._ready,
                 record_shapes=True,
                 experimental_config=options,
             )
+        built.step_num = first  # ProfilerStep#N counts as the job does
+        return built
 
     def _ready(self, _profiler: Any) -> None:
         self.recorded = True

@@ -13,16 +13,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
-from typing import Any
 
 from . import other_profilers
-from .aside import Aside, aside
+from .aside import InTurn
 from .clock import StepClock
 from .config import Config, rank_and_world
+from .facts_aside import facts_of
 from .guard import guarded, quietly, say, silent, told
 from .interrupts import of_the_job
 from .job_objects import JobObjects
+from .protocol import JOBS_PROFILER
 from .ranges import StepRange
 from .rank_files import RankFiles
 from .recorder import Recorder
@@ -52,7 +52,7 @@ class Session:
         self.files: RankFiles | None = None
         self.clock = StepClock(clock)
         self._facts: dict[str, object] | None = None
-        self._writing: Aside | None = None
+        self._writing = InTurn()
         self._step_range = StepRange()
         self._opened = 0
         self._busy = self._passed = False
@@ -72,15 +72,15 @@ class Session:
             return False
         return self._opened < MOST_WINDOWS or self.phase != "done"
 
-    def loop_begins(self, source: str, total: int | None = None) -> None:
-        """A training loop of `total` optimizer steps (None: unknown) begins."""
+    def loop_begins(self, source: str, total: int | None = None, done: int = 0) -> None:
+        """A training loop of `total` optimizer steps (None: unknown) begins; the job has `done` steps behind it."""
         self.loop_ended()
         self._safely(self._finish, "capture stopped")
         if not self.open_to(source):
             return
         self.source = source
         self._opened += 1
-        self._safely(lambda: self._open(total), "no capture")
+        self._safely(lambda: self._open(total, done), "no capture")
 
     def step_ended(self) -> None:
         """One optimizer step has ended; its own time ends here, before anything the capture does."""
@@ -122,13 +122,15 @@ class Session:
             self.loop_ended("the process ended")
             self._safely(self._finish, "capture stopped")
 
-    def _open(self, total: int | None) -> None:
+    def _open(self, total: int | None, done: int) -> None:
         self.error, self.files, self.recorder, self._facts = None, None, None, None
         self.stop_asked = self._passed = False
         self._fetched = self._fetched_per_step = 0
         self._thread = threading.get_ident()
         _, world_size = rank_and_world()
-        self.window = Window(planned(self.config, world_size, total))
+        self.window = Window(planned(self.config, world_size, total, done), done)
+        if self.config.at_step is not None and self.config.at_step <= done:
+            say(f"step {self.config.at_step} is over: the job goes on from step {done}")
         self.clock.restart()
         if self.window.phase in PROFILED:
             self._arm()
@@ -153,13 +155,27 @@ class Session:
     def _pass_over(self, window: Window) -> None:
         """A step with a profiler of the job on, or the one in which that one stopped."""
         self._passed = self.beside_a_profiler()
+        if not window.passed and window.is_ahead:
+            say(f"another profiler, the job's own, is on at step {window.number + 1}: the capture waits for its end")
         window.step_passed()
-        if window.phase in PROFILED:
-            if self.files is None:
-                self._claim()
-            raise RuntimeError("another profiler is running in this process")
+        self.clock.step_passed(window.phase)
         if not self._passed:
             self.clock.step_begins()
+
+    def _give_way(self) -> None:
+        """The job starts a profiler: a window with a whole step in it ends here, another begins again afterwards."""
+        if self._busy or self.window is None or self.recorder is None or self.recorder.holds_a_step:
+            self.loop_ended(JOBS_PROFILER)
+            return
+        self._safely(self._put_off, "capture stopped")
+
+    def _put_off(self) -> None:
+        assert self.window is not None
+        assert self.recorder is not None
+        self.recorder.abort()
+        self.recorder = None
+        self.window.put_off()
+        self.clock.put_off()
 
     def _moved(self, before: str, after: str) -> None:
         if after in PROFILED and before not in PROFILED:
@@ -172,10 +188,11 @@ class Session:
 
     def _arm(self) -> None:
         assert self.window is not None
-        self._claim()
+        if self.files is None:
+            self._claim()
         assert self.files is not None
         self.recorder = Recorder(self.files.trace, self.window.plan.warmup, self.window.plan.active)
-        self.recorder.start(lambda: self.loop_ended("the job started a profiler of its own"))
+        self.recorder.start(self._give_way, self.window.number + 1)
 
     def _claim(self) -> None:
         rank, world_size = rank_and_world()
@@ -195,16 +212,8 @@ class Session:
             self._beside(self.recorder.write)
 
     def _beside(self, call: Callable[[], object]) -> None:
-        """Run `call`, whose business are files; one that was not waited for to its end goes first."""
-        earlier, self._writing = self._writing, None
-        if earlier is not None:
-            guarded(earlier.result, "not written", self._failed)
-        running = self._writing = Aside(call)
-        try:
-            running.result()
-        finally:
-            if running.ended:
-                self._writing = None
+        """Run `call`, whose business are files."""
+        self._writing.run(call, self._failed)
 
     def _finish(self) -> None:
         """Write what is due: the trace, the facts, and the marker that says that nothing more comes."""
@@ -230,12 +239,12 @@ class Session:
         """While the model lives: what is written at exit comes after its end."""
         if self._facts is None:
             with silent():
-                guarded(lambda: vars(self).update(_facts=_facts_of(self)), "capture facts not written")
+                guarded(lambda: vars(self).update(_facts=facts_of(self)), "capture facts not written")
 
     def _cut_short(self, why: str) -> None:
         window = self.window
         assert window is not None
-        phase, window.phase = window.phase, "done"
+        phase, window.phase, window.cut_by = window.phase, "done", why
         if phase in PROFILED:
             self._disarm()
         if self.recorder is None or not self.recorder.recorded:
@@ -282,18 +291,3 @@ class Session:
             self.window.phase = "done"
         if self.recorder is not None:
             quietly(self.recorder.abort)
-
-
-def _facts_of(session: Session) -> dict[str, object]:
-    """Imported beside the training thread: where a file cannot be looked at, an import takes it for missing."""
-    capture_facts: Any = aside(lambda: import_module(".capture_facts", __package__))
-    return dict(
-        capture_facts.facts(
-            session.objects,
-            window=session.window,
-            clock=session.clock,
-            recorder=session.recorder,
-            source=session.source,
-            error=session.error,
-        )
-    )

@@ -10,6 +10,7 @@ from .accelerate_hooks import wrap_accelerate
 from .current_session import session
 from .guard import guarded, quietly
 from .ranges import emitter
+from .resumed import steps_before
 from .session import Session
 
 FORGOTTEN_AFTER = 64  # steps of other optimizers: one that pauses longer no longer ends the cycle
@@ -98,7 +99,9 @@ def _untraced(function: Any) -> Any:
 def _begin(current: Session, optimizer: Any) -> None:
     quietly(wrap_accelerate)
     current.objects.note("optimizer", optimizer)
-    current.loop_begins("optimizer", None if current.config.at_step else loader_hooks.longest_loader())
+    quietly(current.objects.note_loop)
+    done = 0 if current.beside_a_profiler() else steps_before(optimizer)
+    current.loop_begins("optimizer", None if current.config.at_step else loader_hooks.longest_loader(), done)
 
 
 def remove() -> None:

@@ -48,7 +48,7 @@ class Capture:
 
     def _start(self) -> None:
         aside(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
-        self._recorder.start(self._stop)
+        self._recorder.start(self._stop, self._steps + 1)
 
     def _step(self) -> None:
         self._steps += 1

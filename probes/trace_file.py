@@ -18,7 +18,7 @@ from typing import Any
 
 from .claim import scratch_of
 from .gc_ranges import Collections, as_events
-from .protocol import RAW, RAW_FOLDER, RAW_PARTIAL, SCRATCH, partial
+from .protocol import OWN_STEPS, RAW, RAW_FOLDER, RAW_PARTIAL, SCRATCH, partial
 
 COMPRESSION = 3  # the training thread waits for it: a little larger is much sooner
 _TAIL_BYTES = 64
@@ -27,8 +27,13 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 
 
-def write_trace(profiler: Any, path: Path, collections: Collections | None = None) -> None:
+def write_trace(
+    profiler: Any, path: Path, collections: Collections | None = None, steps: tuple[int, int] | None = None
+) -> None:
     """Export as Chrome JSON and compress to `path`; nothing is left behind when that fails.
+
+    `steps` are the number of the first recorded step and how many there are at most: they tell the marks of the
+    probe from those of a profiler of the job, which writes ProfilerStep ranges even while it does not record.
 
     Of a process that is killed meanwhile nothing is left but, without a `diagnose run` above it, a partial file beside
     `path` and an empty folder in that for temporary files.
@@ -42,11 +47,19 @@ def write_trace(profiler: Any, path: Path, collections: Collections | None = Non
         _check_complete(raw)
         try:
             with raw.open("rb") as source, gzip.open(incomplete, "wb", COMPRESSION) as target:
-                target.write(_with_collections(source.read(_HEAD_BYTES), collections))
+                target.write(_with_steps(_with_collections(source.read(_HEAD_BYTES), collections), steps))
                 shutil.copyfileobj(source, target, 1 << 20)
             incomplete.replace(path)
         finally:
             incomplete.unlink(missing_ok=True)
+
+
+def _with_steps(head: bytes, steps: tuple[int, int] | None) -> bytes:
+    """The beginning of the text with the probe's own steps as the first entry; as it is where it is no object."""
+    text = head.lstrip()
+    if steps is None or not text.startswith(b"{"):
+        return head
+    return b"{" + json.dumps({OWN_STEPS: steps})[1:-1].encode() + b"," + text[1:]
 
 
 def _with_collections(head: bytes, collections: Collections | None) -> bytes:

@@ -28,8 +28,10 @@ class Plan:
     shortened: bool = False
 
 
-def planned(config: Config, world_size: int = 1, total: int | None = None) -> Plan:
+def planned(config: Config, world_size: int = 1, total: int | None = None, done: int = 0) -> Plan:
     """The plan for a loop of `total` steps (None: unknown). A short loop gives up control steps first, recording last.
+
+    `config.at_step` counts the `done` steps too that the job has behind it, in a process before this one.
 
     Several ranks open the window by count alone: ranks that judged step times each for itself would open it apart.
     """
@@ -37,7 +39,7 @@ def planned(config: Config, world_size: int = 1, total: int | None = None) -> Pl
     control = max(config.control, 0)
     waiting = max(config.skip, 1)
     if config.at_step is not None:
-        before = max(config.at_step - 1, 0)
+        before = max(config.at_step - 1 - done, 0)
         warmup = min(warmup, max(before, 1))
         control = min(control, max(before - warmup - 1, 0))
         waiting = max(before - warmup - control, 0)
@@ -63,17 +65,35 @@ def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
 
 
 class Window:
-    """Counts ended steps; `phase` is where the step that now runs belongs."""
+    """Counts ended steps; `phase` is where the step that now runs belongs.
 
-    def __init__(self, plan: Plan) -> None:
+    Attributes:
+        count: steps of this loop that have ended, the `passed` ones among them, which a profiler of the job was on in.
+        first_active: the number of the first recorded step, as the job counts; 0 before there is one.
+        cut_by: what ended the window before its plan did, "" when nothing did.
+    """
+
+    def __init__(self, plan: Plan, done: int = 0) -> None:
         self.plan = plan
         self.phase = "waiting"
-        self.count = 0
+        self.count = self.passed = 0
         self.first_active = 0
+        self.cut_by = ""
+        self._done = done
         self.settled = False
         self._taken = 0
         self._last: deque[int] = deque(maxlen=SETTLED_STEPS)
         self._advance()
+
+    @property
+    def number(self) -> int:
+        """Steps that the job has behind it, those before this loop among them."""
+        return self._done + self.count
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether nothing is profiled yet."""
+        return self.phase in ("waiting", "control")
 
     def step_ended(self, ns: int) -> None:
         """A step of `ns` has ended. The first of all, which compiles and allocates, never counts as steady."""
@@ -85,18 +105,29 @@ class Window:
         self._advance()
 
     def step_passed(self) -> None:
-        """A step has ended that cannot be measured. It moves the window only where steps are counted, not timed."""
+        """A step has ended that cannot be measured.
+
+        It moves the window only where steps are counted, not timed, and never to where the profiler is on.
+        """
         self.count += 1
+        self.passed += 1
         if self.plan.fixed:
             self._taken += 1
-            self._advance()
+            self._advance(until=PROFILED if self.is_ahead else ())
 
-    def _advance(self) -> None:
+    def put_off(self) -> None:
+        """Nothing is recorded yet: the window begins again with the next step that can be measured."""
+        self.phase, self._taken = "control", self.plan.control
+
+    def _advance(self, until: tuple[str, ...] = ()) -> None:
         while self.phase != "done" and self._complete():
-            self.phase = PHASES[PHASES.index(self.phase) + 1]
+            following = PHASES[PHASES.index(self.phase) + 1]
+            if following in until:
+                return
+            self.phase = following
             self._taken = 0
             if self.phase == "active":
-                self.first_active = self.count + 1
+                self.first_active = self.number + 1
 
     def _complete(self) -> bool:
         if self._taken >= int(getattr(self.plan, self.phase)):

@@ -28,7 +28,7 @@ from diagnose.diagnosis.terms import (
     SliceClass,
     VerdictClass,
 )
-from diagnose.diagnosis.timeline import Lane, SliceLabel, StepTimeline
+from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
 
 __all__ = [
     "NOT_RECOMMENDED",
@@ -64,6 +64,7 @@ __all__ = [
     "Severity",
     "SliceClass",
     "SliceLabel",
+    "SlowStep",
     "StepTimeline",
     "Steps",
     "TraceSummary",

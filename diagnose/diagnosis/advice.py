@@ -33,10 +33,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """A concrete change: `set` holds the values for `target` (training_arguments, model_kwargs, environment, ...)."""
+    """A concrete change: `set` holds the values for `target`, in the words of what runs the training loop.
+
+    Targets are training_arguments (of transformers' Trainer), model_kwargs (of from_pretrained), environment,
+    dataloader, ddp, lightning_trainer, ddp_strategy (of Lightning), accelerator, accelerate_ddp (of its
+    DistributedDataParallelKwargs), ds_config (keys of DeepSpeed's JSON, joined by points), and code, whose values are
+    lines to type. `install` are commands that bring what the change needs and is not known to be there.
+    """
 
     target: str
     set: dict[str, Any]
+    install: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

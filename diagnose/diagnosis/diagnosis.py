@@ -20,7 +20,7 @@ from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
-from diagnose.diagnosis.timeline import StepTimeline
+from diagnose.diagnosis.timeline import SlowStep, StepTimeline
 
 SCHEMA_VERSION = 3
 
@@ -28,6 +28,7 @@ SCHEMA_VERSION = 3
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything any report shows. Serialise with `to_json`.
 
+    `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
     """
 
@@ -50,8 +51,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceSummary
     postmortem: Postmortem | None = None
     rank: int | None = None
+    trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
     applied: Applied | None = None
+    slow_steps: tuple[SlowStep, ...] = ()
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     roofs: Roofs | None = None

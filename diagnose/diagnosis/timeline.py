@@ -28,6 +28,22 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     count: tuple[int, ...]
 
 
+class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that took much longer than the median one, `factor` times that.
+
+    `recorded` tells those of the window, under the profiler, from those that the capture only timed. Of a recorded one
+    `cause` is the cause of the ledger that grew most, by `cause_ns` against the median of the others; "" is unknown.
+    """
+
+    step: int
+    rank: int
+    recorded: bool
+    ns: Nanoseconds
+    factor: float
+    cause: str = ""
+    cause_ns: Nanoseconds = 0
+
+
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The step of median length of a typical rank, on the clock of its device.
 

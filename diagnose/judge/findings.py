@@ -7,7 +7,8 @@ from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
-from diagnose.patch.patches import spelled, without_trainer
+from diagnose.patch.patches import spelled
+from diagnose.patch.worlds import world_of
 from diagnose.predict.plan import plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
@@ -52,10 +53,8 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
 
 def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     """The change as this job can make it, in the spelling of the versions that run it."""
-    record = predictor.measured.record
-    patch, versions = rule.patch_for(facts), record.get("versions")
-    if patch is not None and "training_arguments" in record.values and record.get("training_arguments") is None:
-        patch = without_trainer(patch)
+    canonical, versions = rule.patch_for(facts), predictor.measured.record.get("versions")
+    patch = canonical and world_of(facts).patch(canonical)
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 

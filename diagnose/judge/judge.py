@@ -12,6 +12,7 @@ from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, rooflin
 from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.sections import Sections
+from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.summary import fact_report, summary_of
 from diagnose.judge.typical_rank import predictor_of, replay_report
@@ -51,14 +52,16 @@ def diagnose(case: Case) -> Diagnosis:
         findings=findings,
         plan=part("plan", lambda: plan_steps(case.facts, predictor), ()),
         replay=replay_report(predictor),
-        not_advised=part("not_advised", lambda: not_advised(judged, case.facts, findings), ()),
+        not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
+        trains=_trains(case),
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
+        slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
         timeline=part("timeline", lambda: step_timeline(predictor.measured), None),
         kernels=part("kernels", lambda: kernel_rows(predictor.measured), ()),
         roofs=part("roofs", lambda: roofs_of(predictor.measured), None),
@@ -67,6 +70,11 @@ def diagnose(case: Case) -> Diagnosis:
     )
     answer = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
+
+
+def _trains(case: Case) -> bool | None:
+    trains = case.facts["trains"].value
+    return trains if isinstance(trains, bool) else None
 
 
 def _waterfall(case: Case, ledger: tuple[LedgerEntry, ...], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:

@@ -1,18 +1,23 @@
 """What would not help, and what could not be judged."""
 
-from collections.abc import Sequence
-
-from diagnose.diagnosis import Finding, NotAdvised, NotJudged
+from diagnose.diagnosis import NotAdvised, NotJudged
 from diagnose.facts import Facts, Unknown, analysis_option, another_run
 from diagnose.judge.case import Case, Judged
+from diagnose.patch.worlds import world_of
 from diagnose.ranks.stragglers.straggler_report import missing_suspect
 
 
-def not_advised(judged: Judged, facts: Facts, findings: Sequence[Finding]) -> tuple[NotAdvised, ...]:
-    """Changes that would not help; never one that a finding proposes."""
-    proposed = {key for f in findings if f.patch for key in f.patch.set}
+def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
+    """Changes that would not help, in the words of what runs the training loop; never one that a finding proposes."""
+    patches = [rule.patch_for(facts) for rule, judgement in judged if judgement.fired]
+    proposed = {key for patch in patches if patch for key in patch.set}
     found = (rule.not_advised(facts, judgement) for rule, judgement in judged)
-    return tuple(n for n in found if n is not None and n.what not in proposed)
+    world = world_of(facts)
+    return tuple(
+        NotAdvised(what=", ".join(map(world.named, n.what.split(", "))), because=n.because)
+        for n in found
+        if n is not None and n.what not in proposed
+    )
 
 
 def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:

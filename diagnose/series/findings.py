@@ -12,7 +12,7 @@ class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
     """Steps to profile, or to look at, next.
 
     `command` is what to type, "" where `files` already hold a trace of the steps. `first_step` counts as the log does;
-    `diagnose run --at-step` counts from 1 at the start of its process, so `command` is one ahead of a log that counts
+    `diagnose run --at-step` counts from 1 at the start of the job, so `command` is one ahead of a log that counts
     from 0.
     """
 

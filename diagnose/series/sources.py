@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown, another_run
@@ -15,7 +13,7 @@ from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.tracks import Series, Track
 from diagnose.series.windows import windows
-from diagnose.trace.record import CaptureRecord, record_beside
+from diagnose.trace.record import record_beside, timed_steps
 
 STATE = "trainer_state.json"
 _LOGS = (".csv", ".tsv", ".jsonl")
@@ -182,7 +180,7 @@ def _captured(paths: Sequence[Path]) -> Series | None:
     for path in paths:
         rank = int(_CAPTURE_NAME.search(path.name)[1])  # type: ignore[index]
         record = record_beside(path, rank)
-        step, ns = _recorded(record)
+        step, ns = timed_steps(record)
         host = (record.text("host") or "")[:200]
         if len(step):
             source.add(record.text("steps.clock") or "host")
@@ -193,24 +191,3 @@ def _captured(paths: Sequence[Path]) -> Series | None:
     unit = f"step times of capture records, by the {' or '.join(sorted(source))} clock"
     note = "steps with the profiler on are left out"
     return Series("capture", files, unit, tuple(tracks), (), (note, *missing_ranks(tracks)))
-
-
-def _recorded(record: CaptureRecord) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers and nanoseconds of the steps before and after the window; `first_active_step` counts from 1."""
-    waiting, control, warmup, active, after = (
-        _numbers(record, name) for name in ("waiting", "control_before", "warmup", "active", "control_after")
-    )
-    first = record.get("steps.first_active_step")
-    before = np.concatenate((waiting, control))
-    start = len(before) + len(warmup) + 1 if first is None else first
-    begin = start - len(warmup) - len(before)
-    end = start + len(active) + (1 if len(after) else 0)  # one step passes between recording and control
-    number = np.concatenate((np.arange(begin, begin + len(before)), np.arange(end, end + len(after))))
-    ns = np.concatenate((before, after))
-    good = np.isfinite(ns) & (ns > 1)
-    return number[good].astype(np.int64), ns[good]
-
-
-def _numbers(record: CaptureRecord, name: str) -> np.ndarray:
-    listed = record.get(f"steps.{name}_ns") or ()
-    return np.array([np.nan if ns is None else ns for ns in listed], np.float64)

@@ -1,25 +1,31 @@
 """Which steps a trace holds, when each ran on the host, and when on the device."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
+from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
+from diagnose.timeline.step_series import counted_series
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, PYTHON, RUNTIME, STEP_MARKS
+from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
 
 _FIRST_IS_LEFT_OUT_FROM = 3
 
 
 @dataclass(frozen=True)
 class StepMarks:
-    """Where the steps come from, their host windows in order, shape (n, 2), and the number each goes by."""
+    """Where the steps come from, their host windows in order, shape (n, 2), and the number each goes by.
+
+    `others` are the numbers of marks that another profiler left in the trace.
+    """
 
     source: str
     host: Ints
     numbers: tuple[int, ...]
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,9 @@ class StepWindows:
     """Host and device windows of the counted steps, [start, end) in nanoseconds, shape (count, 2).
 
     `numbers` are those of the step marks, by which ranks agree on a step. `dropped_ns` holds the device (else host)
-    duration of the first step, when it is left out.
+    duration of the first step, when it is left out. `others` are the numbers of another profiler's marks. `uncounted`,
+    shape (0 or 1, 2), is what of the capture lies before the first counted step, on the clock that these are accounted
+    on: without marks all before the first activity.
     """
 
     source: str
@@ -35,6 +43,8 @@ class StepWindows:
     device: Ints
     numbers: tuple[int, ...] = ()
     dropped_ns: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+    uncounted: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     @property
     def count(self) -> int:
@@ -52,15 +62,22 @@ def host_steps(trace: Trace) -> StepMarks:
     for prefix in STEP_MARKS:
         rows = _marked(trace, prefix, trace.rows_of(*ANNOTATIONS))
         if len(rows):
-            begin, end = trace.ts[rows], trace.ts[rows] + trace.dur[rows]
-            end[:-1] = np.minimum(end[:-1], begin[1:])  # times that were rounded overlap
-            windows = np.stack((begin, end), axis=1)
-            return StepMarks(prefix, windows, tuple(_number(trace.names[trace.name[r]], i) for i, r in enumerate(rows)))
+            return _marks(trace, prefix, rows)
     for source, ends_of in (("Optimizer.step", _optimizer_ends), ("optimizer kernels", _optimizer_kernel_bursts)):
         ends = ends_of(trace)
         if len(ends) >= 2:
             return StepMarks(source, np.stack((ends[:-1], ends[1:]), axis=1), tuple(range(len(ends) - 1)))
     return StepMarks("window", _whole_window(trace), (0,))
+
+
+def _marks(trace: Trace, prefix: str, rows: Ints) -> StepMarks:
+    numbers = _numbers(trace, rows)
+    counted = counted_series(trace, rows, numbers)
+    others = np.delete(numbers, counted)
+    begin, end = trace.ts[rows[counted]], trace.ends(rows[counted])
+    end[:-1] = np.minimum(end[:-1], begin[1:])  # times that were rounded overlap
+    windows = np.stack((begin, end), axis=1)
+    return StepMarks(prefix, windows, tuple(numbers[counted].tolist()), tuple(sorted(others.tolist())))
 
 
 def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
@@ -75,7 +92,7 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     """
     inside = launched >= marks.host[0, 0]
     if marks.source in ("window", "optimizer kernels") or not inside.any():
-        return _by_device_clock(trace, marks, start, end)
+        return _by_device_clock(trace, marks, start, end, launched)
     step = np.searchsorted(marks.host[:, 1], launched, side="right")
     begin = max(int(marks.host[0, 0]), int(end[~inside].max(initial=np.iinfo(np.int64).min)))
     counted = inside & (step < len(marks.host))
@@ -84,32 +101,52 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     np.maximum.at(last, step[counted], end[counted])
     ends = np.maximum.accumulate(last)
     device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
-    return _counted(marks, device, worked & (device[:, 1] > device[:, 0]))
+    return _counted(trace, marks, device, worked & (device[:, 1] > device[:, 0]))
 
 
-def host_only(marks: StepMarks) -> StepWindows:
+def host_only(trace: Trace, marks: StepMarks) -> StepWindows:
     """The counted steps of a trace without GPU activity."""
-    return _counted(marks, marks.host, marks.host[:, 1] > marks.host[:, 0])
+    return _counted(trace, marks, marks.host, marks.host[:, 1] > marks.host[:, 0])
 
 
-def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints) -> StepWindows:
+def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
     """Steps whose boundaries lie on the device: without links to launches there is no other clock to use."""
     first, last = int(start.min()), int(end.max())
     rows = _marked(trace, "ProfilerStep", trace.rows_of("gpu_user_annotation"))
+    if marks.others:
+        rows = rows[np.isin(_numbers(trace, rows), marks.numbers)]
     if marks.source != "optimizer kernels" and len(rows):
-        begins = np.unique(trace.ts[rows])
+        begins, first_at = np.unique(trace.ts[rows], return_index=True)
         device = np.stack((begins, np.append(begins[1:], max(last, int(begins[-1]) + 1))), axis=1)
-        marks = StepMarks("ProfilerStep", device, tuple(range(len(device))))
+        marks = StepMarks("ProfilerStep", device, tuple(_numbers(trace, rows)[first_at].tolist()), marks.others)
     elif marks.source != "optimizer kernels":
-        window = _whole_window(trace)
-        marks = StepMarks("window", np.array([[min(first, window[0, 0]), max(last, window[0, 1])]]), (0,))
-        device = np.clip(marks.host, None, last)
+        begin, end_of_host = _host_window(trace, int(launched[start.argmin()]), (first, last))
+        marks = StepMarks("window", np.array([[begin, end_of_host]]), (0,))
+        device = np.array([[first, last]])
     else:
         device = np.clip(marks.host, first, last)
-    return _counted(marks, device, device[:, 1] > device[:, 0])
+    return _counted(trace, marks, device, device[:, 1] > device[:, 0])
 
 
-def _counted(marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
+def _host_window(trace: Trace, launched: int, device: tuple[int, int]) -> tuple[int, int]:
+    """The host's part of a window without marks: from the operator that launches the first activity to the last call.
+
+    Args:
+        trace: the rank's trace.
+        launched: when the first activity was launched, the smallest integer when that is not known.
+        device: when the first activity starts and the last one ends.
+    """
+    host = np.flatnonzero(trace.rows_of(*RUNTIME, *ANNOTATIONS, *PYTHON))
+    if not len(host):
+        return device
+    begin = min(int(trace.ts[host].min()), device[0])
+    if launched >= begin:
+        around = trace.rows_of(*OPS) & (trace.ts <= launched) & (trace.ts + trace.dur > launched)
+        begin = min(int(trace.ts[around].min(initial=launched)), device[0])
+    return begin, max(int(trace.ends(host).max()), begin + 1)
+
+
+def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
     """Leaves out steps without work, and the first of three or more: it still holds the start of the capture."""
     rows = np.flatnonzero(keep)
     dropped: tuple[int, ...] = ()
@@ -118,7 +155,9 @@ def _counted(marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
         rows = rows[1:]
     if not len(rows):
         rows = np.arange(len(marks.host))
-    return StepWindows(marks.source, marks.host[rows], device[rows], tuple(marks.numbers[r] for r in rows), dropped)
+    begin, first = int(_whole_window(trace)[0, 0]), int(device[rows[0], 0])
+    numbers = tuple(marks.numbers[r] for r in rows)
+    return StepWindows(marks.source, marks.host[rows], device[rows], numbers, dropped, marks.others, one(begin, first))
 
 
 def _marked(trace: Trace, prefix: str, where: Mask) -> Ints:
@@ -127,9 +166,10 @@ def _marked(trace: Trace, prefix: str, where: Mask) -> Ints:
     return rows[np.argsort(trace.ts[rows], kind="stable")]
 
 
-def _number(name: str, position: int) -> int:
-    found = re.search(r"#(\d{1,15})$", name)
-    return int(found[1]) if found else position
+def _numbers(trace: Trace, rows: Ints) -> Ints:
+    """The number in the name of each mark, else its position."""
+    found = (re.search(r"#(\d{1,15})$", trace.names[name]) for name in trace.name[rows].tolist())
+    return np.array([int(each[1]) if each else at for at, each in enumerate(found)], np.int64)
 
 
 def _optimizer_ends(trace: Trace) -> Ints:

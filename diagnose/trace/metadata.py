@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-from diagnose.decoding import Kind, encodable, listed, number, table, text, whole
+from diagnose.decoding import Kind, all_of, encodable, listed, number, table, text, whole
+from diagnose.probes.protocol import OWN_STEPS
 from diagnose.trace import distributed
 from diagnose.trace.columns import Loss
 from diagnose.trace.events import UNREADABLE
@@ -24,6 +25,7 @@ _FIELDS: dict[str, Kind] = {
     "deviceProperties": listed(table(_DEVICE)),
     distributed.KEY: distributed.KIND,
     "baseTimeNanoseconds": number(0, 1 << 62),
+    OWN_STEPS: all_of(whole(0, 1 << 48), 2, 2),
 }
 
 

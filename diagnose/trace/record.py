@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from diagnose.arrays import Floats, Ints
 from diagnose.decoding import MOST_COUNT, Told, encodable, finite
 from diagnose.probes.protocol import RECORD as RECORD_FILE
 from diagnose.trace.record_fields import RECORD
@@ -93,3 +96,30 @@ def _booked_in(lost: dict[str, None]) -> Told:
         lost[f"record-value {known[0].strip('.')}" if known else "record-value"] = None
 
     return told
+
+
+def timed_steps(record: CaptureRecord, by_events_alone: bool = False) -> tuple[Ints, Floats]:
+    """Numbers and nanoseconds of the steps without the profiler, before and after the window, in order.
+
+    The steps of the waiting are timed by the host's clock, also where those next to the window are timed by events of
+    the device; `by_events_alone` leaves them out.
+    """
+    waiting, control, warmup, active, after = (
+        _times(record, name) for name in ("waiting", "control_before", "warmup", "active", "control_after")
+    )
+    first = record.get("steps.first_active_step")
+    before = np.concatenate((waiting, control))
+    start = len(before) + len(warmup) + 1 if first is None else first
+    begin = start - len(warmup) - len(before)
+    end = start + len(active) + (1 if len(after) else 0)  # one step passes between recording and control
+    number = np.concatenate((np.arange(begin, begin + len(before)), np.arange(end, end + len(after))))
+    ns = np.concatenate((before, after))
+    good = np.isfinite(ns) & (ns > 1)
+    if by_events_alone:
+        good[: len(waiting)] = False
+    return number[good].astype(np.int64), ns[good]
+
+
+def _times(record: CaptureRecord, name: str) -> Floats:
+    listed = record.get(f"steps.{name}_ns") or ()
+    return np.array([np.nan if ns is None else ns for ns in listed], np.float64)

@@ -24,6 +24,7 @@ _FACTOR = number(0, 1e6)
 _SHARE = number(0, 1)
 _PARAMETERS = number(0, 1e15)
 
+_VERSIONS = ("hip", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch", "torchao", "transformer_engine")
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
     "clock": text,
@@ -31,7 +32,10 @@ _STEPS = {
     "first_active_step": whole(0, 1 << 48),
     "settled": flag,
     "shortened": flag,
+    "passed": whole(0, 1 << 48),
+    "cut_by": text,
 }
+_DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _DEVICE = {
     "name": text,
     "index": whole(0, 1 << 16),
@@ -114,9 +118,10 @@ RECORD = table(
         "host": text,
         "slurm": each(digits),
         "cores": table({"usable": _CORES, "quota": _CORES, "shared": _CORES, "local_ranks": number(0, MOST_RANKS)}),
-        "versions": table({"liger_model_types": listed(text), **dict.fromkeys(("hip", "flash_attn", "torch"), text)}),
+        "versions": table({"liger_model_types": listed(text), **dict.fromkeys(_VERSIONS, text)}),
         "device": table(_DEVICE),
         "model": table(_MODEL),
+        "training_loop": text,
         "training_arguments": table(_ARGUMENTS),
         "dataloader": table(
             {
@@ -138,7 +143,7 @@ RECORD = table(
         "loading": table(_LOADING),
         "optimizer": table({"class": text, "parameters": _PARAMETERS, "dtypes": each(_PARAMETERS)}),
         "compiled": flag,
-        "ddp": table(dict.fromkeys(("find_unused_parameters", "gradient_as_bucket_view", "static_graph"), flag)),
+        "ddp": table(dict.fromkeys(_DDP_FLAGS, flag)),
         "fsdp": table({"class": text, "sharding_strategy": text, "forward_prefetch": flag}),
         "liger": table({"asked": flag, "loaded": flag}),
         "memory": each(_BYTES),

@@ -36,6 +36,7 @@ def begins(
     loader: object,
     settings: Callable[[], dict[str, object]],
     steps: int | None,
+    done: int = 0,
 ) -> None:
     """A loop of `steps` optimizer steps (None: unknown) begins.
 
@@ -46,6 +47,7 @@ def begins(
         loader: of the training batches.
         settings: gives the trainer's settings under the names that `training_arguments` has in the record.
         steps: optimizer steps that are left.
+        done: those that the trainer counts before them, of the training that it goes on with.
     """
     objects = current.objects
     objects.arguments = settings
@@ -55,7 +57,7 @@ def begins(
     if loader is not None:
         objects.note_loader(loader)
     wrap_accelerate()
-    current.loop_begins(BY_TRAINER, steps)
+    current.loop_begins(BY_TRAINER, steps, done)
 
 
 def step_ended(current: Session | None) -> bool:

@@ -144,6 +144,7 @@ class _Steps:
 
 def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> None:
     left = state.max_steps - state.global_step
+    current.objects.loop = protocol.TRAINER
     training_loop.begins(
         current,
         model=kwargs.get("model"),
@@ -151,6 +152,7 @@ def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> N
         loader=kwargs.get("train_dataloader"),
         settings=lambda: settings_of(args),
         steps=left if left > 0 else None,
+        done=state.global_step,
     )
 
 

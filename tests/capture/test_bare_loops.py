@@ -66,6 +66,27 @@ def test_two_optimizers_make_one_step(tmp_path: Path) -> None:
     assert len(found["Optimizer.step#AdamW.step"]) == len(found["Optimizer.step#SGD.step"]) == 3
 
 
+RESUMED = """
+held = torch.optim.AdamW(model.parameters())
+for parameter in model.parameters():
+    held.state[parameter] = {"step": torch.tensor(1000.0), "exp_avg": torch.zeros_like(parameter),
+                             "exp_avg_sq": torch.zeros_like(parameter)}
+optimizer.load_state_dict(held.state_dict())
+"""
+
+
+@pytest.mark.parametrize(("at_step", "first"), [(1012, 1012), (12, 1002)])
+def test_a_resumed_loop_counts_on_by_its_optimizers_steps(at_step: int, first: int, tmp_path: Path) -> None:
+    """A step that is over is as good as none: the window opens as soon as it can."""
+    done = run(BARE + RESUMED + "loop(40)\n", tmp_path, {"at_step": at_step, "steps": 2})
+
+    assert done.returncode == 0, done.stderr
+    marks = sorted(name for name in ranges(tmp_path / "out") if name.startswith("ProfilerStep"))
+    assert marks == [f"ProfilerStep#{number}" for number in (first, first + 1)]
+    assert facts(tmp_path / "out")["steps"]["first_active_step"] == first
+    assert any("is over" in line for line in said(done)) == (at_step < 1000)
+
+
 ACCELERATE = """
 from accelerate import Accelerator
 accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)

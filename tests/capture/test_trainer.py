@@ -40,6 +40,22 @@ def test_the_fetch_of_a_step_lies_in_that_step_before_its_forward(captured: Path
         assert began <= wait[0] < wait[1] <= min(forwards)[0]
 
 
+def test_a_resumed_training_counts_on(tmp_path: Path) -> None:
+    """--at-step, the marks and the record speak of the Trainer's own steps."""
+    first = run(TRAINER + "trainer(max_steps=26, save_steps=26).train()\n", tmp_path)
+    assert first.returncode == 0, first.stderr
+    resumed = f"trainer(max_steps=50).train(resume_from_checkpoint={str(tmp_path / 'checkpoint-26')!r})\n"
+    done = run(TRAINER + resumed, tmp_path, {"at_step": 40, "steps": 2})
+
+    assert done.returncode == 0, done.stderr
+    assert {name for name in ranges(tmp_path / "out") if name.startswith("Prof")} == {
+        "ProfilerStep#40",
+        "ProfilerStep#41",
+    }
+    assert facts(tmp_path / "out")["steps"]["first_active_step"] == 40
+    assert len(facts(tmp_path / "out")["steps"]["waiting_ns"]) == 40 - 26 - 1 - 3 - 2
+
+
 def test_a_checkpoint_in_the_window_is_named(captured: Path) -> None:
     assert len(ranges(captured)["diagnose.save"]) == 1
 

@@ -11,6 +11,8 @@ from capture.bundles import marker
 from capture.scripts import BARE, TRAINER, run, said
 from needs import needs
 
+from diagnose import analyze
+
 needs("torch")
 
 SCHEDULED = (
@@ -56,6 +58,36 @@ def test_a_profiler_on_from_the_beginning_is_waited_for(tmp_path: Path) -> None:
     assert known["steps"]["first_active_step"] > 16
 
 
+def test_a_window_without_a_whole_step_gives_way_and_opens_again_afterwards(tmp_path: Path) -> None:
+    """The job's profiler is on from step 5 to 9: first in our warm-up."""
+    during = (
+        "own = torch.profiler.profile()\n"
+        "def during(number):\n"
+        "    if number == 5:\n        own.start()\n"
+        "    if number == 9:\n        own.stop()\n        own.export_chrome_trace(sys.argv[1] + '/own.json')\n"
+    )
+    run(BARE + during + "loop(40)\n", tmp_path / "plain")
+    done = run(BARE + during + "loop(40)\n", tmp_path / "probed", {"at_step": 6})
+
+    assert done.returncode == 0, done.stderr
+    assert "waits for its end" in said(done)[0]
+    assert names(tmp_path / "probed") == names(tmp_path / "plain")
+    steps = json.loads((tmp_path / "probed" / "out" / "capture-rank0.json").read_text())["steps"]
+    assert (steps["first_active_step"], steps["passed"], len(steps["active_ns"])) == (13, 5, 3)
+    waited = [ns is not None for ns in steps["waiting_ns"]]
+    assert waited == [*[True] * 3, *[False] * 6]
+
+
+def test_what_the_jobs_profiler_marks_while_it_waits_is_not_counted(tmp_path: Path) -> None:
+    during = SCHEDULED % {"wait": 60} + ENTERED
+    done = run(BARE + during, tmp_path / "probed", {"at_step": 12})
+
+    assert done.returncode == 0, done.stderr
+    diagnosis = analyze(tmp_path / "probed" / "out").diagnosis
+    assert (diagnosis.steps.numbers, diagnosis.steps.count) == ((13, 14), 2)
+    assert "second-profiler" in {finding.rule for finding in diagnosis.findings}
+
+
 def test_nothing_is_looked_up_within_a_step_that_the_job_profiles(tmp_path: Path) -> None:
     """The whole run is profiled: going through all objects waits for the end."""
     watched = (
@@ -72,8 +104,8 @@ def test_nothing_is_looked_up_within_a_step_that_the_job_profiles(tmp_path: Path
     done = run(BARE + watched, tmp_path / "probed", {"at_step": 6})
 
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    assert len(said(done)) == 1
-    assert "another profiler" in said(done)[0]
+    assert len(said(done)) == 2
+    assert all("another profiler" in line for line in said(done))
     assert "another profiler" in marker(tmp_path / "probed" / "out")["error"]
     assert names(tmp_path / "probed") == names(tmp_path / "plain")
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import fields
 from rich.console import Console
 
-from diagnose.diagnosis import Applied, Diagnosis
+from diagnose.diagnosis import Applied, Diagnosis, SlowStep
 from diagnose.report import markdown
 from diagnose.report.markdown import document
 from diagnose.report.markdown.draft import Draft
@@ -33,7 +33,8 @@ CASES = [(form, name) for form, sections in RENDERERS.items() for name in sectio
 def everything() -> Diagnosis:
     """A diagnosis in which no section is empty; a new section needs its part here."""
     applied = Applied(patches=(diagnoses.DATA_WAIT.patch,), because="the run before has no steps")  # type: ignore[arg-type]
-    return diagnoses.judged(drawn.joined(), applied=applied)
+    slow = SlowStep(step=1007, rank=1, recorded=True, ns=250_000_000, factor=1.4, cause="data-wait", cause_ns=7_000_000)
+    return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,))
 
 
 def in_text(name: str, diagnosis: Diagnosis) -> tuple[str, str]:

@@ -1,8 +1,9 @@
 """Whether the capture can be trusted."""
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.probes.protocol import JOBS_PROFILER
 from diagnose.timeline import Timeline
 
 
@@ -10,6 +11,20 @@ from diagnose.timeline import Timeline
 def captured_with(m: Measured) -> Value:
     """What took the trace: "diagnose run", which leaves a record beside it, or "another profiler"."""
     return "diagnose run" if m.record else "another profiler"
+
+
+@metric("text", needs_gpu=False)
+def second_profiler(m: Measured) -> Value:
+    """What a profiler beside the one that took the trace did to the capture, "none" when there is no sign of one."""
+    others, passed = m.timeline.steps.others, m.record.number("steps.passed")
+    did = []
+    if others:
+        did.append(f"left {len(others)} step marks of its own, numbers {min(others)} to {max(others)}")
+    if passed:
+        did.append(f"was on for {passed:.0f} of the steps, which are neither timed nor recorded")
+    if m.record.text("steps.cut_by") == JOBS_PROFILER:
+        did.append("ended the capture before its planned end")
+    return "; ".join(did) or "none"
 
 
 @metric("share", "kernel launches", needs_gpu=False)
@@ -23,6 +38,21 @@ def gpu_events_lost_share(m: Measured) -> Value:
 def lost_share(timeline: Timeline) -> float:
     """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded."""
     return timeline.lost_launches / max(timeline.launches, 1)
+
+
+@metric("count", needs_gpu=False)
+def unknown_device_events(m: Measured) -> Value:
+    """Events of a device that is neither CUDA's nor ROCm's: they are counted, and what the device did stays unknown."""
+    return sum(m.timeline.unknown_device.values())
+
+
+@metric("text", needs_gpu=False)
+def unknown_device_categories(m: Measured) -> Value:
+    """The categories of the events of such a device."""
+    categories = sorted(m.timeline.unknown_device)
+    if not categories:
+        return Unknown("every device of the trace is known", nothing_helps("there is no other"))
+    return ", ".join(categories)
 
 
 @metric("share", "the file's bytes", needs_gpu=False)

@@ -29,6 +29,7 @@ from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.sections import SECTIONS as ALL_SECTIONS
 from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,
     history_lines,
@@ -68,6 +69,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
     "plan": Part(plan_view),
     "not_advised": Part(lambda diagnosis: diagnosis.not_advised),
     "not_judged": Part(captures_view, inside="not_advised"),
+    "slow_steps": Part(slow_steps_view),
     "timeline": Part(timeline_view),
     "roofline": Part(roofline_view),
     "kernels": Part(kernels_view),

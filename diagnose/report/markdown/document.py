@@ -13,8 +13,9 @@ from diagnose.report.markdown.job import job, ranks
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.changes import Change, captures_view, plan_view
 from diagnose.report.views.job_words import missing_line
-from diagnose.report.views.ledger import basis, rows
+from diagnose.report.views.ledger import basis, outside_line, rows
 from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,
     history_lines,
@@ -74,7 +75,7 @@ def _verdict(draft: Draft) -> str:
         )
     )
     between = f"Between {view.between}." if view.between else ""
-    return blocks([f"## diagnose: {line}", to.items([view.because, between])])
+    return blocks([f"## diagnose: {line}", to.items([view.because, between, view.training])])
 
 
 def _applied(draft: Draft) -> str:
@@ -93,6 +94,10 @@ def _missing(draft: Draft) -> str:
 
 def _history(draft: Draft) -> str:
     return draft.to.items([f"History: {says}" for says in history_lines(draft.diagnosis)])
+
+
+def _slow_steps(draft: Draft) -> str:
+    return draft.to.items([f"Slow {view.line}" for view in (slow_steps_view(draft.diagnosis) or ())[: draft.to.rows]])
 
 
 def _notes(draft: Draft) -> tuple[str, ...]:
@@ -122,7 +127,8 @@ def _ledger(draft: Draft) -> str:
     mean = f"{duration(of.step_ns)}, mean of {of.count:,}" if of.count > 1 else duration(of.step_ns)
     heads = ("part", "per step", f"of the {of.name} ({mean})")
     whole = "Rows in bold add up to the step; those below one are its parts." if listed else ""
-    return blocks([whole, Writer(3 * to.rows, to.prose, to.name).table(heads, listed)])
+    table = Writer(3 * to.rows, to.prose, to.name).table(heads, listed)
+    return blocks([whole, table, to.text(outside_line(diagnosis))])
 
 
 def _plan(draft: Draft) -> str:
@@ -230,6 +236,7 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "late_ranks": Part("", _late_ranks),
     "missing": Part("", _missing),
     "history": Part("", _history),
+    "slow_steps": Part("", _slow_steps),
     "notes": Part("", _notes),
     "steps": Part("", _steps),
     "ledger": Part("Where the step goes", _ledger),

@@ -9,8 +9,11 @@ from diagnose.report.text.ledger import STYLE
 from diagnose.report.text.page import LABEL, Extent, Page, joined
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.plain import plain
+from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import history_lines, loss_line, notes_of, steps_line, verdict_view
 from diagnose.report.views.words import counted, first_sentence, mfu_details, mfu_line
+
+SLOW_STEPS_SHOWN = 3
 
 
 def verdict_line(diagnosis: Diagnosis) -> Text:
@@ -32,6 +35,8 @@ def print_verdict(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     together = joined([because, mfu])
     for text in [together] if together.cell_len <= page.width - LABEL else [because, mfu]:
         page.paragraph(text)
+    if view.training:
+        page.paragraph(Text(view.training, "bold"))
     if view.warning:
         page.paragraph(Text(view.warning, "yellow"))
     for line in mfu_details(diagnosis.mfu) if extent.details else ():
@@ -62,6 +67,14 @@ def print_history(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
     """How the step time changed over the run."""
     for i, says in enumerate(history_lines(diagnosis)):
         page.paragraph(Text(plain(says), "yellow"), label="" if i else "history:", most=2)
+
+
+def print_slow_steps(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The steps that took much longer than the median one, the first of them; all with details."""
+    views = slow_steps_view(diagnosis) or []
+    shown = views if extent.details else views[:SLOW_STEPS_SHOWN]
+    if shown:
+        page.entries("slow steps:", [Text(plain(view.line)) for view in shown], len(views) - len(shown), most=2)
 
 
 def print_provenance(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

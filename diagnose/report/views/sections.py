@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diagnosis that it shows
-    "verdict": ("verdict", "mfu"),
+    "verdict": ("verdict", "mfu", "trains"),
     "steps": ("steps", "rank"),
     "applied": ("applied",),
     "notes": ("findings",),
     "history": ("history",),
+    "slow_steps": ("slow_steps",),
     "late_ranks": ("stragglers",),
     "missing": ("trace",),
     "ledger": ("ledger", "waterfall"),

@@ -1,0 +1,85 @@
+"""Which steps of the window and of the run were slow, and what of the ledger grew in them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagnose.arrays import Floats, Ints, Mask
+from diagnose.diagnosis import SlowStep
+from diagnose.judge.case import Case
+from diagnose.metrics import Measured
+from diagnose.ranks import RankDigest
+from diagnose.trace.record import timed_steps
+
+SLOW_FROM = 1.2  # times the median, and as many robust deviations above it as follow: beyond the usual spread
+DEVIATIONS = 3
+MOST = 20
+_LEAST_STEPS = 3
+_LEAST_TIMED = 8
+_WARM = 1.1
+
+
+def slow_steps(case: Case) -> tuple[SlowStep, ...]:
+    """The slowest of them, by number; of a step that is slow on several ranks that of the rank it is slowest on."""
+    worst: dict[tuple[int, bool], SlowStep] = {}
+    measured = [m for m in case.measured if case.only in (None, m.timeline.rank)]
+    for found in (*(_recorded(rank) for rank in case.ranks), *(_timed(m) for m in measured)):
+        for step in found:
+            known = worst.get((step.step, step.recorded))
+            if known is None or step.factor > known.factor:
+                worst[step.step, step.recorded] = step
+    slowest = sorted(worst.values(), key=lambda step: -step.factor)[:MOST]
+    return tuple(sorted(slowest, key=lambda step: step.step))
+
+
+def _recorded(rank: RankDigest) -> Iterator[SlowStep]:
+    """Those of the window, each with the cause that grew most against the median of the others."""
+    ns = rank.windows[:, 1] - rank.windows[:, 0]
+    if len(ns) < _LEAST_STEPS or rank.capture_failed or len(rank.numbers) != len(ns):
+        return
+    for at in np.flatnonzero(_slow(ns)).tolist():
+        cause, more_ns = _grown(rank, at)
+        yield SlowStep(
+            step=rank.numbers[at],
+            rank=rank.rank,
+            recorded=True,
+            ns=int(ns[at]),
+            factor=float(ns[at] / np.median(ns)),
+            cause=cause,
+            cause_ns=more_ns,
+        )
+
+
+def _grown(rank: RankDigest, at: int) -> tuple[str, int]:
+    usual = np.median(np.delete(rank.cause_ns, at, axis=0), axis=0)
+    more = rank.cause_ns[at] - usual
+    most = int(more.argmax()) if len(more) else -1
+    return (rank.causes[most], int(more[most])) if most >= 0 and more[most] > 0 else ("", 0)
+
+
+def _timed(m: Measured) -> Iterator[SlowStep]:
+    """Those that the capture timed without the profiler; none in the warm-up, which ends with the first usual step.
+
+    Where a device runs behind the host the host's times of single steps say little: those by its events count alone.
+    """
+    number, ns = timed_steps(m.record, by_events_alone=m.record.text("steps.clock") == "device")
+    if len(ns) < _LEAST_TIMED:
+        return
+    middle = float(np.median(ns))
+    warm = int(np.argmax(ns <= _WARM * middle))
+    for at in np.flatnonzero(_slow(ns)).tolist():
+        if at > warm:
+            yield SlowStep(
+                step=int(number[at]),
+                rank=m.timeline.rank,
+                recorded=False,
+                ns=int(ns[at]),
+                factor=float(ns[at] / middle),
+            )
+
+
+def _slow(ns: Ints | Floats) -> Mask:
+    values = np.asarray(ns, np.float64)
+    middle = np.median(values)
+    spread = 1.4826 * np.median(np.abs(values - middle))
+    return np.asarray(values > max(SLOW_FROM * middle, middle + DEVIATIONS * spread), bool)

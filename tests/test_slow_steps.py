@@ -1,0 +1,61 @@
+"""Slow steps of the window and of the run: their numbers, their times, and what grew in them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analysed import GEMM
+from kineto import Trace
+
+from diagnose import analyze
+from diagnose.diagnosis import SlowStep
+
+MS = 1_000_000
+
+
+def report(tmp_path: Path, slow: tuple[int, ...] = (), count: int = 8, **steps: Any) -> tuple[SlowStep, ...]:
+    """Steps 10, 11, ... that wait a millisecond for data, the slow ones four; `steps` are those of the record."""
+    job = Trace()
+    for number in range(10, 10 + count):
+        with job.step():
+            job.loader(ms=4 if number in slow else 1)
+            job.launch(GEMM, 1000)
+            job.sync()
+    job.write(tmp_path / "rank0.json")
+    if steps:
+        (tmp_path / "capture-rank0.json").write_text(json.dumps({"steps": steps}))
+    return analyze(tmp_path).diagnosis.slow_steps
+
+
+def test_a_slow_step_of_the_window_has_its_number_its_time_and_its_cause(tmp_path: Path) -> None:
+    (found,) = report(tmp_path, slow=(14,))
+
+    assert (found.step, found.rank, found.recorded, found.cause) == (14, 0, True, "data-wait")
+    assert found.cause_ns == pytest.approx(3 * MS, rel=0.02)
+    assert found.ns == pytest.approx(5 * MS, rel=0.02)
+    assert found.factor == pytest.approx(2.5, rel=0.02)
+
+
+@pytest.mark.parametrize(("slow", "count"), [((), 8), ((11, 13, 15), 7), ((12,), 3)])
+def test_steps_that_are_even_half_of_them_slow_or_too_few_are_not_named(
+    slow: tuple[int, ...], count: int, tmp_path: Path
+) -> None:
+    assert report(tmp_path, slow, count) == ()
+
+
+def test_a_slow_step_outside_the_window_has_the_number_of_the_job(tmp_path: Path) -> None:
+    """A job that goes on from step 1000: its first step warms up, and step 1007 is slow."""
+    waiting = [90 * MS, *[10 * MS] * 5, 31 * MS, *[10 * MS] * 5]
+    timed = {"waiting_ns": waiting, "warmup_ns": [9, 9], "active_ns": [9] * 4, "first_active_step": 1015}
+
+    (found,) = report(tmp_path, clock="host", **timed)
+
+    assert (found.step, found.ns, found.recorded, found.cause) == (1007, 31 * MS, False, "")
+    assert found.factor == pytest.approx(3.1)
+
+
+def test_the_hosts_times_of_single_steps_say_nothing_where_a_device_runs_behind(tmp_path: Path) -> None:
+    waiting = [*[10 * MS] * 9, 31 * MS, *[10 * MS] * 5]
+
+    assert report(tmp_path, clock="device", waiting_ns=waiting, active_ns=[9] * 4, first_active_step=30) == ()

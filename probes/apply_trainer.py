@@ -101,7 +101,7 @@ def _datasets(given: dict[str, Any]) -> list[Any]:
 def _lists_lengths(data: Any, names: tuple[str | None, ...]) -> bool:
     """Whether the lengths of all samples are at hand: a list, or a table of datasets with one of the columns.
 
-    The sampler goes through anything else by `for`, which computes each sample, and never ends where no IndexError comes.
+    The sampler goes through anything else by `for`, which computes each sample, and has no end without an IndexError.
     """
     if type(data) in (list, tuple):
         return bool(data) and isinstance(data[0], Mapping) and "input_ids" in data[0]

@@ -114,7 +114,7 @@ def test_workers_that_sleep_are_raised_above_the_cores(tmp_path: Path) -> None:
     finding = data_wait(waiting(tmp_path, cores(2), workers=2, loading=loads(2, 0.06)))
 
     assert finding.patch is not None
-    assert finding.patch.set["dataloader_num_workers"] == 16
+    assert finding.patch.set["num_workers"] == 16
     assert "also where that is more than the cores" in finding.do
     assert "6.0 % of a core" in finding.do
 
@@ -123,7 +123,7 @@ def test_a_loader_without_workers_that_sleeps_gets_more_of_them_than_cores(tmp_p
     finding = data_wait(waiting(tmp_path, cores(2), loading=loads(0, 0.06)))
 
     assert finding.patch is not None
-    assert finding.patch.set["dataloader_num_workers"] == 10
+    assert finding.patch.set["num_workers"] == 10
     assert finding.predicted_speedup is not None
     assert finding.predicted_speedup[0] > 3
 
@@ -133,7 +133,7 @@ def test_threads_that_take_turns_are_told_to_be_processes(tmp_path: Path) -> Non
 
     assert "instead of in threads of the training process" in finding.do
     assert finding.patch is not None
-    assert finding.patch.set["dataloader_num_workers"] == 7
+    assert finding.patch.set["num_workers"] == 7
 
 
 def test_workers_whose_cause_is_unknown_are_told_both_cases(tmp_path: Path) -> None:

@@ -95,7 +95,9 @@ def test_a_dataset_that_would_have_to_be_gone_through_is_not_grouped_by_length(t
     done = patched(tmp_path, body, patch)
 
     assert done.stdout == "random\ngroup_by_length\n"
-    assert said(done)[0].startswith("diagnose: not applied: train_sampling_strategy (lengths are taken by going through")
+    assert said(done)[0].startswith(
+        "diagnose: not applied: train_sampling_strategy (lengths are taken by going through"
+    )
 
 
 def test_what_the_script_asks_for_too_is_left_as_it_is(tmp_path: Path) -> None:

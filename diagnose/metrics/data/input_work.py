@@ -70,7 +70,10 @@ def data_wait_burst_factor(m: Measured) -> Value:
 
     Workers that began together are late together: each of a steady shortage, once in so many batches.
     """
-    windows, workers = m.timeline.windows, m.record.number("loading.workers") or m.record.number("dataloader.num_workers")
+    windows, workers = (
+        m.timeline.windows,
+        m.record.number("loading.workers") or m.record.number("dataloader.num_workers"),
+    )
     recorded = [wait for wait in m.record.get("loading.wait_ns") or () if wait is not None]
     by_step = iv.coverage(m.attribution.pieces("data-wait"), windows[:, 0], windows[:, 1])
     waits = _by_turn(recorded, workers) if recorded else _by_turn(by_step, workers)

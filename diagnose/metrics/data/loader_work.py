@@ -53,6 +53,8 @@ def _without_workers(m: Measured, share: float) -> Value:
     if COMPUTES <= share <= TAKES_TURNS and fetching < COMPUTES and threads >= SEVERAL:
         return "gil"
     if share < COMPUTES and elsewhere > WAITS:
-        because = "threads that Python does not list compute while a batch is waited for: for the loader, or after a step"
+        because = (
+            "threads that Python does not list compute while a batch is waited for: for the loader, or after a step"
+        )
         return Unknown(because, DIAGNOSE_RUN)
     return _named(share)

@@ -1,4 +1,4 @@
-"""The DataLoader workers that a rank's cores can feed, how many of them the step needs, and what so many cannot hide."""
+"""The DataLoader workers that a rank's cores can feed, how many of them a step needs, and what so many cannot hide."""
 
 from math import ceil, floor
 
@@ -44,16 +44,16 @@ def advised_loader_workers(m: Measured) -> Value:
 
 @metric("share", "the wait for data", needs_gpu=False)
 def least_data_wait_left_share(m: Measured) -> Value:
-    """What is left of the wait for data with the advised workers; 0 where loading has to leave the run instead, or where
-    the cores are not known.
+    """What is left of the wait for data with the advised workers; 0 where loading has to leave the run instead, or
+    where the cores are not known.
     """
     return _left(m, without_room=0.0, efficiency=1.0)
 
 
 @metric("share", "the wait for data", needs_gpu=False)
 def most_data_wait_left_share(m: Measured) -> Value:
-    """The same with workers that hinder each other, and most of the wait where loading has to leave the run: how much of
-    it the host's disk or network takes is not known.
+    """The same with workers that hinder each other, and most of the wait where loading has to leave the run: how much
+    of it the host's disk or network takes is not known.
     """
     return _left(m, without_room=1 - LEAST_THAT_GOES, efficiency=LEAST_EFFICIENCY)
 

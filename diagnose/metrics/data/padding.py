@@ -50,8 +50,8 @@ def padding_kind(m: Measured) -> Value:
 
 @metric("share", "tokens of the batches seen", needs_gpu=False)
 def least_padding_cured_share(m: Measured) -> Value:
-    """Tokens that need not be computed in the worst case: what padding to the longest sample takes away where all batches
-    have one length; three quarters of the padding by grouping; half of it where the kind of padding is not known.
+    """Tokens that need not be computed in the worst case: what padding to the longest sample takes away where all
+    batches have one length; three quarters of the padding by grouping; half of it where its kind is not known.
     """
     share, kind = padding_share(m), padding_kind(m)
     if isinstance(share, Unknown):

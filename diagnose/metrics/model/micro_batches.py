@@ -1,4 +1,4 @@
-"""Gradients accumulated over small micro-batches: what each costs however few samples it has, and how large it may be."""
+"""Gradients accumulated over small micro-batches: what each costs however few samples it has."""
 
 from math import inf
 
@@ -29,7 +29,7 @@ NOT_ACCUMULATED = Unknown("no gradients are accumulated", nothing_helps("each mi
 @metric("factor", needs_gpu=False)
 def micro_batch_growth_factor(m: Measured) -> Value:
     """How much larger micro-batches can be for as many fewer of them: the largest divisor of the accumulation steps, up
-    to 16, with which device memory is filled to nine tenths; without a GPU, or where memory is not known, as if it fits.
+    to 16, for which nine tenths of the device memory suffice; as if it fits without a GPU, or where memory is unknown.
     """
     steps, room = accumulation_steps(m), _memory_growth(m)
     if isinstance(steps, Unknown):
@@ -69,8 +69,8 @@ def shrunk_accumulation_steps(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def micro_batch_overhead_share(m: Measured) -> Value:
-    """What micro-batches take however few samples they have: the device idles for Python, dispatch and launches; without
-    a GPU Python, and operators beyond what their arithmetic and bytes take on a slow core.
+    """What micro-batches take however few samples they have: the device idles for Python, dispatch and launches;
+    without a GPU Python, and operators beyond what their arithmetic and bytes take on a slow core.
     """
     if m.timeline.has_gpu:
         return m.share(*_PER_LAUNCH)
@@ -82,8 +82,8 @@ def micro_batch_overhead_share(m: Measured) -> Value:
 
 @metric("factor", needs_gpu=False)
 def most_operator_time_factor(m: Measured) -> Value:
-    """Operator time of a step without a GPU, in micro-batches that are micro_batch_growth_factor times as large, over that
-    of now: what their work takes stays, and what the optimizer does.
+    """Operator time of a step without a GPU, in micro-batches that are micro_batch_growth_factor times as large, over
+    that of now in the worst case: what their work takes stays, and what the optimizer does.
     """
     growth, operators = micro_batch_growth_factor(m), m.share(*OPERATORS)
     if isinstance(growth, Unknown) or not operators:
@@ -103,8 +103,8 @@ def _once_share(m: Measured) -> float:
 
 
 def _work_share(m: Measured) -> float | Unknown:
-    """Of the step without a GPU, unprofiled where that is known: the time that arithmetic and bytes of its operators take
-    on a slow core.
+    """Of the step without a GPU, unprofiled where that is known: the time that arithmetic and bytes of its operators
+    take on a slow core.
     """
     flops = m.flops
     if flops is None:

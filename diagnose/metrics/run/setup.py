@@ -90,8 +90,8 @@ def micro_batch_size(m: Measured) -> Value:
 
 @metric("count", needs_gpu=False)
 def accumulation_steps(m: Measured) -> Value:
-    """Micro-batches of one optimizer step: as the trainer is set, else the batches that loaders gave in each step, where as
-    many backward passes began and one optimizer stepped.
+    """Micro-batches of one optimizer step: as the trainer is set, else the batches that loaders gave in each step,
+    where as many backward passes began and one optimizer stepped.
     """
     set_to = m.record.number("training_arguments.gradient_accumulation_steps")
     return m.recorded(_batches_with_gradients(m) if set_to is None else set_to)

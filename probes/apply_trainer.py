@@ -17,6 +17,10 @@ from .job_patch import JobPatch, job_patch
 
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 _GROUPING = ("train_sampling_strategy", "group_by_length")
+_UNLISTED = (
+    "lengths are taken by going through the whole dataset, which only a list and a datasets.Dataset with a column "
+    "length or input_ids are known to allow"
+)
 
 
 def install() -> None:
@@ -75,14 +79,16 @@ def _apply_late(patch: JobPatch, arguments: Any, wanted: Wanted) -> None:
 
 def _ruled_out(field: str, value: Any, given: dict[str, Any]) -> str:
     """Why this Trainer's data or model cannot take the value; empty when they can."""
-    data, model = given.get("train_dataset"), given.get("model")
+    model = given.get("model")
     if field == WORKERS and value:
         reasons = (workers_refused(dataset, 1) for dataset in _datasets(given))
         return next((reason for reason in reasons if reason), "")
     if field in _CHECKPOINTING and value and getattr(model, "supports_gradient_checkpointing", True) is False:
         return f"{type(model).__name__} does not support it"
-    if field in _GROUPING and value in (True, "group_by_length") and data is not None:
-        return "" if _has_lengths(data) else "the items of the dataset have no input_ids to take lengths from"
+    if field in _GROUPING and value in (True, "group_by_length"):
+        names = (getattr(given.get("args"), "length_column_name", None), "input_ids")
+        listed = all(_lists_lengths(dataset, names) for dataset in _datasets(given))
+        return "" if listed else _UNLISTED
     return ""
 
 
@@ -92,11 +98,17 @@ def _datasets(given: dict[str, Any]) -> list[Any]:
     return [dataset for dataset in [given.get("train_dataset"), *several] if dataset is not None]
 
 
-def _has_lengths(data: Any) -> bool:
-    if not hasattr(data, "__getitem__"):
+def _lists_lengths(data: Any, names: tuple[str | None, ...]) -> bool:
+    """Whether the lengths of all samples are at hand: a list, or a table of datasets with one of the columns.
+
+    The sampler goes through anything else by `for`, which computes each sample, and has no end without an IndexError.
+    """
+    if type(data) in (list, tuple):
+        return bool(data) and isinstance(data[0], Mapping) and "input_ids" in data[0]
+    if not type(data).__module__.startswith("datasets.") or type(data).__name__ != "Dataset":
         return False
-    item = data[0]
-    return isinstance(item, Mapping) and "input_ids" in item
+    transformed = getattr(data, "format", {}).get("type") == "custom"
+    return not transformed and any(name in data.column_names for name in names)
 
 
 def _take_back(patch: JobPatch, arguments: Any, key: str, field: str, because: str) -> None:

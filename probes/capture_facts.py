@@ -22,6 +22,7 @@ from .held import plain
 if TYPE_CHECKING:
     from .clock import StepClock
     from .job_objects import JobObjects
+    from .padding import Padding
     from .recorder import Recorder
     from .window import Window
 
@@ -69,7 +70,8 @@ def facts(
         "training_loop": job.loop,
         "training_arguments": settings,
         "dataloader": quietly(lambda: job.loader and {name: plain(value) for name, value in job.loader.items()}),
-        "batch": quietly(lambda: batch_facts(list(job.batches))),
+        "loading": quietly(job.loaders.facts),
+        "batch": quietly(lambda: batch_facts(list(job.batches), job.padding)),
         "optimizer": quietly(lambda: optimizer_facts(optimizer)),
         **_wrapping(model),
         "liger": quietly(lambda: _liger(settings)),
@@ -91,17 +93,17 @@ def _machine(world_size: int) -> dict[str, object]:
     }
 
 
-def batch_facts(batches: list[dict[str, Any]]) -> dict[str, object] | None:
-    """Shapes of the last batch seen, and the mean tokens and padding of those seen; None when none was."""
+def batch_facts(batches: list[dict[str, Any]], padding: Padding) -> dict[str, object] | None:
+    """Shapes of the last batch seen, the mean tokens of the last few, and the padding of all; None when none was."""
     if not batches:
         return None
     tokens = [batch["tokens"] for batch in batches if batch["tokens"] is not None]
-    padding = [batch["padding"] for batch in batches if batch["padding"] is not None]
     return {
         "shapes": batches[-1]["shapes"],
         "tokens": statistics.fmean(tokens) if tokens else None,
-        "padding_share": statistics.fmean(padding) if padding else None,
         "batches_seen": len(batches),
+        "padding_share": padding.share,
+        "padding": padding.facts(),
     }
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .held import held, inner_loader, is_a, items, shape, size, unseen, untouched
+from .loader_work import Loaders
 from .loop_frames import loop_on_stack
+from .padding import Padding
 
 BATCHES = 4
 LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
@@ -24,6 +26,8 @@ class JobObjects:
         loop: what runs the training loop, as the record names it; None where it was not seen.
         loader: settings of the last DataLoader.
         batches: descriptions of the last batches.
+        padding: of every batch of the loop.
+        loaders: what bounds the loaders.
     """
 
     def __init__(self) -> None:
@@ -31,7 +35,13 @@ class JobObjects:
         self.loop: str | None = None
         self.loader: dict[str, object] | None = None
         self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
+        self.padding, self.loaders = Padding(), Loaders()
         self._refs: dict[str, Any] = {}
+
+    def loop_begins(self) -> None:
+        """Forget the batches and loaders of an earlier loop."""
+        self.batches.clear()
+        self.padding, self.loaders = Padding(), Loaders()
 
     def note(self, role: str, thing: object) -> None:
         """Remember the job's `role` ("model", "wrapped", "optimizer", "accelerator")."""
@@ -55,28 +65,23 @@ class JobObjects:
         """Remember the shapes of a batch. Reads only tensors in host memory: a device would be waited for."""
         self.batches.append(described(batch))
 
+    def note_padding(self, batch: object) -> None:
+        """Count the padding of a batch."""
+        mask = dict(_tensors(batch, "", _DEPTH)).get("attention_mask")
+        if mask is not None:
+            with untouched(), unseen():
+                self.padding.note(mask)
+
 
 def described(batch: object) -> dict[str, Any]:
-    """Shapes by name, tokens (elements of `input_ids`), and padding (share of `attention_mask` that is 0) or None."""
+    """Shapes by name, and tokens (elements of `input_ids`) or None."""
     tensors = dict(_tensors(batch, "", _DEPTH))
-    ids, mask = tensors.get("input_ids"), tensors.get("attention_mask")
+    ids = tensors.get("input_ids")
     with untouched(), unseen():
         return {
             "shapes": {name: shape(tensor) for name, tensor in tensors.items()},
             "tokens": None if ids is None else size(ids),
-            "padding": None if mask is None else _padding(mask),
         }
-
-
-def _padding(mask: Any) -> float | None:
-    """The share of zeros; None for a mask on a device, or one that is not batch x length.
-
-    Counted by NumPy: an operator of torch would stand in traces that the job takes, and in what it counts.
-    """
-    torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
-    if type(mask) is not torch.Tensor or mask.device.type != "cpu" or mask.dim() != 2 or not mask.numel():
-        return None
-    return None if numpy is None else 1 - int(numpy.count_nonzero(mask.numpy())) / mask.numel()
 
 
 def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .current_session import session
 from .guard import quietly
 from .held import loader_length
+
+if TYPE_CHECKING:
+    from .session import Session
 
 _longest: int | None = None
 
@@ -55,13 +58,29 @@ def _note_loader(loader: Any) -> None:
 def _noting_batch(original: Any) -> Any:
     @wraps(original)
     def __next__(self: Any) -> Any:
+        measured = quietly(lambda: _measuring(self))
         batch = original(self)
+        if callable(measured):
+            quietly(measured)
         current = session()
         if current is not None and current.phase != "done":
             current.batch_fetched()
-            if current.phase in ("waiting", "warmup") and not current.beside_a_profiler():
-                quietly(lambda: current.objects.note_batch(batch))
+            if not current.beside_a_profiler():
+                quietly(lambda: _note_batch(current, batch))
         return batch
 
     __next__.__diagnose__ = "batch"  # type: ignore[attr-defined]
     return __next__
+
+
+def _note_batch(current: Session, batch: object) -> None:
+    current.objects.note_padding(batch)
+    if current.phase in ("waiting", "warmup"):
+        current.objects.note_batch(batch)
+
+
+def _measuring(iterator: Any) -> Any:
+    current = session()
+    if current is None or current.phase == "done":
+        return None
+    return current.objects.loaders.fetching(iterator)

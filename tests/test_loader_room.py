@@ -14,7 +14,9 @@ from diagnose.diagnosis import Diagnosis, Finding
 WORKERS = "num_workers of the DataLoader"
 
 
-def waiting(folder: Path, cores: dict[str, Any] | None, workers: int = 0) -> Diagnosis:
+def waiting(
+    folder: Path, cores: dict[str, Any] | None, workers: int = 0, loading: dict[str, Any] | None = None
+) -> Diagnosis:
     """A job that waits for data for four fifths of its step."""
     job = Trace()
     for _ in range(5):
@@ -23,13 +25,19 @@ def waiting(folder: Path, cores: dict[str, Any] | None, workers: int = 0) -> Dia
             job.op("aten::mm", [[4096, 4096]] * 2, GEMM, 2000)
             job.sync()
     job.write(folder / "rank0.json.gz")
-    record = {"cores": cores, "dataloader": {"num_workers": workers}}
+    record = {"cores": cores, "dataloader": {"num_workers": workers}, "loading": loading}
     (folder / "capture-rank0.json").write_text(json.dumps({k: v for k, v in record.items() if v is not None}))
     return analyze(folder)
 
 
 def cores(usable: int, local_ranks: int | None = 1, shared: int | None = None, quota: float | None = None) -> Any:
     return {"usable": usable, "quota": quota, "shared": shared or usable, "local_ranks": local_ranks}
+
+
+def loads(workers: int, share: float, together: float = 0, busy: float = 1, process: float = 0) -> dict[str, Any]:
+    """What is measured of a loader: cores of who is waited for, of all who load, and of the training process."""
+    used = {"cpu_ns": share, "together_cpu_ns": together or share, "process_cpu_ns": process or together or share}
+    return {"workers": workers, "wall_ns": 1e9, "busy": busy} | {name: 1e9 * cores for name, cores in used.items()}
 
 
 def data_wait(found: Diagnosis) -> Finding:
@@ -94,9 +102,65 @@ def test_few_workers_are_predicted_to_leave_a_part_of_the_wait(tmp_path: Path) -
     assert many.predicted_speedup[0] > 3
 
 
-def test_workers_that_fill_the_cores_are_not_to_be_raised(tmp_path: Path) -> None:
-    finding = data_wait(waiting(tmp_path, cores(5), workers=4))
+def test_workers_that_compute_on_all_cores_are_not_to_be_raised(tmp_path: Path) -> None:
+    finding = data_wait(waiting(tmp_path, cores(5), workers=4, loading=loads(4, 0.95)))
 
-    assert "the loader workers (4) already use the 5 cores" in finding.do
+    assert "compute (95.0 % of a core) and already use the 5 cores" in " ".join(finding.do.split())
     assert finding.patch is None
     assert finding.predicted_speedup == pytest.approx((1 / 0.84, 5), rel=0.02), "loading leaves the run"
+
+
+def test_workers_that_sleep_are_raised_above_the_cores(tmp_path: Path) -> None:
+    finding = data_wait(waiting(tmp_path, cores(2), workers=2, loading=loads(2, 0.06)))
+
+    assert finding.patch is not None
+    assert finding.patch.set["num_workers"] == 16
+    assert "also where that is more than the cores" in finding.do
+    assert "6.0 % of a core" in finding.do
+
+
+def test_a_loader_without_workers_that_sleeps_gets_more_of_them_than_cores(tmp_path: Path) -> None:
+    finding = data_wait(waiting(tmp_path, cores(2), loading=loads(0, 0.06)))
+
+    assert finding.patch is not None
+    assert finding.patch.set["num_workers"] == 10
+    assert finding.predicted_speedup is not None
+    assert finding.predicted_speedup[0] > 3
+
+
+def test_threads_that_take_turns_are_told_to_be_processes(tmp_path: Path) -> None:
+    finding = data_wait(waiting(tmp_path, cores(8), loading=loads(0, 0.02, together=0.95, busy=4)))
+
+    assert "instead of in threads of the training process" in finding.do
+    assert finding.patch is not None
+    assert finding.patch.set["num_workers"] == 7
+
+
+def test_workers_whose_cause_is_unknown_are_told_both_cases(tmp_path: Path) -> None:
+    finding = data_wait(waiting(tmp_path, cores(5), workers=4))
+
+    assert "if they compute" in finding.do
+    assert "if they wait" in finding.do
+    assert "already use" not in finding.do
+
+
+@pytest.mark.parametrize(
+    ("loading", "bound"),
+    [
+        (loads(4, 0.95), "cpu"),
+        (loads(4, 0.2, together=1.8), "cpu"),
+        (loads(4, 0.06), "io"),
+        (loads(4, 0.5), "both"),
+        (loads(0, 0.97), "cpu"),
+        (loads(0, 0.02, together=0.9, busy=4), "gil"),
+        (loads(0, 0.02, together=1.9, busy=4), "cpu"),
+        (loads(0, 0.02, process=0.9), None),
+        ({"workers": 4, "unmeasured": "the CPU time of loader workers can be read on Linux only"}, None),
+        (None, None),
+    ],
+    ids=["compute", "share two cores", "sleep", "do both", "itself", "threads", "free threads", "native", "mac", "old"],
+)
+def test_what_bounds_the_loader(tmp_path: Path, loading: Any, bound: str | None) -> None:
+    found = waiting(tmp_path, cores(2), workers=4, loading=loading)
+
+    assert {fact.name: fact.value for fact in found.facts}["loader_bound"] == bound

@@ -38,8 +38,8 @@ class Remedies:
         gain = factors.tokens / (1 - factors.removed)
         if not remedy.replayed:
             return Changed(NOTHING.change, gain)
-        if remedy.kernels and not self.measured.timeline.has_gpu:
-            return None
+        if remedy.kernels and not (self.measured.timeline.has_gpu or {*OPERATORS} & {*remedy.host}):
+            return None  # without a GPU operators are what kernels are with one
         kernels = self._kernels(factors)
         merged = self._merged(remedy, case)
         if isinstance(kernels, Unknown) or isinstance(merged, Unknown):

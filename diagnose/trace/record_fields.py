@@ -88,6 +88,19 @@ _ARGUMENTS = {
     ),
     **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy", "optim"), text),
 }
+_LOADING = {
+    **dict.fromkeys(("wall_ns", "cpu_ns", "together_cpu_ns", "process_cpu_ns"), _NS),
+    "workers": _COUNT,
+    "fetches": _COUNT,
+    "wait_ns": in_order(_NS),
+    "busy": _COUNT,
+    "unmeasured": text,
+}
+_PADDING = {
+    **dict.fromkeys(("batches", "tokens", "padded_tokens", "beyond_longest_tokens"), _COUNT),
+    **dict.fromkeys(("least_share", "most_share"), _SHARE),
+    **dict.fromkeys(("least_length", "most_length"), _COUNT),
+}
 _EXPECTED = {
     "rule": text,
     "speedup": in_order(number(0, 1e9)),
@@ -124,8 +137,10 @@ RECORD = table(
                 "tokens": number(0, 1e15),
                 "padding_share": _SHARE,
                 "batches_seen": _COUNT,
+                "padding": table(_PADDING),
             }
         ),
+        "loading": table(_LOADING),
         "optimizer": table({"class": text, "parameters": _PARAMETERS, "dtypes": each(_PARAMETERS)}),
         "compiled": flag,
         "ddp": table(dict.fromkeys(_DDP_FLAGS, flag)),

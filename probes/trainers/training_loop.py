@@ -51,7 +51,7 @@ def begins(
     """
     objects = current.objects
     objects.arguments = settings
-    objects.batches.clear()
+    objects.loop_begins()
     objects.note("model", model)
     objects.note("optimizer", attributes(optimizer).get("optimizer", optimizer))
     if loader is not None:

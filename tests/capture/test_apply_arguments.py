@@ -79,6 +79,27 @@ def test_what_the_trainers_data_rules_out_is_taken_back(tmp_path: Path) -> None:
     ]
 
 
+def test_a_dataset_that_would_have_to_be_gone_through_is_not_grouped_by_length(tmp_path: Path) -> None:
+    body = """
+    class Endless(torch.utils.data.Dataset):  # for goes through it for ever: no index is out of its range
+        def __len__(self):
+            return 8
+        def __getitem__(self, i):
+            return {"input_ids": [1] * (i % 8 + 1)}
+    for data in (Endless(), [{"input_ids": [1]}] * 8):
+        args = made(max_steps=2)
+        list(Trainer(model=model, args=args, train_dataset=data)._get_train_sampler() or ())
+        print(args.train_sampling_strategy)
+    """
+    patch = {"training_arguments": {"train_sampling_strategy": "group_by_length"}}
+    done = patched(tmp_path, body, patch)
+
+    assert done.stdout == "random\ngroup_by_length\n"
+    assert said(done)[0].startswith(
+        "diagnose: not applied: train_sampling_strategy (lengths are taken by going through"
+    )
+
+
 def test_what_the_script_asks_for_too_is_left_as_it_is(tmp_path: Path) -> None:
     body = """
     args = made(max_steps=2, dataloader_num_workers=3)

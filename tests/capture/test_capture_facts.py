@@ -16,6 +16,7 @@ from diagnose.probes.capture_facts import batch_facts
 from diagnose.probes.capture_machine import environment
 from diagnose.probes.capture_model import model_facts
 from diagnose.probes.held import plain
+from diagnose.probes.padding import Padding
 from diagnose.probes.trainers.transformers_trainer import settings_of
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -101,14 +102,27 @@ def test_only_listed_variables_with_plain_values_are_read() -> None:
     assert environment(given) == {"NCCL_ALGO": "Ring"}
 
 
-def test_padding_and_tokens_are_means_over_batches() -> None:
-    batches = [{"shapes": {"input_ids": [2, n]}, "tokens": 2 * n, "padding": p} for n, p in ((8, 0.5), (4, 0.0))]
+def test_tokens_are_a_mean_and_padding_a_sum_over_all_batches() -> None:
+    batches = [{"shapes": {"input_ids": [2, n]}, "tokens": 2 * n} for n in (8, 4)]
+    padding = Padding()
+    for lengths, width in (((8, 2), 8), ((4, 4), 4), ((1, 2), 4)):
+        padding.note(torch.tensor([[1] * n + [0] * (width - n) for n in lengths]))
 
-    assert batch_facts(batches) == {
+    assert batch_facts(batches, padding) == {
         "shapes": {"input_ids": [2, 4]},
         "tokens": 12,
-        "padding_share": 0.25,
         "batches_seen": 2,
+        "padding_share": 11 / 32,
+        "padding": {
+            "batches": 3,
+            "tokens": 32,
+            "padded_tokens": 11,
+            "beyond_longest_tokens": 4,
+            "least_share": 0.0,
+            "most_share": 5 / 8,
+            "least_length": 4,
+            "most_length": 8,
+        },
     }
 
 

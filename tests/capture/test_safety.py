@@ -27,6 +27,8 @@ PATCH = {
     "the clock fails": "from diagnose.probes.clock import StepClock; StepClock.step_ended = broken",
     "the ranges fail": "from diagnose.probes.ranges import Emitter; Emitter.__init__ = broken",
     "a batch cannot be read": "from diagnose.probes.job_objects import JobObjects; JobObjects.note_batch = broken",
+    "a loader cannot be measured": "from diagnose.probes.loader_work import Loaders; Loaders.fetching = broken",
+    "padding cannot be counted": "from diagnose.probes.padding import Padding; Padding.note = broken",
     "the window fails": "from diagnose.probes.window import Window; Window.step_ended = broken",
 }
 FAULTS = """

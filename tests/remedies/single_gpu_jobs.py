@@ -130,7 +130,7 @@ def holds(gib: float) -> Work:
 
 
 def loads(us: float, late_us: float, each: int = 4) -> Work:
-    """Batches of which each fourth is late."""
+    """Batches of which some are late: each fourth, as one of four workers that began together, or fewer."""
 
     def work(trace: Trace) -> None:
         trace.loader(us=late_us if trace.next_step % each == 0 else us, workers=4)
@@ -236,7 +236,7 @@ CASES = {
         patch=training(torch_empty_cache_steps=1_000_000),
     ),
     "bursts-of-data-wait": Case(
-        job(loads(10, 3000), product(), count=10),
+        job(loads(10, 2400, each=16), product(), lambda trace: trace.sync(), count=33),
         job(loads(400, 400), product(300), count=10),
         {"dataloader": {"num_workers": 4, "prefetch_factor": 2, "persistent_workers": False}},
         patch=training(dataloader_prefetch_factor=4, dataloader_persistent_workers=True),
@@ -249,6 +249,12 @@ CASES = {
     ),
     "unfused-rope": Case(
         job(product(), rotation(300)), job(product(), rotation(5)), patch=training(use_liger_kernel=True)
+    ),
+    "small-micro-batches": Case(
+        job(holds(8), small_kernels()),
+        job(holds(8), product(2000)),
+        recorded({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}, **small_model()),
+        patch=training(per_device_train_batch_size=8, gradient_accumulation_steps=1),
     ),
     "low-memory-use": Case(
         job(holds(20), product(500), optimizer(200, FOREACH)),

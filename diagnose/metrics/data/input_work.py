@@ -2,11 +2,12 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from diagnose import intervals as iv
+from diagnose.arrays import Floats, Ints
 from diagnose.attribution.causes import IDLE
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.measured import Measured
@@ -65,11 +66,26 @@ def _when(m: Measured, wanted: Callable[[str], bool]) -> iv.Intervals:
 
 @metric("factor", needs_gpu=False)
 def data_wait_burst_factor(m: Measured) -> Value:
-    """The longest wait for data of a step over the mean one."""
-    windows = m.timeline.windows
-    if len(windows) < _LEAST_STEPS:
+    """The longest wait for data over the mean one, of as many batches as there are workers; recorded, else by step.
+
+    Workers that began together are late together: each of a steady shortage, once in so many batches.
+    """
+    windows, workers = (
+        m.timeline.windows,
+        m.record.number("loading.workers") or m.record.number("dataloader.num_workers"),
+    )
+    recorded = [wait for wait in m.record.get("loading.wait_ns") or () if wait is not None]
+    by_step = iv.coverage(m.attribution.pieces("data-wait"), windows[:, 0], windows[:, 1])
+    waits = _by_turn(recorded, workers) if recorded else _by_turn(by_step, workers)
+    if len(waits) < _LEAST_STEPS:
         return Unknown("too few steps are counted to tell bursts", MORE_STEPS)
-    waits = iv.coverage(m.attribution.pieces("data-wait"), windows[:, 0], windows[:, 1])
     if not waits.sum():
         return Unknown("no step waits for data", nothing_helps("the batches are there in time"))
     return float(waits.max() / waits.mean())
+
+
+def _by_turn(waits: Sequence[float] | Ints, workers: float | None) -> Floats:
+    """Sums of as many waits in a row as there are workers."""
+    turn = max(int(workers or 1), 1)
+    whole = np.asarray(waits, float)[: len(waits) // turn * turn]
+    return whole.reshape(-1, turn).sum(axis=1)

@@ -4,11 +4,17 @@ import json
 from functools import lru_cache
 from importlib import resources
 
+import numpy as np
+
+from diagnose.arrays import Ints
 from diagnose.facts import Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
 
 _LIGER_TABLE = resources.files("diagnose.data") / "liger_model_types.json"
+FETCH = r"enumerate\(DataLoader\)#"
+ROOT_GRADIENT = r"aten::ones_like$"  # of the loss, one for each backward pass
 GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"
 
 
@@ -71,20 +77,44 @@ def gradient_checkpointing(m: Measured) -> Value:
 
 @metric("count", needs_gpu=False)
 def micro_batch_size(m: Measured) -> Value:
-    """Samples of one micro-batch on one device."""
-    return m.recorded(m.record.number("training_arguments.per_device_train_batch_size"))
+    """Samples of one micro-batch on one device: as the trainer is set, else the first size that the tensors of the last
+    batch share.
+    """
+    set_to = m.record.number("training_arguments.per_device_train_batch_size")
+    if set_to is not None:
+        return set_to
+    shapes = m.record.get("batch.shapes")
+    first = {sizes[0] for sizes in shapes.values() if sizes} if isinstance(shapes, dict) else set()
+    return float(first.pop()) if len(first) == 1 else m.unrecorded
 
 
 @metric("count", needs_gpu=False)
 def accumulation_steps(m: Measured) -> Value:
-    """Micro-batches of one optimizer step."""
-    return m.recorded(m.record.number("training_arguments.gradient_accumulation_steps"))
+    """Micro-batches of one optimizer step: as the trainer is set, else the batches that loaders gave in each step,
+    where as many backward passes began and one optimizer stepped.
+    """
+    set_to = m.record.number("training_arguments.gradient_accumulation_steps")
+    return m.recorded(_batches_with_gradients(m) if set_to is None else set_to)
 
 
-@metric("share", "tokens of the batches seen", needs_gpu=False)
-def padding_share(m: Measured) -> Value:
-    """Tokens that are padding."""
-    return m.recorded(m.record.number("batch.padding_share"))
+def _batches_with_gradients(m: Measured) -> float | None:
+    trace, line = m.timeline.trace, m.timeline
+    updates, fetches, gradients = (
+        _in_each_step(m, starts)
+        for starts in (
+            m.ranges(OPTIMIZER_STEP)[:, 0],
+            trace.ts[line.matching(FETCH, *ANNOTATIONS)],
+            trace.ts[line.matching(ROOT_GRADIENT, *OPS)],
+        )
+    )
+    return fetches if updates == 1 and fetches == gradients else None
+
+
+def _in_each_step(m: Measured, starts: Ints) -> float | None:
+    """How many of the starts each counted step holds; None where steps differ, or hold none."""
+    host, at = m.timeline.steps.host, np.sort(starts)
+    counts = np.unique(np.searchsorted(at, host[:, 1]) - np.searchsorted(at, host[:, 0]))
+    return float(counts[0]) if len(counts) == 1 and counts[0] else None
 
 
 @metric("count", needs_gpu=False)

@@ -1,0 +1,76 @@
+"""The DataLoader workers that a rank's cores can feed, how many of them a step needs, and what so many cannot hide."""
+
+from math import ceil, floor
+
+from diagnose.facts import Unknown, Value, nothing_helps
+from diagnose.metrics.data.cores import cores_per_rank
+from diagnose.metrics.data.loader import loader_worker_count
+from diagnose.metrics.data.loader_work import loader_bound, loader_cpu_share
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
+LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
+LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
+LEAST_EFFICIENCY = 0.7  # of a worker beside others that use the same disk, network and cores: an estimate
+MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
+NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no wait to hide"))
+
+
+@metric("count", needs_gpu=False)
+def loader_worker_room(m: Measured) -> Value:
+    """DataLoader workers that the cores of one rank can feed, all but the one that trains: each takes what a loader is
+    measured to take of a core, and a whole one where that is not known.
+    """
+    cores, share = cores_per_rank(m), loader_cpu_share(m)
+    if isinstance(cores, Unknown):
+        return cores
+    if isinstance(share, Unknown) or loader_bound(m) == "gil":
+        return max(floor(float(cores)) - 1, 0)
+    spare = max(float(cores) - 1, LEAST_SPARE_CORES if loader_bound(m) == "io" else 0.0)
+    return floor(spare / min(max(float(share), LEAST_CPU_SHARE), max(float(cores), 1.0)))
+
+
+@metric("count", needs_gpu=False)
+def advised_loader_workers(m: Measured) -> Value:
+    """DataLoader workers that have a batch ready twice as fast as steps take it, as far as there is room for them."""
+    wait, room, running = m.share("data-wait"), loader_worker_room(m), _running(m)
+    if not wait:
+        return NO_WAIT
+    most = max(MOST_WORKERS, MOST_GROWTH * running)
+    wanted = min(most, ceil(2 * max(running, 1) / max(0.05, 1 - wait)))
+    return wanted if isinstance(room, Unknown) else min(wanted, round(float(room)))
+
+
+@metric("share", "the wait for data", needs_gpu=False)
+def least_data_wait_left_share(m: Measured) -> Value:
+    """What is left of the wait for data with the advised workers; 0 where loading has to leave the run instead, or
+    where the cores are not known.
+    """
+    return _left(m, without_room=0.0, efficiency=1.0)
+
+
+@metric("share", "the wait for data", needs_gpu=False)
+def most_data_wait_left_share(m: Measured) -> Value:
+    """The same with workers that hinder each other, and most of the wait where loading has to leave the run: how much
+    of it the host's disk or network takes is not known.
+    """
+    return _left(m, without_room=1 - LEAST_THAT_GOES, efficiency=LEAST_EFFICIENCY)
+
+
+def _left(m: Measured, without_room: float, efficiency: float) -> Value:
+    """A batch takes the wait to load without workers, and as many steps as there are workers with them."""
+    wait, advised, running = m.share("data-wait"), advised_loader_workers(m), _running(m)
+    if isinstance(advised, Unknown):
+        return advised
+    if isinstance(loader_worker_room(m), Unknown) and not running:
+        return 0.0
+    if float(advised) <= running:
+        return without_room
+    batch = max(wait, running) / (float(advised) * efficiency)
+    return min(max(batch - (1 - wait), 0.0) / wait, 1.0)
+
+
+def _running(m: Measured) -> int:
+    count = loader_worker_count(m)
+    return 0 if isinstance(count, Unknown) else int(count)

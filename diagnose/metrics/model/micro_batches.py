@@ -1,0 +1,128 @@
+"""Gradients accumulated over small micro-batches: what each costs however few samples it has."""
+
+from math import inf
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.attribution.causes import CAUSES, OPERATORS
+from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.model.batch import FILLED, MOST_STATES, model_state_bytes
+from diagnose.metrics.registry import metric
+from diagnose.metrics.run.memory import memory_peak_bytes, memory_total_bytes
+from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
+from diagnose.metrics.unknowns import NO_SHAPES
+from diagnose.roofline import owners
+from diagnose.trace.arguments import tensor_elements
+from diagnose.trace.record import unprofiled_ns
+from diagnose.trace.vocabulary import OPS, OPTIMIZER_STEP
+
+MOST_GROWTH = 16
+LARGER_CALL = 1.5  # times as long takes a call for several samples beside the arithmetic, at most: an estimate
+SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is rather taken for too long
+_BYTES_MOVED = 8  # for an element of fp32: read and written once
+_PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
+NOT_ACCUMULATED = Unknown("no gradients are accumulated", nothing_helps("each micro-batch is one optimizer step"))
+
+
+@metric("factor", needs_gpu=False)
+def micro_batch_growth_factor(m: Measured) -> Value:
+    """How much larger micro-batches can be for as many fewer of them: the largest divisor of the accumulation steps, up
+    to 16, for which nine tenths of the device memory suffice; as if it fits without a GPU, or where memory is unknown.
+    """
+    steps, room = accumulation_steps(m), _memory_growth(m)
+    if isinstance(steps, Unknown):
+        return steps
+    whole = max(round(float(steps)), 1)
+    return float(max(k for k in range(1, MOST_GROWTH + 1) if whole % k == 0 and k <= max(room, 1.0)))
+
+
+def _memory_growth(m: Measured) -> float:
+    """How much larger what grows with the batch may be."""
+    if m.without_gpu:
+        return inf
+    peak, total, states = memory_peak_bytes(m), memory_total_bytes(m), model_state_bytes(m)
+    if isinstance(peak, Unknown) or isinstance(total, Unknown):
+        return inf
+    fixed = 0.0 if isinstance(states, Unknown) else min(float(states), MOST_STATES * float(peak))
+    return (FILLED * float(total) - fixed) / max(float(peak) - fixed, 1.0)
+
+
+@metric("count", needs_gpu=False)
+def grown_micro_batch(m: Measured) -> Value:
+    """Samples of a micro-batch that is micro_batch_growth_factor times as large."""
+    factor, batch = micro_batch_growth_factor(m), micro_batch_size(m)
+    if isinstance(factor, Unknown) or isinstance(batch, Unknown):
+        return factor if isinstance(factor, Unknown) else batch
+    return round(float(factor) * float(batch))
+
+
+@metric("count", needs_gpu=False)
+def shrunk_accumulation_steps(m: Measured) -> Value:
+    """Micro-batches of an optimizer step that hold its samples with grown_micro_batch."""
+    factor, steps = micro_batch_growth_factor(m), accumulation_steps(m)
+    if isinstance(factor, Unknown) or isinstance(steps, Unknown):
+        return factor if isinstance(factor, Unknown) else steps
+    return round(float(steps) / float(factor))
+
+
+@metric("share", STEP, needs_gpu=False)
+def micro_batch_overhead_share(m: Measured) -> Value:
+    """What micro-batches take however few samples they have: the device idles for Python, dispatch and launches;
+    without a GPU Python, and operators beyond what their arithmetic and bytes take on a slow core.
+    """
+    if m.timeline.has_gpu:
+        return m.share(*_PER_LAUNCH)
+    once, work = _once_share(m), _work_share(m)
+    if isinstance(work, Unknown):
+        return work
+    return m.share("python") + max(m.share(*OPERATORS) - once - work, 0.0)
+
+
+@metric("factor", needs_gpu=False)
+def most_operator_time_factor(m: Measured) -> Value:
+    """Operator time of a step without a GPU, in micro-batches that are micro_batch_growth_factor times as large, over
+    that of now in the worst case: what their work takes stays, and what the optimizer does.
+    """
+    growth, operators = micro_batch_growth_factor(m), m.share(*OPERATORS)
+    if isinstance(growth, Unknown) or not operators:
+        return growth if isinstance(growth, Unknown) else 1.0
+    work = _work_share(m)
+    if isinstance(work, Unknown):
+        return work
+    stays = min((_once_share(m) + work) / operators, 1.0)
+    return stays + (1 - stays) * min(1.0, LARGER_CALL / float(growth))
+
+
+def _once_share(m: Measured) -> float:
+    """Operators of the optimizer, which run once however many micro-batches there are."""
+    if m.timeline.has_gpu:
+        return 0.0
+    return m.pieces_share(iv.intersect(m.ranges(OPTIMIZER_STEP), m.attribution.pieces(*OPERATORS)))
+
+
+def _work_share(m: Measured) -> float | Unknown:
+    """Of the step without a GPU, unprofiled where that is known: the time that arithmetic and bytes of its operators
+    take on a slow core.
+    """
+    flops = m.flops
+    if flops is None:
+        return NO_SHAPES
+    unprofiled = unprofiled_ns(m.record)
+    step_s = min(m.step_s, float(np.median(unprofiled)) / 1e9) if unprofiled else m.step_s
+    return (flops.per_step / SLOW_FLOPS_PER_S + _bytes_per_step(m) / SLOW_BYTES_PER_S) / max(step_s, 1e-9)
+
+
+def _bytes_per_step(m: Measured) -> float:
+    """Bytes that the innermost operators read and write, were all of their tensors of fp32."""
+    trace, host = m.timeline.trace, m.timeline.steps.host
+    rows = np.flatnonzero(trace.rows_of(*OPS))
+    around = owners.parents(trace, rows)
+    innermost = np.delete(rows, around[around >= 0])
+    at = np.searchsorted(host[:, 0], trace.ts[innermost], side="right") - 1
+    inside = (at >= 0) & (trace.ts[innermost] < host[np.maximum(at, 0), 1])
+    shaped = innermost[inside & (trace.shape[innermost] >= 0)]
+    each, times = np.unique(trace.shape[shaped], return_counts=True)
+    elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
+    return _BYTES_MOVED * elements / max(m.timeline.steps.count, 1)

@@ -1,0 +1,59 @@
+"""Padding of every batch from the beginning of the loop to the end of its window, as sums."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+class Padding:
+    """Sums over the `attention_mask` of batches in host memory. A device is never waited for."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._tokens = self._padded = self._beyond_longest = 0
+        self._shares = self._lengths = (0.0, 0.0)
+
+    def note(self, mask: Any) -> None:
+        """Count a mask; one on a device, or one that is not samples x tokens, is left out.
+
+        Counted by NumPy: an operator of torch would stand in traces that the job takes, and in what it counts.
+        """
+        torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
+        if numpy is None or type(mask) is not torch.Tensor or mask.device.type != "cpu":
+            return
+        if mask.dim() != 2 or not mask.numel():
+            return
+        real = numpy.count_nonzero(mask.numpy(), axis=1)
+        samples, length = mask.shape
+        tokens, longest = samples * length, int(real.max())
+        padded = tokens - int(real.sum())
+        self._shares = self._widened(self._shares, padded / tokens)
+        self._lengths = self._widened(self._lengths, length)
+        self.batches += 1
+        self._tokens += tokens
+        self._padded += padded
+        self._beyond_longest += samples * (length - longest)
+
+    def _widened(self, between: tuple[float, float], value: float) -> tuple[float, float]:
+        return (min(between[0], value), max(between[1], value)) if self.batches else (value, value)
+
+    @property
+    def share(self) -> float | None:
+        """Tokens that are padding, of those of all batches; None where none was seen."""
+        return self._padded / self._tokens if self._tokens else None
+
+    def facts(self) -> dict[str, object] | None:
+        """The record's `padding`: counts of tokens, and the least and the most of a batch; None where none was seen."""
+        if not self.batches:
+            return None
+        return {
+            "batches": self.batches,
+            "tokens": self._tokens,
+            "padded_tokens": self._padded,
+            "beyond_longest_tokens": self._beyond_longest,
+            "least_share": self._shares[0],
+            "most_share": self._shares[1],
+            "least_length": int(self._lengths[0]),
+            "most_length": int(self._lengths[1]),
+        }

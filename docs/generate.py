@@ -21,6 +21,7 @@ from diagnose.cli import main as diagnose
 from diagnose.judge import verdict
 from diagnose.metrics import REGISTRY, units
 from diagnose.metrics.kernel_groups.registry import GROUPS
+from diagnose.patch.worlds import in_both_words
 from diagnose.rule import Rule, filled, load_rules
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -145,12 +146,12 @@ def parts_of(output: str, wanted: str | None) -> str:
 
 
 def named(template: str) -> str:
-    """A sentence with each `{fact}` as a link to what it is."""
+    """A sentence with each fact as a link to what it is, and each setting as different loops make it."""
 
     def linked(name: str, with_denominator: bool) -> str:
         return f"[`{name}`](metrics.md#{name})" + (f" of {REGISTRY[name].of}" if with_denominator else "")
 
-    return filled(" ".join(template.split()), linked)
+    return filled(" ".join(template.split()), linked, in_both_words)
 
 
 def cell(text: str) -> str:

@@ -66,6 +66,7 @@ def facts(
         **machine,
         "device": quietly(device),
         "model": quietly(lambda: model_facts(model)),
+        "training_loop": job.loop,
         "training_arguments": settings,
         "dataloader": quietly(lambda: job.loader and {name: plain(value) for name, value in job.loader.items()}),
         "batch": quietly(lambda: batch_facts(list(job.batches))),

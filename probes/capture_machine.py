@@ -49,7 +49,9 @@ ENVIRONMENT = [
     "CUBLAS_WORKSPACE_CONFIG",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "PYTORCH_NO_HIP_MEMORY_CACHING",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
@@ -57,7 +59,18 @@ ENVIRONMENT = [
     "TOKENIZERS_PARALLELISM",
     "TORCHDYNAMO_DISABLE",
 ]
-PACKAGES = ("torch", "transformers", "accelerate", "liger-kernel", "triton", "flash-attn", "deepspeed", "nvtx")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "liger-kernel",
+    "triton",
+    "flash-attn",
+    "flash-attn-3",
+    "kernels",
+    "deepspeed",
+    "nvtx",
+)
 _SETTING = re.compile(r"[A-Za-z0-9_.,:=^+\-\[\]]{1,80}\Z")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .held import held, inner_loader, is_a, items, shape, size, unseen, untouched
+from .loop_frames import loop_on_stack
 
 BATCHES = 4
 LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
@@ -20,12 +21,14 @@ class JobObjects:
 
     Attributes:
         arguments: reads the settings of the job's trainer as the record holds them; None without a trainer.
+        loop: what runs the training loop, as the record names it; None where it was not seen.
         loader: settings of the last DataLoader.
         batches: descriptions of the last batches.
     """
 
     def __init__(self) -> None:
         self.arguments: Callable[[], dict[str, object]] | None = None
+        self.loop: str | None = None
         self.loader: dict[str, object] | None = None
         self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
         self._refs: dict[str, Any] = {}
@@ -39,6 +42,10 @@ class JobObjects:
         """What was noted for `role`, or None when it was not or is gone."""
         reference = self._refs.get(role)
         return reference() if reference is not None else None
+
+    def note_loop(self) -> None:
+        """Remember what runs the training loop, asked from within it."""
+        self.loop = loop_on_stack()
 
     def note_loader(self, loader: Any) -> None:
         """Remember the settings of a torch DataLoader."""

@@ -49,6 +49,14 @@ OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of 
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
 
+# What runs a training loop, as the record has it; each may use those that stand before it.
+BARE_LOOP = "bare loop"
+DEEPSPEED = "DeepSpeed"
+ACCELERATE = "Accelerate"
+LIGHTNING = "Lightning"
+TRAINER = "transformers Trainer"
+LOOPS = (BARE_LOOP, DEEPSPEED, ACCELERATE, LIGHTNING, TRAINER)
+
 # Files of rank {} in a bundle.
 TRACE = "rank{}.json.gz"
 RECORD = "capture-rank{}.json"

@@ -99,6 +99,7 @@ def _untraced(function: Any) -> Any:
 def _begin(current: Session, optimizer: Any) -> None:
     quietly(wrap_accelerate)
     current.objects.note("optimizer", optimizer)
+    quietly(current.objects.note_loop)
     done = 0 if current.beside_a_profiler() else steps_before(optimizer)
     current.loop_begins("optimizer", None if current.config.at_step else loader_hooks.longest_loader(), done)
 

@@ -100,6 +100,27 @@ def waits_for_the_device(job: Trace) -> None:
     job.cpu_op("aten::view", 500)
 
 
+def uncached(job: Trace) -> None:
+    """Tensors that the driver allocates and frees, one after the other."""
+    for _ in range(20):
+        with job.inside("aten::empty"):
+            job.malloc(50)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+        job.malloc(50, "cudaFree")
+
+
+def emptied(job: Trace) -> None:
+    """A cache that is given back at once, and filled again while most tensors find room in it."""
+    for _ in range(20):
+        job.malloc(50, "cudaFree")
+    for number in range(60):
+        with job.inside("aten::empty"):
+            if number < 20:
+                job.malloc(50)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+
+
 def reserved(size: int) -> Work:
     """The caching allocator holds `size` bytes."""
     return lambda job: job.memory(KIB, allocated=size, reserved=size)
@@ -131,6 +152,32 @@ def damaged(faulty: bool) -> Files:
     """A trace in which one operator of each step is no JSON when it is faulty."""
     text = json.dumps(steps().json())
     return text.replace('"name": "aten::copy_"', '"name": aten::copy_') if faulty else text
+
+
+def captures_a_graph(job: Trace) -> None:
+    """Products that are recorded for a graph."""
+    with job.graph_capture():
+        for _ in range(40):
+            job.op("aten::mm", PRODUCT, GEMM, 1000, host_us=50)
+
+
+def on_unknown_device(faulty: bool) -> Files:
+    """A trace with events of an accelerator that is not CUDA's when it is faulty."""
+    job = steps()
+    if faulty:
+        job.event("mtia_ccp_events", "dma_request", 100)
+    return [job]
+
+
+def after_a_long_start(faulty: bool) -> Files:
+    """Steps, before which the profiler also saw how modules are loaded when the job is faulty."""
+    job = Trace()
+    if faulty:
+        job.event("cuda_driver", "cuModuleLoadData", 50_000)
+    for _ in range(5):
+        with job.step():
+            healthy(job)
+    return [job]
 
 
 def longer(us: float, number: int) -> Work:
@@ -182,6 +229,7 @@ CASES = {
         each_step(waits_for_the_device, lambda job: job.cpu_op("aten::view", 500)),
     ),
     "allocator-churn": Case("critical", each_step(lambda job: job.malloc(2000)), SEGMENTS),
+    "uncached-allocations": Case("critical", each_step(uncached, emptied)),
     "gc-pauses": Case("critical", each_step(lambda job: job.gc(2000), lambda job: job.gc(10))),
     "host-optimizer": Case(
         "critical", each_step(optimizer("Lion", [], host_us=2000), optimizer("Lion", [], host_us=10))
@@ -246,6 +294,9 @@ CASES = {
     "second-profiler": Case("info", each_step(marks_of_another)),
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
+    "graph-capture": Case("critical", each_step(captures_a_graph)),
+    "unknown-device": Case("critical", on_unknown_device),
+    "start-fills-capture": Case("warning", after_a_long_start),
     "damaged-trace": Case("warning", damaged),
     "unclassified-kernels": Case("warning", each_step(lambda job: job.launch("own::kernel<3>(float*)", 300))),
     "unexplained-time": Case("critical", each_step(lambda job: job.host(3000))),

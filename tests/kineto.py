@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kineto_rows import GPUS, Row, begin_of, closing_rows, device_properties, ns
 COMPUTE, COMMUNICATION, COPY = 7, 23, 27  # stream ids as PyTorch hands them out
 BASE_NS = 1_758_000_000_000_000_000 // 7_889_238_000_000_000 * 7_889_238_000_000_000
 LAUNCH_NS, LATENCY_NS = 3_000, 4_000  # of a launch call on the host; from its end to the kernel's start
+ZERO_GRAD = "Optimizer.zero_grad#AdamW.zero_grad"
 QUEUE = 1024  # launches a stream holds before the next launch call blocks
 NCCL = {  # Collective name: (annotation, kernel, factor of the input size that is the output size)
     "allreduce": ("all_reduce", "AllReduce_Sum_{}_RING_LL", "same"),
@@ -36,7 +38,10 @@ Kernels = str | Sequence[tuple[str, float]]
 
 
 class Trace(Host):
-    """One rank's trace under construction. `gpu=None` makes a trace of a job that runs on the CPU only."""
+    """One rank's trace under construction. `gpu=None` makes a trace of a job that runs on the CPU only.
+
+    With `trains` the optimizer sets its gradients to None, in no time, where the first event begins.
+    """
 
     def __init__(
         self,
@@ -47,12 +52,14 @@ class Trace(Host):
         backend: str = "nccl",
         first_step: int = 10,
         start_us: float = 0,
+        trains: bool = True,
     ) -> None:
         super().__init__(rank, first_step, start_us)
-        self.gpu, self.world, self.backend = gpu, world, backend
+        self.gpu, self.world, self.backend, self.trains = gpu, world, backend, trains
         self.stream_end: dict[int, int] = {}
         self._starts: dict[int, list[int]] = {}
         self._correlations, self._seq = 0, {"0": 0}
+        self._captures = False
 
     # -- the device ----------------------------------------------------------------------------------------------
 
@@ -98,6 +105,17 @@ class Trace(Host):
             self.host(3)
             self._memcpy("Memcpy DtoH (Device -> Pinned)", 4, 1.2, COMPUTE)
             self.sync()
+
+    @contextmanager
+    def graph_capture(self, call: str = "cudaStream{}Capture") -> Iterator[None]:
+        """A capture around the block: what it launches is recorded for a graph and leaves no activity."""
+        self.now += 2_000
+        self._call(call.format("Begin"), self.now - 2_000)
+        self._captures = True
+        yield
+        self._captures = False
+        self.now += 2_000
+        self._call(call.format("End"), self.now - 2_000)
 
     def copy(self, bytes: int, kind: str = "HtoD", pinned: bool = False, stream: int = COMPUTE) -> None:
         """`tensor.to(device)`; without pinned memory the host waits for the copy."""
@@ -175,6 +193,12 @@ class Trace(Host):
         group |= {"pg_size": self.world, "ranks": world}  # type: ignore[dict-item]
         distributed = {"backend": self.backend, "rank": self.rank, "world_size": self.world, "pg_count": 1,
                        "pg_config": [group], "nccl_version": "2.27.5"}  # fmt: skip
+        begin = min((begin_of(row) for row in self._events if row["ph"] == "X"), default=None)
+        trains = (
+            []
+            if begin is None or not self.trains
+            else [row_of("user_annotation", ZERO_GRAD, begin, begin, self.pid, self.pid, {})]
+        )
         closing = closing_rows(self.pid, self.gpu, self._begin, self.now)
         cuda = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12080}
         return {
@@ -186,7 +210,7 @@ class Trace(Host):
             "trace_id": f"{self.rank:032X}",
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": BASE_NS,
-            "traceEvents": self._events + self._device_annotations() + closing,
+            "traceEvents": self._events + self._device_annotations() + trains + closing,
             "traceName": f"rank{self.rank}.json",
         }
 
@@ -215,6 +239,9 @@ class Trace(Host):
         self.now += LAUNCH_NS
         if len(queue) >= QUEUE:
             self.now = max(self.now, queue[-QUEUE])
+        if self._captures:
+            self._call(call, begin)
+            return {}
         start = max(self.stream_end.get(stream, 0), self.now + LATENCY_NS, after)
         queue.append(start)
         self.stream_end[stream] = start + ns

@@ -25,12 +25,6 @@ TABLE = (Path(__file__).parent / "checks.csv").read_text(encoding="utf-8")
 ROW_BY_ID = {row["id"]: row for row in csv.DictReader(TABLE.splitlines())}
 LAST_BITS = 1e-12
 
-WRONG = {
-    "E03": "(1024 * 400 W + 128 * 200 W) * 73.03 h = 435.2 kW * 73.03 h = 31782.66 kWh, not 31784.2: the printed "
-    "energy is that of the exact duration, 4.2e22 / (1024 * 312e12 * 0.5) s = 73.0335 h, of which the row's input "
-    "keeps two decimals; 0.0035 h * 435.2 kW = 1.5 kWh",
-}
-
 
 def inputs_of(row: dict[str, str]) -> dict[str, Any]:
     return json.loads(row["inputs_json"])
@@ -59,12 +53,7 @@ def agrees(value: Any, expected: Any, tolerance: float) -> bool:
     return math.isclose(value, expected, rel_tol=LAST_BITS, abs_tol=tolerance)
 
 
-def param(row_id: str) -> Any:
-    marks = [pytest.mark.xfail(strict=True, reason=WRONG[row_id])] if row_id in WRONG else []
-    return pytest.param(row_id, id=row_id, marks=marks)
-
-
-@pytest.mark.parametrize("row_id", [param(i) for i in ROW_BY_ID])
+@pytest.mark.parametrize("row_id", ROW_BY_ID)
 def test_row(row_id: str) -> None:
     row = ROW_BY_ID[row_id]
 

@@ -24,9 +24,7 @@ NUMBERS = ("wait_share", "idle_share", "spread_factor")
 
 def facts(**values: Scalar) -> Facts:
     """The given facts known, all others unknown."""
-    return {
-        name: Fact(name, values.get(name, Unknown("not measured", None)), unit) for name, unit in KNOWN.items()
-    }
+    return {name: Fact(name, values.get(name, Unknown("not measured", None)), unit) for name, unit in KNOWN.items()}
 
 
 def parse(text: str) -> Condition:

@@ -9,8 +9,8 @@ from kineto import Trace
 
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, direction, flops_of
-from diagnose.roofline.flops import count, counted
-from diagnose.roofline.owners import parents
+from diagnose.roofline.flops import CountedFlops, count, counted
+from diagnose.roofline.owners import operators, parents
 
 X, W = [32, 64, 56, 56], [128, 64, 3, 3]
 CONV = 2 * 32 * 128 * 64 * 9 * 28 * 28  # of X and W with stride 2 and padding 1
@@ -103,6 +103,11 @@ def test_gradients_are_told_from_results() -> None:
     assert all(name.startswith(("aten::", "flash_attn", "FlashAttn")) for name in FORMULAS)
 
 
+def count_of(job: Trace) -> CountedFlops | None:
+    line = timeline(job)
+    return count(line, operators(line))
+
+
 def nested(*names: str, dims: Any, args: Any = None) -> Trace:
     """Each operator inside the one before; the last launches a kernel."""
     job = Trace()
@@ -124,7 +129,7 @@ def nested(*names: str, dims: Any, args: Any = None) -> Trace:
     ],
 )
 def test_a_counted_operator_inside_another_is_counted_once(outer: str, inner: str, dims: Any) -> None:
-    found = count(timeline(nested(outer, inner, dims=dims)))
+    found = count_of(nested(outer, inner, dims=dims))
 
     assert found is not None
     assert found.per_step == SDPA
@@ -133,7 +138,7 @@ def test_a_counted_operator_inside_another_is_counted_once(outer: str, inner: st
 def test_the_outer_operator_counts_where_the_inner_one_has_no_sizes() -> None:
     args = {"Concrete Inputs": ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False"]}
 
-    found = count(timeline(nested("aten::convolution", "aten::cudnn_convolution", dims=[X, W], args=args)))
+    found = count_of(nested("aten::convolution", "aten::cudnn_convolution", dims=[X, W], args=args))
 
     assert found is not None
     assert found.per_step == CONV
@@ -145,7 +150,8 @@ def test_an_outer_operator_that_does_more_keeps_the_rest() -> None:
     with job.step(), job.inside("aten::mm", [[64, 128], [128, 64]]):
         job.op("aten::mm", dims, GEMM, 10)
 
-    found = counted(timeline(job))
+    line = timeline(job)
+    found = counted(line, operators(line))
 
     assert found is not None
     assert found.flops.tolist() == [2 * 64**3, 2 * 64**3]

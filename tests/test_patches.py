@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diagnose.diagnosis import Patch
-from diagnose.patch.patches import accelerate_yaml, diff, export_lines, flags, python_lines, spelled, without_trainer
+from diagnose.patch.patches import accelerate_yaml, diff, export_lines, flags, python_lines, spelled
 
 
 def patch(target: str, **values: Any) -> Patch:
@@ -102,6 +102,20 @@ def test_the_names_of_this_transformers_are_its_own() -> None:
         (patch("dataloader", num_workers=4), ["DataLoader(..., num_workers=4)"]),
         (patch("ddp", static_graph=True), ["DistributedDataParallel(..., static_graph=True)"]),
         (patch("environment", A=True, B="x y"), ["export A=1", "export B='x y'"]),
+        (patch("ddp_strategy", static_graph=True), ["Trainer(..., strategy=DDPStrategy(static_graph=True))"]),
+        (
+            patch("accelerate_ddp", static_graph=True),
+            ["Accelerator(..., kwargs_handlers=[DistributedDataParallelKwargs(static_graph=True)])"],
+        ),
+        (
+            patch("ds_config", **{"bf16.enabled": True, "zero_optimization.stage": 1}),
+            ['ds_config.json: {"bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}'],
+        ),
+        (patch("code", **{"torch.compile": "model = torch.compile(model)"}), ["model = torch.compile(model)"]),
+        (
+            Patch(target="training_arguments", set={"use_liger_kernel": True}, install=("pip install liger-kernel",)),
+            ["pip install liger-kernel", "TrainingArguments(..., use_liger_kernel=True)"],
+        ),
         (patch("unheard_of", x=[1, "a"]), ['unheard_of: x=[1, "a"]']),
         (arguments(), []),
     ],
@@ -187,20 +201,3 @@ def test_a_diff_shows_what_was_there_where_it_is_known() -> None:
         " )\n"
     )
     assert diff(patch("environment", A=1)) == ""
-
-
-@pytest.mark.parametrize(
-    ("asked", "made"),
-    [
-        ({"dataloader_num_workers": 3}, ("dataloader", {"num_workers": 3})),
-        ({"ddp_find_unused_parameters": False}, ("ddp", {"find_unused_parameters": False})),
-        ({"torch_compile": True}, None),
-        ({"dataloader_num_workers": 3, "bf16": True}, None),
-    ],
-)
-def test_a_job_without_a_trainer_gets_the_change_where_its_code_makes_it(
-    asked: dict[str, object], made: object
-) -> None:
-    found = without_trainer(Patch(target="training_arguments", set=asked))
-
-    assert (found and (found.target, found.set)) == made

@@ -91,7 +91,7 @@ def test_a_loader_without_workers_is_the_first_finding() -> None:
 
     assert first.rule == "data-wait"
     assert first.patch is not None
-    assert first.patch.set["dataloader_num_workers"] >= 1
+    assert first.patch.set["num_workers"] >= 1
 
 
 def test_the_speedup_that_workers_brought_lies_in_the_predicted_range() -> None:
@@ -107,8 +107,8 @@ def test_the_speedup_that_workers_brought_lies_in_the_predicted_range() -> None:
 def test_workers_are_not_proposed_where_they_load_in_time() -> None:
     found = answer("resnet50-v100-workers4")
 
-    assert not any("dataloader_num_workers" in f.patch.set for f in found.findings if f.patch)
-    assert "dataloader_num_workers" in {n.what for n in found.not_advised}
+    assert not any("num_workers" in f.patch.set for f in found.findings if f.patch)
+    assert "num_workers of the DataLoader" in {n.what for n in found.not_advised}
 
 
 def test_the_rank_that_the_others_wait_for_is_named() -> None:

@@ -27,7 +27,7 @@ def test_a_compiled_model_is_not_told_to_compile(tmp_path: Path) -> None:
     found = launch_bound(tmp_path, {"compiled": True})
 
     assert "launch-bound" not in [f.rule for f in found.findings]
-    assert any(n.what == "torch_compile" and "compiled already" in n.because for n in found.not_advised)
+    assert any(n.what == "torch.compile" and "compiled already" in n.because for n in found.not_advised)
 
 
 def test_an_eager_model_is(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_patch_is_spelled_for_the_versions_that_run_the_job(tmp_path: Path, ve
     for folder in ("rules", "run"):
         (tmp_path / folder).mkdir()
     (tmp_path / "rules" / "wide-weights.toml").write_text(SLOW_DTYPE)
-    record = {"versions": {"transformers": version}}
+    record = {"versions": {"transformers": version}, "model": {"model_type": "llama"}}
     found = launch_bound(tmp_path / "run", record, Options(rules_dirs=(tmp_path / "rules",)))
 
     [finding] = [f for f in found.findings if f.rule == "wide-weights"]

@@ -134,7 +134,7 @@ def test_the_slow_loader_gets_workers() -> None:
     patch = answer("cpu-slow-loader.json.gz").findings[0].patch
 
     assert patch is not None
-    assert 1 <= patch.set["dataloader_num_workers"] <= 16
+    assert 1 <= patch.set["num_workers"] <= 16
 
 
 def test_what_the_synthetic_traces_were_made_with_is_measured() -> None:

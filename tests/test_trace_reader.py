@@ -177,14 +177,16 @@ stamps = st.lists(relative_ns, min_size=1, max_size=20) | st.lists(absolute_ns |
 
 @given(stamps, st.sampled_from(["{}", '"{}"']))
 def test_nanoseconds_are_exact(tmp_path_factory: pytest.TempPathFactory, ns: list[int], written: str) -> None:
-    events = ", ".join('{"ph": "X", "name": "k", "ts": %s, "dur": 1}' % written.format(us(t)) for t in ns)  # noqa: UP031
+    event = '{"ph": "X", "cat": "cpu_op", "name": "k", "ts": %s, "dur": 1}'
+    events = ", ".join(event % written.format(us(t)) for t in ns)
     path = saved(tmp_path_factory.getbasetemp() / "exact.json", '{"traceEvents": [' + events + "]}")
     assert read(path).ts.tolist() == ns
 
 
 @given(st.lists(relative_ns, min_size=1, max_size=20))
 def test_durations_are_exact(tmp_path_factory: pytest.TempPathFactory, ns: list[int]) -> None:
-    events = ", ".join('{"ph": "X", "name": "k", "ts": 1, "dur": %s}' % us(t) for t in ns)  # noqa: UP031
+    event = '{"ph": "X", "cat": "cpu_op", "name": "k", "ts": 1, "dur": %s}'
+    events = ", ".join(event % us(t) for t in ns)
     path = saved(tmp_path_factory.getbasetemp() / "exact.json", '{"traceEvents": [' + events + "]}")
     assert read(path).dur.tolist() == ns
 

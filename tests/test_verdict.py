@@ -10,10 +10,7 @@ from diagnose.judge.verdict import (
     NAMES_THE_CLASS,
     NEAR,
     TOO_MANY_LOST,
-    TOO_UNEXPLAINED,
-    TOO_UNOBSERVED,
     Grounds,
-    class_shares,
     verdict_of,
 )
 
@@ -116,31 +113,81 @@ def test_several_small_waits_do_not_add_up_to_a_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unexplained", "class_"), [(TOO_UNEXPLAINED, "compute-bound"), (TOO_UNEXPLAINED + A_LITTLE, "undecided")]
+    ("shares", "class_"),
+    [
+        ({"unexplained": NAMES_THE_CLASS - NEAR - A_LITTLE, "compute": 0.85 + A_LITTLE}, "compute-bound"),
+        ({"unexplained": NAMES_THE_CLASS + A_LITTLE, "compute": 0.8 - A_LITTLE}, "undecided"),
+        ({"unexplained": 0.30, "data": 0.60, "compute": 0.10}, "data-bound"),
+        ({"unexplained": 0.30, "data": 0.25, "compute": 0.45}, "undecided"),
+        ({"unexplained": 0.09, "compute": 0.44, "memory": 0.30, "data": 0.17}, "undecided"),
+    ],
 )
-def test_where_too_much_is_unexplained_nothing_is_decided(unexplained: float, class_: str) -> None:
-    assert verdict(unexplained=unexplained, compute=1 - unexplained).class_ == class_
+def test_nothing_is_decided_only_where_the_unexplained_time_could_change_the_class(
+    shares: dict[str, float], class_: str
+) -> None:
+    assert verdict(**shares).class_ == class_
 
 
-def test_an_untraced_host_is_the_host() -> None:
-    found = verdict(host=0.13, untraced=0.15, compute=0.72)
+@pytest.mark.parametrize(
+    ("shares", "class_"),
+    [
+        ({"untraced": 0.40, "host": 0.60}, "host-bound"),
+        ({"untraced": 0.20, "host": 0.30, "compute": 0.50}, "host-bound"),
+        ({"untraced": 0.90, "host": 0.05, "compute": 0.05}, "undecided"),
+        ({"untraced": 0.15, "host": 0.13, "compute": 0.72}, "undecided"),
+        ({"untraced": 0.14, "compute": 0.86}, "compute-bound"),
+    ],
+)
+def test_untraced_host_time_is_the_hosts_unless_another_wait_would_then_lead(
+    shares: dict[str, float], class_: str
+) -> None:
+    assert verdict(**shares).class_ == class_
 
-    assert class_shares(ledger(host=0.13, untraced=0.15))["host"] == pytest.approx(0.28)
-    assert (found.class_, found.because) == ("host-bound", "28.0 % of the device step waits for the host")
+
+def test_two_classes_between_which_the_unexplained_time_decides_are_both_named() -> None:
+    found = verdict(compute=0.48, memory=0.42, unexplained=0.10)
+
+    assert (found.class_, found.between) == ("compute-bound", ("compute-bound", "memory-bound"))
+    assert "for 10 % the trace does not show why the device waits, which decides between the two" in found.because
 
 
-@pytest.mark.parametrize(("more", "undecided"), [(0.0, False), (A_LITTLE, True)])
-def test_where_too_much_of_the_host_is_untraced_nothing_is_decided(more: float, undecided: bool) -> None:
-    alone = verdict(untraced=TOO_UNOBSERVED + more, compute=1 - TOO_UNOBSERVED - more)
-    beside = verdict(untraced=TOO_UNOBSERVED - 0.08 + more, unexplained=0.08, compute=0.92 - TOO_UNOBSERVED - more)
-
-    assert [found.class_ == "undecided" for found in (alone, beside)] == [undecided, undecided]
+def test_up_to_a_near_share_is_too_little_to_leave_the_class_open() -> None:
+    assert verdict(compute=0.40, memory=0.38, data=0.19, unexplained=0.03).class_ == "compute-bound"
 
 
-def test_an_undecided_verdict_says_for_how_much_of_the_step_the_trace_shows_no_reason() -> None:
+def test_what_could_not_change_the_class_makes_it_less_sure() -> None:
+    some, much = verdict(data=0.93, unexplained=0.07), verdict(data=0.70, unexplained=0.30)
+
+    assert (some.confidence, much.confidence) == ("high", "medium")
+    assert some.because == "93.0 % of the device step waits for data"
+    assert much.because == (
+        "70.0 % of the device step waits for data; "
+        "for 30 % the trace does not show why the device waits, which could not change the class"
+    )
+
+
+def test_an_undecided_verdict_says_how_much_is_open_and_what_the_step_may_be() -> None:
     found = verdict(host=0.3, untraced=0.22, unexplained=0.09, compute=0.39)
 
-    assert found.because == "for 31 % of the device step the trace does not show why the device waits"
+    assert found.because == (
+        "for 31 % of the device step the trace does not show why the device waits: "
+        "it may be host-bound, data-bound or communication-bound"
+    )
+
+
+def test_a_step_that_captures_a_graph_is_not_host_bound() -> None:
+    recording = verdict(**{"graph-capture": 0.9, "host": 0.04, "compute": 0.06})
+    beside = verdict(**{"graph-capture": 0.1, "host": 0.5, "compute": 0.4})
+
+    assert (recording.class_, beside.class_) == ("undecided", "host-bound")
+    assert recording.because.startswith("90.0 % of the device step is graph capture")
+
+
+def test_a_device_that_is_not_known_decides_nothing() -> None:
+    found = verdict(replace(GROUNDS, unknown_device="813 events of hpu_op"), host=0.9, compute=0.1)
+
+    assert found.class_ == "undecided"
+    assert found.because.startswith("813 events of hpu_op are of an unknown device")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ids, Ints, Labels, Mask
-from diagnose.attribution.causes import COPIES, EXPOSED, MATRIX, class_of, low_intensity
+from diagnose.attribution.causes import COPIES, EXPOSED, GRAPH_CAPTURE, MATRIX, class_of, low_intensity
 from diagnose.attribution.idle import idle_causes
 from diagnose.diagnosis.terms import CauseClass
 from diagnose.intervals import Intervals
@@ -25,7 +25,6 @@ from diagnose.trace.vocabulary import (
     DATA_WAIT,
     LOGGING,
     OPS,
-    OPTIMIZER_STEP,
     PYTHON,
 )
 
@@ -129,8 +128,8 @@ def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[
     causes = list(dict.fromkeys([*by_kind, "optimizer", "clip"]))
     number = np.array([causes.index(cause) for cause in by_kind], np.int32)[gpu.kind]
     matrix = gpu.is_compute_bound
-    for cause, pattern in (("clip", CLIP), ("optimizer", OPTIMIZER_STEP)):
-        number[timeline.launched_under(pattern) & ~matrix] = causes.index(cause)
+    number[timeline.launched_under(CLIP) & ~matrix] = causes.index("clip")
+    number[timeline.launched_in(timeline.optimizer_steps) & ~matrix] = causes.index("optimizer")
     if bound is not None:
         for at, cause in enumerate(list(causes)):
             if cause in MATRIX:
@@ -176,7 +175,8 @@ def _host_layers(timeline: Timeline) -> Parts:
         ("operator-memory", operator == 2),
         (EXPOSED, timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
     )
-    return [(cause, iv.intervals(trace.ts[m], trace.ends(m))) for cause, m in masks]
+    recorded = [(GRAPH_CAPTURE, timeline.captures.spans)]
+    return [*recorded, *((cause, iv.intervals(trace.ts[m], trace.ends(m))) for cause, m in masks)]
 
 
 _OPERATOR_CLASSES = ("", "compute", "memory")

@@ -13,6 +13,8 @@ from diagnose.diagnosis.terms import CauseClass
 EXPOSED = "exposed-communication"
 EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED where the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
+GRAPH_CAPTURE = "graph-capture"
+UNKNOWN_DEVICE = "unknown-device"
 _LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
@@ -64,6 +66,11 @@ def below_achievable(matrix: str) -> str:
     return f"{matrix}-below-achievable"
 
 
+def not_counted(matrix: str) -> str:
+    """The time of those of its kernels whose FLOPs are not known."""
+    return f"{matrix}-not-counted"
+
+
 def waiting_for(class_: str) -> str:
     """The cause of waiting for a rank that is late by causes of a class."""
     return _LATE_RANK + class_
@@ -80,6 +87,7 @@ _DIVIDED_MATRIX = (
     *(Cause(low_intensity(row.name), "memory", f"low-intensity {row.label}") for row in _MATRIX),
     *(Cause(below_peak(row.name), "compute", f"{row.label} below the peak") for row in _MATRIX),
     *(Cause(below_achievable(row.name), "compute", f"{row.label} below what is achievable") for row in _MATRIX),
+    *(Cause(not_counted(row.name), "compute", f"{row.label} whose FLOPs are not known") for row in _MATRIX),
 )
 _OTHER_WORK = (
     Cause("activation", "memory", "activation"),
@@ -127,6 +135,7 @@ _COPIES = (
     Cause("memset", "memory", "clearing memory"),
 )
 _IDLE = (
+    Cause(GRAPH_CAPTURE, "host", "graph capture", phrase="recording GPU graphs"),
     Cause("data-wait", "data", "data wait", phrase="waiting for data"),
     Cause("host-to-device", "data", "copy calls to the device"),
     Cause("allocation", "host", "allocation of device memory"),
@@ -156,7 +165,10 @@ _MFU_PARTS = (
     Cause("lower-precision", "compute", "precision slower than the peak's"),
     Cause("below-datasheet", "compute", "datasheet peak out of reach"),
 )
-_MISSING = Cause(GPU_ACTIVITY_MISSING, "unexplained", "GPU activity missing", observed=False)
+_MISSING = (
+    Cause(GPU_ACTIVITY_MISSING, "unexplained", "GPU activity missing", observed=False),
+    Cause(UNKNOWN_DEVICE, "unexplained", "activity of an unknown device", observed=False),
+)
 
 
 def _table(*groups: Iterable[Cause]) -> dict[str, Cause]:
@@ -164,7 +176,7 @@ def _table(*groups: Iterable[Cause]) -> dict[str, Cause]:
 
 
 CAUSES: Mapping[str, Cause] = _table(
-    _MATRIX, _DIVIDED_MATRIX, _OTHER_WORK, (_EXPOSED,), _WAITING, _COPIES, _IDLE, _MFU_PARTS, (_MISSING,)
+    _MATRIX, _DIVIDED_MATRIX, _OTHER_WORK, (_EXPOSED,), _WAITING, _COPIES, _IDLE, _MFU_PARTS, _MISSING
 )
 MATRIX = tuple(row.name for row in _MATRIX)
 COPIES = tuple(row.name for row in _COPIES)

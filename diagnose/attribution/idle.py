@@ -8,6 +8,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
+from diagnose.attribution.causes import GRAPH_CAPTURE
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import (
@@ -133,6 +134,7 @@ class Host:
     def layers(self, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
         """Causes in order of precedence with the instants at which each holds."""
         launching, trace = self._launching, self.trace
+        yield GRAPH_CAPTURE, self.timeline.captures.spans
         data_wait = self.timeline.matching(DATA_WAIT, *ANNOTATIONS)
         yield "data-wait", self._set(data_wait & launching)
         yield "allocation", self._set(self.runtime & self._named(re.compile(DEVICE_ALLOCATION)))
@@ -146,7 +148,7 @@ class Host:
         yield "host-to-device", self._set(to_device)
         sync = self._set(self.runtime & (self._named(_SYNC) | to_host))
         yield "sync", _bubbles(sync, idle, busy)
-        yield "optimizer-host", self._set(self.timeline.matching(r"Optimizer\.", *ANNOTATIONS))
+        yield "optimizer-host", self.timeline.optimizer_steps
         calls = self._set(launching & trace.rows_of(*OPS, *RUNTIME) & ~self._named(_SYNC))
         yield "dispatch", calls
         yield "sync", sync

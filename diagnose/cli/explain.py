@@ -10,6 +10,7 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.rules import all_rules, rules_option
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
+from diagnose.patch.worlds import in_both_words
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.rule import Rule, filled
@@ -33,6 +34,8 @@ def _explain(page: Page, rule: Rule) -> None:
     page.line(Text.assemble((rule.id, "bold"), (f"   {rule.class_}   {rule.maturity}", "dim")))
     page.hanging(plain(rule.title), 0)
     page.gap()
+    if rule.needs:
+        page.paragraph(", ".join(rule.needs), label="needs:")
     for severity, condition in rule.conditions:
         page.paragraph(plain(condition.text), label=f"{severity}:")
     page.paragraph(_named(rule.says), label="says:")
@@ -63,9 +66,9 @@ def _facts(page: Page, rule: Rule) -> None:
 
 
 def _named(template: str) -> str:
-    """A sentence of a rule with its `{fact}` shown as the fact's name."""
+    """A sentence of a rule with each fact shown as its name, and each setting as different loops make it."""
 
     def called(name: str, with_denominator: bool) -> str:
         return f"{name} of {REGISTRY[name].of}" if with_denominator else name
 
-    return filled(plain(template), called)
+    return filled(plain(template), called, in_both_words)

@@ -22,12 +22,13 @@ from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, Waterfal
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.timeline import SlowStep, StepTimeline
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything any report shows. Serialise with `to_json`.
 
+    `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
     """
 
@@ -50,6 +51,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceSummary
     postmortem: Postmortem | None = None
     rank: int | None = None
+    trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
     applied: Applied | None = None
     slow_steps: tuple[SlowStep, ...] = ()

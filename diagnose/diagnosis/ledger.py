@@ -18,6 +18,8 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity.
 
     `numbers` are those of the counted steps, as the job or its profiler counts; empty where nothing numbers them.
+    `uncounted_ns` is the start of the capture, outside the steps: all before the first counted step, and in a capture
+    without step marks all before the first GPU activity.
     """
 
     source: str
@@ -25,6 +27,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: Nanoseconds
     device_time_ns: Nanoseconds | None
     numbers: tuple[int, ...] = ()
+    uncounted_ns: Nanoseconds = 0
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,9 +70,10 @@ class Mfu(msgspec.Struct, frozen=True, kw_only=True):
     `conventions` holds the declared numerator first. `executed_value` (HFU) counts the FLOPs of the operators that
     ran, recomputation included. `goodput_value` is of the tokens that are not padding. `own_value` is against
     `own_peak_flops`, the peak of `own_precision`, in which most matrix work ran. `check` says how far the numerator
-    and the operators that ran are apart, and why; `unused_option` which option of the user could not be used, and why.
-    `peak_device` and `peak_precision` name the row of the GPU table that the peak is of, "" for another source, and
-    `peak_is_verified` whether that row is trusted. `or_pass` are options beside the `reason` that MFU lacks.
+    and the operators that ran are apart, and why; `missing` what ran in a step and is not counted, so that `value` is
+    the least that MFU can be; `unused_option` which option of the user could not be used, and why. `peak_device` and
+    `peak_precision` name the row of the GPU table that the peak is of, "" for another source, and `peak_is_verified`
+    whether that row is trusted. `or_pass` are options beside the `reason` that MFU lacks.
     """
 
     value: float | None
@@ -87,6 +91,7 @@ class Mfu(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_step: float | None = None
     tokens_per_s: float | None = None
     check: str = ""
+    missing: str = ""
     unused_option: str = ""
     peak_device: str = ""
     peak_precision: str = ""

@@ -5,8 +5,10 @@ from typing import Literal
 import msgspec
 
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
-Persistence = Literal["persistent", "transient"]
+Persistence = Literal["persistent", "transient", "suspected"]
+HostCode = Literal["more", "slower", "unknown", "none"]
 NO_STRAGGLER = "no straggler"
+NO_DATA_WAIT = "no data wait"
 
 
 class Excess(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,13 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
         share: of the other ranks' steps that they wait for it, some of it even were it punctual where other ranks are
             nearly as late or stages of a pipeline wait for each other; what the job gains is among the `changes`.
         steps_late: counted steps in which it caused most of the waiting.
-        persistence: whether it is late all the time.
+        persistence: whether it is late all the time; "suspected" where too few steps tell.
+        host_code: of a rank that its host makes late, whether it runs more code than the others, or the same code
+            slower; "none" where something else makes it late.
+        where: the function, range or operator that accounts for most of it, "" where none is known.
+        waiting_share: of all the waiting of the ranks for each other, what it causes.
+        last_at: matched collectives of the judged steps at which it arrived last.
+        of_collectives: those that it took part in.
         excess: what it spent beyond the others, largest first.
         explained_share: part of its lateness that the excess accounts for, null when that is unknown.
         first_diverging: the first operation of the step that ran unlike the other ranks', "" when none was found.
@@ -49,6 +57,11 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     first_diverging: str = ""
     gpu_hours_per_day: float | None = None
     cost_per_day: float | None = None
+    host_code: HostCode = "none"
+    where: str = ""
+    waiting_share: float | None = None
+    last_at: int = 0
+    of_collectives: int = 0
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +135,7 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
         no_changes_because: why nothing is predicted, "" when something could be.
         measured_ranks: ranks on which the rules were judged; all of a small job.
         passing: ranks that held up single steps and are not accused; `steps_late` says how many.
+        suspected: the rank that causes most of the waiting, where the steps are too few to name it.
     """
 
     matched: int = 0
@@ -135,3 +149,4 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
     no_changes_because: str = ""
     measured_ranks: tuple[int, ...] = ()
     passing: tuple[Straggler, ...] = ()
+    suspected: tuple[Straggler, ...] = ()

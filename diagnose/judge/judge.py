@@ -52,11 +52,12 @@ def diagnose(case: Case) -> Diagnosis:
         findings=findings,
         plan=part("plan", lambda: plan_steps(case.facts, predictor), ()),
         replay=replay_report(predictor),
-        not_advised=part("not_advised", lambda: not_advised(judged, case.facts, findings), ()),
+        not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
+        trains=_trains(case),
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
@@ -69,6 +70,11 @@ def diagnose(case: Case) -> Diagnosis:
     )
     answer = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
+
+
+def _trains(case: Case) -> bool | None:
+    trains = case.facts["trains"].value
+    return trains if isinstance(trains, bool) else None
 
 
 def _waterfall(case: Case, ledger: tuple[LedgerEntry, ...], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from diagnose.attribution.causes import GPU_ACTIVITY_MISSING, class_of
+from diagnose.attribution.causes import GPU_ACTIVITY_MISSING, UNKNOWN_DEVICE, class_of
 from diagnose.diagnosis import LedgerEntry, RankReport, Steps, Verdict
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Case
@@ -18,7 +18,8 @@ def ledger_of(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
     """Causes of the ranks at the positions added up, largest first; an absent cause has no entry."""
     if any(job.ranks[p].capture_failed for p in positions):
         total = sum(job.ranks[p].host_ns for p in positions)
-        return (_entry(GPU_ACTIVITY_MISSING, total, 1.0),)
+        unknown = any(job.ranks[p].unknown_device for p in positions)
+        return (_entry(UNKNOWN_DEVICE if unknown else GPU_ACTIVITY_MISSING, total, 1.0),)
     sums: Counter[str] = Counter()
     for position in positions:
         sums.update(job.ledger(position))
@@ -39,6 +40,7 @@ def steps_of(ranks: Sequence[RankDigest]) -> Steps:
         time_ns=sum(rank.host_ns for rank in ranks),
         device_time_ns=sum(rank.device_ns for rank in ranks) if all(rank.has_gpu for rank in ranks) else None,
         numbers=tuple(sorted({n for rank in ranks if rank.step_source in STEP_MARKS for n in rank.numbers})),
+        uncounted_ns=sum(rank.uncounted_ns for rank in ranks),
     )
 
 
@@ -56,7 +58,16 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
         alone_of_many=len(ranks) == 1 and not isinstance(size, Unknown) and float(size) > 1,
         late_rank_missing=facts["late_rank_may_be_missing"].value is True,
         waiting_apart=facts["transfer_share"].known,
+        unknown_device=_unknown_device(ranks),
     )
+
+
+def _unknown_device(ranks: Sequence[RankDigest]) -> str:
+    """Such as "813 events of hpu_op", by category; "" where every device is known."""
+    events: Counter[str] = Counter()
+    for rank in ranks:
+        events.update(rank.unknown_device)
+    return " and ".join(f"{number:,} events of {category}" for category, number in events.most_common())
 
 
 def rank_report(case: Case, position: int) -> RankReport:

@@ -1,9 +1,9 @@
 """MFU with numerator and denominator, and what the matrix kernels had to do, for the whole job."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from diagnose.attribution.causes import low_intensity
+from diagnose.attribution.causes import is_matrix, low_intensity
 from diagnose.diagnosis import Bound, Convention, Mfu, RooflineEntry
 from diagnose.facts import Unknown, Value
 from diagnose.hardware import Device
@@ -12,6 +12,7 @@ from diagnose.metrics import Measured
 from diagnose.metrics.model.flops import NUMERATORS, counted_flops, model_flops
 from diagnose.metrics.model.mfu import declared_flops, mfu_share
 from diagnose.metrics.model.tokens import tokens_of
+from diagnose.metrics.model.uncounted import uncounted
 from diagnose.metrics.run.device import peak_flops
 from diagnose.roofline import Roofline, RooflineRow
 
@@ -49,6 +50,7 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
         tokens_per_step=None if isinstance(tokens, Unknown) else tokens.per_step,
         tokens_per_s=None if isinstance(tokens, Unknown) else tokens.per_step * _steps(ranks) / total_ns * 1e9,
         check=_check(first),
+        missing="" if mfu is None else _missing(first),
         unused_option=_unused_option(first),
         **_listed_peak(first.device),
         or_pass=_or_pass(value, declared, peak),
@@ -90,10 +92,6 @@ def matrix_time_of(ranks: Sequence[Measured]) -> MatrixTime | None:
     known = [time for time in each if time is not None]
     if len(known) < len(each):
         return None
-    weights: dict[str, float] = {}
-    for time in known:
-        for cause, flops in time.weights.items():
-            weights[cause] = weights.get(cause, 0.0) + flops
     ceilings = [time.ceiling_ns for time in known if time.ceiling_ns is not None]
     return MatrixTime(
         model_ns=sum(t.model_ns for t in known),
@@ -101,8 +99,17 @@ def matrix_time_of(ranks: Sequence[Measured]) -> MatrixTime | None:
         recompute_ns=sum(t.recompute_ns for t in known),
         precision_ns=sum(t.precision_ns for t in known),
         ceiling_ns=sum(ceilings) if len(ceilings) == len(known) else None,
-        weights=weights,
+        weights=_summed(each for time in known for each in time.weights.items()),
+        uncounted_ns=_summed(each for time in known for each in time.uncounted_ns.items()),
     )
+
+
+def _summed(amounts: Iterable[tuple[str, float]]) -> Mapping[str, float]:
+    """The amounts of each cause, added up."""
+    total: dict[str, float] = {}
+    for cause, amount in amounts:
+        total[cause] = total.get(cause, 0.0) + amount
+    return total
 
 
 def _matrix_time(m: Measured) -> MatrixTime | None:
@@ -121,7 +128,8 @@ def _matrix_time(m: Measured) -> MatrixTime | None:
         recompute_ns=max(executed - model, 0.0) * per_flop_ns,
         precision_ns=_precision_ns(m, roofline, peak[0]),
         ceiling_ns=_ceiling_ns(m, roofline, peak[0]),
-        weights=_weights(roofline),
+        weights=_weights(roofline, declared[0]),
+        uncounted_ns=_summed((row.cause, float(row.ns)) for row in uncounted(m)),
     )
 
 
@@ -139,13 +147,17 @@ def _ceiling_ns(m: Measured, roofline: Roofline, declared: float) -> float | Non
     return sum(flops * (declared / best - 1) / peak for flops, peak in works) * 1e9
 
 
-def _weights(roofline: Roofline) -> Mapping[str, float]:
-    weights: dict[str, float] = {}
-    for row in roofline.rows:
-        if row.flops:
-            cause = low_intensity(row.family) if row.class_ == "memory" else row.family
-            weights[cause] = weights.get(cause, 0.0) + row.flops
-    return weights
+def _weights(roofline: Roofline, numerator: str) -> Mapping[str, float]:
+    """FLOPs by cause; those of kernels that are not known are part of a numerator that counts no operators.
+
+    They are taken to run at the mean rate of the known ones.
+    """
+    rows = [row for row in roofline.rows if is_matrix(row.family)]
+    rate = sum(row.flops or 0.0 for row in rows) / max(sum(row.sized_ns for row in rows), 1)
+    more = 0.0 if numerator == "operators" else rate
+    causes = [low_intensity(row.family) if row.class_ == "memory" else row.family for row in rows]
+    flops = [(row.flops or 0.0) + more * (row.ns - row.sized_ns) for row in rows]
+    return _summed(zip(causes, flops, strict=True))
 
 
 def _padding(m: Measured) -> float | None:
@@ -213,6 +225,11 @@ def _unused_option(m: Measured) -> str:
     if m.settings.params and isinstance(tokens_of(m), Unknown):
         return "--params is not used: the tokens of a step are not known, pass --tokens-per-step too"
     return ""
+
+
+def _missing(m: Measured) -> str:
+    """What the numerator leaves out, though it ran."""
+    return " and ".join(row.spoken for row in uncounted(m))
 
 
 def _check(m: Measured) -> str:

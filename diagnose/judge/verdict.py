@@ -1,23 +1,42 @@
 """The class of a ledger: what bounds the step, how sure that is, and what it is close to.
 
-The largest of data, host and communication names the class from `NAMES_THE_CLASS` of the step on; otherwise the busy
-time decides between compute and memory. Within `NEAR` of a boundary both sides are named. Every sentence that quotes a
-threshold reads it here, those of the documentation included.
+Which class leads is told by `attribution/leading`. What the trace does not show is moved to every class that it may
+be of: where the class depends on it, nothing is decided. Every sentence that quotes a threshold reads it here, those of
+the documentation included.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, UNOBSERVED
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE
+from diagnose.attribution.leading import (
+    NAMES_THE_CLASS,
+    NEAR,
+    Leaders,
+    class_shares,
+    leader,
+    outcomes,
+    settled,
+    unobserved_share,
+)
 from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
 
-NAMES_THE_CLASS = 0.20  # of the step: the largest of data, host and communication
-NEAR = 0.05  # of the step: to a boundary, or between two classes
-TOO_UNEXPLAINED = 0.10  # of the step: the class "unexplained" alone
-TOO_UNOBSERVED = 0.20  # of the step: the same with untraced host time
+MUCH_UNOBSERVED = 0.10  # of the step: from there on a verdict is less sure, and says so
 TOO_MANY_LOST = 0.20  # of the kernel launches: nothing is decided
 MANY_LOST = 0.02  # of the kernel launches: no verdict is sure
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
+
+__all__ = [
+    "MANY_LOST",
+    "MOSTLY_SIZED",
+    "MUCH_UNOBSERVED",
+    "NAMES_THE_CLASS",
+    "NEAR",
+    "TOO_MANY_LOST",
+    "Grounds",
+    "is_close",
+    "verdict_of",
+]
 
 _NAMES: dict[str, VerdictClass] = {
     "data": "data-bound",
@@ -26,6 +45,7 @@ _NAMES: dict[str, VerdictClass] = {
     "compute": "compute-bound",
     "memory": "memory-bound",
 }
+_LESS_SURE: Mapping[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _SAYS = {
     "data": "waits for data",
     "host": "waits for the host",
@@ -37,7 +57,11 @@ _SAYS = {
 
 @dataclass(frozen=True)
 class Grounds:
-    """What limits the confidence of a verdict; `waiting_apart`: exposed communication holds the transfer alone."""
+    """What limits the confidence of a verdict.
+
+    `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: what of the trace is of a device
+    that diagnose does not know, "" where nothing is.
+    """
 
     of: str
     steps: int
@@ -48,59 +72,71 @@ class Grounds:
     alone_of_many: bool = False
     late_rank_missing: bool = False
     waiting_apart: bool = False
+    unknown_device: str = ""
 
 
 def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
     """The verdict on a ledger whose entries add up to the step."""
-    refused = _refused(ledger, grounds)
-    if refused:
+    causes = _by_cause(ledger)
+    shares, possible = class_shares(causes), outcomes(causes)
+    leaders = settled(possible)
+    refused = _refused(ledger, grounds) or _unsettled(causes, possible if leaders is None else (), grounds.of)
+    if refused or leaders is None:
         return Verdict(class_="undecided", confidence="low", because=refused)
-    shares = class_shares(ledger)
-    leader, runner_up = _leader(shares)
-    between = (_NAMES[leader], _NAMES[runner_up]) if runner_up else ()
+    leading, runner_up = leaders
+    unobserved = unobserved_share(causes)
+    sure = _confidence(leading, shares[leading], bool(runner_up), grounds)
+    says = _SAYS | {"communication": _communication(ledger, grounds)}
     return Verdict(
-        class_=_NAMES[leader],
-        between=between,
-        confidence=_confidence(leader, shares[leader], bool(between), grounds),
-        because=_because(
-            (leader, runner_up), shares, grounds, _SAYS | {"communication": _communication(ledger, grounds)}
-        ),
+        class_=_NAMES[leading],
+        between=(_NAMES[leading], _NAMES[runner_up]) if runner_up else (),
+        confidence=_LESS_SURE[sure] if unobserved > MUCH_UNOBSERVED else sure,
+        because=_because(leaders, shares, grounds, says) + _beside(unobserved, leaders, leader(shares)),
     )
 
 
-def class_shares(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
-    """Share of each class."""
-    shares = dict.fromkeys((*_NAMES, "unexplained"), 0.0)
-    for entry in ledger:
-        shares[entry.class_] += entry.share
-    return shares
+def is_close(ledger: tuple[LedgerEntry, ...], between: tuple[VerdictClass, ...]) -> bool:
+    """Whether the ledger as it stands is close to both classes, else they are told apart by what is not observed."""
+    return {_NAMES[class_] for class_ in leader(class_shares(_by_cause(ledger))) if class_} == set(between)
+
+
+def _by_cause(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
+    return {entry.cause: entry.share for entry in ledger}
 
 
 def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
+    """Why the capture decides nothing, "" where it can be trusted."""
+    if grounds.unknown_device:
+        whose = "are of an unknown device, neither CUDA's nor ROCm's"
+        return f"{grounds.unknown_device} {whose}: what bounds it is not known"
     if grounds.capture_failed:
         return "the job ran on a GPU but no GPU activity was recorded, so nothing is known of the device"
     if grounds.lost_share > TOO_MANY_LOST:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
-    if not any(e.ns for e in ledger):
-        return "no counted step has a duration"
-    unobserved = sum(e.share for e in ledger if e.cause in UNOBSERVED)
-    if class_shares(ledger)["unexplained"] > TOO_UNEXPLAINED or unobserved > TOO_UNOBSERVED:
-        return f"for {100 * unobserved:.0f} % of {grounds.of} the trace does not show why the device waits"
-    return ""
+    return "" if any(e.ns for e in ledger) else "no counted step has a duration"
 
 
-def _leader(shares: Mapping[str, float]) -> tuple[str, str]:
-    """The class and, within `NEAR` of a boundary, the class on its other side."""
-    waits = sorted(("data", "host", "communication"), key=lambda c: -shares[c])
-    works = sorted(("compute", "memory"), key=lambda c: -shares[c])
-    first, second = waits[0], waits[1]
-    if shares[first] >= NAMES_THE_CLASS:
-        if shares[second] >= NAMES_THE_CLASS - NEAR and shares[first] - shares[second] < NEAR:
-            return first, second
-        return first, works[0] if shares[first] < NAMES_THE_CLASS + NEAR and shares[works[0]] > 0 else ""
-    if shares[first] >= NAMES_THE_CLASS - NEAR:
-        return works[0], first
-    return works[0], works[1] if shares[works[0]] - shares[works[1]] < NEAR else ""
+def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], of: str) -> str:
+    """Why the class is open, "" where it is not: by graph capture, or by which of the `possible` leads."""
+    shares, recording = class_shares(causes), causes.get(GRAPH_CAPTURE, 0.0)
+    if recording and leader(shares)[0] == "host" != leader(shares | {"host": shares["host"] - recording})[0]:
+        return (
+            f"{100 * recording:.1f} % of {of} is graph capture: what is launched there is recorded for a graph and "
+            "does not run, so the step is not one that repeats"
+        )
+    if not possible:
+        return ""
+    *others, last = dict.fromkeys(_NAMES[leading] for leading, _ in possible)
+    much = f"for {100 * unobserved_share(causes):.0f} % of {of}"
+    return f"{much} the trace does not show why the device waits: it may be {', '.join(others)} or {last}"
+
+
+def _beside(unobserved: float, leaders: Leaders, as_it_stands: Leaders) -> str:
+    """What much unobserved time means for the verdict."""
+    if unobserved <= MUCH_UNOBSERVED and leaders == as_it_stands:
+        return ""
+    matters = "could not change the class" if leaders == as_it_stands else "decides between the two"
+    return f"; for {100 * unobserved:.0f} % the trace does not show why the device waits, which {matters}"
 
 
 def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Confidence:

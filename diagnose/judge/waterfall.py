@@ -2,13 +2,14 @@
 
 The ledger's matrix kernels are divided into the time their model FLOPs need at the declared peak and named losses;
 every other cause of the ledger is a loss as it stands. Named losses are taken in a fixed order, each at most what is
-left of the matrix kernels, so the parts add up to the step whatever the estimates say.
+left of the matrix kernels, so the parts add up to the step whatever the estimates say. Kernels whose FLOPs nobody
+counted are set apart before: what they reach of the peak is not known.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from diagnose.attribution.causes import below_achievable, below_peak, is_low_intensity, is_matrix
+from diagnose.attribution.causes import below_achievable, below_peak, is_low_intensity, is_matrix, not_counted
 from diagnose.diagnosis import CauseClass, LedgerEntry, WaterfallPart
 
 MODEL_FLOPS, PADDING = "model-flops", "padding"
@@ -25,6 +26,7 @@ class MatrixTime:
         precision_ns: what all FLOPs that ran take longer in the precision they ran in than at the declared peak.
         ceiling_ns: what they take longer at the fastest product measured on this device than at its datasheet peak;
             None where no such measurement is known.
+        uncounted_ns: by cause, the time of kernels whose FLOPs are not known, from which nothing is taken.
         weights: FLOPs by cause, by which the named losses are taken; from the largest cause where it is empty.
     """
 
@@ -34,6 +36,7 @@ class MatrixTime:
     precision_ns: float = 0.0
     ceiling_ns: float | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
+    uncounted_ns: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def named(self) -> list[tuple[str, float]]:
@@ -55,6 +58,7 @@ class MatrixTime:
             recompute_ns=factor * self.recompute_ns,
             precision_ns=factor * self.precision_ns,
             ceiling_ns=None if self.ceiling_ns is None else factor * self.ceiling_ns,
+            uncounted_ns={cause: factor * ns for cause, ns in self.uncounted_ns.items()},
         )
 
     def rest_of(self, cause: str) -> str:
@@ -81,15 +85,18 @@ Parts = list[tuple[str, CauseClass, int]]
 
 
 def _divided(pool: Sequence[LedgerEntry], work: MatrixTime) -> Parts:
-    left = sum(entry.ns for entry in pool)
+    apart = [min(round(work.uncounted_ns.get(entry.cause, 0.0)), entry.ns) for entry in pool]
+    known = [entry.ns - ns for entry, ns in zip(pool, apart, strict=True)]
+    left = sum(known)
     parts: Parts = []
     for name, wanted in work.named:
         ns = min(max(round(wanted), 0), left)
         parts.append((name, "compute", ns))
         left -= ns
     taken = sum(ns for _, _, ns in parts)
-    remains = _taken_from([entry.ns for entry in pool], [work.weights.get(e.cause, 0.0) for e in pool], taken)
-    return parts + [(work.rest_of(entry.cause), entry.class_, ns) for entry, ns in zip(pool, remains, strict=True)]
+    remains = _taken_from(known, [work.weights.get(e.cause, 0.0) for e in pool], taken)
+    parts += [(work.rest_of(entry.cause), entry.class_, ns) for entry, ns in zip(pool, remains, strict=True)]
+    return parts + [(not_counted(e.cause), e.class_, ns) for e, ns in zip(pool, apart, strict=True) if ns]
 
 
 def _taken_from(amounts: list[int], weights: list[float], taken: int) -> list[int]:

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 
-from diagnose.attribution.causes import CAUSES, UNOBSERVED
+from diagnose.attribution.causes import CAUSES, GRAPH_CAPTURE, UNOBSERVED
+from diagnose.attribution.leading import outcomes, settled
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_PYTHON
+from diagnose.metrics.unknowns import NO_PYTHON
 from diagnose.probes.protocol import BY_TRAINER
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
 
 
 def _class_metric(class_: str, doc: str) -> None:
     def function(m: Measured) -> Value:
-        return CAPTURE_FAILED if m.timeline.capture_failed else m.class_share(class_)
+        return m.device_unseen or m.class_share(class_)
 
     function.__name__, function.__doc__ = f"{class_}_share", doc
     metric("share", STEP, needs_gpu=False)(function)
@@ -56,8 +57,8 @@ def _cause_metric(
     assert not unknown, unknown
 
     def function(m: Measured) -> Value:
-        if m.timeline.capture_failed:
-            return CAPTURE_FAILED
+        if m.device_unseen:
+            return m.device_unseen
         if m.timeline.trace.left_out and {"python", "gc"} & {*causes}:
             return NO_PYTHON
         share = m.share(*causes)
@@ -94,6 +95,12 @@ _cause_metric(
     unmarked=Unknown("collections of garbage were not recorded, or none ran", DIAGNOSE_RUN),
     watched=lambda m: bool(m.record.flag("profiler.record_python_gc_info")),
 )
+_cause_metric(
+    "graph_capture_share",
+    (GRAPH_CAPTURE,),
+    "The device idles while the host captures a GPU graph: what is launched then is recorded and does not run.",
+    needs_gpu=False,
+)
 _cause_metric("compile_share", ("compile",), "The device idles while code is compiled or a module is loaded.")
 _cause_metric(
     "logging_share",
@@ -120,3 +127,10 @@ _cause_metric(
     "The trace does not show what the device waits for: untraced host time, and the unexplained time.",
     needs_gpu=False,
 )
+
+
+@metric("flag", needs_gpu=False)
+def unobserved_decides(m: Measured) -> Value:
+    """Whether the class of the step depends on the time of which the trace does not show what the device waits for."""
+    shares = {cause: m.share(cause) for cause in m.attribution.causes}
+    return m.device_unseen or settled(outcomes(shares)) is None

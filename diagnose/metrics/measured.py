@@ -12,7 +12,7 @@ from diagnose.attribution.attribution import Attribution
 from diagnose.facts import Scalar, Unknown, Value
 from diagnose.hardware import Device, Gpu
 from diagnose.metrics.settings import Settings, device_of
-from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_GPU, NO_RECORD, NOT_RECORDED
+from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_GPU, NO_RECORD, NOT_RECORDED, UNKNOWN_DEVICE
 from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of
 from diagnose.roofline import Roofline, roofline_of
@@ -81,7 +81,14 @@ class Measured:
         """Why facts of the GPU are unknown, None when they can be measured."""
         if self.timeline.has_gpu:
             return None
-        return CAPTURE_FAILED if self.timeline.capture_failed else NO_GPU
+        return self.device_unseen or NO_GPU
+
+    @property
+    def device_unseen(self) -> Unknown | None:
+        """Why nothing is known of what a device did that the job ran on, None where it is known or there is none."""
+        if not self.timeline.capture_failed:
+            return None
+        return UNKNOWN_DEVICE if self.timeline.unknown_device else CAPTURE_FAILED
 
     @cached_property
     def device(self) -> Device:
@@ -96,7 +103,7 @@ class Measured:
     @cached_property
     def flops(self) -> CountedFlops | None:
         """FLOPs counted from operator shapes."""
-        return count(self.timeline)
+        return count(self.timeline, self.operator)
 
     @cached_property
     def in_steps(self) -> Mask:

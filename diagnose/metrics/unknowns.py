@@ -11,6 +11,14 @@ CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
     another_run("capture again without Nsight or DCGM profiling attached, with at least one warm-up step"),
 )
+UNKNOWN_DEVICE = Unknown(
+    "the job runs on a device whose activities diagnose does not know",
+    nothing_helps("activities of CUDA and ROCm devices alone are understood"),
+)
+GRAPHS_CAPTURED = Unknown(
+    "the steps capture a GPU graph, and no matrix kernel runs in them",
+    another_run("begin the window behind the graph capture"),
+)
 NO_PYTHON = Unknown("events of Python functions were left out to save memory", analysis_option("--python-functions"))
 NO_SHAPES = Unknown("operator shapes were not recorded", capture_setting("record_shapes=True"))
 NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", nothing_helps("the ranks share no gradients"))

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diagnose.decoding import all_of, anything, listed, nothing_told, number, scalar, table, text
+from diagnose.decoding import anything, in_order, listed, nothing_told, number, scalar, table, text
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
 from diagnose.patch.applied import expected_of
-from diagnose.patch.patches import python_lines
+from diagnose.patch.patches import TYPED, WRAPPERS, python_lines
 from diagnose.probes.apply_allowed import variable_text, why_not
 
 _LARGEST_BYTES = 64 << 20
 _LONGEST = 60
-_CHANGE = table({"rule": text, "patch": anything, "predicted_speedup": all_of(number(0, 1e9), 2, 2)})
+_CHANGE = table({"rule": text, "patch": anything, "predicted_speedup": in_order(number(0, 1e9))})
 _DIAGNOSIS = table(
     {
         "plan": listed(_CHANGE),
@@ -127,9 +127,9 @@ def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
     for patch in given if isinstance(given, list) else [given]:
         known = patch if isinstance(patch, dict) else {}
         target, values = known.get("target"), known.get("set")
-        if set(known) != {"target", "set"} or not isinstance(target, str) or not isinstance(values, dict):
+        if set(known) - {"install"} != {"target", "set"} or not isinstance(target, str) or not isinstance(values, dict):
             raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
-        settings += [(target, key, value) for key, value in values.items()]
+        settings += [("ddp" if target in WRAPPERS else target, key, value) for key, value in values.items()]
     return settings
 
 
@@ -137,7 +137,7 @@ def _checked(settings: Iterable[tuple[str, str, Any]], path: Path) -> Request:
     wanted: dict[str, dict[str, Any]] = {}
     refused = []
     for target, key, value in settings:
-        because = why_not(target, key, value)
+        because = f"it is typed: no run sets {target}" if target in TYPED else why_not(target, key, value)
         if because:
             refused.append({"target": _brief(target), "key": _brief(key), "because": _brief(because, 2 * _LONGEST)})
         elif wanted.get(target, {}).get(key, value) != value:

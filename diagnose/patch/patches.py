@@ -26,11 +26,16 @@ CALLS = {
     "model_kwargs": "from_pretrained",
     "ddp": "DistributedDataParallel",
     "dataloader": "DataLoader",
+    "lightning_trainer": "Trainer",
+    "accelerator": "Accelerator",
 }
-_OF_CODE = (
-    ("dataloader", "dataloader_", ("num_workers", "persistent_workers", "pin_memory", "prefetch_factor")),
-    ("ddp", "ddp_", ("find_unused_parameters", "bucket_cap_mb", "static_graph", "broadcast_buffers")),
-)
+_INSIDE = {
+    "ddp_strategy": "Trainer(..., strategy=DDPStrategy({}))",
+    "accelerate_ddp": "Accelerator(..., kwargs_handlers=[DistributedDataParallelKwargs({})])",
+}
+CODE, DS_CONFIG = "code", "ds_config"
+WRAPPERS = ("ddp_strategy", "accelerate_ddp")  # what hands its settings on to DistributedDataParallel
+TYPED = (CODE, DS_CONFIG, "lightning_trainer", "accelerator")  # what no run can set
 _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)
@@ -46,28 +51,29 @@ def spelled(patch: Patch, versions: Versions | None = None) -> Patch:
     known = versions or {}
     transformers, torch = _numbers(known.get("transformers")), _numbers(known.get("torch"))
     pairs = (_spelled(patch.target, name, value, transformers, torch) for name, value in patch.set.items())
-    return Patch(target=patch.target, set=dict(pairs))
-
-
-def without_trainer(patch: Patch) -> Patch | None:
-    """The change for a job that has no TrainingArguments; None where only code can make it."""
-    if patch.target != "training_arguments":
-        return patch
-    for target, prefix, keys in _OF_CODE:
-        settings = {k.removeprefix(prefix): v for k, v in patch.set.items() if k.removeprefix(prefix) in keys}
-        if len(settings) == len(patch.set):
-            return Patch(target=target, set=settings)
-    return None
+    return Patch(target=patch.target, set=dict(pairs), install=patch.install)
 
 
 def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
-    """The change as typed in code: `TrainingArguments(..., bf16=True)`; exports for the environment."""
+    """The change as typed: what is to be installed, then `TrainingArguments(..., bf16=True)`, or lines as they are.
+
+    Settings of DeepSpeed's config are JSON, those of the environment exports.
+    """
+    return [*patch.install, *_change_lines(patch, spelled(patch, versions).set)]
+
+
+def _change_lines(patch: Patch, change: Mapping[str, Any]) -> list[str]:
     if patch.target == "environment":
-        return export_lines(patch, versions)
-    change = spelled(patch, versions).set
+        return _exports(change)
+    if patch.target == CODE:
+        return [str(line) for line in change.values()]
     if not change:
         return []
+    if patch.target == DS_CONFIG:
+        return [f"ds_config.json: {json.dumps(_nested(change))}"]
     settings = ", ".join(f"{name}={literal(value, name)}" for name, value in change.items())
+    if patch.target in _INSIDE:
+        return [_INSIDE[patch.target].format(settings)]
     call = CALLS.get(patch.target)
     return [f"{call}(..., {settings})" if call else f"{patch.target}: {settings}"]
 
@@ -84,8 +90,7 @@ def export_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
     """`export NAME=value` for each variable; none for other targets."""
     if patch.target != "environment":
         return []
-    change = spelled(patch, versions).set
-    return [f"export {name}={shlex.quote(_text(value, on='1'))}" for name, value in change.items()]
+    return _exports(spelled(patch, versions).set)
 
 
 def accelerate_yaml(patch: Patch) -> str:
@@ -127,6 +132,22 @@ def literal(value: Any, name: str = "") -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(literal(item) for item in value) + "]"
     return repr(value)
+
+
+def _exports(change: Mapping[str, Any]) -> list[str]:
+    return [f"export {name}={shlex.quote(_text(value, on='1'))}" for name, value in change.items()]
+
+
+def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"bf16.enabled": True}` as `{"bf16": {"enabled": True}}`."""
+    nested: dict[str, Any] = {}
+    for path, value in settings.items():
+        *outer, last = path.split(".")
+        inside = nested
+        for key in outer:
+            inside = inside.setdefault(key, {})
+        inside[last] = value
+    return nested
 
 
 def _spelled(

@@ -1,6 +1,7 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
+from diagnose.ranks.host_work import HostWork, host_work_of
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
@@ -81,6 +83,9 @@ class RankDigest:
         lost_share: kernel launches whose activity is missing, of all launches.
         sized_share: kernel time judged by the roofline, of all kernel time.
         listed_gpus: GPUs that the trace lists of its machine.
+        host_work: functions, ranges and operators of the host with most time in the counted steps.
+        unknown_device: events of a device that is neither CUDA's nor ROCm's, by category.
+        uncounted_ns: of the capture before the first counted step, on the clock that time is accounted on.
     """
 
     rank: int
@@ -105,6 +110,9 @@ class RankDigest:
     lost_share: float = 0.0
     sized_share: float = 0.0
     listed_gpus: int = 0
+    host_work: HostWork = field(default_factory=HostWork)
+    unknown_device: Mapping[str, int] = field(default_factory=dict)
+    uncounted_ns: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -149,6 +157,9 @@ def digest_of(
         lost_share=lost_share,
         sized_share=sized_share,
         listed_gpus=_listed_gpus(timeline),
+        host_work=host_work_of(timeline),
+        unknown_device=timeline.unknown_device,
+        uncounted_ns=iv.total(steps.uncounted),
     )
 
 
@@ -198,8 +209,8 @@ def _summable(values: Ints) -> Ints:
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    priced = counted(timeline)
-    if priced is None:
+    priced = counted(timeline, owners.operators(timeline))
+    if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
     return np.where(priced.rows[at] == operators, priced.flops[at], 0).astype(np.int64)

@@ -1,6 +1,6 @@
 """A job's ranks joined: waiting is taken out of exposed communication and given to what made a rank late."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -8,14 +8,15 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_STRAGGLER
-from diagnose.facts import Unknown
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
+from diagnose.facts import Unknown, another_run
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, slow_links
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
+from diagnose.ranks.replay.data_waits import data_wait_ns, waits_for_data
 from diagnose.ranks.stragglers.evidence import evidence_of
 from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
 from diagnose.ranks.stragglers.stragglers import Joined, RankLateness, rank_lateness_of
@@ -27,7 +28,9 @@ class JobView:
     """What a rank's metrics know of the other ranks.
 
     `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
-    `late_rank_missing` says that a rank without a trace may be the late one.
+    `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what of
+    the step goes, beside a rank's own wait for data, when no rank waits for data. `late_rank_missing` says that a rank
+    without a trace may be the late one, `suspicion` that the steps are too few to name one that may be.
     """
 
     ranks: int = 1
@@ -35,10 +38,15 @@ class JobView:
     why_unmatched: Unknown = ALONE
     straggler_share: float = 0.0
     straggler_cause: str = "none"
+    straggler_host_code: HostCode = "none"
+    straggler_where: str = ""
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
     late_rank_missing: bool = False
+    cured_by_data: bool = False
+    shared_data_wait_share: float = 0.0
+    suspicion: Unknown | None = None
 
 
 @dataclass(frozen=True)
@@ -109,9 +117,14 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         matched=True,
         straggler_share=lost,
         straggler_cause=by_rank[0].cause if late else "none",
+        straggler_host_code=by_rank[0].reason.host.code if late else "none",
+        straggler_where=by_rank[0].reason.host.where if late else "",
         straggler_cure_share=_cure_share(changes, lost),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
+        cured_by_data=_cured_by_data(ranks, by_rank, late),
+        shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
+        suspicion=_suspicion(by_rank),
     )
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
 
@@ -125,6 +138,35 @@ def _cure_share(changes: Changes, lost: float) -> tuple[float, float]:
         return 0.0, lost
     cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
     return 1 - 1 / cured[0], 1 - 1 / cured[1]
+
+
+def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> bool:
+    """Whether the worst rank is late for data and most of the ranks that are not late wait for data themselves."""
+    others = [waits_for_data(rank) for p, rank in enumerate(ranks) if p not in late]
+    return bool(late) and by_rank[0].cause == "data" and 2 * sum(others) > len(others)
+
+
+def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]) -> float:
+    """What goes of the step without any rank's waits for data, beyond the waits of the first rank that is not late.
+
+    Its other waits are for ranks that wait for data. By the joint replay; nothing where that is not known.
+    """
+    loaded = next((change.speedup[0] for change in changes.changes if change.change == NO_DATA_WAIT), None)
+    typical = next((rank for p, rank in enumerate(ranks) if p not in late), None)
+    if loaded is None or typical is None:
+        return 0.0
+    alone = 1 - data_wait_ns(typical) / max(typical.total_ns, 1)
+    return max(1 - 1 / loaded / alone, 0.0) if alone > 0 else 0.0
+
+
+def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
+    """Why it is not known whether a rank is late, where one is suspected."""
+    suspected = next((late for late in lateness if late.persistence == "suspected"), None)
+    if suspected is None:
+        return None
+    steps = "one step is" if suspected.of_steps == 1 else f"{suspected.of_steps} steps are"
+    because = f"rank {suspected.rank} may be the one that the others wait for; {steps} too few to tell"
+    return Unknown(because, another_run("capture six steps or more of every rank (diagnose run --steps 6)"))
 
 
 def _with_parts(attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, iv.Intervals]]) -> Attribution:

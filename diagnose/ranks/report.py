@@ -10,7 +10,7 @@ from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.network.traffic import traffic_of
-from diagnose.ranks.stragglers.straggler_report import passing_of
+from diagnose.ranks.stragglers.straggler_report import passing_of, suspected_of
 
 
 def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:
@@ -34,6 +34,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | 
         clocks_agree=None if agreed is None else agreed >= AGREE,
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
         passing=passing_of(job),
+        suspected=suspected_of(job),
         traffic=traffic_of(job.ranks, job.match, topology),
         changes=job.changes.changes,
         changes_error=job.changes.error,

@@ -13,7 +13,7 @@ import numpy as np
 from diagnose.arrays import Floats, Ints, Labels, Mask
 from diagnose.roofline import owners
 from diagnose.roofline.calls import Call, call_of
-from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, direction
+from diagnose.roofline.flop_formulas import FORMULAS, Outputs, direction
 from diagnose.roofline.flops import Counted, convolution_outputs, counted
 from diagnose.roofline.traffic import bytes_of
 from diagnose.timeline import Timeline
@@ -74,7 +74,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     """The cost of every kernel; `operator` is aligned with the activities, as `owners.operators` returns it."""
     gpu = timeline.gpu
     at = np.flatnonzero(~gpu.is_communication & ~gpu.is_copy)
-    work = _Counted(counted(timeline), convolution_outputs(timeline))
+    work = _Counted(counted(timeline, operator), convolution_outputs(timeline))
     owner = _priced_owner(timeline, at, operator[at], work)
     which, lead = _groups(timeline, at, owner)
     priced = _only_known(_price(timeline, owner[lead], at[lead], work))
@@ -121,13 +121,12 @@ def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Price
     keys, which = owners.distinct(named, shape, item)
     calls = [_call(timeline, *(int(v) for v in k)) for k in keys.T]
     least = np.array([np.nan if c is None else _or_nan(bytes_of(c, work.outputs)) for c in calls], np.float64)
-    causal = np.array([1.0 if c is None else causal_share(c) for c in calls], np.float64)
-    matrix = np.array([c is not None and c.name in FORMULAS for c in calls], bool)[which]
-    flops = np.where(
-        matrix, _own_flops(rows, work.operators) * causal[which], np.where(np.isnan(least), np.nan, 0.0)[which]
-    )
+    paired = np.isin(rows, [] if work.operators is None else work.operators.paired)
+    matrix = np.array([c is not None and c.name in FORMULAS for c in calls], bool)[which] | paired
+    flops = np.where(matrix, _own_flops(rows, work.operators), np.where(np.isnan(least), np.nan, 0.0)[which])
     data = np.array(["" if c is None else c.precision for c in calls], object)[which]
     way = np.array(["" if c is None else direction(c.name) for c in calls], object)[which]
+    way = np.where(paired, "backward", way)
     return _Priced(flops, least[which], data, way, matrix)
 
 
@@ -141,10 +140,11 @@ def _or_nan(value: float | None) -> float:
 
 
 def _own_flops(rows: Ints, operators: Counted | None) -> Floats:
+    """What each operator computes beyond the counted ones inside it, of causal attention what its mask lets through."""
     if operators is None or not len(operators.rows):
         return np.full(len(rows), np.nan)
     at = np.minimum(np.searchsorted(operators.rows, rows), len(operators.rows) - 1)
-    return np.where(operators.rows[at] == rows, operators.flops[at], np.nan)
+    return np.where(operators.rows[at] == rows, operators.flops[at] * operators.causal[at], np.nan)
 
 
 def _only_known(priced: _Priced) -> _Priced:

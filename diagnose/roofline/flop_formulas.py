@@ -8,7 +8,7 @@ algorithm, so Winograd and FFT kernels do fewer operations than this says.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from diagnose.roofline.calls import Call, Dims
 
@@ -171,8 +171,8 @@ def _is_transposed(call: Call) -> bool:
 
 def _convolution_backward(call: Call, outputs: Outputs) -> float:
     grad, x, w = call.dims[:3]
-    mask = call.scalar(len(call.concrete) - 1)
-    wanted = sum(bool(m) for m in mask[:2]) if isinstance(mask, list) else 2
+    mask = gradient_mask(call)
+    wanted = 2 if mask is None else sum(map(bool, mask[:2]))
     positions = x if call.scalar(7) is True else grad
     return 2.0 * wanted * grad[0] * math.prod(w) * math.prod(positions[2:])
 
@@ -180,6 +180,12 @@ def _convolution_backward(call: Call, outputs: Outputs) -> float:
 def _cudnn_backward(call: Call, outputs: Outputs) -> float:
     grad, w = call.dims[1], call.dims[2]
     return 4.0 * grad[0] * math.prod(w) * math.prod(grad[2:])
+
+
+def gradient_mask(call: Call) -> list[Any] | None:
+    """Flags of a convolution's gradients by input, weight and bias; None where values are not recorded: two count."""
+    mask = call.scalar(len(call.concrete) - 1)
+    return mask if isinstance(mask, list) and len(mask) > 1 else None
 
 
 def key(x: Dims, w: Dims) -> str:

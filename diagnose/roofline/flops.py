@@ -6,7 +6,7 @@ does, for every kernel of it.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.roofline import owners
 from diagnose.roofline.calls import call_of
-from diagnose.roofline.flop_formulas import FORMULAS, Outputs, flops_of, key
+from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key
+from diagnose.roofline.gradients import BACKWARD_OVER_FORWARD, attention_pairs, convolution_gradients, says_no_mask
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import OPS
 
@@ -33,16 +34,22 @@ class CountedFlops:
 
 @dataclass(frozen=True)
 class Counted:
-    """Rows of the operators with known FLOPs, ascending, and what each does beyond the counted ones inside it."""
+    """Rows of the operators with known FLOPs, ascending, and what each does beyond the counted ones inside it.
+
+    `causal` is the share of each one's FLOPs that its causal mask lets through. `paired` are the rows of attention
+    backward passes without sizes, whose FLOPs are those of their forward pass times a factor.
+    """
 
     rows: Ints
     flops: Floats
+    causal: Floats
+    paired: Ints
     unsized: int
 
 
-def count(timeline: Timeline) -> CountedFlops | None:
-    """FLOPs of the counted steps; None when no counted operator carries shapes."""
-    operators = counted(timeline)
+def count(timeline: Timeline, operator: Ints) -> CountedFlops | None:
+    """FLOPs of the counted steps; None when no counted operator carries shapes. `operator` as for `counted`."""
+    operators = counted(timeline, operator)
     if operators is None:
         return None
     rows = operators.rows
@@ -55,24 +62,52 @@ def count(timeline: Timeline) -> CountedFlops | None:
     )
 
 
-def counted(timeline: Timeline) -> Counted | None:
-    """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them."""
+def counted(timeline: Timeline, operator: Ints) -> Counted | None:
+    """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them.
+
+    What is called while a graph is captured computes nothing, and is left out.
+
+    Args:
+        timeline: of the trace.
+        operator: the operator of each activity, as `owners.operators` returns it.
+    """
     trace = timeline.trace
     names = np.array([n in FORMULAS for n in trace.names], bool)
     rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(names))
+    rows = rows[~timeline.captures.during(trace, rows)]
     shaped = rows[trace.shape[rows] >= 0]
     if not len(shaped):
         return None
-    outputs = convolution_outputs(timeline)
     pairs, which = owners.distinct(trace.name[shaped], trace.shape[shaped])
-    each = [flops_of(call_of(trace.names[n], trace.shapes[s]), outputs) for n, s in pairs.T]
+    calls = [call_of(trace.names[n], trace.shapes[s]) for n, s in pairs.T]
+    outputs = convolution_outputs(timeline)
+    each = [flops_of(call, outputs) for call in calls]
     total = np.array([math.nan if f is None else f for f in each])[which]
+    causal = np.array([causal_share(call) for call in calls])[which]
     known = ~np.isnan(total)
-    sized = shaped[known]
-    if not len(sized):
+    if not known.any():
         return None
-    flops = _beyond_nested(total[known], owners.parents(trace, sized))
-    return Counted(sized, flops, len(rows) - len(sized))
+    unsaid = np.array([says_no_mask(call) for call in calls], bool)[which][known]
+    sized, total = shaped[known], total[known]
+    total[unsaid] *= convolution_gradients(timeline, sized[unsaid], operator) / 2
+    found = Counted(sized, total, causal[known], np.zeros(0, np.int64), len(rows) - len(sized))
+    found = _with_pairs(found, *attention_pairs(timeline, operator, sized))
+    return replace(found, flops=_beyond_nested(found.flops, owners.parents(trace, found.rows)))
+
+
+def _with_pairs(sized: Counted, rows: Ints, forward: Ints) -> Counted:
+    """The attention backward passes in `rows` added, as far as the FLOPs of their forward passes are known."""
+    at = np.minimum(np.searchsorted(sized.rows, forward), len(sized.rows) - 1)
+    known = sized.rows[at] == forward
+    every = np.concatenate([sized.rows, rows[known]])
+    order = np.argsort(every, kind="stable")
+    return Counted(
+        rows=every[order],
+        flops=np.concatenate([sized.flops, BACKWARD_OVER_FORWARD * sized.flops[at[known]]])[order],
+        causal=np.concatenate([sized.causal, sized.causal[at[known]]])[order],
+        paired=rows[known],
+        unsized=sized.unsized,
+    )
 
 
 def _beyond_nested(total: Floats, parent: Ints) -> Floats:

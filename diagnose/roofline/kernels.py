@@ -42,6 +42,7 @@ class Roofline:
             10 us, "under-filled" with less than one block per SM, otherwise "unknown".
         ns: time of a kernel that no earlier kernel covers, in the counted steps; 0 for collectives and copies.
         above_roof_ns: that time above the lower bound, NaN where it is unknown.
+        sized: kernels whose cost is known.
         rows: by family, direction and precision; longest first.
         sized_share: share of kernel time (collectives and copies left out) whose operator has a known cost.
         matrix: matrix kernels by precision.
@@ -53,6 +54,7 @@ class Roofline:
     bound: Labels
     ns: Ints
     above_roof_ns: Floats
+    sized: Mask
     rows: tuple[RooflineRow, ...]
     sized_share: float
     matrix: tuple[MatrixWork, ...]
@@ -76,6 +78,7 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
         bound=_over_activities(timeline, costs.at, work.bound, "unknown"),
         ns=_over_activities(timeline, costs.at, work.ns, 0),
         above_roof_ns=_over_activities(timeline, costs.at, work.above_ns, np.nan),
+        sized=_over_activities(timeline, costs.at, work.sized, False),
         rows=rows_of(work, device),
         sized_share=int(work.ns[work.sized].sum()) / max(kernel_ns, 1),
         matrix=matrix_work(work),

@@ -102,8 +102,8 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Mask) 
     sized = chosen & work.sized
     ns, sized_ns = int(work.ns[chosen].sum()), int(work.ns[sized].sum())
     flops = float((work.costs.flops * work.inside)[sized].sum()) if sized_ns else None
-    moved = np.nan_to_num(work.costs.bytes[sized]) * work.inside[sized]
-    bytes_ = float(moved.sum()) if sized_ns else None
+    moved = work.costs.bytes[sized] * work.inside[sized]
+    bytes_ = float(np.nansum(moved)) if sized_ns and not np.isnan(moved).all() else None
     tflops = flops / sized_ns / 1e3 if flops else None
     gbs = bytes_ / sized_ns if bytes_ else None
     above = work.above_ns[sized]

@@ -1,5 +1,6 @@
 """The text of a rule file made into a rule: conditions parsed, names of facts and units checked."""
 
+from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from diagnose.attribution.causes import IDLE, OPERATORS
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
 from diagnose.metrics.kernel_groups.registry import GROUPS
+from diagnose.patch.worlds import settings
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
@@ -34,6 +36,7 @@ class _Builder:
             title=file.title,
             class_=file.class_,
             maturity=file.maturity,
+            needs=file.needs,
             conditions=self.conditions(),
             says=self.template(file.says, "says"),
             do=self.template(file.do, "do"),
@@ -120,8 +123,19 @@ class _Builder:
             if name not in self.known:
                 raise RuleError(f"no fact is named '{name}'", where=where, do=did_you_mean(name, self.known))
         for place in PLACEHOLDER.finditer(text):
+            if place["setting"]:
+                self.setting(place["setting"], place["value"], where)
             if place["of"] and self.known[place["fact"]] != "share":
                 raise RuleError(f"{place['fact']} is no share and has no denominator", where=where, do="leave out :of")
         if set("{}") & set(PLACEHOLDER.sub("", text)):
             raise RuleError("a lone brace", where=where, do="write {fact} for a fact, and no other braces")
         return " ".join(text.split())
+
+    def setting(self, name: str, value: str | None, where: str) -> None:
+        if name not in settings():
+            raise RuleError(f"no setting is named '{name}'", where=where, do=did_you_mean(name, settings()))
+        try:
+            literal_eval(value or "None")
+        except (ValueError, SyntaxError):
+            why = "a number, a text in quotes, True or False is expected"
+            raise RuleError(f"{name} has no such value", where=where, why=why) from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from diagnose.facts import Fact, Unknown
 from diagnose.rule.builder import rule_of
 from diagnose.rule.condition import RuleError, did_you_mean
+from diagnose.rule.needs import met
 from diagnose.rule.rule import SEVERITIES, Rule
 from diagnose.rule.rule_file import ExampleTable, parsed, text_of
 
@@ -60,7 +61,8 @@ def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...]) -> Rule:
 
 
 def _try_example(rule: Rule, example: ExampleTable, known: Mapping[str, str], where: str) -> None:
-    facts = {name: _example_fact(name, value, known, f"{where}.facts.{name}") for name, value in example.facts.items()}
+    given = {name: _example_fact(name, value, known, f"{where}.facts.{name}") for name, value in example.facts.items()}
+    facts = met(rule.needs, known) | given
     judgement = rule.judge(facts)
     if judgement.answer != example.expect:
         raise RuleError(

@@ -1,6 +1,7 @@
 """A rule: when it fires, what it says, and what is done about the fault."""
 
 import re
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,12 +11,17 @@ from typing import get_args
 from diagnose.defects import netted
 from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
+from diagnose.patch.worlds import world_of
 from diagnose.rule.condition import Condition
+from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, untold
 from diagnose.rule.remedy import Remedy
-from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, RuleClass, Target
+from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, Need, RuleClass, Target
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-PLACEHOLDER = re.compile(r"\{(?P<fact>[^{}]*?)(?P<of>:of)?\}")  # {fact}, or {fact:of} with its denominator
+PLACEHOLDER = re.compile(
+    r"\{set:(?P<setting>\w+)(?:=(?P<value>[^{}]+))?\}"  # a setting, or one with its value, as this job makes it
+    r"|\{(?P<fact>[^{}]*?)(?P<of>:of)?\}"  # a fact, or one with its denominator
+)
 
 
 @dataclass(frozen=True)
@@ -70,12 +76,16 @@ class PatchTemplate:
 
 @dataclass(frozen=True)
 class Rule:
-    """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity."""
+    """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity.
+
+    Where one of `needs` is known not to be met the rule is quiet, whatever its conditions say, and has no advice.
+    """
 
     id: str
     title: str
     class_: RuleClass
     maturity: Maturity
+    needs: tuple[Need, ...]
     conditions: tuple[tuple[Severity, Condition], ...]
     says: str
     do: str
@@ -102,9 +112,13 @@ class Rule:
         return netted(self.id, lambda: self._judged(facts), lambda told: Judgement("unknown", told, (A_DEFECT,)))
 
     def _judged(self, facts: Facts) -> Judgement:
+        if lacks(self.needs, facts):
+            return Judgement("quiet")
         undecided = []
         for severity, condition in self.conditions:
             holds = condition.evaluate(facts)
+            if holds and (open_needs := untold(self.needs, facts)):
+                return _unknown(open_needs, facts)
             if holds:
                 evidence = condition.evidence(facts)
                 return self._blocked(facts, evidence) or Judgement(severity, evidence=evidence)
@@ -136,6 +150,8 @@ class Rule:
 
         And that of a rule that fires while its patch is withheld.
         """
+        if lacks(self.needs, facts) or (self.patch and self.patch.target in OF_TRAINING and trains_nothing(facts)):
+            return None
         keys = ", ".join(self.patch.values) if self.patch else self.id
         what = self.negative.what if self.negative else keys
         if judgement.answer == "not_advised":
@@ -158,18 +174,32 @@ class Rule:
         return self.sentence(self.do, facts)
 
     def sentence(self, template: str, facts: Facts) -> str:
-        """The template with each `{fact}` as people say it, and of what it is a share where that is asked for."""
-        return filled(template, partial(_spoken, facts))
+        """The template with each fact as people say it, and each setting as this job makes it."""
+        world = world_of(facts)
+
+        def told(setting: str, value: str | None) -> str:
+            return world.said(setting) if value is None else world.typed(setting, literal_eval(value))
+
+        return filled(template, partial(_spoken, facts), told)
 
 
-def filled(template: str, speak: Callable[[str, bool], str]) -> str:
-    """The sentence with what `speak` makes of each fact's name, given whether its denominator is asked for."""
-    return PLACEHOLDER.sub(lambda place: speak(place["fact"], place["of"] is not None), template)
+def filled(template: str, speak: Callable[[str, bool], str], told: Callable[[str, str | None], str]) -> str:
+    """The sentence with what `speak` makes of each fact's name, given whether its denominator is asked for.
+
+    `told` makes the words of each setting, given its name and the literal of its value, if it has one.
+    """
+
+    def words(place: re.Match[str]) -> str:
+        if place["setting"]:
+            return told(place["setting"], place["value"])
+        return speak(place["fact"], place["of"] is not None)
+
+    return PLACEHOLDER.sub(words, template)
 
 
 def names_in(template: str) -> frozenset[str]:
     """The facts that a sentence speaks of."""
-    return frozenset(place["fact"] for place in PLACEHOLDER.finditer(template))
+    return frozenset(place["fact"] for place in PLACEHOLDER.finditer(template) if not place["setting"])
 
 
 def _unknown(names: Iterable[str], facts: Facts) -> Judgement:

@@ -15,6 +15,7 @@ _LARGEST_BYTES = 1 << 20
 RuleClass = Literal["data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity"]
 Maturity = Literal["stable", "incubating", "sandbox"]
 Target = Literal["training_arguments", "model_kwargs", "environment", "ddp", "dataloader"]
+Need = Literal["training", "nvidia"]
 Waits = Literal["sync", "copies"]
 Effort = Literal["setting", "code", "cluster"]
 Answer = Literal[Severity, "quiet", "unknown", "not_advised"]
@@ -95,6 +96,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: Text
     class_: RuleClass = msgspec.field(name="class")
     maturity: Maturity
+    needs: tuple[Need, ...] = ()
     critical: Text | None = None
     warning: Text | None = None
     info: Text | None = None

@@ -1,15 +1,16 @@
 """Which steps a trace holds, when each ran on the host, and when on the device."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
+from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
 from diagnose.timeline.step_series import counted_series
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, PYTHON, RUNTIME, STEP_MARKS
+from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
 
 _FIRST_IS_LEFT_OUT_FROM = 3
 
@@ -32,7 +33,9 @@ class StepWindows:
     """Host and device windows of the counted steps, [start, end) in nanoseconds, shape (count, 2).
 
     `numbers` are those of the step marks, by which ranks agree on a step. `dropped_ns` holds the device (else host)
-    duration of the first step, when it is left out. `others` are the numbers of another profiler's marks.
+    duration of the first step, when it is left out. `others` are the numbers of another profiler's marks. `uncounted`,
+    shape (0 or 1, 2), is what of the capture lies before the first counted step, on the clock that these are accounted
+    on: without marks all before the first activity.
     """
 
     source: str
@@ -41,6 +44,7 @@ class StepWindows:
     numbers: tuple[int, ...] = ()
     dropped_ns: tuple[int, ...] = ()
     others: tuple[int, ...] = ()
+    uncounted: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     @property
     def count(self) -> int:
@@ -88,7 +92,7 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     """
     inside = launched >= marks.host[0, 0]
     if marks.source in ("window", "optimizer kernels") or not inside.any():
-        return _by_device_clock(trace, marks, start, end)
+        return _by_device_clock(trace, marks, start, end, launched)
     step = np.searchsorted(marks.host[:, 1], launched, side="right")
     begin = max(int(marks.host[0, 0]), int(end[~inside].max(initial=np.iinfo(np.int64).min)))
     counted = inside & (step < len(marks.host))
@@ -97,15 +101,15 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     np.maximum.at(last, step[counted], end[counted])
     ends = np.maximum.accumulate(last)
     device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
-    return _counted(marks, device, worked & (device[:, 1] > device[:, 0]))
+    return _counted(trace, marks, device, worked & (device[:, 1] > device[:, 0]))
 
 
-def host_only(marks: StepMarks) -> StepWindows:
+def host_only(trace: Trace, marks: StepMarks) -> StepWindows:
     """The counted steps of a trace without GPU activity."""
-    return _counted(marks, marks.host, marks.host[:, 1] > marks.host[:, 0])
+    return _counted(trace, marks, marks.host, marks.host[:, 1] > marks.host[:, 0])
 
 
-def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints) -> StepWindows:
+def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
     """Steps whose boundaries lie on the device: without links to launches there is no other clock to use."""
     first, last = int(start.min()), int(end.max())
     rows = _marked(trace, "ProfilerStep", trace.rows_of("gpu_user_annotation"))
@@ -116,15 +120,33 @@ def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints) -> 
         device = np.stack((begins, np.append(begins[1:], max(last, int(begins[-1]) + 1))), axis=1)
         marks = StepMarks("ProfilerStep", device, tuple(_numbers(trace, rows)[first_at].tolist()), marks.others)
     elif marks.source != "optimizer kernels":
-        window = _whole_window(trace)
-        marks = StepMarks("window", np.array([[min(first, window[0, 0]), max(last, window[0, 1])]]), (0,))
-        device = np.clip(marks.host, None, last)
+        begin, end_of_host = _host_window(trace, int(launched[start.argmin()]), (first, last))
+        marks = StepMarks("window", np.array([[begin, end_of_host]]), (0,))
+        device = np.array([[first, last]])
     else:
         device = np.clip(marks.host, first, last)
-    return _counted(marks, device, device[:, 1] > device[:, 0])
+    return _counted(trace, marks, device, device[:, 1] > device[:, 0])
 
 
-def _counted(marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
+def _host_window(trace: Trace, launched: int, device: tuple[int, int]) -> tuple[int, int]:
+    """The host's part of a window without marks: from the operator that launches the first activity to the last call.
+
+    Args:
+        trace: the rank's trace.
+        launched: when the first activity was launched, the smallest integer when that is not known.
+        device: when the first activity starts and the last one ends.
+    """
+    host = np.flatnonzero(trace.rows_of(*RUNTIME, *ANNOTATIONS, *PYTHON))
+    if not len(host):
+        return device
+    begin = min(int(trace.ts[host].min()), device[0])
+    if launched >= begin:
+        around = trace.rows_of(*OPS) & (trace.ts <= launched) & (trace.ts + trace.dur > launched)
+        begin = min(int(trace.ts[around].min(initial=launched)), device[0])
+    return begin, max(int(trace.ends(host).max()), begin + 1)
+
+
+def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
     """Leaves out steps without work, and the first of three or more: it still holds the start of the capture."""
     rows = np.flatnonzero(keep)
     dropped: tuple[int, ...] = ()
@@ -133,8 +155,9 @@ def _counted(marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
         rows = rows[1:]
     if not len(rows):
         rows = np.arange(len(marks.host))
+    begin, first = int(_whole_window(trace)[0, 0]), int(device[rows[0], 0])
     numbers = tuple(marks.numbers[r] for r in rows)
-    return StepWindows(marks.source, marks.host[rows], device[rows], numbers, dropped, marks.others)
+    return StepWindows(marks.source, marks.host[rows], device[rows], numbers, dropped, marks.others, one(begin, first))
 
 
 def _marked(trace: Trace, prefix: str, where: Mask) -> Ints:

@@ -1,17 +1,27 @@
 """One rank's trace as GPU activities linked to their launches, and the steps they belong to."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Array, Ids, Ints, Mask
+from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, RUNTIME
+from diagnose.trace.vocabulary import (
+    ANNOTATIONS,
+    BACKWARD,
+    GPU_CATEGORIES,
+    OPTIMIZER_STEP,
+    RUNTIME,
+    is_of_unknown_device,
+)
 
 NOT_LAUNCHED = -1
 
@@ -72,7 +82,11 @@ class Activities:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps."""
+    """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps.
+
+    `launches` are those that run: the ones of `captures`, where graphs are captured, do not. `unknown_device` counts
+    the events of a device that is neither CUDA's nor ROCm's, by category.
+    """
 
     trace: Trace
     rank: int
@@ -82,6 +96,8 @@ class Timeline:
     launching_threads: frozenset[tuple[int, int]]
     steps: StepWindows
     has_gpu: bool
+    captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
+    unknown_device: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def windows(self) -> Ints:
@@ -90,9 +106,9 @@ class Timeline:
 
     @property
     def capture_failed(self) -> bool:
-        """The job ran on a GPU and not one of its activities is there: not recorded, or behind the cut of the file."""
+        """The job ran on a device of which no activity is there: not recorded, not known, or behind the file's cut."""
         cut = self.trace.loss.truncated and bool(self.device_properties)
-        return not self.has_gpu and (self.launches > 0 or cut)
+        return not self.has_gpu and (self.launches > 0 or cut or bool(self.unknown_device))
 
     @property
     def device_name(self) -> str:
@@ -117,21 +133,63 @@ class Timeline:
 
     def launched_under(self, pattern: str) -> Mask:
         """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
+        return self.launched_in(iv.intervals(*self._times(pattern)))
+
+    def launched_in(self, instants: iv.Intervals) -> Mask:
+        """Mask of the GPU activities launched, by any thread, at one of the instants."""
+        return iv.coverage(instants, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
+
+    @cached_property
+    def optimizer_steps(self) -> iv.Intervals:
+        """The instants at which an optimizer's step updates.
+
+        A step that is given a closure runs forward and backward pass inside its range: it updates after the last
+        backward function that ends in there.
+        """
+        begin, end = self._times(OPTIMIZER_STEP)
+        backward = np.sort(self._times(BACKWARD)[1])
+        last = np.searchsorted(backward, end, side="right") - 1
+        if len(backward):
+            begin = np.where(last >= 0, np.maximum(begin, backward[last]), begin)
+        return iv.intervals(begin, end)
+
+    def _times(self, pattern: str) -> tuple[Ints, Ints]:
         rows = np.flatnonzero(self.matching(pattern, *ANNOTATIONS))
-        ranges = iv.intervals(self.trace.ts[rows], self.trace.ends(rows))
-        return iv.coverage(ranges, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
+        return self.trace.ts[rows], self.trace.ends(rows)
 
 
 def timeline_of(trace: Trace, rank: int) -> Timeline:
     """Links and steps of one rank's trace."""
-    gpu, launches, lost = _activities(trace)
-    marks = host_steps(trace)
-    has_gpu = len(gpu) > 0
-    steps = device_steps(trace, marks, gpu.start, gpu.end, gpu.launch_start) if has_gpu else host_only(marks)
-    linked = gpu.launch[gpu.launch >= 0]
-    linked = linked[thread_turns(trace.pid[linked], trace.tid[linked])]
-    threads = frozenset(zip(trace.pid[linked].tolist(), trace.tid[linked].tolist(), strict=True))
-    return Timeline(trace, rank, gpu, lost, launches, threads, steps, has_gpu)
+    captures = graph_captures(trace)
+    gpu, launches = _activities(trace, captures)
+    used = np.concatenate((gpu.launch[gpu.launch >= 0], launches.recorded))
+    used = used[thread_turns(trace.pid[used], trace.tid[used])]
+    return Timeline(
+        trace=trace,
+        rank=rank,
+        gpu=gpu,
+        lost_launches=launches.lost,
+        launches=launches.made,
+        launching_threads=frozenset(zip(trace.pid[used].tolist(), trace.tid[used].tolist(), strict=True)),
+        steps=_steps(trace, gpu, captures),
+        has_gpu=len(gpu) > 0,
+        captures=captures,
+        unknown_device=_unknown_device(trace),
+    )
+
+
+def _steps(trace: Trace, gpu: Activities, captures: GraphCaptures) -> StepWindows:
+    """The counted steps; a graph capture counts as work of the step that it begins in."""
+    marks, spans = host_steps(trace), captures.spans
+    if not len(gpu):
+        return host_only(trace, marks)
+    begin, end = (np.concatenate(pair) for pair in ((gpu.start, spans[:, 0]), (gpu.end, spans[:, 1])))
+    return device_steps(trace, marks, begin, end, np.concatenate((gpu.launch_start, spans[:, 0])))
+
+
+def _unknown_device(trace: Trace) -> dict[str, int]:
+    of_category = np.bincount(trace.cat, minlength=len(trace.cats))
+    return {c: int(n) for c, n in zip(trace.cats, of_category, strict=True) if n and is_of_unknown_device(c)}
 
 
 def thread_turns(pid: Ints, tid: Ints) -> Ints:
@@ -145,7 +203,16 @@ def grouped(numbers: Array) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
 
 
-def _activities(trace: Trace) -> tuple[Activities, int, int]:
+@dataclass(frozen=True)
+class _Launches:
+    """Kernel launches that run, those of them without an activity, and rows of the ones recorded for a graph."""
+
+    made: int
+    lost: int
+    recorded: Ints
+
+
+def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, _Launches]:
     rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
     if len(rows):
         busiest = _busiest(trace.pid[rows], trace.dur[rows])
@@ -167,8 +234,7 @@ def _activities(trace: Trace) -> tuple[Activities, int, int]:
         launch_start=start,
         launch_end=end,
     )
-    made, lost = _lost(trace, launch_rows)
-    return activities, made, lost
+    return activities, _launches(trace, launch_rows, captures)
 
 
 def _busiest(device: Ints, dur: Ints) -> int:
@@ -203,15 +269,13 @@ def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Int
 _LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|(cuda|hip)GraphLaunch")
 
 
-def _lost(trace: Trace, launch_rows: Ints) -> tuple[int, int]:
-    """How many kernel launches were recorded, and how many of them have no GPU activity."""
+def _launches(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> _Launches:
+    """The kernel launches; one in a graph capture without an activity is recorded for the graph and not lost."""
     launches = np.array([_LAUNCHES.match(n) is not None for n in trace.names], bool)
-    made = trace.correlation[launch_rows[launches[trace.name[launch_rows]]]]
-    seen = np.sort(trace.correlation[np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))], kind="stable")
-    if not len(seen):
-        return len(made), len(made)
-    at = np.searchsorted(seen, made)
-    return len(made), int((seen[np.minimum(at, len(seen) - 1)] != made).sum())
+    rows = launch_rows[launches[trace.name[launch_rows]]]
+    absent = ~np.isin(trace.correlation[rows], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
+    recorded = absent & captures.during(trace, rows)
+    return _Launches(int((~recorded).sum()), int((absent & ~recorded).sum()), rows[recorded])
 
 
 def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:

@@ -1,9 +1,11 @@
 """What a file is that is no profiler trace, said so that the user knows what to pass instead."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from diagnose.errors import UserError
+from diagnose.errors import UserError, printable
+from diagnose.trace.vocabulary import is_of_torch
 
 _KNOWN = (
     (rb"PK\x03\x04", "a zip archive: unpack it first"),
@@ -24,6 +26,26 @@ _KNOWN = (
 _LOOKED_AT = 1 << 20
 
 
+_LISTED = 6
+_PASS = "pass what torch.profiler's export_chrome_trace wrote (.json, .gz or .zst), or the folder that holds it"
+
+
+def refuse_other_tools(path: str, categories: Iterable[str]) -> None:
+    """Refuses a file of events of which none has a category that torch's profiler writes.
+
+    Raises:
+        UserError: so it is.
+    """
+    found = sorted({*categories} - {""})
+    if any(map(is_of_torch, found)):
+        return
+    listed = ", ".join(printable(category) for category in found[:_LISTED])
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    what = f"its events are of the categories {listed}{more}" if found else "its events have no category"
+    why = f"{what}, none of which torch.profiler writes (cpu_op, user_annotation, cuda_runtime, kernel and others)"
+    raise UserError("not a PyTorch profiler trace", where=path, why=why, do=_PASS)
+
+
 def not_a_trace_error(path: Path, text: bytes, *, cut_off: bool = False) -> UserError:
     """The error for a file that begins with `text` and in which no list of events was found."""
     if not text.strip() and cut_off:
@@ -36,5 +58,5 @@ def not_a_trace_error(path: Path, text: bytes, *, cut_off: bool = False) -> User
         "not a PyTorch profiler trace",
         where=path,
         why=f"it looks like {kind}",
-        do="pass what torch.profiler's export_chrome_trace wrote (.json, .gz or .zst), or the folder that holds it",
+        do=_PASS,
     )

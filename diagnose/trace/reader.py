@@ -28,7 +28,7 @@ from diagnose.trace.events import (
     decode_chunk,
 )
 from diagnose.trace.metadata import top_level_keys
-from diagnose.trace.not_a_trace import not_a_trace_error
+from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
 from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
@@ -96,6 +96,7 @@ def trace_of(parts: Sequence[Part]) -> Trace:
         loss.count("non-finite-number", events=part.not_finite)
     if part.without_phase:
         loss.count("event-without-phase", events=part.without_phase)
+    refuse_other_tools(trace.path, (*trace.cats, *trace.left_out))
     possible = without_impossible_events(replace(trace, metadata=metadata))
     if not len(possible):
         why = f"the times of all its {len(trace)} events are impossible"

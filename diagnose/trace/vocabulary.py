@@ -1,14 +1,23 @@
-"""Kineto's words: event categories (older spellings included) and the names of ranges that mean something."""
+"""Kineto's words: event categories (older spellings included) and the names of ranges that mean something.
+
+A category of a device begins with its name: "cuda_runtime", "mtia_ccp_events", "hpu_op". Those of CUDA and ROCm are
+understood; the others are named and counted, and no more, since their calls and activities have names of their own.
+"""
 
 import re
 
 from diagnose.probes import protocol
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
-RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "xpu_runtime", "privateuse1_runtime")
+RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "privateuse1_runtime")
 OPS = ("cpu_op", "operator")
 ANNOTATIONS = ("user_annotation", *OPS)
 PYTHON = ("python_function",)
+_OTHERS = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "overhead", "collective_comm")
+_OF_TORCH = frozenset((*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON, *_OTHERS))
+_OF_UNKNOWN_DEVICE = re.compile(
+    r"(?!cuda_|hip_|gpu_|cpu_|python_)[a-z]\w*_(runtime|driver|ccp_events|memcpy|memset|insight|workloadd)|hpu_op"
+)
 
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
 STEP_MARKS = ("ProfilerStep", protocol.STEP_RANGE)
@@ -16,6 +25,7 @@ STEP_MARK = "|".join(map(re.escape, STEP_MARKS))
 DATA_WAIT = rf"enumerate\(DataLoader\)#|{re.escape(protocol.DATA_WAIT_RANGE)}"
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
 LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
+BACKWARD = r"autograd::engine::evaluate_function"  # what autograd's engine calls, one after the other
 OPTIMIZER_STEP = rf"Optimizer\.step#|{re.escape(protocol.OPTIMIZER_RANGE)}"
 
 DEVICE_ALLOCATION = (
@@ -24,3 +34,13 @@ DEVICE_ALLOCATION = (
 )
 HOST_ALLOCATION = r"(cuda|hip)(HostAlloc|HostFree|MallocHost|FreeHost|HostMalloc|HostRegister|HostUnregister)"
 SYNCHRONISATION = r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
+
+
+def is_of_unknown_device(category: str) -> bool:
+    """Whether events of the category are of a device other than CUDA's and ROCm's."""
+    return _OF_UNKNOWN_DEVICE.fullmatch(category.lower()) is not None
+
+
+def is_of_torch(category: str) -> bool:
+    """Whether torch's profiler writes this category."""
+    return category.lower() in _OF_TORCH or is_of_unknown_device(category)

@@ -144,6 +144,7 @@ class _Steps:
 
 def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> None:
     left = state.max_steps - state.global_step
+    current.objects.loop = protocol.TRAINER
     training_loop.begins(
         current,
         model=kwargs.get("model"),

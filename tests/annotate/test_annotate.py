@@ -56,7 +56,7 @@ def test_the_track_shows_the_steps_the_waiting_and_the_advice(tmp_path: Path, na
     told = next(entry.ns for entry in found.ledger if entry.cause == "data-wait")
     assert round(sum(e["dur"] for e in waits) * 1000) == told > 14 * MS
     advice = next(e for e in of(events, "finding: data-wait"))
-    assert "dataloader_num_workers" in advice["args"]["type"]
+    assert "num_workers=" in advice["args"]["type"]
     assert {e["name"].split(":")[0] for e in of(events, "finding")} == {own.rule for own in found.findings}
 
 

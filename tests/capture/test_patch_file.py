@@ -77,6 +77,22 @@ def test_a_malformed_patch_is_an_error_of_the_user(tmp_path: Path, content: str,
         read(str(tmp_path / "p.json"))
 
 
+@pytest.mark.parametrize("target", ["ddp_strategy", "accelerate_ddp"])
+def test_what_hands_settings_on_to_ddp_is_applied_there(tmp_path: Path, target: str) -> None:
+    patch = {"target": target, "set": {"static_graph": True}, "install": []}
+    (tmp_path / "p.json").write_text(json.dumps(patch))
+
+    assert read(str(tmp_path / "p.json")).wanted == {"ddp": {"static_graph": True}}
+
+
+def test_a_change_of_code_is_typed_and_not_applied(tmp_path: Path) -> None:
+    patch = {"target": "code", "set": {"torch.compile": "model = torch.compile(model)"}}
+    (tmp_path / "p.json").write_text(json.dumps(patch))
+
+    with pytest.raises(UserError, match="it is typed: no run sets code"):
+        read(str(tmp_path / "p.json"))
+
+
 @pytest.mark.parametrize("argument", ["not-there.json", "not-there.json#rule", "."])
 def test_a_patch_that_cannot_be_read_is_an_error_of_the_user(argument: str) -> None:
     with pytest.raises(UserError, match="cannot read the patch"):

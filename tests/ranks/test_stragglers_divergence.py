@@ -47,7 +47,10 @@ def with_extra(extra: Extra, slower: float = 1) -> Extra:
     ("extra", "says"),
     [
         (lambda t: t.cpu_op("aten::item", 3000), "aten::item 3.0 ms, which the other ranks do not run, 100.0 us"),
-        (lambda t: t.host(3000), "rank 2: 3.0 ms before aten::mm instead of 0 ns, 100.0 us into the step"),
+        (
+            lambda t: t.host(3000),
+            "3.0 ms between aten::embedding and aten::mm instead of 0 ns, 100.0 us into the",
+        ),
         (lambda t: t.loader(us=3000), "SingleProcessDataLoaderIter.__next__ 3.0 ms, which the other ranks do not run"),
     ],
 )

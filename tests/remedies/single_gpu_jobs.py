@@ -26,6 +26,7 @@ FLASH_2 = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128
 FLASH_3 = "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::CollectiveMainloop>>>"
 TRITON = "triton_poi_fused_add_mul_0"
 HIDDEN, HEADS, SCORES = [8, 512, 768], [8, 16, 1024, 64], [8, 16, 1024, 1024]
+SMALL = ([512, 1024], [1024, 1024])
 WEIGHT, VOCABULARY, PADDED, LARGE = [4096, 4096], [768, 50_257], [768, 50_304], [16_384, 16_384]
 
 
@@ -211,7 +212,7 @@ CASES = {
         recorded({"torch_compile_mode": None}, compiled=True),
         patch=training(torch_compile_mode="reduce-overhead"),
     ),
-    "products-limited-by-bf16": Case(job(*FAST), job(product(500))),
+    "products-limited-by-bf16": Case(job(*FAST), job(*[op("aten::mm", SMALL, GEMM, 5)] * 20)),
     "misaligned-products": Case(
         job(product(1500, ([8192, 768], VOCABULARY)), product(200)),
         job(product(900, ([8192, 768], PADDED)), product(200)),

@@ -155,6 +155,11 @@ def test_bursts_are_the_longest_wait_over_the_mean_one() -> None:
     [
         ("transformers/tokenization_utils_fast.py(487): _batch_encode_plus", 0.5),
         ("torch/utils/data/_utils/collate.py(352): default_collate", 0.5),
+        ("/opt/conda/lib/python3.11/site-packages/transformers/tokenization_utils.py(1): tokenize", 0.5),
+        ("src/data.py(10): tokenize", 0.5),
+        ("tokenize.py(600): _tokenize", 0),
+        ("/usr/lib/python3.10/tokenize.py(406): tokenize", 0),
+        ("packaging/_tokenizer.py(120): check", 0),
         ("nn.Module: TokenizerFreeEncoder_0", 0),
         ("train.py(10): main", 0),
     ],
@@ -166,6 +171,16 @@ def test_text_work_is_told_by_the_names_of_functions(name: str, share: float) ->
 
     assert value(job(product(900), work), "text_work_share") == pytest.approx(share, abs=0.03)
     assert isinstance(value(job(product()), "text_work_share"), Unknown)
+
+
+def test_what_an_import_runs_is_no_text_work() -> None:
+    def imports(trace: Any) -> None:
+        trace.sync()
+        trace.event("python_function", "<frozen importlib._bootstrap>(1027): _find_and_load", 900)
+        trace.now -= 900_000
+        trace.event("python_function", "transformers/tokenization_utils.py(1): <module>", 900)
+
+    assert value(job(product(900), imports), "text_work_share") == 0
 
 
 def test_rotations_are_mul_neg_cat_mul_add() -> None:

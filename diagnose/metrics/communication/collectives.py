@@ -8,7 +8,6 @@ from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.formulas.accounting import overlapped_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.unknowns import CAPTURE_FAILED
 from diagnose.ranks.collectives.kinds import itemsize
 
 _SMALL_BYTES = 1 << 20
@@ -17,8 +16,8 @@ _SMALL_BYTES = 1 << 20
 @metric("share", STEP, needs_gpu=False)
 def exposed_communication_share(m: Measured) -> Value:
     """Exposed communication: collectives that no kernel hides, exposed transfer and exposed waiting together."""
-    if m.timeline.capture_failed:
-        return CAPTURE_FAILED
+    if m.device_unseen:
+        return m.device_unseen
     return m.share(EXPOSED, *WAITING)
 
 

@@ -10,9 +10,8 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision
 from diagnose.metrics.unknowns import NO_REDUCTION
-from diagnose.ranks.collectives.messages import BACKWARD
 from diagnose.timeline.kernel_names import multiplies_in
-from diagnose.trace.vocabulary import OPTIMIZER_STEP
+from diagnose.trace.vocabulary import BACKWARD
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
 _HALF = ("bf16", "fp16", "fp8")
@@ -117,7 +116,7 @@ def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
         return Unknown(
             "the trace has no forward range of DDP or FSDP", nothing_helps("the model is wrapped in neither")
         )
-    updates = m.ranges(OPTIMIZER_STEP)[:, 0]
+    updates = m.timeline.optimizer_steps[:, 0]
     if not len(updates):
         return Unknown("the trace has no optimizer step", another_run("step a torch.optim optimizer", DIAGNOSE_RUN))
     sent = m.timeline.gpu.launch_start[m.messages.activity[m.messages.reduces_gradients]]

@@ -1,10 +1,17 @@
 """Late ranks: what they cost, what their cure buys, and what makes them late."""
 
-from diagnose.facts import STEP, Unknown, Value
+from diagnose.attribution.causes import waiting_for
+from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.unknowns import CAPTURE_FAILED
+
+NOWHERE = Unknown(
+    "no function, range or operator of a late rank accounts for what makes it late",
+    capture_setting(
+        "with_stack=True in a run of its own", another_run("name parts of the step with diagnose.probes.range")
+    ),
+)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -12,11 +19,11 @@ def straggler_share(m: Measured) -> Value:
     """Time that the late ranks cost the others, of their steps: what these wait, or how far one late rank is behind by
     its own doing where waiting hides behind other work; 0 when no rank stands out.
     """
-    if m.timeline.capture_failed:
-        return CAPTURE_FAILED
+    if m.device_unseen:
+        return m.device_unseen
     if _single_process(m):
         return 0.0
-    return m.job.straggler_share if m.job.matched else m.job.why_unmatched
+    return _unless_suspected(m, m.job.straggler_share)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -25,11 +32,11 @@ def straggler_cure_share(m: Measured) -> Value:
     together: less than the others wait for them where further ranks are nearly as late, and in a pipeline, whose stages
     wait anyway. Where that replay misses the measured step, `straggler_share`.
     """
-    if m.timeline.capture_failed:
-        return CAPTURE_FAILED
+    if m.device_unseen:
+        return m.device_unseen
     if _single_process(m):
         return 0.0
-    return m.job.straggler_cure_share[1] if m.job.matched else m.job.why_unmatched
+    return _unless_suspected(m, m.job.straggler_cure_share[1])
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -37,13 +44,18 @@ def least_straggler_cure_share(m: Measured) -> Value:
     """What goes of the step when the late ranks are as fast as the slowest of the others, by replaying all ranks
     together; 0 where that replay misses the measured step.
     """
-    return m.job.straggler_cure_share[0] if m.job.matched else m.job.why_unmatched
+    return _unless_suspected(m, m.job.straggler_cure_share[0])
 
 
 @metric("flag", needs_gpu=False)
 def late_rank_may_be_missing(m: Measured) -> Value:
     """Whether the ranks wait in collectives for a time that no analysed rank accounts for, and ranks are missing."""
     return m.job.late_rank_missing
+
+
+def _unless_suspected(m: Measured, share: float) -> Value:
+    """The share, unless the ranks were not matched or the steps are too few to name a late one."""
+    return (m.job.suspicion or share) if m.job.matched else m.job.why_unmatched
 
 
 def _single_process(m: Measured) -> bool:
@@ -57,3 +69,53 @@ def straggler_cause(m: Measured) -> Value:
     if _single_process(m):
         return "none"
     return m.job.straggler_cause if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def straggler_own_cure_share(m: Measured) -> Value:
+    """`straggler_cure_share` as far as no other change takes it along: 0 where every rank waits for data, whose cure is
+    that of the late ranks too.
+    """
+    if m.job.cured_by_data:
+        return 0.0
+    return straggler_cure_share(m)
+
+
+@metric("share", STEP, needs_gpu=False)
+def shared_data_wait_share(m: Measured) -> Value:
+    """What goes of the step beside the rank's own wait for data when no rank waits for data, by replaying all ranks
+    together: waits for the ranks whose data comes later. 0 where only one rank waits for data, or nothing is replayed.
+    """
+    return m.job.shared_data_wait_share
+
+
+@metric("share", STEP, needs_gpu=False)
+def waiting_for_data_share(m: Measured) -> Value:
+    """Exposed waiting in collectives for ranks that are late for data."""
+    return m.share(waiting_for("data"))
+
+
+@metric("text", needs_gpu=False)
+def straggler_reason(m: Measured) -> Value:
+    """What makes the worst rank late, in words: its cause, and what tells the cure."""
+    cause = straggler_cause(m)
+    if m.job.cured_by_data:
+        return "data, for which the other ranks wait, too (cured by data-wait)"
+    more = {"more": ", of which it runs more than the others", "slower": ", the same as the others', but slower"}
+    return f"{cause}{more.get(m.job.straggler_host_code, '')}" if cause == "host" else cause
+
+
+@metric("text", needs_gpu=False)
+def straggler_host_code(m: Measured) -> Value:
+    """Whether the worst rank, where its host makes it late, runs "more" code than the others or the same code "slower";
+    "unknown" where operators to compare are missing, "none" where its host is not the reason.
+    """
+    if _single_process(m):
+        return "none"
+    return m.job.straggler_host_code if m.job.matched else m.job.why_unmatched
+
+
+@metric("text", needs_gpu=False)
+def straggler_where(m: Measured) -> Value:
+    """The function, range or operator in which the worst rank spends most of what makes it late."""
+    return m.job.straggler_where or NOWHERE

@@ -7,10 +7,9 @@ from diagnose.facts import Unknown, another_run
 from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
 from diagnose.roofline import owners
-from diagnose.trace.vocabulary import ANNOTATIONS, CLIP, OPTIMIZER_STEP, PYTHON
+from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, CLIP, PYTHON
 
 COPY_BACK = r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad"
-BACKWARD = r"autograd::engine::evaluate_function: "
 FORWARD_ONLY = (
     r"aten::(linear|conv[123]d|batch_norm|layer_norm|rms_norm|group_norm|dropout|softmax|relu_?"
     r"|scaled_dot_product_attention)$"
@@ -20,8 +19,8 @@ RECOMPUTE = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn"
 
 @group("optimizer")
 def optimizer(m: Measured) -> Mask:
-    """Kernels launched by the optimizer's step."""
-    return m.timeline.launched_under(OPTIMIZER_STEP) & m.kernels
+    """Kernels launched by the optimizer's step, not by a closure that the step calls."""
+    return m.timeline.launched_in(m.timeline.optimizer_steps) & m.kernels
 
 
 @group("gradient-copies")

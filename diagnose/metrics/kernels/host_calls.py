@@ -2,18 +2,27 @@
 
 import numpy as np
 
+from diagnose.arrays import Mask
 from diagnose.attribution.idle import Host
-from diagnose.facts import Value
+from diagnose.facts import Unknown, Value, capture_setting
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.trace.vocabulary import DEVICE_ALLOCATION, RUNTIME, SYNCHRONISATION
+from diagnose.roofline import owners
+from diagnose.trace.vocabulary import DEVICE_ALLOCATION, OPS, RUNTIME, SYNCHRONISATION
+
+_LAUNCH = r"(cuda|hip)(Ext)?(Module)?Launch|cuLaunchKernel|(cuda|hip)GraphLaunch"
+_MALLOC, _FREE = r"(cuda|hip)Malloc$", r"(cuda|hip)Free$"  # the driver's own pool (...Async) keeps what is freed
+_NEW_TENSOR = r"aten::empty(_strided)?$"
+_CACHING_OFF = tuple(f"environment.PYTORCH_NO_{of}_MEMORY_CACHING" for of in ("CUDA", "HIP"))
+_LEAST_MALLOCS = 10  # of a step: a warm cache asks for none, a growing one for a few
+_OF_LAUNCHES, _OF_TENSORS = 0.3, 0.5  # most operators outside the optimizer make a tensor for what they launch
 
 
 def _calls_per_step(m: Measured, pattern: str) -> float:
     return _per_step(m, m.timeline.matching(pattern, *RUNTIME))
 
 
-def _per_step(m: Measured, calls: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> float:
+def _per_step(m: Measured, calls: Mask) -> float:
     rows = np.flatnonzero(calls)
     start, host = m.timeline.trace.ts[rows], m.timeline.steps.host
     at = np.searchsorted(host[:, 0], start, side="right") - 1
@@ -24,7 +33,7 @@ def _per_step(m: Measured, calls: "np.ndarray[tuple[int], np.dtype[np.bool_]]") 
 @metric("count")
 def launches_per_step(m: Measured) -> Value:
     """Kernel and graph launches that the host makes in a step."""
-    return _calls_per_step(m, r"(cuda|hip)(Ext)?(Module)?Launch|cuLaunchKernel|(cuda|hip)GraphLaunch")
+    return _calls_per_step(m, _LAUNCH)
 
 
 @metric("count")
@@ -38,3 +47,29 @@ def syncs_per_step(m: Measured) -> Value:
 def allocations_per_step(m: Measured) -> Value:
     """Calls in a step that allocate or free device memory past the caching allocator."""
     return _calls_per_step(m, DEVICE_ALLOCATION)
+
+
+@metric("flag")
+def allocator_caches(m: Measured) -> Value:
+    """Whether the caching allocator keeps what is freed.
+
+    It does not where the record says that it is switched off, and where each step allocates for most new tensors, or as
+    often as it launches, and frees about as often: a cache that is emptied at times fills again with fewer, larger
+    pieces.
+    """
+    if any(m.record.text(name) not in (None, "0") for name in _CACHING_OFF):
+        return False
+    if not m.timeline.trace.rows_of(*RUNTIME).any():
+        return Unknown("the trace shows no calls of the driver", capture_setting("CPU and CUDA activities together"))
+    mallocs, frees = _calls_per_step(m, _MALLOC), _calls_per_step(m, _FREE)
+    if mallocs < _LEAST_MALLOCS or not 0.5 * mallocs <= frees <= 2 * mallocs:
+        return True
+    return mallocs < _OF_LAUNCHES * _calls_per_step(m, _LAUNCH) and _tensors_allocated(m) < _OF_TENSORS
+
+
+def _tensors_allocated(m: Measured) -> float:
+    """The part of the operators that make a tensor inside which the driver allocates."""
+    line = m.timeline
+    made, mallocs = (np.flatnonzero(line.matching(*of)) for of in ((_NEW_TENSOR, *OPS), (_MALLOC, *RUNTIME)))
+    inside = owners.around(line.trace, made, mallocs)
+    return len(np.unique(inside[inside >= 0])) / max(len(made), 1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from diagnose.facts import STEP, Unknown, Value, another_run
+from diagnose.facts import STEP, Value
 from diagnose.metrics.kernel_groups.phases import optimizer
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -24,21 +24,6 @@ def optimizer_kind(m: Measured) -> Value:
     if enough and (small & inside).sum() > _SINGLE_SHARE * inside.sum():
         return "single"
     return "foreach" if (many & (inside if inside.any() else m.kernels)).any() else "none seen"
-
-
-@metric("text", needs_gpu=False)
-def optimizer_name(m: Measured) -> Value:
-    """Class of the optimizer, such as AdamW, from the record, else from its step range."""
-    recorded = m.record.text("optimizer.class")
-    if recorded is not None:
-        return recorded.removeprefix("Accelerated")
-    step_ranges = [n for n in m.timeline.trace.names if n.startswith("Optimizer.step#")]
-    if not step_ranges:
-        return Unknown(
-            "no Optimizer.step range in the trace",
-            another_run("step a torch.optim optimizer; a compiled one leaves no range"),
-        )
-    return step_ranges[0].removeprefix("Optimizer.step#").removesuffix(".step")
 
 
 @metric("share", STEP)

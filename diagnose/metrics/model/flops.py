@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from diagnose.attribution.causes import GRAPH_CAPTURE
 from diagnose.facts import Unknown, analysis_option, capture_setting
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import (
@@ -13,7 +14,7 @@ from diagnose.formulas.model_flops import (
 )
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.tokens import tokens_of
-from diagnose.metrics.unknowns import NO_SHAPES
+from diagnose.metrics.unknowns import GRAPHS_CAPTURED, NO_SHAPES
 
 MIN_COVERED = 0.9
 FROZEN_FROM = 0.001
@@ -35,6 +36,8 @@ def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
     What the user states comes first, then PaLM's count where the model's sizes and the tokens are known, then 6N with
     a stated number of parameters, then the operators that ran.
     """
+    if captures_graphs_alone(m):
+        return GRAPHS_CAPTURED
     by_convention: dict[str, float] = {}
     if m.settings.flops_per_step:
         by_convention["given"] = m.settings.flops_per_step
@@ -47,6 +50,8 @@ def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
 
 def counted_flops(m: Measured) -> float | Unknown:
     """FLOPs of the operators of one step, recomputation included; unknown where too few matrix kernels have shapes."""
+    if captures_graphs_alone(m):
+        return GRAPHS_CAPTURED
     counted = m.flops
     if counted is None or not counted.per_step:
         return NO_SHAPES
@@ -56,6 +61,12 @@ def counted_flops(m: Measured) -> float | Unknown:
             capture_setting("record_shapes=True", analysis_option("--flops-per-step")),
         )
     return counted.per_step
+
+
+def captures_graphs_alone(m: Measured) -> bool:
+    """Whether graphs are captured in the counted steps and no matrix kernel runs in them."""
+    captured = m.cause_ns.get(GRAPH_CAPTURE, 0) > 0
+    return captured and not bool((m.kernels & m.timeline.gpu.is_compute_bound).any())
 
 
 def _by_size(m: Measured) -> dict[str, float]:

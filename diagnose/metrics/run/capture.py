@@ -1,6 +1,6 @@
 """Whether the capture can be trusted."""
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import JOBS_PROFILER
@@ -38,6 +38,21 @@ def gpu_events_lost_share(m: Measured) -> Value:
 def lost_share(timeline: Timeline) -> float:
     """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded."""
     return timeline.lost_launches / max(timeline.launches, 1)
+
+
+@metric("count", needs_gpu=False)
+def unknown_device_events(m: Measured) -> Value:
+    """Events of a device that is neither CUDA's nor ROCm's: they are counted, and what the device did stays unknown."""
+    return sum(m.timeline.unknown_device.values())
+
+
+@metric("text", needs_gpu=False)
+def unknown_device_categories(m: Measured) -> Value:
+    """The categories of the events of such a device."""
+    categories = sorted(m.timeline.unknown_device)
+    if not categories:
+        return Unknown("every device of the trace is known", nothing_helps("there is no other"))
+    return ", ".join(categories)
 
 
 @metric("share", "the file's bytes", needs_gpu=False)

@@ -1,4 +1,10 @@
-"""The device: its name, and what it can do at most."""
+"""The device: its name, who makes it, and what it can do at most."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, analysis_option, capture_setting, nothing_helps
 from diagnose.metrics.measured import Measured
@@ -12,6 +18,39 @@ def gpu_name(m: Measured) -> Value:
     return name or Unknown("the trace names no device", capture_setting("a torch that writes deviceProperties"))
 
 
+Vendors = Mapping[str, re.Pattern[str]]
+_BY_NAME: Vendors = {
+    "AMD": re.compile(r"AMD|Instinct|Radeon|gfx\d"),
+    "NVIDIA": re.compile(r"NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID "),
+    "Intel": re.compile(r"Intel"),
+}
+_BY_CALL: Vendors = {"AMD": re.compile(r"^hip[A-Z]"), "NVIDIA": re.compile(r"^cu(da)?[A-Z]")}
+_BY_KERNEL: Vendors = {  # kernels of a vendor's own libraries
+    "AMD": re.compile(r"Cijk_|ck_tile|^_ZN2ck"),
+    "NVIDIA": re.compile(r"nvjet|cutlass|cudnn|(volta|turing|ampere|sm\d\d)_"),
+}
+
+
+@metric("text")
+def gpu_vendor(m: Measured) -> Value:
+    """Who makes the device: "AMD", "NVIDIA" or "Intel", by its name, else by the calls that launch, by kernels."""
+    line, board = m.timeline, m.gpu_info
+    calls = line.trace.name[line.gpu.launch[line.gpu.launch >= 0]]
+    vendor = (
+        _told(_BY_NAME, [line.device_name])
+        or _told(_BY_CALL, (line.trace.names[name] for name in np.unique(calls)))
+        or ("AMD" if board is not None and board.is_amd else "")
+        or _told(_BY_KERNEL, (line.trace.names[name] for name in np.unique(line.trace.name[line.gpu.row])))
+    )
+    return vendor or Unknown("the trace names no device", capture_setting("a torch that writes deviceProperties"))
+
+
+def _told(vendors: Vendors, names: Iterable[str]) -> str:
+    """The vendor whose pattern most of the names match; "" where none does."""
+    counts = Counter(vendor for name in names for vendor, pattern in vendors.items() if pattern.search(name))
+    return max(counts, key=lambda vendor: counts[vendor], default="")
+
+
 @metric("version")
 def compute_capability(m: Measured) -> Value:
     """CUDA compute capability, such as 8.0 for A100 and 9.0 for H100."""
@@ -19,7 +58,7 @@ def compute_capability(m: Measured) -> Value:
     major, minor = properties.get("computeMajor"), properties.get("computeMinor")
     if not isinstance(major, int) or not isinstance(minor, int):
         return Unknown("the trace lists no device properties", capture_setting("a torch that writes deviceProperties"))
-    if "AMD" in str(properties.get("name", "")):
+    if gpu_vendor(m) == "AMD":
         return Unknown("the device is not an NVIDIA GPU", nothing_helps("compute capability has no meaning here"))
     return major + minor / 10
 

@@ -22,7 +22,7 @@ def expandable_segments(m: Measured) -> Value:
     environment = m.record.get("environment")
     if not isinstance(environment, dict):
         return m.unrecorded
-    settings = [environment.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
+    settings = [environment.get(f"PYTORCH_{of}ALLOC_CONF") for of in ("", "CUDA_", "HIP_")]
     return any("expandable_segments:True" in str(text) for text in settings)
 
 

@@ -27,6 +27,7 @@ DEVICE_BOUND_SHARE = 0.02
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
 NOT_STEADY = "the host takes longer than the device in these steps, so they do not last: profile more of them"
 NOT_RECORDED = "kernels were launched, but what the GPU did was not recorded"
+NOT_KNOWN = "the job runs on a device whose activities diagnose does not know"
 NOT_LINKED = "the trace does not link kernels to the calls that launched them"
 NO_STEP = "the trace holds no step"
 
@@ -160,7 +161,8 @@ def _on_host(timeline: Timeline, attribution: Attribution, steps: tuple[int, ...
         for cause in attribution.causes
     }
     measured = float((windows[:, 1] - windows[:, 0]).mean())
-    obstacle = NOT_RECORDED if timeline.capture_failed else "" if measured else NO_STEP
+    unseen = NOT_KNOWN if timeline.unknown_device else NOT_RECORDED
+    obstacle = unseen if timeline.capture_failed else "" if measured else NO_STEP
     communicates = ledger.get(EXPOSED, 0.0) > 0
     return Replay(steps, measured, np.zeros(0, np.int64), partial(_ledger_ns, ledger), communicates, obstacle)
 

@@ -10,8 +10,8 @@ from diagnose.ranks.collectives.fields import fields_of
 from diagnose.ranks.collectives.kinds import itemsize, plain_dtype
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import collective_kind, element_type
+from diagnose.trace.vocabulary import BACKWARD
 
-BACKWARD = r"autograd::engine::evaluate_function"
 LEAST_BYTES = 1 << 20  # a smaller reduction carries a metric, a norm or the first bucket
 NOT_RECORDED = -1
 _REDUCTIONS = ("allreduce", "reducescatter")

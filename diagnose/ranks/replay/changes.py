@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, JobChange
 from diagnose.facts import Unknown
 from diagnose.formulas.throughput import gpu_hours_lost_per_day
 from diagnose.ranks.collectives.matching import Match
@@ -15,6 +15,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
 from diagnose.ranks.replay.buckets import MESSAGE_NS, buckets_of, larger, smaller
+from diagnose.ranks.replay.data_waits import waits_for_data, without_data_waits
 from diagnose.ranks.replay.hybrid import hybrid_of
 from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.ranks.replay.rank_work import RankWork
@@ -29,6 +30,7 @@ StepNs = Callable[[Case], float]
 Candidate = tuple[str, str, StepNs]
 
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
+LOADED = "no rank waits for data: workers load it ahead, or loading leaves the run"
 MENDED = "slow links are as fast as those of the other groups"
 _SLOWED = f"by {100 * CONTENTION['worst']:.0f} % of those at worst"
 _LATENCY, _LESS = (" to ".join(f"{ns / 1e3:.0f}" for ns in sorted(each.values())) for each in (LATENCY_NS, MESSAGE_NS))
@@ -74,7 +76,8 @@ def changes_of(
     if not error <= MOST_ERROR:
         return Changes((), error, f"the replay of all ranks is {error:.0%} away from the measured step of one of them")
     now = joint.job_step_ns()
-    candidates = (*_cures(matched, late, slow, joint), *_candidates(ranks, matched, topology, joint))
+    cures = (*_cures(matched, late, slow, joint), *_loaded(ranks, joint))
+    candidates = (*cures, *_candidates(ranks, matched, topology, joint))
     made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
     return Changes(tuple(_with_cost(change, ranks) for change in gains), error)
@@ -86,6 +89,13 @@ def _cures(matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint:
     if says:
         quick = mended(joint, matched, slow)
         yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case).job_step_ns(case)
+
+
+def _loaded(ranks: Sequence[RankDigest], joint: Joint) -> Iterator[Candidate]:
+    """The job without waits for data, where most ranks have some: those of one rank are why it is late."""
+    if 2 * sum(waits_for_data(rank) for rank in ranks) > len(ranks):
+        loaded = without_data_waits(joint, ranks)
+        yield NO_DATA_WAIT, LOADED, lambda case: loaded.job_step_ns(case)
 
 
 def _candidates(ranks: Sequence[RankDigest], matched: Match, topology: Topology, joint: Joint) -> Iterator[Candidate]:

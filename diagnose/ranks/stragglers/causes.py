@@ -11,6 +11,7 @@ from diagnose.attribution.causes import CAUSES, class_of, lateness_cause_of
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
+from diagnose.ranks.stragglers.host_code import NONE, HostEvidence, host_evidence, more_code
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
 
@@ -32,12 +33,14 @@ class Reason:
         because: a sentence with the numbers it rests on.
         excess: nanoseconds per late step by cause beyond the other ranks, largest first.
         explained_share: part of the lateness that the excess of this cause accounts for, None without lateness.
+        host: what its host does unlike the others'.
     """
 
     cause: LatenessCause
     because: str
     excess: tuple[tuple[str, int], ...] = ()
     explained_share: float | None = None
+    host: HostEvidence = NONE
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,24 @@ def reason_of(
     excess = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if class_of(c) != COMMUNICATION}
     if not excess:
         return Reason("unknown", "nothing that it did differs from what the other ranks did")
-    cause, parts, because = _judged(excess, ratios(rank, peers), tokens)
-    explained = min(sum(excess[c] for c in parts) / max(waited_ns, 1), 1.0)
-    return Reason(cause, because, tuple(excess.items()), explained)
+    ratio = ratios(rank, peers)
+    cause, parts, because = _judged(excess, ratio, tokens)
+    more_ns = sum(excess[c] for c in parts)
+    behind_ns = sum(int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if class_of(c) != COMMUNICATION)
+    host = _host(cause, rank, peers, min(more_ns, behind_ns), bool(_more_operators(ratio)))
+    told = "; ".join(filter(None, (because, host.says, f"most of it in {host.where}" if host.where else "")))
+    return Reason(cause, told, tuple(excess.items()), min(more_ns / max(waited_ns, 1), 1.0), host)
+
+
+def _host(
+    cause: LatenessCause, rank: RankDigest, peers: Sequence[RankDigest], more_ns: int, more_operators: bool
+) -> HostEvidence:
+    """What the host of a rank does unlike the others' where that makes it late: on a CPU slower kernels are its own."""
+    if cause == "host":
+        return host_evidence(rank, peers, more_ns)
+    if cause == "more_work" and more_operators:
+        return more_code(rank, peers, more_ns)
+    return HostEvidence("slower") if cause == "slower_kernels" and not rank.has_gpu else NONE
 
 
 def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None) -> Judged:

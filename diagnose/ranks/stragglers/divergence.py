@@ -13,9 +13,9 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.facts import duration
+from diagnose.ranks.host_work import step_rows
 from diagnose.ranks.stragglers.stragglers import RankLateness
 from diagnose.timeline import Timeline
-from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, PYTHON, RUNTIME, STEP_MARK
 
 Names = tuple[tuple[str, bool], ...]
 TELLING = 0.1  # of the lateness
@@ -36,13 +36,17 @@ class Walk:
 
 @dataclass(frozen=True)
 class Divergence:
-    """A segment that diverges: `usual_ns` is the longest of the typical ranks, None where they have no such segment."""
+    """A segment that diverges: `usual_ns` is the longest of the typical ranks, None where they have no such segment.
+
+    `after` is the operation before a gap, "" at the beginning of the step.
+    """
 
     name: str
     is_gap: bool
     ns: int
     usual_ns: int | None
     at: int
+    after: str = ""
 
 
 def first_diverging(late_rank: RankLateness, timelines: Sequence[Timeline], late_ranks: Collection[int]) -> str:
@@ -64,7 +68,8 @@ def _told(divergence: Divergence, rank: int) -> str:
     if divergence.usual_ns is None:
         return f"rank {rank}: {divergence.name} {duration(divergence.ns)}, which the other ranks do not run, {after}"
     name, lasted = divergence.name, duration(divergence.ns)
-    what = f"{lasted} before {name}" if divergence.is_gap else f"{name} {lasted}"
+    between = f"between {divergence.after} and" if divergence.after else "before"
+    what = f"{lasted} {between} {name}" if divergence.is_gap else f"{name} {lasted}"
     return f"rank {rank}: {what} instead of {duration(divergence.usual_ns)}, {after}"
 
 
@@ -85,8 +90,8 @@ def _first(walk: Walk, usual: Sequence[Walk], enough: float) -> Divergence | Non
         return None
     hit = int(hits[0])
     name, is_gap = walk.names[hit]
-    usually = int(known[hit])
-    return Divergence(name, is_gap, int(walk.ns[hit]), usually if usually >= 0 else None, int(walk.at[hit]))
+    usually, after = int(known[hit]), walk.names[hit - 1][0] if hit else ""
+    return Divergence(name, is_gap, int(walk.ns[hit]), usually if usually >= 0 else None, int(walk.at[hit]), after)
 
 
 def _aligned(names: Names, others: Names) -> tuple[Ints, Ints]:
@@ -107,30 +112,13 @@ def _walks(timeline: Timeline, on_device: bool, numbers: Collection[int]) -> lis
     """The steps of these numbers, on the device or the host."""
     windows = timeline.steps.device if on_device else timeline.steps.host
     chosen = [w for n, w in zip(timeline.steps.numbers, windows.tolist(), strict=True) if n in numbers]
-    rows = _kernels(timeline) if on_device else _ranges(timeline)
+    rows = _kernels(timeline) if on_device else step_rows(timeline)
     return [_walk(timeline, rows, begin, end) for begin, end in chosen]
 
 
 def _kernels(timeline: Timeline) -> Ints:
     gpu = timeline.gpu
     return gpu.row[~gpu.is_communication & ~gpu.is_copy]
-
-
-def _ranges(timeline: Timeline) -> Ints:
-    """What the threads that run the step do, innermost last; collectives on threads of their own are left out."""
-    trace = timeline.trace
-    wanted = trace.rows_of(*ANNOTATIONS, *PYTHON, *RUNTIME)
-    rows = np.flatnonzero(wanted & ~timeline.matching(f"{COMMUNICATION_RANGES}|{STEP_MARK}", *ANNOTATIONS))
-    threads = timeline.launching_threads or _step_threads(timeline)
-    keys = trace.pid[rows] * (1 << 32) + trace.tid[rows]
-    return rows[np.isin(keys, [pid * (1 << 32) + tid for pid, tid in threads])]
-
-
-def _step_threads(timeline: Timeline) -> set[tuple[int, int]]:
-    """Threads that run operators in a job without a GPU."""
-    trace = timeline.trace
-    rows = np.flatnonzero(trace.rows_of("cpu_op"))
-    return set(zip(trace.pid[rows].tolist(), trace.tid[rows].tolist(), strict=True))
 
 
 def _walk(timeline: Timeline, rows: Ints, begin: int, end: int) -> Walk:

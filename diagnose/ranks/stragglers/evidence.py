@@ -8,6 +8,7 @@ import numpy as np
 from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.stragglers.few_steps import CLEAR_SHARE, Slowest, is_apart, own_steps, slowest_of
 from diagnose.ranks.stragglers.lateness import NOBODY, Lateness
 
 MIN_SHARE = 0.05
@@ -18,7 +19,9 @@ PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind ot
 ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
 OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
 LEAST_SPREAD = 0.005  # of the step: ranks closer than this are alike
-_T_CRITICAL = (6.31, 2.92, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
+SUSPECT_SHARE = 0.2  # of a single step
+MOST_OF_IT = 0.8  # of the waiting, which a rank causes that is suspected
+_T_CRITICAL = (12.71, 4.30, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
 _T_MANY = 2.6
 _DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.349, 0.338, 0.329, 0.320, 0.313, 0.306,
              0.300)  # fmt: skip
@@ -37,6 +40,8 @@ class LatenessEvidence:
         votes: collectives in which each rank alone comes later than chance allows, shape (ranks,).
         peers: for each rank those of the groups in which it is furthest behind, mask of shape (ranks, ranks); nobody
             else waits for it without a messenger between them.
+        work_ns: of each rank what every counted step took it without communication.
+        slowest: of each rank in how many collectives it is the slowest.
     """
 
     caused_ns: Ints
@@ -45,6 +50,8 @@ class LatenessEvidence:
     noise_share: float
     votes: Ints
     peers: Mask
+    work_ns: tuple[Ints, ...]
+    slowest: tuple[Slowest, ...]
 
     @property
     def late(self) -> Mask:
@@ -72,8 +79,17 @@ def evidence_of(
     for rank, extra in (by_link or {}).items():
         own_ns[rank] += extra
     noise_share = MIN_SHARE if all(rank.has_gpu for rank in ranks) else MIN_SHARE_ON_HOST
-    votes = votes_of(matched, len(ranks))
-    return LatenessEvidence(caused_ns, own_ns, _step_ns(ranks, lateness), noise_share, votes, _peers(matched, lateness))
+    step_ns = _step_ns(ranks, lateness)
+    return LatenessEvidence(
+        caused_ns=caused_ns,
+        own_ns=own_ns,
+        step_ns=step_ns,
+        noise_share=noise_share,
+        votes=votes_of(matched, len(ranks)),
+        peers=_peers(matched, lateness),
+        work_ns=tuple(own_steps(rank) for rank in ranks),
+        slowest=slowest_of(ranks, matched, lateness, (noise_share * step_ns).astype(np.int64)),
+    )
 
 
 def _peers(matched: Match, lateness: Lateness) -> Mask:
@@ -117,7 +133,8 @@ def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
 
     Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), and that in two thirds of the steps
     (in all of them when there are three or fewer). It is an outlier among the ranks, and its lead over those that are
-    not named is no chance: one-sided t-test over the steps, 1 % (5 % up to three steps).
+    not named is no chance: one-sided t-test over the steps, 1 % (2.5 % up to three steps). Where three steps or fewer
+    leave that open, a rank far apart in every step is named too, and one that is the slowest of most collectives.
 
     Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness
     is seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
@@ -157,10 +174,37 @@ def _stands_out(evidence: LatenessEvidence, rank: int, named: Ints) -> bool:
     others = np.delete(np.arange(len(evidence.own_ns)), named)
     if not len(others):
         return False
-    if evidence.own_ns.shape[1] == 1:
-        return bool(evidence.votes[rank] >= MIN_VOTES and evidence.votes[rank] > np.delete(evidence.votes, rank).max())
     lead = evidence.own_ns[rank] - evidence.own_ns[others].max(axis=0)
+    if len(lead) <= FEW_STEPS and _stands_out_of_few(evidence, rank, others, lead):
+        return True
+    if len(lead) == 1:
+        return bool(evidence.votes[rank] >= MIN_VOTES and evidence.votes[rank] > np.delete(evidence.votes, rank).max())
     return _significant(lead) and effect(evidence, rank, others) >= OUTLIER
+
+
+def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead: Ints) -> bool:
+    """Whether the effect is so large that few steps tell it."""
+    peers = [other for other in others.tolist() if evidence.peers[rank, other]]
+    step_ns = float(evidence.step_ns.mean())
+    apart = is_apart(evidence.work_ns[rank], [evidence.work_ns[p] for p in peers], step_ns)
+    ahead = np.minimum(lead, evidence.own_ns[rank])  # of two ranks the punctual one is as far behind zero
+    large = float(ahead.mean()) >= CLEAR_SHARE / np.sqrt(len(lead)) * step_ns
+    return apart or (large and evidence.slowest[rank].is_no_chance(len(peers) + 1))
+
+
+def suspected_among(evidence: LatenessEvidence, named: Sequence[int]) -> int | None:
+    """Position of the one rank that causes most of the waiting of a few steps, which are too few to name it.
+
+    It is behind in all of them, and by far more than noise.
+    """
+    steps = evidence.own_ns.shape[1]
+    if len(named) or steps > FEW_STEPS:
+        return None
+    rank = int(evidence.own_ns.sum(axis=1).argmax())
+    enough = max(SUSPECT_SHARE / np.sqrt(steps), 2 * evidence.noise_share)
+    behind = evidence.own_ns[rank].sum() >= enough * evidence.step_ns.sum() and evidence.late[rank].all()
+    sole = evidence.caused_ns[rank].sum() >= MOST_OF_IT * evidence.caused_ns.sum()
+    return rank if behind and sole and _cause_the_waiting(evidence, np.array([rank])) else None
 
 
 def _significant(lead: Ints) -> bool:

@@ -31,7 +31,7 @@ def stragglers_of(
 
 def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline], hour_price: float | None) -> Straggler:
     rank = next(rank for rank in job.ranks if rank.rank == late_rank.rank)
-    hours = _gpu_hours_per_day(late_rank, job) if rank.has_gpu else None
+    hours = _gpu_hours_per_day(late_rank, job) if rank.has_gpu and late_rank.persistence != "suspected" else None
     late = {b.rank for b in job.lateness if b.stands_out or b.steps}
     return Straggler(
         rank=late_rank.rank,
@@ -47,6 +47,11 @@ def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline],
         first_diverging=first_diverging(late_rank, timelines, late),
         gpu_hours_per_day=hours,
         cost_per_day=hours * hour_price if hours is not None and hour_price is not None else None,
+        host_code=late_rank.reason.host.code,
+        where=late_rank.reason.host.where,
+        waiting_share=late_rank.waiting_share,
+        last_at=late_rank.last_at,
+        of_collectives=late_rank.of_collectives,
     )
 
 
@@ -80,6 +85,11 @@ def _whole_host(late_rank: RankLateness, job: Job) -> int:
 def passing_of(job: Job) -> tuple[Straggler, ...]:
     """The ranks that held up single steps and are not accused."""
     return tuple(_straggler(b, job, (), None) for b in job.lateness if b.persistence == "transient")
+
+
+def suspected_of(job: Job) -> tuple[Straggler, ...]:
+    """The rank that causes most of the waiting, where the steps are too few to name it."""
+    return tuple(_straggler(b, job, (), None) for b in job.lateness if b.persistence == "suspected")
 
 
 def missing_suspect(job: Job) -> str:

@@ -12,8 +12,14 @@ from diagnose.ranks.collectives.routing import routed
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.stragglers.causes import Reason, reason_of
-from diagnose.ranks.stragglers.evidence import LatenessEvidence, stragglers_among, transient_delays, waiting_by_rank
-from diagnose.ranks.stragglers.lateness import NOBODY, Lateness
+from diagnose.ranks.stragglers.evidence import (
+    LatenessEvidence,
+    stragglers_among,
+    suspected_among,
+    transient_delays,
+    waiting_by_rank,
+)
+from diagnose.ranks.stragglers.lateness import NOBODY, Lateness, is_point_to_point
 
 UNKNOWN = Reason("unknown", "")
 
@@ -32,8 +38,12 @@ class RankLateness:
         stands_out: whether it is named.
         steps: numbers of the steps in which it is late.
         of_steps: number of the steps that were judged.
-        persistence: "transient" for a rank that held up the job and is not named.
+        persistence: "transient" for a rank that held up the job and is not named, "suspected" for one that causes most
+            of the waiting of too few steps.
         own_ns: how far it is behind by its own doing, mean over those steps.
+        waiting_share: of all the waiting in collectives, what it causes.
+        last_at: collectives of the judged steps at which it arrived last.
+        of_collectives: those that it took part in.
     """
 
     rank: int
@@ -46,6 +56,9 @@ class RankLateness:
     of_steps: int = 0
     persistence: Persistence = "persistent"
     own_ns: int = 0
+    waiting_share: float = 0.0
+    last_at: int = 0
+    of_collectives: int = 0
     excess: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,12 +86,13 @@ def rank_lateness_of(joined: Joined) -> list[RankLateness]:
     evidence = joined.evidence
     named = stragglers_among(evidence)
     waiting = waiting_by_rank(evidence, named)
-    transient = transient_delays(evidence, named)
+    transient, suspected = transient_delays(evidence, named), suspected_among(evidence, named)
     lateness = []
     for r in range(len(joined.ranks)):
         steps = np.isin(np.arange(waiting.shape[1]), [s for rank, s in transient if rank == r])
-        late = evidence.late[r] if r in named else steps
-        lateness.append(_rank_lateness(joined, r, int(waiting[r].sum()), late, named))
+        late = evidence.late[r] if r in named or r == suspected else steps
+        told = _rank_lateness(joined, r, int(waiting[r].sum()), late, named)
+        lateness.append(replace(told, persistence="suspected") if r == suspected else told)
     return sorted(lateness, key=lambda late_rank: (not late_rank.stands_out, -late_rank.caused_ns))
 
 
@@ -89,6 +103,7 @@ def _rank_lateness(joined: Joined, rank: int, caused_ns: int, late: Mask, named:
     if not late.any():
         return plain
     own_ns = int(evidence.own_ns[rank][late].mean())
+    last_at, of_collectives = _arrived_last(joined, rank)
     waited = int(evidence.caused_ns[rank][late].mean()) // max(len(ranks) - 1, 1)
     behind_share = float(evidence.own_ns[rank][late].sum()) / max(int(evidence.step_ns.sum()), 1)
     return replace(
@@ -99,7 +114,21 @@ def _rank_lateness(joined: Joined, rank: int, caused_ns: int, late: Mask, named:
         of_steps=len(late),
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
+        waiting_share=caused_ns / max(int(evidence.caused_ns.sum()), 1),
+        last_at=last_at,
+        of_collectives=of_collectives,
     )
+
+
+def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:
+    """At how many matched collectives of the judged steps the rank arrived last, and in how many it took part."""
+    last, of = 0, 0
+    for group in joined.match:
+        if rank in group.members and not is_point_to_point(joined.ranks, group):
+            judged = joined.lateness.judges(joined.ranks[int(group.members[0])].calls.step[group.call[:, 0]])
+            last += int((group.members[group.last[judged]] == rank).sum())
+            of += int(judged.sum())
+    return last, of
 
 
 def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:

@@ -16,6 +16,7 @@ from diagnose.report.views.job_words import (
     money,
     passing_line,
     replay_line,
+    suspected_line,
     traffic_cells,
     waited_share,
 )
@@ -61,6 +62,7 @@ class Job:
 
     mismatches: Lines
     stragglers: Table | None
+    suspected: Lines
     passing: Lines
     hosts: Table | None
     traffic: Table | None
@@ -78,6 +80,7 @@ def job_view(diagnosis: Diagnosis) -> Job | None:
     return Job(
         mismatches=_lines([mismatch.says for mismatch in postmortem.mismatches], "mismatch", "mismatches"),
         stragglers=_stragglers(diagnosis),
+        suspected=_lines([suspected_line(straggler) for straggler in postmortem.suspected], "rank", "ranks"),
         passing=_lines([passing_line(straggler) for straggler in postmortem.passing], "passing rank", "passing ranks"),
         hosts=_hosts(diagnosis),
         traffic=_traffic(postmortem),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import CauseClass, Diagnosis
 from diagnose.facts import duration
-from diagnose.report.views.ledger import CLASS_NAMES, Row, basis, rows
+from diagnose.report.views.ledger import CLASS_NAMES, Row, basis, outside_line, rows
 from diagnose.report.views.words import causes_named
 
 ORDER: tuple[CauseClass, ...] = ("compute", "memory", "communication", "data", "host", "unexplained")
@@ -36,12 +36,13 @@ class Bar:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """`heading` says of what every share is; `bars` are the terminal's rows, `every` all of them."""
+    """`heading` says of what every share is; `bars` are the terminal's rows, `every` all; `outside` is no part."""
 
     heading: str
     segments: list[Segment]
     bars: list[Bar]
     every: list[Bar]
+    outside: str
 
 
 def ledger_view(diagnosis: Diagnosis) -> LedgerView:
@@ -53,6 +54,7 @@ def ledger_view(diagnosis: Diagnosis) -> LedgerView:
         segments=_segments(diagnosis),
         bars=_bars(diagnosis, rows(diagnosis.waterfall, named=causes_named(diagnosis))),
         every=_bars(diagnosis, rows(diagnosis.waterfall, True, causes_named(diagnosis))),
+        outside=outside_line(diagnosis),
     )
 
 

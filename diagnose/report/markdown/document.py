@@ -13,7 +13,7 @@ from diagnose.report.markdown.job import job, ranks
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.changes import Change, captures_view, plan_view
 from diagnose.report.views.job_words import missing_line
-from diagnose.report.views.ledger import basis, rows
+from diagnose.report.views.ledger import basis, outside_line, rows
 from diagnose.report.views.sections import LeftOut, spelled
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
@@ -75,7 +75,7 @@ def _verdict(draft: Draft) -> str:
         )
     )
     between = f"Between {view.between}." if view.between else ""
-    return blocks([f"## diagnose: {line}", to.items([view.because, between])])
+    return blocks([f"## diagnose: {line}", to.items([view.because, between, view.training])])
 
 
 def _applied(draft: Draft) -> str:
@@ -127,7 +127,8 @@ def _ledger(draft: Draft) -> str:
     mean = f"{duration(of.step_ns)}, mean of {of.count:,}" if of.count > 1 else duration(of.step_ns)
     heads = ("part", "per step", f"of the {of.name} ({mean})")
     whole = "Rows in bold add up to the step; those below one are its parts." if listed else ""
-    return blocks([whole, Writer(3 * to.rows, to.prose, to.name).table(heads, listed)])
+    table = Writer(3 * to.rows, to.prose, to.name).table(heads, listed)
+    return blocks([whole, table, to.text(outside_line(diagnosis))])
 
 
 def _plan(draft: Draft) -> str:

@@ -12,6 +12,7 @@ from diagnose.report.views.job_words import (
     clocks_line,
     passing_line,
     replay_line,
+    suspected_line,
     traffic_cells,
 )
 from diagnose.report.views.words import causes_named, counted, speedup
@@ -44,11 +45,12 @@ def job(draft: Draft) -> str:
         return ""
     disagree = [f"Mismatch: {mismatch.says}" for mismatch in postmortem.mismatches]
     passing = [f"Passing: {passing_line(straggler)}" for straggler in postmortem.passing]
+    suspected = [f"Suspected: {suspected_line(straggler)}" for straggler in postmortem.suspected]
     late = [f"Late {line}" for straggler in diagnosis.stragglers if (line := beyond(straggler))]
     replay, clocks = replay_line(postmortem), clocks_line(postmortem)
     grounds = [f"Whole job: {replay}" if replay else "", f"Clocks: {clocks}" if clocks else ""]
     traffic = to.table(TRAFFIC_HEADS, [_message(message, to) for message in postmortem.traffic])
-    lists = (to.items(lines) for lines in (_changes(postmortem), disagree, passing, late, grounds))
+    lists = (to.items(lines) for lines in (_changes(postmortem), disagree, suspected, passing, late, grounds))
     return blocks([_hosts(diagnosis, to), traffic, *lists])
 
 

@@ -17,6 +17,7 @@ from diagnose.report.views.job_words import (
     passing_line,
     rate,
     replay_line,
+    suspected_line,
 )
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import late_rank_lines
@@ -39,6 +40,8 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(line, label="" if i else "straggler:")
         if extent.details and beyond(straggler):
             page.paragraph(Text(beyond(straggler), "dim"))
+    for straggler in diagnosis.postmortem.suspected if diagnosis.postmortem else ():
+        page.paragraph(suspected_line(straggler), label="suspected:")
     if diagnosis.postmortem is not None:
         _passing(page, diagnosis.postmortem, extent.details)
 

@@ -6,7 +6,7 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration
 from diagnose.report.text.page import Extent, Page, widest
-from diagnose.report.views.ledger import Row, basis, rows
+from diagnose.report.views.ledger import Row, basis, outside_line, rows
 from diagnose.report.views.words import causes_named
 
 STYLE = {
@@ -37,6 +37,8 @@ def print_ledger(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         bar = page.bar(row.share, bar_width, STYLE[row.class_]) if row.class_ else Text()
         for i, name in enumerate(_name_lines(page, row, name_width)):
             page.line(Text.assemble("  ", name, " ", numbers, "  ", bar) if i == 0 else Text.assemble("  ", name))
+    if outside := outside_line(diagnosis):
+        page.line(Text(f"  {outside}", "dim"))
     page.gap()
 
 

@@ -35,6 +35,8 @@ def print_verdict(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     together = joined([because, mfu])
     for text in [together] if together.cell_len <= page.width - LABEL else [because, mfu]:
         page.paragraph(text)
+    if view.training:
+        page.paragraph(Text(view.training, "bold"))
     if view.warning:
         page.paragraph(Text(view.warning, "yellow"))
     for line in mfu_details(diagnosis.mfu) if extent.details else ():

@@ -10,6 +10,7 @@ from diagnose.report.views.ledger import Basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, spans
 
+_HOST = {"more": "because it runs more host code", "slower": "because its host is slower"}
 EXCESS_SHOWN = 4
 SMALLEST_EXCESS = 0.01  # of the largest
 MOST_OF_IT = 0.8  # of the waiting for a late rank that goes with it, but for jitter
@@ -26,12 +27,19 @@ TRAFFIC_HEADS = (
 )
 
 
+def lateness(straggler: Straggler) -> str:
+    """What makes a rank late, in words that follow "is late"."""
+    if straggler.cause == "host" and straggler.host_code in _HOST:
+        return _HOST[straggler.host_code]
+    return LATENESS[straggler.cause]
+
+
 def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     """Why a rank is late, what each other rank waits for it, what that costs, and what it rests on."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     each = waited_share(straggler, diagnosis) * _step_ns(others)
     share = spoken(waited_share(straggler, diagnosis), "share")
-    late = f"{named(straggler)} is late {LATENESS[straggler.cause]}"
+    late = f"{named(straggler)} is late {lateness(straggler)}"
     waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
     costs = (waits_anyway(straggler, diagnosis), cost(straggler))
     why = (plain(straggler.because), plain(straggler.first_diverging))
@@ -107,8 +115,20 @@ def beyond(straggler: Straggler) -> str:
 
 def passing_line(straggler: Straggler) -> str:
     """A rank that held up single steps and is not accused."""
-    held = f"{named(straggler)} held up {counted(straggler.steps_late, 'step')} {LATENESS[straggler.cause]}"
+    held = f"{named(straggler)} held up {counted(straggler.steps_late, 'step')} {lateness(straggler)}"
     return "; ".join(filter(None, (held, plain(straggler.because))))
+
+
+def suspected_line(straggler: Straggler) -> str:
+    """A rank that causes most of the waiting of too few steps, with the numbers, and what would tell."""
+    told = [
+        f"{named(straggler)} may be late {lateness(straggler)}",
+        f"last at {straggler.last_at:,} of {counted(straggler.of_collectives, 'collective')}",
+        "" if straggler.waiting_share is None else f"causes {spoken(straggler.waiting_share, 'share')} of the waiting",
+        plain(straggler.because),
+        "too few steps to name it: more steps would tell (--steps 6)",
+    ]
+    return "; ".join(filter(None, told))
 
 
 def missing_line(diagnosis: Diagnosis) -> str:

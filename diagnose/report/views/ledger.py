@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagnose.diagnosis import CauseClass, Diagnosis, WaterfallPart
+from diagnose.facts import duration
 from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause, or the small ones of a class together, below one percent of the step gets no row
@@ -74,6 +75,15 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = c
     groups = [_class_rows(Row(names[key], 0, 0.0, key), by_class[key], details, named) for key in names]
     shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].class_ == "unexplained"]
     return top + [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]
+
+
+def outside_line(diagnosis: Diagnosis) -> str:
+    """The start of a capture without step marks, an entry of its own outside the step; "" where there is none."""
+    steps, of = diagnosis.steps, basis(diagnosis)
+    if steps.source != "window" or steps.uncounted_ns < SHOWN_FROM * of.total_ns:
+        return ""
+    before = duration(steps.uncounted_ns / max(steps.count, 1))
+    return f"outside the step: start of the capture, {before} before the first GPU activity"
 
 
 def _class_rows(of: Row, parts: Sequence[WaterfallPart], details: bool, named: Named) -> list[Row]:

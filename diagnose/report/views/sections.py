@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diagnosis that it shows
-    "verdict": ("verdict", "mfu"),
+    "verdict": ("verdict", "mfu", "trains"),
     "steps": ("steps", "rank"),
     "applied": ("applied",),
     "notes": ("findings",),

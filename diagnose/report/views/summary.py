@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis, Finding, TraceSummary, Verdict
+from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary
 from diagnose.facts import duration, spoken
-from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR
+from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
 from diagnose.report.views.job_words import told
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 
+NOTHING_TRAINS = (
+    "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
+)
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
     "pattern": "found by the repeating pattern of kernels",
@@ -31,7 +34,11 @@ class About:
 
 @dataclass(frozen=True)
 class VerdictView:
-    """The verdict and what it rests on; `key` is the class that colours it, `warning` an option that was no use."""
+    """The verdict and what it rests on.
+
+    `key` is the class that colours it, `training` says so where nothing trains, `warning` names an option that was no
+    use.
+    """
 
     key: str
     class_: str
@@ -41,6 +48,7 @@ class VerdictView:
     confidence: str
     between: str
     because: str
+    training: str
     mfu_line: str
     mfu_details: list[str]
     warning: str
@@ -59,8 +67,9 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
         of=of.name,
         mfu="unknown" if mfu.value is None else "below 0.1 %" if small else spoken(mfu.value, "share"),
         confidence=verdict.confidence,
-        between=f"{both}: {_why_between(verdict)}" if len(verdict.between) > 1 else "",
+        between=f"{both}: {_why_between(diagnosis)}" if len(verdict.between) > 1 else "",
         because=verdict.because,
+        training=NOTHING_TRAINS if diagnosis.trains is False else "",
         mfu_line=mfu_line(mfu),
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
         warning=mfu.unused_option,
@@ -83,8 +92,11 @@ def late_rank_lines(diagnosis: Diagnosis) -> list[str]:
     return [told(straggler, diagnosis, of) for straggler in diagnosis.stragglers]
 
 
-def _why_between(verdict: Verdict) -> str:
+def _why_between(diagnosis: Diagnosis) -> str:
     """What makes the call close."""
+    verdict = diagnosis.verdict
+    if not is_close(diagnosis.ledger, verdict.between):
+        return "what the trace does not show decides between them"
     near, names = f"{100 * NEAR:.3g} points", f"{100 * NAMES_THE_CLASS:.3g} %"
     if len({"memory-bound", "compute-bound"} & set(verdict.between)) == 1:
         return f"the waiting is within {near} of the {names} of the step from which it names the class"
@@ -104,9 +116,16 @@ def steps_line(diagnosis: Diagnosis) -> str:
     host = ""
     if steps.device_time_ns is None:
         host = "; no GPU activity, so host steps are accounted"
-    elif steps.count and abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns:
+    elif _is_told_apart(steps):
         host = f"; on the host a step takes {duration(steps.time_ns / steps.count)}"
     return f"{steps.count:,} counted{over}, {source}{host}"
+
+
+def _is_told_apart(steps: Steps) -> bool:
+    """Whether steps on the host last otherwise than on the device; a window without marks is no step of the host."""
+    if steps.source == "window" or not steps.count or steps.device_time_ns is None:
+        return False
+    return abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns
 
 
 @dataclass(frozen=True)

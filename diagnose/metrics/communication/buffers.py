@@ -1,0 +1,103 @@
+"""DistributedDataParallel's broadcast of the model's buffers from rank 0, before each forward pass."""
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask
+from diagnose.attribution.causes import EXPOSED, IDLE
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value
+from diagnose.metrics.communication.gradients import FORWARD
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.roofline import owners
+from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON
+
+IN_PYTHON = r"torch/nn/parallel/distributed\.py\(\d+\): _sync_buffers$"
+BROADCAST = r"c10d::broadcast_$|[a-z]+:broadcast$"
+PACKING = "aten::flatten_dense_tensors"
+STEPS = (PACKING, "aten::unflatten_dense_tensors", "aten::copy_", "record_param_comms")
+
+
+@metric("share", STEP)
+def buffer_sync_share(m: Measured) -> Value:
+    """Time of DDP's broadcast of buffers: the device idles beside it, communicates for it alone, or copies for it."""
+    spans, gpu, sent = _spans(m), m.timeline.gpu, m.messages
+    launched = m.in_steps & (iv.coverage(spans, gpu.launch_start, gpu.launch_start + 1) > 0)
+    kernels = launched & ~gpu.is_communication
+    broadcasts = sent.when(launched[sent.activity])
+    return m.pieces_share(
+        iv.union(
+            _idle(m, spans),
+            iv.intersect(m.attribution.pieces(EXPOSED), broadcasts),
+            iv.intersect(_windows(m), iv.intervals(gpu.start[kernels], gpu.end[kernels])),
+        )
+    )
+
+
+@metric("share", STEP)
+def buffer_sync_host_share(m: Measured) -> Value:
+    """The device idles while the host packs, sends and unpacks the buffers that DDP broadcasts."""
+    return m.pieces_share(_idle(m, _spans(m)))
+
+
+@metric("flag", needs_gpu=False)
+def broadcasts_buffers(m: Measured) -> Value:
+    """Whether DDP broadcasts the model's buffers before forward passes: by the record, else by the trace."""
+    recorded = m.record.flag("ddp.broadcast_buffers")
+    if recorded is not None:
+        return recorded
+    if len(_spans(m)):
+        return True
+    return Unknown("the trace shows no broadcast of buffers, and no capture record says", DIAGNOSE_RUN)
+
+
+def _idle(m: Measured, spans: iv.Intervals) -> iv.Intervals:
+    return iv.intersect(m.attribution.pieces(*IDLE), spans)
+
+
+def _windows(m: Measured) -> iv.Intervals:
+    return iv.intervals(m.timeline.windows[:, 0], m.timeline.windows[:, 1])
+
+
+def _spans(m: Measured) -> iv.Intervals:
+    """The instants on the host at which buffers are packed, sent and unpacked.
+
+    Told by DDP's own function where stacks were recorded; else, in the forward range of the wrapper, by the operators
+    around a broadcast that pack and unpack, as far as no other operator comes between.
+    """
+    trace, line = m.timeline.trace, m.timeline
+    in_python = line.matching(IN_PYTHON, *PYTHON)
+    if in_python.any():
+        return iv.intervals(trace.ts[in_python], trace.ends(in_python))
+    return _runs_with_broadcasts(m)
+
+
+def _runs_with_broadcasts(m: Measured) -> iv.Intervals:
+    """From the first to the last operator of each run that packs and broadcasts, directly inside a forward range."""
+    trace = m.timeline.trace
+    rows, forward = _directly_in_forwards(m)
+    sends = m.timeline.matching(BROADCAST, *ANNOTATIONS)[rows]
+    packs, others = (_named(m, names)[trace.name[rows]] for names in ((PACKING,), STEPS))
+    belongs = sends | others
+    run = np.cumsum((np.diff(belongs, prepend=False)) | (np.diff(forward, prepend=-1) != 0))
+    whole = np.intersect1d(run[sends], run[packs & belongs])
+    first, last = np.searchsorted(run, whole), np.searchsorted(run, whole, side="right") - 1
+    return iv.intervals(trace.ts[rows[first]], trace.ends(rows[last]))
+
+
+def _directly_in_forwards(m: Measured) -> tuple[Ints, Ints]:
+    """Rows of the operators directly inside a forward range of the wrapper, in order, and the row of that range."""
+    trace, line = m.timeline.trace, m.timeline
+    ranges = line.matching(FORWARD, *ANNOTATIONS)
+    spans = iv.intervals(trace.ts[ranges], trace.ends(ranges))
+    rows = np.flatnonzero(trace.rows_of(*ANNOTATIONS))
+    rows = rows[iv.coverage(spans, trace.ts[rows], trace.ts[rows] + 1) > 0]
+    parent = owners.parents(trace, rows)
+    around = np.where(parent >= 0, rows[parent], owners.NONE) if len(rows) else rows
+    inside = np.flatnonzero(ranges[around] & (parent >= 0)) if len(rows) else rows
+    inside = inside[np.lexsort((trace.ts[rows[inside]], around[inside]))]
+    return rows[inside], around[inside]
+
+
+def _named(m: Measured, names: tuple[str, ...]) -> Mask:
+    return np.array([name in names for name in m.timeline.trace.names], bool)

@@ -1,0 +1,83 @@
+"""Products that fp8 would make faster: linear layers large enough to pay for their casts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.arrays import Floats, Ints, Mask
+from diagnose.formulas.fp8 import cast_s, full_rate_s, product_factors
+from diagnose.metrics.kernel_groups.operators import operator_dims, operator_name, operators
+from diagnose.metrics.kernel_groups.products import half_products, product_sizes
+from diagnose.metrics.kernel_groups.registry import group
+from diagnose.metrics.measured import Measured
+
+LINEAR = frozenset({"aten::mm", "aten::addmm", "aten::_addmm_activation"})
+LONG_NS = 100_000  # so long a product is large, whatever its sizes
+
+
+@dataclass(frozen=True)
+class Fp8Products:
+    """Aligned with the GPU activities: which are products that gain, and their time in fp8 over their time as they are.
+
+    `best` and `worst` are NaN where the sizes, the peaks or the bandwidth are not known.
+    """
+
+    gains: Mask
+    best: Floats
+    worst: Floats
+
+
+@group("fp8-products")
+def gaining_products(m: Measured) -> Mask:
+    """Half-precision products of linear layers that fp8 makes faster, casts included: not small ones, nor the head.
+
+    Where sizes are not recorded, products of 100 us or more.
+    """
+    return fp8_products(m).gains
+
+
+def fp8_products(m: Measured) -> Fp8Products:
+    """The half-precision products, and what fp8 would make of each."""
+    half = half_products(m)
+    best, worst = np.full(len(half), np.nan), np.full(len(half), np.nan)
+    ratio, bytes_per_s = peak_ratio(m), m.device.hbm_bytes_per_s
+    sized = np.zeros(len(half), bool)
+    at = np.flatnonzero(half & (m.operator >= 0))
+    if ratio and bytes_per_s and len(at):
+        casts_s, full_s, takes_s = _seconds(m, at, bytes_per_s)
+        sized[at] = ~np.isnan(full_s)
+        best[at], worst[at] = product_factors(casts_s / takes_s, np.minimum(full_s / takes_s, 1), ratio)
+    gains = np.where(sized, worst < 1, m.own_time >= LONG_NS)
+    return Fp8Products(half & gains, best, worst)
+
+
+def peak_ratio(m: Measured) -> float | None:
+    """Dense peak of half precision over that of fp8; None where one is not known."""
+    half, fp8 = m.device.peak(m.device.matrix_precision), m.device.peak("fp8")
+    return half / fp8 if half and fp8 else None
+
+
+def _seconds(m: Measured, at: Ints, bytes_per_s: float) -> tuple[Floats, Floats, Floats]:
+    """Of each kernel's product: its casts, its FLOPs at full rate, and what it takes.
+
+    The first two are NaN where sizes are not recorded, casts also where it is no linear layer's.
+    """
+    rows, which = np.unique(m.operator[at], return_inverse=True)
+    peak, heads = m.device.peak(m.device.matrix_precision) or np.nan, _vocabularies(m)
+    casts_s, full_s = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    for i, row in enumerate(rows.tolist()):
+        sizes = product_sizes(m, row)
+        if not sizes:
+            continue
+        height, inner, width = sizes[-3:]
+        full_s[i] = full_rate_s(height, inner, width, peak)
+        if operator_name(m, row) in LINEAR and heads.isdisjoint(sizes):
+            casts_s[i] = cast_s(height, inner, width, bytes_per_s)
+    takes_s = np.maximum(np.bincount(which, weights=m.own_time[at]) / 1e9, 1e-9)
+    return casts_s[which], full_s[which], takes_s[which]
+
+
+def _vocabularies(m: Measured) -> set[int]:
+    """Rows of the embedding tables: a product of that size is the head, which stays in half precision."""
+    tables = (operator_dims(m, row) for row in operators(m, {"aten::embedding"}.__contains__))
+    return {dims[0][0] for dims in tables if dims and len(dims[0]) == 2}

@@ -1,0 +1,66 @@
+"""Whether anything trains: a backward pass or an optimizer's step."""
+
+import re
+
+import numpy as np
+
+from diagnose.facts import Unknown, Value, capture_setting
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.run.setup import GRAPH_LAUNCH
+from diagnose.probes.protocol import BACKWARD_RANGE
+from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, OPTIMIZER_STEP, PYTHON, RUNTIME
+
+# Names of operators: autograd's engine, its functions, gradients of operators, fused and foreach updates. The engine
+# calls a function by its node's name, so that compiled code ("CompiledFunctionBackward") is among them.
+_OPERATORS = re.compile(
+    r"autograd::|(^|[\s:])\w*Backward\d*$|[\w:]*_backward(_|$|\.)|[\w:]*::backward$|aten::_fused_(ada|sgd)"
+)
+_RANGES = re.compile(
+    rf"{OPTIMIZER_STEP}|Optimizer\.zero_grad#|{re.escape(BACKWARD_RANGE)}|torch(::|\.)distributed(::|\.)(ddp\.)?reducer"
+)
+_ENGINE = "<built-in method run_backward"
+# Kernels of gradients. "dgrad" is left out: a transposed convolution's forward pass runs it.
+_KERNELS = re.compile(r"backward|Backward|(_|\b)bwd|Bwd|bprop|wgrad|layer_norm_grad|GammaBeta")
+_NO_OPERATORS = Unknown(
+    "the trace shows no operators, and no kernel whose name says what it trains",
+    capture_setting("ProfilerActivity.CPU and CUDA together"),
+)
+_HIDDEN_BY_GRAPHS = Unknown(
+    "CUDA graphs hide the operators, and no kernel is named after a gradient or an optimizer",
+    capture_setting("CPU activities of some steps without CUDA graphs"),
+)
+
+
+@metric("flag", needs_gpu=False)
+def trains(m: Measured) -> Value:
+    """Whether a backward pass or an optimizer is seen, in the record or the trace.
+
+    Unknown where the trace cannot show one: without operators or behind CUDA graphs, unless kernels of attention run,
+    whose gradients have kernels of their own.
+    """
+    if m.record.text("optimizer.class") or isinstance(m.record.get("training_arguments"), dict) or _seen(m):
+        return True
+    shows_operators = bool(m.timeline.trace.rows_of(*OPS).any())
+    if shows_operators and not m.timeline.matching(GRAPH_LAUNCH, *RUNTIME).any():
+        return False
+    if m.timeline.gpu.of_family("attention").any():
+        return False
+    return _HIDDEN_BY_GRAPHS if shows_operators else _NO_OPERATORS
+
+
+def _seen(m: Measured) -> bool:
+    """Gradients and updates, by operators, ranges, Python's call of the engine, and kernels."""
+    if _named(m, _OPERATORS, *OPS) or _named(m, _RANGES, *ANNOTATIONS):
+        return True
+    trace = m.timeline.trace
+    if (trace.named(np.array([n.startswith(_ENGINE) for n in trace.names], bool)) & trace.rows_of(*PYTHON)).any():
+        return True
+    kernels = m.timeline.gpu
+    return _named(m, _KERNELS, *GPU_CATEGORIES) or bool(kernels.of_family("optimizer").any())
+
+
+def _named(m: Measured, pattern: re.Pattern[str], *categories: str) -> bool:
+    trace = m.timeline.trace
+    hits = np.array([pattern.search(n) is not None for n in trace.names], bool)
+    return bool(hits.any() and (trace.named(hits) & trace.rows_of(*categories)).any())

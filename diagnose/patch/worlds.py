@@ -1,0 +1,175 @@
+"""A setting in the words of the user's world: transformers' Trainer, Lightning, Accelerate, DeepSpeed, or a bare loop.
+
+Rules name settings by one name each, those of TrainingArguments and of `from_pretrained`. `data/settings.toml` says how
+each is made elsewhere. Where it is not known what runs the training loop, PyTorch's own words are used.
+"""
+
+import re
+import tomllib
+from ast import literal_eval
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from diagnose.diagnosis import Patch
+from diagnose.facts import Facts, Unknown
+from diagnose.patch.patches import CODE, literal, python_lines
+from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, LIGHTNING, LOOPS, TRAINER
+
+_TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
+_WORD = re.compile(r"\{(\w+)\|(\w+)\}")  # a fact, or a word where it is not known
+_WRAPPERS = {LIGHTNING: "ddp_strategy", ACCELERATE: "accelerate_ddp"}  # what takes the keys of DistributedDataParallel
+_PLACES = {
+    "dataloader": "of the DataLoader",
+    "ddp": "of DistributedDataParallel",
+    "lightning_trainer": "of Lightning's Trainer",
+    "ddp_strategy": "of DDPStrategy",
+    "accelerator": "of the Accelerator",
+    "accelerate_ddp": "of DistributedDataParallelKwargs",
+    "ds_config": "in the DeepSpeed config",
+}
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a setting is made in one world: by `target` and `key`, or by a line of `code`; by neither it is only said."""
+
+    target: str = ""
+    key: str = ""
+    value: str | None = None
+    code: str | dict[str, str] = ""
+    said: str = ""
+    plain: tuple[str, ...] = ()
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a value of a setting needs: the fact that tells whether it is `installed`, and what installs it."""
+
+    value: bool | str
+    installed: str
+    install: str
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ways to make a setting without a Trainer, and what it needs."""
+
+    torch: Way
+    transformers_model: Way | None = None
+    lightning: Way | None = None
+    accelerate: Way | None = None
+    deepspeed: Way | None = None
+    needs: tuple[Need, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def settings() -> Mapping[str, Setting]:
+    """The settings that rules may name, by name."""
+    return msgspec.convert(tomllib.loads(_TABLE.read_text(encoding="utf-8")), dict[str, Setting])
+
+
+@dataclass(frozen=True)
+class World:
+    """What runs the training loop ("" where it is not known), and the facts of the job."""
+
+    loop: str
+    facts: Facts
+
+    def patch(self, patch: Patch) -> Patch | None:
+        """The change as this world makes it, with what is to be installed first; None where it cannot be typed."""
+        if patch.target == "ddp":
+            return Patch(target=_WRAPPERS.get(self.loop, "ddp"), set=patch.set)
+        if patch.target not in ("training_arguments", "model_kwargs"):
+            return patch
+        parts = [(name, value, self._way(name)) for name, value in patch.set.items()]
+        install = tuple(dict.fromkeys(step for name, value, way in parts for step in self._missing(name, value, way)))
+        if all(way is None for _, _, way in parts):
+            return Patch(target=patch.target, set=patch.set, install=install)
+        made = [self._made(name, value, way or Way()) for name, value, way in parts]
+        known = [one for one in made if one is not None]
+        if len(known) < len(made):
+            return None
+        targets = {target for target, _, _ in known}
+        if len(targets) > 1:  # one change in several places is typed line by line
+            return Patch(target=CODE, set={key: _line(*one) for one in known for key in [one[1]]}, install=install)
+        return Patch(target=targets.pop(), set={key: value for _, key, value in known}, install=install)
+
+    def named(self, name: str) -> str:
+        """What the setting is called here: `dataloader_num_workers`, "num_workers of the DataLoader"."""
+        way = self._way(name) if name in settings() else None
+        if way is None:
+            return name
+        return way.said or f"{way.key} {_PLACES[self._target(way)]}"
+
+    def said(self, name: str) -> str:
+        """The same in a sentence, with what has to be installed first."""
+        steps = self._missing(name, True, self._way(name))
+        return self.named(name) + (f" (first {steps[0]})" if steps else "")
+
+    def typed(self, name: str, value: Any) -> str:
+        """The setting with its value as it is typed here: `bf16=True`, `Accelerator(..., mixed_precision="bf16")`."""
+        way = self._way(name)
+        steps = self._missing(name, value, way)
+        first = f" (first {steps[0]})" if steps else ""
+        if way is None:
+            return f"{name}={literal(value, name)}{first}"
+        made = self._made(name, value, way)
+        return (way.said if made is None else _line(*made).split("  #")[0].removesuffix(":")) + first
+
+    def _way(self, name: str) -> Way | None:
+        """None where the rules' own name is the one to type."""
+        setting = settings().get(name)
+        if setting is None or self.loop == TRAINER:
+            return None
+        of_transformers = self._known("model_type") is not None
+        if of_transformers and name in ("attn_implementation", "dtype"):
+            return None
+        own: Way | None = getattr(setting, self.loop.lower(), None) if self.loop != BARE_LOOP else None
+        return own or (setting.transformers_model if of_transformers else None) or setting.torch
+
+    def _target(self, way: Way) -> str:
+        return _WRAPPERS.get(self.loop, "ddp") if way.target == "ddp" else way.target
+
+    def _made(self, name: str, value: Any, way: Way) -> tuple[str, str, Any] | None:
+        if way.target:
+            return self._target(way), way.key, value if way.value is None else way.value
+        lines = way.code if isinstance(way.code, dict) else {str(value).lower(): way.code}
+        line = lines.get(str(value).lower(), "")
+        if not line:
+            return None
+        line = _WORD.sub(lambda place: str(self._known(place[1]) or place[2]), line)
+        return CODE, way.key, line.replace("{value}", str(value))
+
+    def _missing(self, name: str, value: Any, way: Way | None) -> list[str]:
+        """What has to be installed, unless it is known to be there."""
+        if name not in settings() or (way is not None and value in way.plain):
+            return []
+        needs = (need for need in settings()[name].needs if need.value == value)
+        return [need.install for need in needs if self._known(need.installed) is not True]
+
+    def _known(self, fact: str) -> Any:
+        value = self.facts[fact].value if fact in self.facts else None
+        return None if isinstance(value, Unknown) else value
+
+
+def _line(target: str, key: str, value: Any) -> str:
+    return python_lines(Patch(target=target, set={key: value}))[0]
+
+
+def in_both_words(name: str, value: str | None) -> str:
+    """The setting, or with the literal of its value, as a bare loop and as transformers have it: for every reader."""
+    world = World("", {})
+    if value is None:
+        return f"{world.said(name)} (in transformers: {name})"
+    return f"{world.typed(name, literal_eval(value))} (in transformers: {name}={value})"
+
+
+def world_of(facts: Facts) -> World:
+    """The world of a job, by its fact `training_loop`; what trains nothing has no trainer to set."""
+    fact, trains = facts.get("training_loop"), facts.get("trains")
+    if fact is None or isinstance(fact.value, Unknown) or (trains is not None and trains.value is False):
+        return World("", facts)
+    loop = str(fact.value)
+    return World(loop if loop in LOOPS else "", facts)

@@ -1,0 +1,119 @@
+"""Whether a late rank's host runs more code than the other ranks', or the same code slower, and where."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.arrays import Floats
+from diagnose.diagnosis.postmortem import HostCode
+from diagnose.facts import duration
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.host_work import HostKind, Ran
+
+EXPLAINS = 0.5  # part of the lateness that slower operators, or one place of the code, have to account for
+SLOWER = 1.04  # times as long each: less is noise
+MORE_OFTEN = 1.1  # times as many calls
+FEWEST = 3  # names of operators that are compared
+_WAITS = re.compile(r"aten::(item|_local_scalar_dense|is_nonzero|nonzero|copy_|to|_to_copy)$|c10d::|record_param_comms")
+_NOT_THE_JOBS = re.compile(r"<|torch/|.*(site|dist)-packages/|.*/lib/python3|nn\.Module: |(threading|contextlib)\.py\(")
+_KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
+
+
+@dataclass(frozen=True)
+class HostEvidence:
+    """What the host of a late rank does unlike the others: `where` names the place with most of the excess, else ""."""
+
+    code: HostCode
+    says: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Usual:
+    """Nanoseconds and calls of one name in one step."""
+
+    ns: float
+    count: float
+
+
+NONE = HostEvidence("none")
+NOTHING = Ran(0, 0)
+
+
+def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
+    """What makes a rank's host late by so many nanoseconds per step.
+
+    A host that is slower takes longer for each of the operators that the other ranks run too, in proportion to how much
+    longer its whole step is. Where they take as long, it runs something that the others do not.
+    """
+    slower = _slower(rank, peers)
+    if slower is None:
+        return HostEvidence("unknown", where=_where(rank, peers, extra_ns))
+    alike_ns = max(rank.host_ns / max(rank.steps, 1) - extra_ns, 1.0)
+    if slower >= max(SLOWER, 1 + EXPLAINS * extra_ns / alike_ns):
+        return HostEvidence("slower", f"each of its operators takes {slower:.2f} times as long on its host")
+    says = f"the operators that all ranks run take {slower:.2f} times as long there, so it runs more code"
+    return HostEvidence("more", says, _where(rank, peers, extra_ns))
+
+
+def more_code(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
+    """Where a rank runs what the others do not, of which it is known that it runs more."""
+    return HostEvidence("more", where=_where(rank, peers, extra_ns, more_often=True))
+
+
+def _slower(rank: RankDigest, peers: Sequence[RankDigest]) -> float | None:
+    """Median over the operators' calls of how much longer one takes than on the median of the other ranks."""
+    ratios, counts = [], []
+    for (kind, name), ran in rank.host_work.items():
+        theirs = [peer.host_work[kind, name] for peer in peers if (kind, name) in peer.host_work]
+        if kind == "operator" and not _WAITS.match(name) and 2 * len(theirs) > len(peers):
+            usual = float(np.median([_each(other) for other in theirs]))
+            ratios.append(_each(ran) / max(usual, 1.0))
+            counts.append(min(ran.count, *(other.count for other in theirs)))
+    return _weighted_median(np.array(ratios), np.array(counts)) if len(ratios) >= FEWEST else None
+
+
+def _each(ran: Ran) -> float:
+    return ran.ns / max(ran.count, 1)
+
+
+def _weighted_median(values: Floats, weights: Floats) -> float:
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(upto, upto[-1] / 2)])
+
+
+def _where(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, more_often: bool = False) -> str:
+    """The tightest place that accounts for half of the excess: a function of the job first, then a range, an operator.
+
+    Time includes what runs inside, so the callers of that place account for it too, and take longer. With `more_often`
+    only what the rank runs more often than the other ranks.
+    """
+    found = {
+        key: ran.ns / max(rank.steps, 1)
+        for key, ran in rank.host_work.items()
+        if ran.ns / max(rank.steps, 1) - _usual(key, peers).ns >= EXPLAINS * extra_ns
+        if not more_often or ran.count / max(rank.steps, 1) >= MORE_OFTEN * _usual(key, peers).count
+    }
+    for kind in _KINDS:
+        places = [key for key in found if key[0] == kind]
+        own = [key for key in places if kind != "function" or not _NOT_THE_JOBS.match(key[1])]
+        if places:
+            return _told(min(own or places, key=lambda key: found[key]), rank, peers)
+    return ""
+
+
+def _usual(key: tuple[HostKind, str], peers: Sequence[RankDigest]) -> Usual:
+    """What the median of the other ranks has in one step."""
+    each = [(peer.host_work.get(key, NOTHING), max(peer.steps, 1)) for peer in peers]
+    ns, count = (float(np.median(values)) for values in zip(*((r.ns / n, r.count / n) for r, n in each), strict=True))
+    return Usual(ns, count)
+
+
+def _told(key: tuple[HostKind, str], rank: RankDigest, peers: Sequence[RankDigest]) -> str:
+    kind, name = key
+    lasted, usual = rank.host_work[key].ns / max(rank.steps, 1), _usual(key, peers).ns
+    than = f"instead of {duration(usual)}" if usual else "which the other ranks do not run"
+    return f"{kind} {name}, {duration(lasted)} per step{' ' if usual else ', '}{than}"

@@ -90,11 +90,6 @@ def all_reduces(count: int, size: int, us: float, mark: str = "DistributedDataPa
     return work
 
 
-def marks_of_another(job: Trace) -> None:
-    """A profiler that counts from 1 marks a part of the step."""
-    job.event("user_annotation", f"ProfilerStep#{job.next_step - 10}", 200)
-
-
 def waits_for_the_device(job: Trace) -> None:
     job.item()
     job.cpu_op("aten::view", 500)
@@ -283,7 +278,7 @@ CASES = {
     "few-steps": Case("warning", lambda faulty: [steps(count=1 if faulty else 5)]),
     "warm-up-in-window": Case("info", each_step(longer(5000, 0))),
     "uneven-steps": Case("warning", each_step(longer(5000, 2))),
-    "second-profiler": Case("info", each_step(marks_of_another)),
+    "second-profiler": Case("info", each_step(marked("ProfilerStep#1", 200))),
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
     "graph-capture": Case("critical", each_step(captures_a_graph)),

@@ -39,7 +39,7 @@ KINDS = (
         "loader computes", "loader.py", {"sleep_ms": 0, "compute_ms": 3}, LOADING, {"workers": 1}, WORKERS,
     ),
     Kind(
-        "LoRA, batch 1 x accumulation 8", "lora.py", {}, ("tiny-micro-batches", "low-memory-use", "launch-bound"),
+        "LoRA, batch 1 x accumulation 8", "lora.py", {}, ("small-micro-batches", "low-memory-use"),
         {"batch": 8, "accumulate": 1},
     ),
     Kind(

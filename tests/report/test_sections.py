@@ -33,11 +33,7 @@ CASES = [(form, name) for form, sections in RENDERERS.items() for name in sectio
 def everything() -> Diagnosis:
     """A diagnosis in which no section is empty; a new section needs its part here."""
     applied = Applied(patches=(diagnoses.DATA_WAIT.patch,), because="the run before has no steps")  # type: ignore[arg-type]
-<<<<<<< HEAD
     slow = SlowStep(step=1007, rank=1, recorded=True, ns=250_000_000, factor=1.4, cause="data-wait", cause_ns=7_000_000)
-=======
-    slow = SlowStep(step=1007, rank=1, recorded=True, ns=250_000_000, factor=1.44, cause="data-wait", cause_ns=9_000)
->>>>>>> issue16-g
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,))
 
 

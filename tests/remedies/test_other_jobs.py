@@ -18,7 +18,7 @@ from diagnose.rule.needs import met
 UNITS = units()
 RULES = {rule.id: rule for rule in load_rules((), UNITS)}
 OF_TRAINING = re.compile(
-    r"batch_size|-device batch|accumulat|[Oo]ptimizer|gradient|in the Trainer|training loop|[Tt]rain in|\w+_steps\b|TrainerCallback"
+    r"batch_size|-device batch|accumulat|[Oo]ptimizer|gradient|in the Trainer|training loop|[Tt]rain in|\w+_steps\b"
 )
 OF_NVIDIA = re.compile(
     r"nvidia-smi|nvlink|dcgmi|FlashAttention-3|flash_attention_3|tf32|TF32|nccl-tests|NVL|compute-sanitizer"

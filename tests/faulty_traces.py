@@ -106,13 +106,10 @@ def uncached(job: Trace) -> None:
 
 def emptied(job: Trace) -> None:
     """A cache that is given back at once, and filled again while most tensors find room in it."""
-    for _ in range(20):
-        job.malloc(50, "cudaFree")
-    for number in range(60):
+    for number in range(120):
         with job.inside("aten::empty"):
-            if number < 20:
-                job.malloc(50)
-        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+            if number < 40:
+                job.malloc(50, "cudaFree" if number < 20 else "cudaMalloc")
         job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
 
 

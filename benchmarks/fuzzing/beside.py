@@ -125,7 +125,7 @@ def _diagnosis(change: dict[str, Any]) -> dict[str, Any]:
     values = {"step_time_ns": 1e7, "unprofiled_step_time_ns": 9e6, "micro_batch_size": 4.0, "accumulation_steps": 2.0}
     facts = [{"name": name, "value": value, "unit": "", "because": None} for name, value in values.items()]
     return {
-        "schema_version": 3,
+        "schema_version": 4,
         "plan": [{"rule": "host", "patch": None}, planned],
         "findings": [planned],
         "steps": steps,

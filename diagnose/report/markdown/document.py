@@ -11,7 +11,7 @@ from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
 from diagnose.report.markdown.job import job, ranks
 from diagnose.report.views.applied import applied_view
-from diagnose.report.views.changes import Change, captures_view, plan_view
+from diagnose.report.views.changes import Change, captures_view, findings_view, plan_view
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import basis, outside_line, rows
 from diagnose.report.views.sections import LeftOut, spelled
@@ -25,7 +25,7 @@ from diagnose.report.views.summary import (
     steps_line,
     verdict_view,
 )
-from diagnose.report.views.words import GUARDS, causes_named, speedup
+from diagnose.report.views.words import GUARDS, causes_named
 
 MOST_TOKENS = 4_000
 _WRITERS = tuple(
@@ -171,10 +171,11 @@ def _findings(draft: Draft) -> str:
             to.code(f.rule),
             f.severity,
             f.class_,
-            speedup(f.predicted_speedup),
+            full.gain,
             "in the plan" if f.rule in planned else f.says,
         )
-        for f in findings
+        for full in findings_view(draft.diagnosis)
+        for f in [full.finding]
     ]
     evidence = [
         (to.code(f.rule), to.code(e.fact), to.text(spoken(e.value, e.unit)), e.of)

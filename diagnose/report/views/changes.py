@@ -6,6 +6,7 @@ from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.facts import spoken
 from diagnose.report.views.words import first_sentence, flags_line, patch_lines, speedup, to_capture
 
+HIDDEN_WORTH_TELLING = 0.02
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
 
 
@@ -87,7 +88,15 @@ def findings_view(diagnosis: Diagnosis) -> list[Full]:
 
 
 def _full(finding: Finding) -> Full:
-    return Full(finding, speedup(finding.predicted_speedup), patch_lines(finding.patch), flags_line(finding.patch))
+    return Full(finding, _explained_gain(finding), patch_lines(finding.patch), flags_line(finding.patch))
+
+
+def _explained_gain(finding: Finding) -> str:
+    """The gain, and how much of its best case the finding's own evidence does not show."""
+    gain, hidden = speedup(finding.predicted_speedup), finding.hidden_share or 0.0
+    if not gain or hidden < HIDDEN_WORTH_TELLING:
+        return gain
+    return f"{gain}, at best with {spoken(hidden, 'share')} of the step that passes beside other work"
 
 
 def _change(diagnosis: Diagnosis, at: int) -> Change:

@@ -16,7 +16,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
     """The answer to "what now?", from the findings, the plan and what they rest on."""
     worth_doing = tuple(step.rule for step in diagnosis.plan if not step.below_noise)
     if nothing_pays(diagnosis) or (chosen := _first(diagnosis)) is None:
-        return _nothing(diagnosis)
+        return _more_steps(diagnosis) or _nothing(diagnosis)
     finding, because = chosen
     return Recommendation(
         kind="capture" if finding.class_ == "validity" else "change",
@@ -70,6 +70,20 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     if changes:
         return changes[0], _UNPLANNED
     return (findings[0], _OF_CAPTURE) if findings else None
+
+
+def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
+    """That more steps have to tell whether a suspected rank is late, before nothing is said to be left."""
+    suspected = diagnosis.postmortem.suspected if diagnosis.postmortem else ()
+    if not suspected:
+        return None
+    waits = f"each other rank waits {spoken(suspected[0].share, 'share')} of its steps for it"
+    return Recommendation(
+        kind="capture",
+        says=f"capture more steps (diagnose run --steps 6): rank {suspected[0].rank} may be late, and {waits}",
+        because="a suspected rank comes before the word that nothing is left",
+        do="Record six steps or more of every rank: diagnose run --steps 6.",
+    )
 
 
 def _nothing(diagnosis: Diagnosis) -> Recommendation:

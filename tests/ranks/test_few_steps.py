@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from analysed import GEMM
@@ -13,6 +14,7 @@ from kineto import Trace, collective
 
 from diagnose.analysis import analyze
 from diagnose.arrays import Floats
+from diagnose.judge.next_change import recommended
 from diagnose.ranks import RankDigest, match
 from diagnose.ranks.stragglers.evidence import LatenessEvidence, evidence_of, stragglers_among, suspected_among
 from diagnose.ranks.stragglers.few_steps import Slowest
@@ -137,3 +139,6 @@ def test_a_suspicion_has_its_numbers_and_leaves_the_rule_open(tmp_path: Path) ->
     assert suspected.waiting_share == pytest.approx(1, abs=0.05)
     (open_,) = (entry for entry in found.not_judged if entry.rule == "straggler")
     assert "rank 1 may be the one that the others wait for" in open_.because
+    left = recommended(msgspec.structs.replace(found, findings=(), plan=()))
+    assert left.kind == "capture", "where no change is left, more steps are"
+    assert "rank 1 may be late" in left.says

@@ -55,6 +55,7 @@ def rules_page() -> str:
 def rule_section(rule: Rule) -> str:
     """One rule."""
     lines = [f"### {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", ""]
+    lines += [f"- needs: {', '.join(rule.needs)}"] if rule.needs else []
     lines += [f"- {severity}: `{condition.text}`" for severity, condition in rule.conditions]
     lines += [
         "",

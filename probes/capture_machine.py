@@ -68,8 +68,6 @@ PACKAGES = (
     "flash-attn",
     "flash-attn-3",
     "kernels",
-    "torchao",
-    "transformer-engine",
     "deepspeed",
     "nvtx",
 )

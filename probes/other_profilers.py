@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from threading import get_ident
@@ -16,6 +16,7 @@ from typing import Any
 
 from .guard import quietly
 from .held import held
+from .protocol import NSIGHT
 
 _BEGIN = (
     ("torch.autograd.profiler", "profile", "_prepare_trace"),
@@ -63,6 +64,12 @@ def running() -> bool:
     if _prepared:
         _prepared[:] = [each for each in _prepared if _unfinished(*each)]
     return bool(_prepared)
+
+
+def nsight_records(environment: Mapping[str, str]) -> bool:
+    """Whether Nsight Systems was put into this process, which uses a GPU: CUDA serves one profiler at a time."""
+    torch: Any = sys.modules["torch"]
+    return bool(environment.get(NSIGHT)) and bool(torch.cuda.is_initialized())
 
 
 def _enabled() -> bool:

@@ -12,6 +12,8 @@ CONFIG = "PYTHON_DIAGNOSE"
 MARKS = "PYTHON_DIAGNOSE_SEEN"
 PATCH = "PYTHON_DIAGNOSE_APPLY"
 
+NSIGHT = "NSYS_PROFILING_SESSION_ID"  # what Nsight Systems tells the processes that it records
+
 # The window, in optimizer steps, wherever nothing else is asked for: by the command, a callback, or in code.
 STEPS = 4  # the first of three or more is not counted: it holds what was launched before the window
 WARMUP = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ class Recorder:
         `give_way` is called when the job itself starts a profiler meanwhile.
         """
         other_profilers.watch()
+        if other_profilers.nsight_records(os.environ):
+            raise RuntimeError("Nsight Systems records this process, and CUDA serves one profiler: run it without nsys")
         self._first_step = step
         self._profiler = self._built()
         forks.profiler_started(lambda: self.running)

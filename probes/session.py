@@ -239,7 +239,11 @@ class Session:
         """While the model lives: what is written at exit comes after its end."""
         if self._facts is None:
             with silent():
-                guarded(lambda: vars(self).update(_facts=facts_of(self)), "capture facts not written")
+                guarded(lambda: vars(self).update(_facts=self._known()), "capture facts not written")
+
+    def _known(self) -> dict[str, object]:
+        of = {name: getattr(self, name) for name in ("window", "clock", "recorder", "source", "error")}
+        return facts_of(self.objects, **of)
 
     def _cut_short(self, why: str) -> None:
         window = self.window

@@ -90,11 +90,6 @@ def all_reduces(count: int, size: int, us: float, mark: str = "DistributedDataPa
     return work
 
 
-def marks_of_another(job: Trace) -> None:
-    """A profiler that counts from 1 marks a part of the step."""
-    job.event("user_annotation", f"ProfilerStep#{job.next_step - 10}", 200)
-
-
 def waits_for_the_device(job: Trace) -> None:
     job.item()
     job.cpu_op("aten::view", 500)
@@ -111,13 +106,10 @@ def uncached(job: Trace) -> None:
 
 def emptied(job: Trace) -> None:
     """A cache that is given back at once, and filled again while most tensors find room in it."""
-    for _ in range(20):
-        job.malloc(50, "cudaFree")
-    for number in range(60):
+    for number in range(120):
         with job.inside("aten::empty"):
-            if number < 20:
-                job.malloc(50)
-        job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
+            if number < 40:
+                job.malloc(50, "cudaFree" if number < 20 else "cudaMalloc")
         job.op("aten::add", kernel=ADD, gpu_us=5, host_us=1)
 
 
@@ -159,14 +151,6 @@ def captures_a_graph(job: Trace) -> None:
     with job.graph_capture():
         for _ in range(40):
             job.op("aten::mm", PRODUCT, GEMM, 1000, host_us=50)
-
-
-def on_unknown_device(faulty: bool) -> Files:
-    """A trace with events of an accelerator that is not CUDA's when it is faulty."""
-    job = steps()
-    if faulty:
-        job.event("mtia_ccp_events", "dma_request", 100)
-    return [job]
 
 
 def after_a_long_start(faulty: bool) -> Files:
@@ -291,11 +275,11 @@ CASES = {
     "few-steps": Case("warning", lambda faulty: [steps(count=1 if faulty else 5)]),
     "warm-up-in-window": Case("info", each_step(longer(5000, 0))),
     "uneven-steps": Case("warning", each_step(longer(5000, 2))),
-    "second-profiler": Case("info", each_step(marks_of_another)),
+    "second-profiler": Case("info", each_step(marked("ProfilerStep#1", 200))),
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
     "graph-capture": Case("critical", each_step(captures_a_graph)),
-    "unknown-device": Case("critical", on_unknown_device),
+    "unknown-device": Case("critical", each_step(lambda job: job.event("mtia_ccp_events", "dma_request", 10))),
     "start-fills-capture": Case("warning", after_a_long_start),
     "damaged-trace": Case("warning", damaged),
     "unclassified-kernels": Case("warning", each_step(lambda job: job.launch("own::kernel<3>(float*)", 300))),

@@ -175,6 +175,13 @@ def test_the_prediction_is_that_of_the_change_alone() -> None:
     assert expected_of({"plan": plan}, "a")["speedup"] == [1.1, 1.2]
 
 
+def test_a_best_case_that_is_not_known_stays_so() -> None:
+    plan = [{"rule": "a", "predicted_speedup": [1.1, None]}, {"rule": "b", "predicted_speedup": [None, 1.1]}]
+
+    assert expected_of({"plan": plan}, "a")["speedup"] == [1.1, None]
+    assert expected_of({"plan": plan}, "b")["speedup"] is None
+
+
 @pytest.mark.parametrize("given", [{}, {"findings": 3, "facts": [1], "steps": None}, {"findings": [{"rule": "a"}]}])
 def test_a_diagnosis_of_another_shape_predicts_nothing(given: dict[str, Any]) -> None:
     found = expected_of(given, "a")

@@ -96,7 +96,7 @@ def test_a_file_without_a_category_of_torch_is_refused_with_those_it_has(
         path.write_bytes(gzip.compress(path.read_bytes()))
 
     with pytest.raises(UserError, match="not a PyTorch profiler trace") as refusal:
-        analyze(path.parent if kind == "folder" else path, options)
+        analyze(path.parent if kind == "folder" else path, options=options)
 
     assert "of the categories PERF, cc, none of which torch.profiler writes" in str(refusal.value)
 

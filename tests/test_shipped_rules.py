@@ -5,6 +5,7 @@ from small_rules import known
 
 from diagnose.facts import Fact, Scalar
 from diagnose.rule import SEVERITIES, Rule, builtin_rules, load_rule, load_rules, names_in
+from diagnose.rule.needs import met
 
 
 @pytest.fixture(params=sorted(builtin_rules().glob("*.toml")), ids=lambda path: path.stem)
@@ -32,6 +33,7 @@ def test_shipped_rules_that_judge_the_run_predict_nothing(shipped: Rule) -> None
 def test_shipped_rules_predict_no_gain_when_they_are_quiet_at_zero(shipped: Rule) -> None:
     zero: dict[str, Scalar] = {"share": 0.0, "flag": False, "text": "none seen"}
     nothing = {name: Fact(name, zero.get(unit, 0), unit) for name, unit in known().items()}
+    nothing |= met(shipped.needs, known())
     if shipped.class_ not in ("validity", "capacity"):
         assert shipped.judge(nothing).answer == "quiet"
         assert shipped.judge(nothing).answer == "quiet"

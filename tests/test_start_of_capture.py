@@ -39,6 +39,14 @@ def test_the_host_of_such_a_window_begins_with_the_operator_that_launches_first(
     assert line.steps.host[0, 0] - START_NS == 5000 * US
 
 
+def test_without_links_the_threads_that_call_the_runtime_show_what_the_start_went_into() -> None:
+    content = unmarked(5000).json()
+    for event in content["traceEvents"]:
+        event.get("args", {}).pop("correlation", None)
+
+    assert facts(content)["start_of_capture_cause"].value == "Python"
+
+
 def test_without_a_gpu_a_window_has_no_head() -> None:
     assert len(timeline(without(unmarked(5000), "kernel", "cuda_runtime", "cuda_driver")).steps.uncounted) == 0
 
@@ -75,6 +83,19 @@ def test_the_largest_cause_of_a_start_that_fills_the_capture_is_named(call: str,
 
     assert float(found["start_of_capture_share"].value) == pytest.approx(51 / 54, abs=0.01)  # type: ignore[arg-type]
     assert found["start_of_capture_cause"].value == cause
+
+
+def test_first_convolutions_that_try_every_kernel_are_told_as_a_search() -> None:
+    job = Trace()
+    for number in range(4):
+        with job.step():
+            with job.inside("aten::cudnn_convolution"):
+                for _ in range(20 if number == 0 else 1):
+                    job.launch(GEMM, 1000)
+                    job.sync()
+            job.launch(ADD, 100)
+
+    assert facts(job)["start_of_capture_cause"].value == "the search for the fastest convolutions"
 
 
 def test_where_most_is_counted_the_start_is_not_divided() -> None:

@@ -139,6 +139,7 @@ def test_forward_passes_of_others_hear_nothing_of_training(name: str) -> None:
     assert diagnosis.trains is False
     assert of_training(diagnosis) == []
     assert not {"low-memory-use", "text-work-in-the-loop"} & {f.rule for f in diagnosis.findings}
+    assert not any("tokenis" in f.do for f in diagnosis.findings)
 
 
 # -- how it is said ------------------------------------------------------------------------------------------------

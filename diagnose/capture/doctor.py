@@ -16,6 +16,7 @@ from typing import Literal
 
 from diagnose.capture.command import environment
 from diagnose.probes.config import Config
+from diagnose.probes.protocol import NSIGHT
 from diagnose.version import __version__
 
 _PACKAGES = ("transformers", "accelerate", "liger-kernel", "nvtx")
@@ -145,7 +146,7 @@ def nvml() -> Check:
 
 def nsight(env: Mapping[str, str]) -> Check:
     """Nsight Systems takes the one CUPTI subscription of a process."""
-    if env.get("NSYS_PROFILING_SESSION_ID"):
+    if env.get(NSIGHT):
         says = "this shell runs under nsys: GPU events go there; capture outside of it"
         return Check("Nsight", "warn", says)
     return Check("Nsight", "ok", "not under nsys")

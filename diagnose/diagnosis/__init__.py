@@ -26,6 +26,7 @@ from diagnose.diagnosis.terms import (
     LaneKind,
     Severity,
     SliceClass,
+    Speedup,
     VerdictClass,
 )
 from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
@@ -65,6 +66,7 @@ __all__ = [
     "SliceClass",
     "SliceLabel",
     "SlowStep",
+    "Speedup",
     "StepTimeline",
     "Steps",
     "TraceSummary",

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from diagnose.diagnosis.terms import FindingClass, Severity
+from diagnose.diagnosis.terms import FindingClass, Severity, Speedup
 from diagnose.facts import Capture, to_do
 
 
@@ -49,8 +49,11 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
 
-    It is null when nothing is predicted; `assumes` says what the range rests on. [1, high] without an assumption is a
-    bound: what the step gains if the fault goes at no cost.
+    Low is what is promised; high is the best case, null where only the worst is known. It is null altogether when
+    nothing is predicted; `assumes` says what the range rests on. [1, high] without an assumption is a bound: what the
+    step gains if the fault goes at no cost. `booked_share` is what the ledger books, of the step, on the work that the
+    change touches, and low promises no more; `hidden_share` is what the best case saves beyond it: work that passes
+    beside other work and holds up the step all the same. Both are null where nothing is replayed.
     """
 
     rule: str
@@ -59,9 +62,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     do: str
     evidence: tuple[Evidence, ...]
-    predicted_speedup: tuple[float, float] | None
+    predicted_speedup: Speedup | None
     patch: Patch | None
     assumes: str = ""
+    booked_share: float | None = None
+    hidden_share: float | None = None
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +79,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     patch: Patch | None
-    predicted_speedup: tuple[float, float] | None
-    cumulative_speedup: tuple[float, float] | None = None
+    predicted_speedup: Speedup | None
+    cumulative_speedup: Speedup | None = None
     effort: str = "setting"
     numerics: bool = False
     below_noise: bool = False
@@ -97,7 +102,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity | None = None
     do: str = ""
     patch: Patch | None = None
-    predicted_speedup: tuple[float, float] | None = None
+    predicted_speedup: Speedup | None = None
     worth_doing: tuple[str, ...] = ()
 
 
@@ -159,7 +164,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     patches: tuple[Patch, ...]
     refused: tuple[NotApplied, ...] = ()
     rule: str = ""
-    predicted_speedup: tuple[float, float] | None = None
+    predicted_speedup: Speedup | None = None
     measured_speedup: float | None = None
     before_ns: float | None = None
     after_ns: float | None = None

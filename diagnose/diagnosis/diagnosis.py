@@ -22,7 +22,7 @@ from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, Waterfal
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.timeline import SlowStep, StepTimeline
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,5 +15,6 @@ Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
 LaneKind = Literal["stream", "thread", "cause"]
 SliceClass = Literal[CauseClass, ""]
 
+Speedup = tuple[float, float | None]  # [low, high] of the step's speed; low is promised, null: the best is not known
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]

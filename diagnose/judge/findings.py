@@ -1,10 +1,10 @@
 """The rules that fired, with what each change buys, and the order in which to make the changes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep
-from diagnose.facts import Facts, Unknown
+from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.patches import spelled
@@ -27,28 +27,59 @@ def findings_of(judged: Judged, facts: Facts, predictor: Predictor, sections: Se
 
 
 def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
+    """What is promised counts first, the best case between those that promise the same."""
     unsafe = finding.class_ == "validity" and finding.severity == "critical"
-    gain = finding.predicted_speedup or (1.0, 1.0)
-    return not unsafe, -gain[0], -gain[1], _SEVERITY_ORDER[finding.severity], finding.rule
+    low, high = finding.predicted_speedup or (1.0, 1.0)
+    return not unsafe, -low, -(high or low), _SEVERITY_ORDER[finding.severity], finding.rule
 
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
-    evidence = tuple(
-        Evidence(fact=name, value=value, unit=facts[name].unit, of=facts[name].of)
-        for name in judgement.evidence
-        if not isinstance(value := facts[name].value, Unknown)
-    )
+    cured = predictor.cured(rule)
+    evidence = _evidence(dict.fromkeys((*judgement.evidence, *_rests_on(cured[1:], facts))), facts)
+    saving = predictor.saving(rule)
     return Finding(
         rule=rule.id,
         class_=rule.class_,
         severity=judgement.answer,  # type: ignore[arg-type]
-        says=rule.sentence(rule.says, facts),
+        says=" ".join(filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts)))),
         do=rule.advised(facts),
         evidence=evidence,
         predicted_speedup=predictor.predict(rule),
         patch=_patch(rule, facts, predictor),
         assumes=predictor.assumes(rule),
+        booked_share=saving.booked if saving else None,
+        hidden_share=saving.hidden if saving else None,
     )
+
+
+def _evidence(names: Iterable[str], facts: Facts) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(fact=name, value=value, unit=facts[name].unit, of=facts[name].of)
+        for name in names
+        if not isinstance(value := facts[name].value, Unknown)
+    )
+
+
+def _rests_on(cured: Iterable[Rule], facts: Facts) -> tuple[str, ...]:
+    """The evidence of the rules."""
+    return tuple(name for rule in cured for name in rule.judge(facts).evidence)
+
+
+def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
+    """What all one change changes, each with its share; "" where it changes what the finding says alone."""
+    patch = cured[0].patch_for(facts)
+    if len(cured) < 2 or patch is None:
+        return ""
+    change = " and ".join(map(world_of(facts).named, patch.set))
+    parts = ", ".join(_part(rule, facts) for rule in cured)
+    return f"The same change ({change}) cures all of these, and the gain is of all: {parts}."
+
+
+def _part(rule: Rule, facts: Facts) -> str:
+    """The rule with the first share that it rests on."""
+    shares = (item for item in _evidence(rule.judge(facts).evidence, facts) if item.unit == "share")
+    share = next(shares, None)
+    return rule.id if share is None else f"{rule.id} {spoken(share.value, 'share')} of {share.of}"
 
 
 def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:

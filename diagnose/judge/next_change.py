@@ -2,7 +2,7 @@
 
 from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
-from diagnose.predict.plan import WORTH_PLANNING
+from diagnose.predict.plan import WORTH_PLANNING, pays
 
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
@@ -47,7 +47,7 @@ def _is_unsafe(finding: Finding) -> bool:
 def _may_pay(finding: Finding) -> bool:
     if finding.predicted_speedup is None:
         return finding.severity != "info"
-    return finding.predicted_speedup[1] >= WORTH_PLANNING
+    return pays(finding.predicted_speedup)
 
 
 def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:

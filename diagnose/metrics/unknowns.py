@@ -13,7 +13,7 @@ CAPTURE_FAILED = Unknown(
 )
 UNKNOWN_DEVICE = Unknown(
     "the job runs on a device whose activities diagnose does not know",
-    nothing_helps("activities of CUDA and ROCm devices alone are understood"),
+    another_run("take the times of this device from its own profiler"),
 )
 GRAPHS_CAPTURED = Unknown(
     "the steps capture a GPU graph, and no matrix kernel runs in them",

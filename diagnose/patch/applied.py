@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from diagnose.diagnosis import Applied, NotApplied, Patch
+from diagnose.diagnosis import Applied, NotApplied, Patch, Speedup
 from diagnose.facts import Facts, Unknown
 from diagnose.trace.record import CaptureRecord
 
@@ -60,7 +60,7 @@ def applied_of(record: CaptureRecord, facts: Facts) -> Applied | None:
         patches=patches,
         refused=refused,
         rule=str(expected.get("rule") or ""),
-        predicted_speedup=_pair(expected.get("speedup")),
+        predicted_speedup=_speedup(expected.get("speedup")),
         measured_speedup=measured,
         before_ns=before,
         after_ns=after,
@@ -111,16 +111,17 @@ def _product(one: object, other: object) -> float | None:
     return None if a is None or b is None else a * b
 
 
-def _range(value: object) -> list[float] | None:
-    pair = _pair(value)
-    return None if pair is None else list(pair)
+def _range(value: object) -> list[float | None] | None:
+    speedup = _speedup(value)
+    return None if speedup is None else list(speedup)
 
 
-def _pair(value: object) -> tuple[float, float] | None:
+def _speedup(value: object) -> Speedup | None:
+    """[low, high or null]: the best case need not be known."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         return None
     low, high = _number(value[0]), _number(value[1])
-    return None if low is None or high is None else (low, high)
+    return None if low is None or (high is None and value[1] is not None) else (low, high)
 
 
 def _listed(diagnosis: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagnose.predict.whatif import WIDEST, Predictor, Range
+from diagnose.diagnosis import Speedup
+from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
 
 WORTH_PLANNING = 1.02
@@ -13,11 +14,11 @@ EFFORTS = ("setting", "code", "cluster")
 
 @dataclass(frozen=True)
 class Planned:
-    """One remedy of the plan: its own gain after those before it, and that of all so far, cut as wide ranges are."""
+    """One remedy of the plan: its own gain after those before it, and that of all so far."""
 
     rule: Rule
-    speedup: Range
-    cumulative: Range
+    speedup: Speedup
+    cumulative: Speedup
     below_noise: bool = False
 
 
@@ -36,25 +37,35 @@ def plan_of(predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.
     chosen: list[Rule] = []
     planned: list[Planned] = []
     left = [rule for rule in fired if rule.remedy is not None]
-    low = high = 1.0
+    together: Speedup = (1.0, 1.0)
     while left and len(planned) < MOST_PLANNED:
         ranges = {rule.id: predictor.predict(rule, chosen) for rule in left}
-        open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and found[1] >= WORTH_PLANNING]
+        open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]
         if not open_:
             break
         best = max(open_, key=lambda rule: (not is_noise(ranges[rule.id], noise_share), _merit(rule, ranges[rule.id])))
         gain = ranges[best.id]
         assert gain is not None
-        low, high = low * gain[0], high * gain[1]
-        planned.append(Planned(best, gain, (low, min(high, low * WIDEST)), is_noise(gain, noise_share)))
+        together = _both(together, gain)
+        planned.append(Planned(best, gain, together, is_noise(gain, noise_share)))
         chosen.append(best)
         left = [rule for rule in left if rule is not best and not excluded(rule, best)]
     return tuple(planned)
 
 
-def is_noise(gain: Range | None, noise_share: float) -> bool:
+def pays(gain: Speedup) -> bool:
+    """Whether the best case buys 2 %, or nobody knows what it buys."""
+    return gain[1] is None or gain[1] >= WORTH_PLANNING
+
+
+def is_noise(gain: Speedup | None, noise_share: float) -> bool:
     """Whether the time that goes, even in the best case, is less than steps lie apart anyway."""
-    return gain is not None and 1 - 1 / gain[1] < noise_share
+    return gain is not None and gain[1] is not None and 1 - 1 / gain[1] < noise_share
+
+
+def _both(one: Speedup, other: Speedup) -> Speedup:
+    """What two changes buy together, low ends with low ends and high with high."""
+    return one[0] * other[0], None if one[1] is None or other[1] is None else one[1] * other[1]
 
 
 def excluded(one: Rule, other: Rule) -> bool:
@@ -63,7 +74,7 @@ def excluded(one: Rule, other: Rule) -> bool:
     return one.id in other.excludes or other.id in one.excludes or bool(keys[0] & keys[1])
 
 
-def _merit(rule: Rule, gain: Range | None) -> tuple[float, float, int, bool, str]:
+def _merit(rule: Rule, gain: Speedup | None) -> tuple[float, float, int, bool, str]:
     """What the worst case buys, then the best case, both to two digits; then little effort and unchanged numerics."""
     low, high = gain or (1.0, 1.0)
-    return round(low, 2), round(high, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id
+    return round(low, 2), round(high or low, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id

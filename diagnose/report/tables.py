@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import cast
 
-from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep
+from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep, Speedup
 from diagnose.errors import printable
 from diagnose.report.views.words import flags_line, patch_lines
 
@@ -216,7 +216,7 @@ def _planned(position: int, p: PlanStep) -> list[object]:
     return [position, p.rule, p.effort, p.numerics, *gains, *_change(p.patch)]
 
 
-def _range(speedup: tuple[float, float] | None) -> tuple[float | None, float | None]:
+def _range(speedup: Speedup | None) -> tuple[float | None, float | None]:
     return speedup or (None, None)
 
 

@@ -171,7 +171,7 @@ def _is_transposed(call: Call) -> bool:
 
 def _convolution_backward(call: Call, outputs: Outputs) -> float:
     grad, x, w = call.dims[:3]
-    mask = _gradient_mask(call)
+    mask = gradient_mask(call)
     wanted = 2 if mask is None else sum(map(bool, mask[:2]))
     positions = x if call.scalar(7) is True else grad
     return 2.0 * wanted * grad[0] * math.prod(w) * math.prod(positions[2:])
@@ -182,13 +182,8 @@ def _cudnn_backward(call: Call, outputs: Outputs) -> float:
     return 4.0 * grad[0] * math.prod(w) * math.prod(grad[2:])
 
 
-def says_no_mask(call: Call) -> bool:
-    """Whether a convolution's backward call leaves open which gradients it computes; both are then counted."""
-    return call.name in CONVOLUTION_FORMULAS and direction(call.name) == "backward" and _gradient_mask(call) is None
-
-
-def _gradient_mask(call: Call) -> list[Any] | None:
-    """Flags of the gradients by input, weight and bias, the last argument; None where values are not recorded."""
+def gradient_mask(call: Call) -> list[Any] | None:
+    """Flags of a convolution's gradients by input, weight and bias; None where values are not recorded: two count."""
     mask = call.scalar(len(call.concrete) - 1)
     return mask if isinstance(mask, list) and len(mask) > 1 else None
 

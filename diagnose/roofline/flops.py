@@ -14,8 +14,8 @@ from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.roofline import owners
 from diagnose.roofline.calls import call_of
-from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key, says_no_mask
-from diagnose.roofline.gradients import BACKWARD_OVER_FORWARD, attention_pairs, convolution_gradients
+from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key
+from diagnose.roofline.gradients import BACKWARD_OVER_FORWARD, attention_pairs, convolution_gradients, says_no_mask
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import OPS
 

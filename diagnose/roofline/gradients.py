@@ -6,7 +6,8 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.roofline import owners
-from diagnose.roofline.flop_formulas import ATTENTION_FORMULAS, direction
+from diagnose.roofline.calls import Call
+from diagnose.roofline.flop_formulas import ATTENTION_FORMULAS, CONVOLUTION_FORMULAS, direction, gradient_mask
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES
 from diagnose.trace import Trace
@@ -21,6 +22,11 @@ class Paired(NamedTuple):
 
     rows: Ints
     forward: Ints
+
+
+def says_no_mask(call: Call) -> bool:
+    """Whether a convolution's backward call leaves open which gradients it computes."""
+    return call.name in CONVOLUTION_FORMULAS and direction(call.name) == "backward" and gradient_mask(call) is None
 
 
 def convolution_gradients(timeline: Timeline, rows: Ints, operator: Ints) -> Ints:

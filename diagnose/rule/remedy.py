@@ -34,9 +34,9 @@ class Remedy:
     Attributes:
         removes: the share of the step that goes; it needs no replay.
         kernels: factor on the time of each group of kernels.
-        fuses: groups whose kernels become one.
+        fuses: groups whose kernels become one; in the worst case their launches cost the host what they cost now.
         host: factor on host time by cause of the ledger.
-        launches: factor on the host time of every launch.
+        launches: factor on the host time of every launch outside the optimizer's step.
         communication: factor on the time of collectives.
         hides: collectives hold no kernel back.
         waits: the calls that no longer wait for the device.

@@ -163,6 +163,7 @@ def timeline_of(trace: Trace, rank: int) -> Timeline:
     captures = graph_captures(trace)
     gpu, launches = _activities(trace, captures)
     used = np.concatenate((gpu.launch[gpu.launch >= 0], launches.recorded))
+    used = used if len(used) else np.flatnonzero(trace.rows_of(*RUNTIME))  # calls without ids: any of them may launch
     used = used[thread_turns(trace.pid[used], trace.tid[used])]
     return Timeline(
         trace=trace,

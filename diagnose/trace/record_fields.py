@@ -24,7 +24,7 @@ _FACTOR = number(0, 1e6)
 _SHARE = number(0, 1)
 _PARAMETERS = number(0, 1e15)
 
-_VERSIONS = ("hip", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch", "torchao", "transformer_engine")
+_VERSIONS = ("hip", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch")
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
     "clock": text,
@@ -103,7 +103,7 @@ _PADDING = {
 }
 _EXPECTED = {
     "rule": text,
-    "speedup": all_of(number(0, 1e9), 2, 2),
+    "speedup": in_order(number(0, 1e9)),
     "step": text,
     "step_ns": _NS,
     "unprofiled_step_ns": _NS,

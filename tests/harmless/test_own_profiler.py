@@ -12,6 +12,7 @@ from capture.scripts import BARE, TRAINER, run, said
 from needs import needs
 
 from diagnose import analyze
+from diagnose.probes.other_profilers import nsight_records
 
 needs("torch")
 
@@ -135,6 +136,19 @@ def test_a_search_over_hyperparameters_profiles_its_trials_as_always(tmp_path: P
 
     ours, theirs = (torch.load(tmp_path / kind / "final.pt") for kind in ("probed", "plain"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize(
+    ("session", "uses_gpu", "records"), [("7", True, True), ("7", False, False), ("", True, False)]
+)
+def test_nsight_keeps_the_gpu_to_itself(
+    session: str, uses_gpu: bool, records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: uses_gpu)
+
+    assert nsight_records({"NSYS_PROFILING_SESSION_ID": session}) is records
 
 
 @pytest.mark.parametrize("at", [5, 7, 8])

@@ -18,7 +18,7 @@ from diagnose.rule.needs import met
 UNITS = units()
 RULES = {rule.id: rule for rule in load_rules((), UNITS)}
 OF_TRAINING = re.compile(
-    r"batch_size|-device batch|accumulat|[Oo]ptimizer|gradient|in the Trainer|[Tt]rain in|\w+_steps\b|TrainerCallback"
+    r"batch_size|-device batch|accumulat|[Oo]ptimizer|gradient|in the Trainer|training loop|[Tt]rain in|\w+_steps\b"
 )
 OF_NVIDIA = re.compile(
     r"nvidia-smi|nvlink|dcgmi|FlashAttention-3|flash_attention_3|tf32|TF32|nccl-tests|NVL|compute-sanitizer"
@@ -107,3 +107,25 @@ def test_segments_that_amds_builds_may_lack_are_not_set_there(calls: str, patche
     assert (finding.patch is not None) == patched
     assert ("ROCm" in finding.do) != patched
     assert ("PYTORCH_ALLOC_CONF" in {n.what for n in diagnosis.not_advised}) != patched
+
+
+@pytest.mark.parametrize(
+    ("device", "sms", "memory", "best", "worst"),
+    [
+        ("NVIDIA H100 80GB HBM3", 132, 85_017_755_648, 0.08, 0.16),
+        ("NVIDIA L40S", 142, 47_697_362_944, 1.18 * 91.6 / 362, 2.36 * 91.6 / 362),
+        ("AMD Instinct MI300X", 304, 206_141_652_992, 1.18 * 163.4 / 1307.4, 2.36 * 163.4 / 1307.4),
+    ],
+)
+def test_half_precision_gains_what_the_peaks_of_the_gpu_allow(
+    device: str, sms: int, memory: int, best: float, worst: float
+) -> None:
+    trace = built(device)
+    trace["deviceProperties"][0] |= {"totalGlobalMem": memory, "numSms": sms}
+    found, remedy = facts(trace), RULES["products-in-single-precision"].remedy
+
+    assert remedy is not None
+    for case, factor in (("best", best), ("worst", worst)):
+        factors = remedy.factors(found, case)  # type: ignore[arg-type]
+        assert factors is not None
+        assert factors.kernels["fp32-products"] == pytest.approx(factor, abs=0.002)

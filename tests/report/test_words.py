@@ -21,6 +21,9 @@ def test_a_bound_reads_at_most_and_a_range_reads_as_a_range() -> None:
     assert speedup((1.0, 1.656)) == "at most 1.66x"
     assert speedup((1.55, 1.8)) == "1.55-1.80x"
     assert speedup((1.551, 1.554)) == "1.55x"
+    assert speedup((1.23, 12.4)) == "1.23-12x"
+    assert speedup((1.004, 1.656)) == "at most 1.66x"
+    assert speedup((1.23, None)) == "at least 1.23x"
     assert speedup(None) == ""
 
 

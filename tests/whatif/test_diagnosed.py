@@ -58,6 +58,21 @@ def test_the_cumulative_gain_is_the_product_of_the_steps(tmp_path: Path, rules: 
         assert step.cumulative_speedup == pytest.approx((low, high))
 
 
+def test_the_finding_that_buys_most_names_all_that_its_change_cures(tmp_path: Path, rules: Path) -> None:
+    written(rules, "slow-attention", SAYING_ATTENTION, sets="use_liger_kernel = true")
+    written(rules, "slow-optimizer", SAYING_OPTIMIZER, sets="use_liger_kernel = true")
+
+    found = analyze(saved(tmp_path / "t", device_bound()), options=Options(rules_dirs=(rules,)))
+    findings = {finding.rule: finding for finding in found.findings}
+    first, part = findings["slow-attention"], findings["slow-optimizer"]
+
+    assert "cures all of these, and the gain is of all: slow-attention, slow-optimizer." in first.says
+    assert first.predicted_speedup == pytest.approx((10 / 7.5, 10 / 6.4), rel=0.01), "4 and 1 ms of 10"
+    assert part.says == "It is there."
+    assert part.predicted_speedup == pytest.approx((10 / 9.5, 10 / 9.4), rel=0.01), "1 ms of 10"
+    assert [step.rule for step in found.plan if step.rule.startswith("slow-")] == ["slow-attention"]
+
+
 def shared_gpu() -> Trace:
     """Kernels that start 5 ms after their launch, at random: another process has the GPU meanwhile."""
     job = Trace()

@@ -99,3 +99,22 @@ def ridge_flops_per_byte(m: Measured) -> Value:
     if isinstance(peak, Unknown) or isinstance(bandwidth, Unknown):
         return peak if isinstance(peak, Unknown) else bandwidth
     return float(peak) / float(bandwidth)
+
+
+@metric("factor")
+def fp32_over_half_factor(m: Measured) -> Value:
+    """Peak of plain fp32 over that of products in half precision: 0.07 on H100, 0.25 on L40S, 0.5 on RTX 4090."""
+    return _over(m, m.device.matrix_precision)
+
+
+@metric("factor")
+def fp32_over_tf32_factor(m: Measured) -> Value:
+    """Peak of plain fp32 over that of products in TF32: 0.14 on H100, 1 on RTX 4090."""
+    return _over(m, "tf32")
+
+
+def _over(m: Measured, precision: str) -> Value:
+    fp32, other = m.device.peak("fp32"), m.device.peak(precision)
+    if fp32 is None or other is None:
+        return Unknown("the table of peaks does not have both", nothing_helps("these peaks are published or not"))
+    return fp32 / other

@@ -59,12 +59,6 @@ def flash_attention_3_installed(m: Measured) -> Value:
 
 
 @metric("flag", needs_gpu=False)
-def fp8_library_installed(m: Measured) -> Value:
-    """Whether torchao or Transformer Engine, which bring fp8 products, is installed where the job ran."""
-    return _installed(m, "torchao", "transformer_engine")
-
-
-@metric("flag", needs_gpu=False)
 def uses_liger_loss(m: Measured) -> Value:
     """Whether Liger's fused linear cross entropy runs, by its name in the trace."""
     return any(name.startswith("LigerFusedLinearCrossEntropy") for name in m.timeline.trace.names)

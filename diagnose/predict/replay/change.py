@@ -18,14 +18,16 @@ class Change:
 
     Attributes:
         kernels: factor on the duration of each GPU activity, aligned with `timeline.gpu`. An activity with factor 0
-            vanishes together with its launch and the operator time that issued it.
+            vanishes together with its launch and the operator time that issued it, as far as `host` does not say what
+            is left of that time.
         merge: mask over `timeline.gpu` of activities that fuse: of each run of neighbours on a stream only the first
-            is launched. Durations follow `kernels`.
+            is launched, as above. Durations follow `kernels`.
         host: factor on host time by cause of the ledger ("data-wait", "dispatch", "python", ...); "launch-latency"
             and "kernel-gap" scale those two. "sync" scales what the calls take beside waiting; `no_wait` takes the
             wait away. Without a GPU the causes are those of that ledger, operators included.
         no_wait: mask over the events of `timeline.trace`: blocking calls that no longer wait for the device.
-        launches: factor on the host time of every launch: the call and the operator time that issued it.
+        launches: factor on the host time of every launch outside the optimizer's step: the call and the operator time
+            that issued it.
         communication: factor on the duration of collectives.
         overlap: collectives hold no later kernel back: they run on streams of their own that no kernel waits for.
         communication_keeps: "duration": a collective takes as long as it does now. "end": the other ranks do not

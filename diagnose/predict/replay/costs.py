@@ -7,7 +7,7 @@ import numpy as np
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.device import NONE
-from diagnose.predict.replay.host import CAUSES, END_OF_STEP, ISSUING
+from diagnose.predict.replay.host import CAUSES, DISPATCH, END_OF_STEP, ISSUING
 from diagnose.predict.replay.items import Items
 from diagnose.timeline import Activities
 
@@ -118,16 +118,25 @@ def _needed(items: Items, launched: Mask) -> Mask:
 
 
 def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
-    """Host time before each item and in it. A call that is not needed goes together with what issued it."""
+    """Host time before each item and in it.
+
+    `change.launches` is of what operators dispatch, not of the launches of the optimizer's step. A call that is not
+    needed goes together with what issued it. Where `change.host` says what is left of the host's
+    issuing, that is left: who states it has counted the launches that go.
+    """
     calls, factors, called = items.calls, change.factors(CAUSES), items.call >= 0
     launching = np.zeros(len(items), bool)
     launching[items.owner[items.owner >= 0]] = True
-    launch = np.where(needed, np.where(launching, change.launches, 1.0), 0.0)
-    issuing = _weighted(calls.before[:, ISSUING], factors[ISSUING])
-    before = _weighted(calls.before, factors)[items.call] - issuing[items.call] * (1 - launch)
+    spared = np.where(launching, factors[DISPATCH] * (1 - change.launches), 0.0)
+    stated = np.where(factors[ISSUING] < 1, factors[ISSUING], 0.0)
+    shorter = calls.before[items.call, DISPATCH] * spared
+    without = _weighted(calls.before[:, ISSUING], factors[ISSUING] - stated)[items.call]
+    before = _weighted(calls.before, factors)[items.call] - np.where(needed, shorter, without)
     length = calls.inside.sum(axis=1)
-    inside = np.divide(_weighted(calls.inside, factors), length, out=np.ones(len(calls)), where=length > 0)
-    own = items.own_ns * inside[items.call] * launch
+    still = _weighted(calls.inside, factors)[items.call] - calls.inside[items.call, DISPATCH] * spared
+    left = np.where(needed, still, _weighted(calls.inside[:, ISSUING], stated)[items.call])
+    length = calls.inside.sum(axis=1)[items.call]
+    own = items.own_ns * np.divide(left, length, out=needed.astype(np.float64), where=length > 0)
     return np.where(called, before, 0.0) * change.host_speed, np.where(called, own, 0.0) * change.host_speed
 
 

@@ -18,7 +18,8 @@ from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import SYNCHRONISATION
 
 CAUSES = IDLE
-ISSUING = [CAUSES.index(cause) for cause in ("dispatch", "optimizer-host")]
+DISPATCH = CAUSES.index("dispatch")
+ISSUING = [DISPATCH, CAUSES.index("optimizer-host")]
 END_OF_STEP = -1
 
 _SYNCHRONISES = re.compile(rf"({SYNCHRONISATION}|(cuda|hip)Free$)")

@@ -19,7 +19,7 @@ PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind ot
 ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
 OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
 LEAST_SPREAD = 0.005  # of the step: ranks closer than this are alike
-SUSPECT_SHARE = 0.2  # of a single step
+SUSPICIOUS = 2.5  # times the share that is noise, for which each other rank waits
 MOST_OF_IT = 0.8  # of the waiting, which a rank causes that is suspected
 _T_CRITICAL = (12.71, 4.30, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
 _T_MANY = 2.6
@@ -195,16 +195,17 @@ def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead
 def suspected_among(evidence: LatenessEvidence, named: Sequence[int]) -> int | None:
     """Position of the one rank that causes most of the waiting of a few steps, which are too few to name it.
 
-    It is behind in all of them, and by far more than noise.
+    It is behind in all of them, and each other rank waits for it far longer than noise makes ranks wait.
     """
     steps = evidence.own_ns.shape[1]
     if len(named) or steps > FEW_STEPS:
         return None
     rank = int(evidence.own_ns.sum(axis=1).argmax())
-    enough = max(SUSPECT_SHARE / np.sqrt(steps), 2 * evidence.noise_share)
-    behind = evidence.own_ns[rank].sum() >= enough * evidence.step_ns.sum() and evidence.late[rank].all()
-    sole = evidence.caused_ns[rank].sum() >= MOST_OF_IT * evidence.caused_ns.sum()
-    return rank if behind and sole and _cause_the_waiting(evidence, np.array([rank])) else None
+    waiting, whole = evidence.caused_ns[rank].sum(), evidence.step_ns.sum()
+    long = waiting >= SUSPICIOUS * evidence.noise_share * whole * (len(evidence.own_ns) - 1)
+    behind = evidence.own_ns[rank].sum() >= evidence.noise_share * whole and evidence.late[rank].all()
+    sole = waiting >= MOST_OF_IT * evidence.caused_ns.sum()
+    return rank if behind and long and sole and _cause_the_waiting(evidence, np.array([rank])) else None
 
 
 def _significant(lead: Ints) -> bool:

@@ -62,4 +62,4 @@ def _judged(applied: Applied) -> str:
     low, high = applied.predicted_speedup
     if measured < low - _SAME:
         return f": less than predicted{told}"
-    return f": more than predicted{told}" if measured > high + _SAME else f": as predicted{told}"
+    return f": more than predicted{told}" if high is not None and measured > high + _SAME else f": as predicted{told}"

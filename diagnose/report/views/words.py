@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER
-from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
+from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch, Speedup
 from diagnose.facts import spoken
 from diagnose.patch import patches
 from diagnose.report.views.plain import plain
@@ -56,16 +56,24 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", plain(text), maxsplit=1)[0]
 
 
-def speedup(predicted: tuple[float, float] | None) -> str:
-    """`(1.0, 1.66)` is a bound, "at most 1.66x"; `(1.55, 1.8)` is a range, "1.55-1.80x"."""
+def speedup(predicted: Speedup | None) -> str:
+    """`(1.0, 1.66)` is "at most 1.66x", `(1.55, 1.8)` is "1.55-1.80x", `(1.55, None)` is "at least 1.55x"."""
     if predicted is None:
         return ""
-    low, high = (f"{factor:.2f}" for factor in predicted)
+    low = _factor(predicted[0])
+    if predicted[1] is None:
+        return f"at least {low}x"
+    high = _factor(predicted[1])
     if high == "1.00":
         return "nothing alone"
-    if predicted[0] == 1.0:
+    if low == "1.00":
         return f"at most {high}x"
     return f"{low}x" if low == high else f"{low}-{high}x"
+
+
+def _factor(factor: float) -> str:
+    """To two decimals below ten, to whole numbers above: nobody knows the rest."""
+    return f"{factor:.2f}" if factor < 9.995 else f"{factor:.0f}"
 
 
 def patch_lines(patch: Patch | None) -> list[str]:

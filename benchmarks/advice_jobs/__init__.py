@@ -1,0 +1,1 @@
+"""Small training jobs, each slow for one reason: scripts as somebody may have written them, the cure an option."""

@@ -1,0 +1,40 @@
+"""A bare loop of many small layers: with another optimizer, or with a hook in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from timing import Steps, options
+from torch import nn
+
+
+def main() -> None:
+    """Train."""
+    torch.set_num_threads(1)
+    set_up = options(optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, steps=60)
+    model = nn.Sequential(*(nn.Linear(set_up["width"], set_up["width"]) for _ in range(set_up["layers"])))
+    form = {"foreach": False} if set_up["form"] == "loop" else {set_up["form"]: True}
+    kind: Any = getattr(torch.optim, set_up["optimizer"])
+    optimizer = kind(model.parameters(), lr=1e-3, **form)
+    seen: dict[str, float] = {}
+
+    def watch(module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+        values = output[0].tolist()
+        for _ in range(set_up["hook_items"]):
+            seen[str(id(module))] = sum(value * value for value in values)
+
+    if set_up["hook_items"]:
+        for layer in model:
+            layer.register_forward_hook(watch)
+    steps = Steps()
+    for _ in range(set_up["steps"]):
+        model(torch.randn(set_up["rows"], set_up["width"])).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        steps.ended()
+    steps.report()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""A small Llama under transformers' Trainer: padding, callbacks, logging, evaluation and checkpoints as asked."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from typing import Any
+
+import torch
+from timing import Steps, options
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+
+LONGEST = 128
+
+
+class Counts(TrainerCallback):
+    """Tells the times of steps, and computes in Python at the end of each, as long as asked."""
+
+    def __init__(self, steps: Steps, python_items: int, every: int) -> None:
+        self._steps, self._items, self._every = steps, python_items, every
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A step has ended."""
+        if state.global_step % self._every == 0:
+            sum(number * number % 7 for number in range(self._items))
+        self._steps.ended()
+
+
+def samples(count: int) -> list[dict[str, list[int]]]:
+    """Texts of which few are long."""
+    drawn = random.Random(0)
+    lengths = [min(int(4 + drawn.expovariate(1 / 24)), LONGEST) for _ in range(count)]
+    return [{"input_ids": [drawn.randrange(1, 512) for _ in range(length)]} for length in lengths]
+
+
+def collator(pads_to: int) -> Any:
+    """Pads to the longest of a batch, or to `pads_to` where that is not 0."""
+
+    def collate(batch: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+        length = pads_to or max(len(one["input_ids"]) for one in batch)
+        rows = [one["input_ids"] + [0] * (length - len(one["input_ids"])) for one in batch]
+        ids = torch.tensor(rows)
+        return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": ids.masked_fill(ids == 0, -100)}
+
+    return collate
+
+
+def main() -> None:
+    """Train."""
+    torch.set_num_threads(1)
+    set_up = options(
+        pads_to=0, grouped=False, python_items=0, python_every=1, logs_every=1000, evaluates_every=0, saves_every=0,
+        width=64, batch=8, nan_filter=True, steps=60,
+    )  # fmt: skip
+    heads, feed = 4, 2 * set_up["width"]
+    config = LlamaConfig(
+        hidden_size=set_up["width"], intermediate_size=feed, num_hidden_layers=2, num_attention_heads=heads,
+        num_key_value_heads=heads, vocab_size=512, max_position_embeddings=LONGEST,
+    )  # fmt: skip
+    steps = Steps()
+    with tempfile.TemporaryDirectory() as folder:
+        settings: dict[str, Any] = {
+            "output_dir": folder, "max_steps": set_up["steps"], "per_device_train_batch_size": set_up["batch"],
+            "logging_steps": set_up["logs_every"], "logging_nan_inf_filter": set_up["nan_filter"], "use_cpu": True,
+            "save_strategy": "steps" if set_up["saves_every"] else "no", "save_steps": set_up["saves_every"] or 500,
+            "eval_strategy": "steps" if set_up["evaluates_every"] else "no", "report_to": [], "disable_tqdm": True,
+            "eval_steps": set_up["evaluates_every"] or None, "remove_unused_columns": False,
+            "optim": "adamw_torch_fused",
+            "train_sampling_strategy": "group_by_length" if set_up["grouped"] else "random",
+        }  # fmt: skip
+        Trainer(
+            model=LlamaForCausalLM(config), args=TrainingArguments(**settings), train_dataset=samples(2000),
+            eval_dataset=samples(64), data_collator=collator(set_up["pads_to"]),
+            callbacks=[Counts(steps, set_up["python_items"], set_up["python_every"])],
+        ).train()  # fmt: skip
+    steps.report()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""What the ledger books on the work that a change touches: the part of a gain that nobody has to be told about.
+
+A step is as long as its longest chain of work. Work that passes beside other work is in the chain, too, where the host
+is behind: shortening it shortens the step, though the ledger books that time on what the device waits for in the end.
+Such a gain rests on the replay alone. What is promised does not.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.arrays import Mask
+from diagnose.attribution.causes import EXPOSED
+from diagnose.metrics import Measured
+from diagnose.predict.replay import Change
+
+BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")
+WAITING_CALLS = ("sync", "host-to-device")
+
+
+@dataclass(frozen=True)
+class Booked:
+    """Nanoseconds of the counted steps: kernels and collectives, and idle time by what the host did."""
+
+    device_ns: float
+    host_ns: float
+
+
+def booked_on(measured: Measured, change: Change) -> Booked:
+    """What the ledger books on the kernels, collectives and host causes that the change shortens."""
+    steps = iv.intervals(measured.attribution.windows[:, 0], measured.attribution.windows[:, 1])
+    gpu, shorter, fewer = measured.timeline.gpu, *_touched(measured, change)
+    kernels = iv.intersect(iv.intervals(gpu.start[shorter], gpu.end[shorter]), steps)
+    pieces = measured.attribution.pieces
+    communication = pieces(EXPOSED) if change.communication < 1 or change.overlap else iv.EMPTY
+    causes = {cause for cause, factor in change.host.items() if factor < 1 and cause != EXPOSED}
+    causes |= {"dispatch"} if change.launches < 1 else set()
+    causes |= set(WAITING_CALLS) if change.no_wait is not None else set()
+    idle = iv.union(pieces(*causes), _before(measured, fewer))
+    return Booked(iv.total(iv.union(kernels, communication)), iv.total(idle))
+
+
+def _touched(measured: Measured, change: Change) -> tuple[Mask, Mask]:
+    """The activities that take less time, and those whose launch goes."""
+    none = np.zeros(len(measured.timeline.gpu), bool)
+    shorter = none if change.kernels is None else change.kernels < 1
+    gone = none if change.kernels is None else change.kernels == 0
+    return shorter, gone if change.merge is None else gone | change.merge
+
+
+def _before(measured: Measured, launched: Mask) -> iv.Intervals:
+    """The idle time of dispatch and launching that ends with the start of one of these activities."""
+    pieces = measured.attribution.pieces(*BEFORE_A_LAUNCH)
+    if not launched.any() or not len(pieces):
+        return iv.EMPTY
+    following = np.searchsorted(measured.timeline.gpu.start, pieces[:, 1], side="left")
+    ends_there = launched[np.minimum(following, len(launched) - 1)] & (following < len(launched))
+    return pieces[ends_there]

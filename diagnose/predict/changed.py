@@ -1,0 +1,68 @@
+"""A change to the replayed step with the speed that it brings beside it, and two such changes made one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.arrays import Floats, Mask
+from diagnose.predict.replay import Change
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A change to the replayed step, and the factor on its speed beside it: more tokens, a share that goes."""
+
+    change: Change
+    gain: float = 1.0
+
+
+NOTHING = Changed(Change())
+
+
+def combined(one: Changed, other: Changed) -> Changed:
+    """Both changes together: factors multiply, masks join."""
+    a, b = one.change, other.change
+    change = Change(
+        kernels=_product(a.kernels, b.kernels),
+        merge=_either(a.merge, b.merge),
+        host={cause: a.host.get(cause, 1.0) * b.host.get(cause, 1.0) for cause in {*a.host, *b.host}},
+        no_wait=_either(a.no_wait, b.no_wait),
+        launches=a.launches * b.launches,
+        communication=a.communication * b.communication,
+        overlap=a.overlap or b.overlap,
+    )
+    return Changed(change, one.gain * other.gain)
+
+
+def joined(one: Changed, other: Changed) -> Changed:
+    """One change by two accounts of what it does: each part as far as the bolder account goes, never both in turn."""
+    a, b = one.change, other.change
+    change = Change(
+        kernels=_bolder_each(a.kernels, b.kernels),
+        merge=_either(a.merge, b.merge),
+        host={cause: _bolder(a.host.get(cause, 1.0), b.host.get(cause, 1.0)) for cause in {*a.host, *b.host}},
+        no_wait=_either(a.no_wait, b.no_wait),
+        launches=min(a.launches, b.launches),
+        communication=min(a.communication, b.communication),
+        overlap=a.overlap or b.overlap,
+    )
+    return Changed(change, max(one.gain, other.gain))
+
+
+def _product(a: Floats | None, b: Floats | None) -> Floats | None:
+    return b if a is None else a if b is None else a * b
+
+
+def _either(a: Mask | None, b: Mask | None) -> Mask | None:
+    return b if a is None else a if b is None else a | b
+
+
+def _bolder(a: float, b: float) -> float:
+    return min(a, b) if min(a, b) < 1 else max(a, b)
+
+
+def _bolder_each(a: Floats | None, b: Floats | None) -> Floats | None:
+    if a is None or b is None:
+        return b if a is None else a
+    least = np.minimum(a, b)
+    return np.where(least < 1, least, np.maximum(a, b))

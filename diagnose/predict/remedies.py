@@ -1,0 +1,105 @@
+"""Remedies of rules as changes to one rank's step: groups become kernels of its trace, factors numbers."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from diagnose.arrays import Floats, Mask
+from diagnose.attribution.causes import IDLE_FOR_INPUT, OPERATORS
+from diagnose.attribution.idle import Host
+from diagnose.facts import Facts, Unknown
+from diagnose.metrics import Measured
+from diagnose.metrics.kernel_groups.phases import optimizer_apart
+from diagnose.metrics.kernel_groups.registry import GROUPS, Group
+from diagnose.predict.changed import NOTHING, Changed
+from diagnose.predict.replay import Change
+from diagnose.rule.remedy import Case, Factors, Remedy
+from diagnose.rule.rule_file import Waits
+from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
+
+
+class Remedies:
+    """What remedies change about the step of one rank.
+
+    Args:
+        measured: the rank.
+        facts: of the job, which the factors are computed from.
+    """
+
+    def __init__(self, measured: Measured, facts: Facts) -> None:
+        self.measured, self.facts = measured, facts
+        self._groups: dict[str, Group] = {}
+
+    def changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
+        """The change in the best or the worst case; None where a fact or a group of kernels is unknown."""
+        factors = remedy.factors(self.facts, case) if remedy else None
+        if remedy is None or factors is None:
+            return None
+        gain = factors.tokens / (1 - factors.removed)
+        if not remedy.replayed:
+            return Changed(NOTHING.change, gain)
+        if remedy.kernels and not (self.measured.timeline.has_gpu or {*OPERATORS} & {*remedy.host}):
+            return None  # without a GPU operators are what kernels are with one
+        kernels = self._kernels(factors)
+        merged = self._merged(remedy, case)
+        if isinstance(kernels, Unknown) or isinstance(merged, Unknown):
+            return None
+        change = Change(
+            kernels=kernels,
+            merge=merged,
+            host=self._host(factors),
+            no_wait=None if remedy.waits is None else self._waits(remedy.waits, case),
+            launches=factors.launches,
+            communication=factors.communication,
+            overlap=remedy.hides,
+        )
+        return Changed(change, gain)
+
+    def _host(self, factors: Factors) -> Mapping[str, float]:
+        """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""
+        if factors.tokens == 1:
+            return factors.host
+        causes = IDLE_FOR_INPUT if self.measured.timeline.has_gpu else (*IDLE_FOR_INPUT, *OPERATORS)
+        return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
+
+    def _kernels(self, factors: Factors) -> Floats | Unknown | None:
+        """Factor of each activity; a larger batch lengthens all kernels but the optimizer's in proportion."""
+        if not len(self.measured.timeline.gpu) or not (factors.kernels or factors.tokens != 1):
+            return None
+        factor_of = np.ones(len(self.measured.timeline.gpu))
+        if factors.tokens != 1:
+            factor_of[optimizer_apart(self.measured) | self.measured.timeline.gpu.is_copy] *= factors.tokens
+        for name, factor in factors.kernels.items():
+            group = self._group(name)
+            if isinstance(group, Unknown):
+                return group
+            factor_of[group] *= factor
+        return factor_of
+
+    def _group(self, name: str) -> Group:
+        if name not in self._groups:
+            self._groups[name] = GROUPS[name](self.measured)
+        return self._groups[name]
+
+    def _merged(self, remedy: Remedy, case: Case) -> Mask | Unknown | None:
+        """None in the worst case: one operator written in Python costs the host as much as the chain it replaces."""
+        if case == "worst" or not remedy.fuses or not len(self.measured.timeline.gpu):
+            return None
+        merged = np.zeros(len(self.measured.timeline.gpu), bool)
+        for name in remedy.fuses:
+            group = self._group(name)
+            if isinstance(group, Unknown):
+                return group
+            merged |= group
+        return merged
+
+    def _waits(self, which: Waits, case: Case) -> Mask | None:
+        """Mask over the trace of the calls that no longer wait.
+
+        None in the worst case of a job with collectives: what a rank gains there, it waits for the other ranks.
+        """
+        line = self.measured.timeline
+        if case == "worst" and line.gpu.is_communication.any():
+            return None
+        to_device, to_host = Host(line).long_copies()
+        return to_device if which == "copies" else to_host | line.matching(SYNCHRONISATION, *RUNTIME)

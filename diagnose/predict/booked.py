@@ -11,11 +11,10 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Mask
-from diagnose.attribution.causes import EXPOSED
+from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED
 from diagnose.metrics import Measured
 from diagnose.predict.replay import Change
 
-BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")
 WAITING_CALLS = ("sync", "host-to-device")
 
 

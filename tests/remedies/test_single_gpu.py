@@ -14,7 +14,7 @@ from diagnose.probes.apply_allowed import why_not
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_traces"
 HEALTHY = ["cpu-healthy.json.gz", "synthetic-compute-bound.json.gz", "synthetic-healthy-8"]
-ABOUT_COMPUTE = {"products-limited-by-bf16"}
+ABOUT_COMPUTE = {"products-limited-by-bf16", "older-flash-kernels"}
 each = pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)
 
 

@@ -13,7 +13,7 @@ from diagnose.trace import read
 def test_a_collection_inside_the_window_is_a_range_of_the_trace(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     recorder, before = Recorder(tmp_path / "trace.json.gz", warmup=1, active=2), list(gc.callbacks)
-    recorder.start(lambda: None)
+    recorder.start(lambda: None, step=1)
     for _ in range(3):
         torch.ones(8).add(1)
         gc.collect()
@@ -32,7 +32,7 @@ def test_a_collection_inside_the_window_is_a_range_of_the_trace(tmp_path: Path) 
 def test_an_aborted_window_leaves_no_callback(tmp_path: Path) -> None:
     needs("torch")
     recorder, before = Recorder(tmp_path / "trace.json.gz", warmup=1, active=2), list(gc.callbacks)
-    recorder.start(lambda: None)
+    recorder.start(lambda: None, step=1)
     recorder.abort()
 
     assert gc.callbacks == before

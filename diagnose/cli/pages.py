@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from diagnose import __version__
+from diagnose.cli.typed import options_typed
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
@@ -154,21 +154,4 @@ def _write_whole(to: Path, content: bytes) -> None:
 
 def _command(context: click.Context, shown: str) -> str:
     """The command line with only what the user gave, and the path as it may be printed."""
-    words = ["diagnose", *context.command_path.split()[1:], shown]
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and isinstance(parameter, click.Option):
-            words += _words(parameter, context.params[name])
-    return shlex.join(words)
-
-
-def _words(option: click.Option, value: Any) -> list[str]:
-    if option.is_flag:
-        return [option.opts[-1]]
-    values = value if option.multiple else (value,)
-    return [word for each in values for word in (option.opts[-1], _word(each))]
-
-
-def _word(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return shlex.join(["diagnose", *context.command_path.split()[1:], shown, *options_typed(context)])

@@ -3,18 +3,13 @@
 import contextlib
 import os
 import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from diagnose.capture.bundle import Bundle, Written
 from diagnose.capture.command import ignores_our_hook
-from diagnose.cli.voice import stderr, stdout
-from diagnose.errors import UserError, printable
-
-if TYPE_CHECKING:
-    from diagnose.diagnosis import Diagnosis
+from diagnose.cli.outputs import Outputs
+from diagnose.cli.voice import say
+from diagnose.errors import printable
 
 POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
@@ -23,17 +18,22 @@ _WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `dia
 
 
 class Reporter:
-    """Prints the report of the first window, once.
+    """Reports the first window, once.
 
     Args:
         bundle: what the ranks write.
-        json_file: gets the diagnosis too.
+        outputs: where the report goes.
+
+    Attributes:
+        done: whether nothing is to be reported any more.
+        told: the report in a line, "" while there is none.
     """
 
-    def __init__(self, bundle: Bundle, json_file: Path | None) -> None:
-        self._bundle, self._json_file = bundle, json_file
+    def __init__(self, bundle: Bundle, outputs: Outputs) -> None:
+        self._bundle, self._outputs = bundle, outputs
         self._came, self._since = 0, time.monotonic()
         self.done = False
+        self.told = ""
 
     def report_if_due(self) -> None:
         """Report when every rank is written, or when the missing ones are long overdue."""
@@ -52,28 +52,15 @@ class Reporter:
             self.report(written)
 
     def report(self, written: Written) -> None:
-        """Print what the traces tell."""
+        """Make the report of what the traces tell."""
         self.done = True
         from diagnose import analysis
-        from diagnose.diagnosis import to_json
 
         if written.traces and written.missing:
             say(_without(written))
         options = analysis.Options(run=_run_of(self._bundle.folder, written))
         diagnosis = analysis.analyze(self._bundle.folder, options=options)
-        guarded(lambda: self._show(diagnosis))
-        if self._json_file is not None:
-            text, file = to_json(diagnosis), self._json_file
-            guarded(lambda: _write(text, file), "no --json file")
-
-    def _show(self, diagnosis: "Diagnosis") -> None:
-        from diagnose.cli.terminal import terminal
-        from diagnose.report.text import render
-
-        console = terminal()
-        with console.capture() as page:  # in one piece: the job prints too
-            render(diagnosis, console)
-        stdout().say("\n" + page.get() + f"bundle:     {printable(near(self._bundle.folder))}\n")
+        self.told = self._outputs.publish(diagnosis, printable(near(self._bundle.folder)))
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
@@ -99,32 +86,6 @@ def near(folder: Path) -> str:
     except OSError:  # the working folder is gone
         return str(folder)
     return str(folder) if relative.startswith("..") else relative
-
-
-def guarded(action: Callable[[], object], failed: str = "no report") -> None:
-    """Nothing that fails here changes how the command ends."""
-    try:
-        action()
-    except UserError as error:
-        say(f"{failed}: {error.format_message()}")
-    except KeyboardInterrupt:
-        say(f"{failed}: interrupted")
-    except OSError as error:
-        where = f": {printable(str(error.filename))}" if error.filename is not None else ""
-        _say_error(error, f"{failed}: {error.strerror or type(error).__name__}{where}")
-    except Exception as error:
-        _say_error(error, f"{failed}: {type(error).__name__}: {printable(' '.join(str(error).split()))[:300]}")
-
-
-def say(line: str) -> None:
-    """One line on stderr."""
-    stderr().say(f"diagnose: {line}\n")
-
-
-def _say_error(error: Exception, line: str) -> None:
-    if os.environ.get("DIAGNOSE_TRACEBACK"):
-        stderr().say("".join(traceback.format_exception(error)))
-    say(line)
 
 
 def _without(written: Written) -> str:
@@ -172,13 +133,3 @@ def _run_of(folder: Path, written: Written) -> str | None:
         return None
     wanted = set(written.traces.values())
     return max(runs, key=lambda run: len(wanted & {file.path.name for file in run.files})).name
-
-
-def _write(text: str, file: Path) -> None:
-    """Replace the file when all is written; what is no file (a device, a pipe with a reader) is written to as it is."""
-    from diagnose.cli.whole_file import whole_file
-
-    if file.is_fifo():
-        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))  # refused where nobody would ever read
-    with whole_file(file) as into:
-        into.write(text.encode("utf-8"))

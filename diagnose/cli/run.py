@@ -5,7 +5,7 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -21,8 +21,10 @@ from diagnose.capture.command import (
     resolved,
 )
 from diagnose.capture.folder import is_first_rank
-from diagnose.cli.reporter import POLL_EVERY_S, Reporter, guarded, last_words, say
-from diagnose.cli.voice import stderr
+from diagnose.cli.outputs import Outputs, output_options
+from diagnose.cli.reporter import POLL_EVERY_S, Reporter, last_words
+from diagnose.cli.typed import options_typed
+from diagnose.cli.voice import guarded, say, stderr
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request, read
 from diagnose.probes import protocol
@@ -64,10 +66,7 @@ _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
 )
 @click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
 @click.option("--stop", is_flag=True, help="End the job after the window.")
-@click.option(
-    "--json", "json_file", metavar="FILE", type=click.Path(path_type=Path), help="Write the diagnosis to FILE too."
-)
-@click.option("--no-report", is_flag=True, help="Capture only.")
+@output_options
 @click.option(
     "--apply",
     "patch_file",
@@ -79,23 +78,32 @@ _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
 @click.pass_context
 def run(
     ctx: click.Context,
+    /,
     out: Path | None,
     steps: int,
     warmup: int,
     skip: int,
     at_step: int | None,
     stop: bool,
-    json_file: Path | None,
-    no_report: bool,
     patch_file: str | None,
     command: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Run a training command, capture a few of its steps, and say why it is slow.
 
     COMMAND is what you would type without us: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch, srun.
-    The report goes to stdout as soon as all ranks have written the window, while the job goes on.
+    The report comes as soon as all ranks have written the window, while the job goes on: on stdout where that is a
+    terminal, else on stderr, so that a file or a pipe gets what the command writes and nothing else. The last line on
+    stderr, when the job has ended, says the verdict, the next change, and where the report is.
 
     The exit code is the command's own (128 + n when signal n ended it), whatever the capture or the report did.
+
+    \b
+    Codes of a command that never ran:
+      2    wrong usage
+      3    the patch of --apply cannot be used
+      126  the command cannot be executed
+      127  the command is not found
     """
     if not command:
         raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
@@ -113,12 +121,15 @@ def run(
         stderr().say(f"Error: cannot run the command: {printable(argv[0])}\n  why: {printable(why)}\n")
         ctx.exit(exit_code_of(error))
     speaking = bundle if reports else None
-    reporter = Reporter(speaking, json_file) if speaking is not None and not no_report else None
+    outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."])
+    reporter = Reporter(speaking, outputs) if speaking is not None and outputs.wanted else None
     code = _followed(job, reporter)
     if speaking is not None:
         guarded(lambda: last_words(speaking, reporter, argv))
         if patch is not None:
             guarded(lambda: _whether_applied(speaking))
+    if reporter is not None and reporter.told:
+        guarded(lambda: say(reporter.told))
     _ended(ctx, code, bundle)
 
 

@@ -1,4 +1,4 @@
-"""The two streams: the report goes to stdout, what happens meanwhile to stderr."""
+"""The consoles that reports are laid out for, and what happens meanwhile, which goes to stderr."""
 
 import contextlib
 import os
@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -27,12 +28,15 @@ class _Terminal(Console):
         raise BrokenPipeError
 
 
-def terminal() -> Console:
+def terminal(**where: Any) -> Console:
     """Standard output, without markup, emoji or highlighting of what comes from a trace.
 
     A width too small for a page, such as that of COLUMNS=0, is raised: rich would print nothing.
+
+    Args:
+        where: options of rich's Console for another place than standard output.
     """
-    console = _Terminal(markup=False, emoji=False, highlight=False)
+    console = _Terminal(markup=False, emoji=False, highlight=False, **where)
     console.width = max(console.width, NARROWEST)
     return console
 

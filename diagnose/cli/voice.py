@@ -5,7 +5,11 @@ import select
 import signal
 import sys
 import threading
+import traceback
+from collections.abc import Callable
 from typing import TextIO
+
+from diagnose.errors import UserError, printable
 
 _PATIENCE_S = 10.0
 
@@ -39,13 +43,41 @@ class Voice:
 
 
 def stdout() -> Voice:
-    """For the report."""
+    """For the report, where a person reads it."""
     return _voice("stdout")
 
 
 def stderr() -> Voice:
-    """For what happens meanwhile."""
+    """For what happens meanwhile, and for the report where a file or a program takes what the job writes."""
     return _voice("stderr")
+
+
+def say(line: str) -> None:
+    """One line on stderr."""
+    stderr().say(f"diagnose: {line}\n")
+
+
+def guarded(action: Callable[[], object], failed: str = "no report") -> bool:
+    """Whether `action` went well; nothing that fails here changes how the command ends."""
+    try:
+        action()
+        return True
+    except UserError as error:
+        say(f"{failed}: {error.format_message()}")
+    except KeyboardInterrupt:
+        say(f"{failed}: interrupted")
+    except OSError as error:
+        where = f": {printable(str(error.filename))}" if error.filename is not None else ""
+        _say_error(error, f"{failed}: {error.strerror or type(error).__name__}{where}")
+    except Exception as error:
+        _say_error(error, f"{failed}: {type(error).__name__}: {printable(' '.join(str(error).split()))[:300]}")
+    return False
+
+
+def _say_error(error: Exception, line: str) -> None:
+    if os.environ.get("DIAGNOSE_TRACEBACK"):
+        stderr().say("".join(traceback.format_exception(error)))
+    say(line)
 
 
 def _voice(name: str) -> Voice:

@@ -63,45 +63,47 @@ def test_why_nothing_was_captured(start: Start, tmp_path: Path, command: Sequenc
 
 def test_the_report_is_printed_while_the_job_goes_on(start: Start, tmp_path: Path) -> None:
     wait = "\nimport time\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('trained')"
-    process = start("--json", "d.json", "--", script(tmp_path, WRITES + "write(0)" + wait))
+    body = WRITES + "write(0)" + wait + "\nprint('trained', file=sys.stderr)"
+    process = start("--json", "d.json", "--", script(tmp_path, "import sys\n" + body))
     until((tmp_path / "d.json").exists, process)
     (tmp_path / "go").touch()
     code, out, err = ended(process)
 
     [bundle] = bundles(tmp_path)
-    assert (code, err) == (0, "")
-    assert "\nverdict:    data-bound" in out
-    assert out.splitlines()[-2:] == [f"bundle:     {bundle.relative_to(tmp_path)}", "trained"]
+    assert (code, out) == (0, "trained\n")
+    assert "\nverdict:    data-bound" in err
+    shown = [f"bundle:     {bundle.relative_to(tmp_path)}", "diagnose: wrote d.json", "trained"]
+    assert err.splitlines()[-4:-1] == shown
     jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), schema())
     assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done"}
 
 
 def test_a_job_that_fails_after_the_window_still_gets_its_report(start: Start, tmp_path: Path) -> None:
-    code, out, _ = ended(start("--", script(tmp_path, WRITES + "write(0); raise SystemExit(9)")))
+    code, _, err = ended(start("--", script(tmp_path, WRITES + "write(0); raise SystemExit(9)")))
 
     assert code == 9
-    assert "verdict:" in out
+    assert "verdict:" in err
 
 
 def test_ranks_that_never_came_are_named(start: Start, tmp_path: Path) -> None:
-    _, out, err = ended(start("--", script(tmp_path, WRITES + "write(1, 4); write(2, 4)")))
+    _, _, err = ended(start("--", script(tmp_path, WRITES + "write(1, 4); write(2, 4)")))
 
-    assert "verdict:" in out
-    assert err == "diagnose: no trace of rank 0, 3 of 4\n"
+    assert "verdict:" in err
+    assert err.startswith("diagnose: no trace of rank 0, 3 of 4\n")
 
 
 def test_a_trace_without_its_marker_is_not_lost(start: Start, tmp_path: Path) -> None:
     body = WRITES + "write(0); os.remove(os.path.join(out, 'rank0.done'))"
 
-    assert "verdict:" in ended(start("--", script(tmp_path, body)))[1]
+    assert "verdict:" in ended(start("--", script(tmp_path, body)))[2]
 
 
 def test_later_windows_are_mentioned_and_the_first_is_reported(start: Start, tmp_path: Path) -> None:
-    _, out, err = ended(start("--", script(tmp_path, WRITES + "write(0, out=out + '-2'); write(0)")))
+    _, _, err = ended(start("--", script(tmp_path, WRITES + "write(0, out=out + '-2'); write(0)")))
 
-    assert out.count("verdict:") == 1
-    assert [err] == [
-        f"diagnose: more windows, for `diagnose analyze`: {b.relative_to(tmp_path)}\n" for b in bundles(tmp_path)[1:]
+    assert err.count("verdict:") == 1
+    assert [err.splitlines()[-2]] == [
+        f"diagnose: more windows, for `diagnose analyze`: {b.relative_to(tmp_path)}" for b in bundles(tmp_path)[1:]
     ]
 
 
@@ -130,11 +132,12 @@ def test_a_trace_that_cannot_be_read_costs_the_report_only(start: Start, tmp_pat
 
 
 def test_an_unwritable_json_file_costs_that_file_only(start: Start, tmp_path: Path) -> None:
-    code, out, err = ended(start("--json", "no/d.json", "--", script(tmp_path, WRITES + "write(0)")))
+    code, _, err = ended(start("--json", "no/d.json", "--", script(tmp_path, WRITES + "write(0)")))
 
     assert code == 0
-    assert "verdict:" in out
-    assert err.count("\n") == 1
+    assert "verdict:" in err
+    assert err.count("diagnose: no --json file: ") == 1
+    assert "wrote" not in err
 
 
 def test_no_report_says_where_the_bundle_is(start: Start, tmp_path: Path) -> None:
@@ -188,8 +191,8 @@ def test_only_the_parent_of_rank_0_speaks(start: Start, tmp_path: Path) -> None:
     script(tmp_path, body)
     shared = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
     parents = [start("--", "train.py", env=shared | {"SLURM_PROCID": str(rank)}) for rank in (0, 1)]
-    (_, out, _), second = [ended(parent) for parent in parents]
+    (_, _, err), second = [ended(parent) for parent in parents]
 
     assert second == (0, "", "")
-    assert "rank 1" in out or "2 ranks" in out
+    assert "rank 1" in err or "2 ranks" in err
     assert [path.name for path in bundles(tmp_path)] == ["job-17.0"]

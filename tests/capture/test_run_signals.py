@@ -42,10 +42,10 @@ def test_a_signal_that_ends_the_command_leaves_the_report(
     process = start("--", script(tmp_path, body))
     until((tmp_path / "ready").exists, process)
     process.send_signal(number)
-    ending, out, _ = ended(process)
+    ending, _, err = ended(process)
 
     assert ending == code
-    assert "verdict:" in out
+    assert "verdict:" in err
 
 
 def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:

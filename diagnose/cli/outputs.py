@@ -1,0 +1,155 @@
+"""What `diagnose run` makes of a diagnosis: the printed report, the files that were asked for, and the last line.
+
+Nothing here is written among the output of the command: the report is printed on stdout only where that is a terminal.
+"""
+
+import io
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from diagnose import __version__
+from diagnose.cli.voice import guarded, say, stderr, stdout
+from diagnose.errors import printable
+
+if TYPE_CHECKING:
+    from diagnose.diagnosis import Diagnosis
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_OF_FILES = {
+    "report": "Write the report to FILE instead of printing it.",
+    "html": "Write the report as one HTML file, too. It needs no network and no JavaScript.",
+    "markdown": "Write the report as Markdown below 4,000 tokens, too.",
+    "json": "Write the diagnosis to FILE, too.",
+}
+
+
+def output_options(command: Command) -> Command:
+    """Adds the options that `Outputs.of` reads."""
+    command = click.option("--no-report", is_flag=True, help="Print no report; without a FILE to write, capture only.")(
+        command
+    )
+    for name, says in reversed(_OF_FILES.items()):
+        file = click.Path(path_type=Path)
+        command = click.option(f"--{name}", metavar="FILE", type=file, callback=_a_file, help=says)(command)
+    return command
+
+
+def _a_file(_context: click.Context, _option: click.Parameter, file: Path | None) -> Path | None:
+    if file == Path("-"):
+        raise click.BadParameter("standard output is the command's own: name a file")
+    return file
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where a diagnosis goes.
+
+    Args:
+        files: by the option that asks for each.
+        printed: whether the report is printed.
+        command: the command line that the report names as its own.
+    """
+
+    files: Mapping[str, Path]
+    printed: bool
+    command: str
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], words: Sequence[str]) -> "Outputs":
+        """As the options of `output_options` ask for it; `words` follow `diagnose run`."""
+        files = {name: given[name] for name in _OF_FILES if given[name] is not None}
+        printed = not given["no_report"] and "report" not in files
+        return cls(files, printed, shlex.join(["diagnose", "run", *words]))
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is to be made of a capture."""
+        return self.printed or bool(self.files)
+
+    def publish(self, diagnosis: "Diagnosis", bundle: str) -> str:
+        """Print and write what is wanted, each for itself; the line that ends the job: verdict, next, where it is.
+
+        Args:
+            bundle: the folder of the capture, as it is printed.
+        """
+        printed = self.printed and guarded(partial(_print, diagnosis, bundle))
+        written = [shown for name in self.files if (shown := self._written(name, diagnosis))]
+        if written:
+            say(f"wrote {', '.join(written)}")
+        from diagnose.report.views.brief import brief
+
+        places = ", ".join([*(["above"] if printed else []), *written]) or "none"
+        return f"{brief(diagnosis)}; report: {places} (again: diagnose analyze {shlex.quote(bundle)})"
+
+    def _written(self, name: str, diagnosis: "Diagnosis") -> str:
+        """The file's name as it is printed, "" when it cannot be written."""
+        to = self.files[name]
+        done = guarded(lambda: _write(_FORMS[name](diagnosis, self.command), to), f"no --{name} file")
+        return printable(str(to)) if done else ""
+
+
+def _print(diagnosis: "Diagnosis", bundle: str) -> None:
+    """The report on stdout where a person reads it, else on stderr; in one piece, because the job prints too."""
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text import render
+
+    beside = sys.stdout is None or not sys.stdout.isatty()
+    console = terminal(stderr=beside)
+    with console.capture() as page:
+        render(diagnosis, console)
+    voice = stderr() if beside else stdout()
+    voice.say(f"\n{page.get()}bundle:     {bundle}\n")
+
+
+def _text(diagnosis: "Diagnosis", _command: str) -> str:
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text import render
+
+    page = io.StringIO()
+    render(diagnosis, terminal(file=page, force_terminal=False))
+    return page.getvalue()
+
+
+def _html(diagnosis: "Diagnosis", command: str) -> str:
+    from diagnose.report.html import About, page
+
+    return page(diagnosis, About(__version__, command))
+
+
+def _markdown(diagnosis: "Diagnosis", command: str) -> str:
+    from diagnose.report.markdown import markdown
+    from diagnose.report.views.summary import About
+
+    return markdown(diagnosis, About(__version__, command))
+
+
+def _json(diagnosis: "Diagnosis", _command: str) -> str:
+    from diagnose.diagnosis import to_json
+
+    return to_json(diagnosis)
+
+
+def _write(text: str, file: Path) -> None:
+    """Replace the file when all is written; what is no file (a device, a pipe with a reader) is written to as it is."""
+    from diagnose.cli.whole_file import whole_file
+
+    if file.is_fifo():
+        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))  # refused where nobody would ever read
+    with whole_file(file) as into:
+        into.write(text.encode("utf-8"))
+
+
+_FORMS: dict[str, Callable[["Diagnosis", str], str]] = {
+    "report": _text,
+    "html": _html,
+    "markdown": _markdown,
+    "json": _json,
+}

@@ -3,7 +3,8 @@
 import pytest
 from small_rules import known
 
-from diagnose.facts import Fact, Scalar
+from diagnose.facts import Fact, Scalar, Unknown
+from diagnose.metrics import REGISTRY
 from diagnose.rule import SEVERITIES, Rule, builtin_rules, load_rule, load_rules, names_in
 from diagnose.rule.needs import met
 
@@ -37,6 +38,19 @@ def test_shipped_rules_predict_no_gain_when_they_are_quiet_at_zero(shipped: Rule
     if shipped.class_ not in ("validity", "capacity"):
         assert shipped.judge(nothing).answer == "quiet"
         assert shipped.judge(nothing).answer == "quiet"
+
+
+def test_shipped_rules_that_fire_without_a_gpu_name_none(shipped: Rule) -> None:
+    """Facts of a GPU are unknown on a CPU; what is lost or recorded of a GPU is about one, whatever else is known."""
+    of_a_gpu = {"gpu_vendor", "gpu_events_lost_share", "graph_capture_share"}
+    of_a_gpu |= {name for name, metric in REGISTRY.items() if metric.needs_gpu}
+    for example in shipped.examples:
+        given = {"has_gpu": False} | {name: value for name, value in example.facts.items() if value != "unknown"}
+        if example.expect in SEVERITIES and not given["has_gpu"] and not of_a_gpu & {*example.facts}:
+            world = {
+                name: Fact(name, given.get(name, Unknown("not seen", None)), unit) for name, unit in known().items()
+            }
+            assert "GPU" not in shipped.title + shipped.sentence(shipped.says, world) + shipped.advised(world)
 
 
 def test_shipped_rules_know_nothing_without_facts(shipped: Rule) -> None:

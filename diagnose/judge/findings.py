@@ -13,6 +13,7 @@ from diagnose.predict.plan import plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
 
+UNKNOWN_AS = 1.05
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -23,13 +24,18 @@ def findings_of(judged: Judged, facts: Facts, predictor: Predictor, sections: Se
         for rule, judgement in judged
         if judgement.fired
     ]
-    return tuple(sorted((finding for finding in findings if finding is not None), key=_precedence))
+    return tuple(sorted((finding for finding in findings if finding is not None), key=precedence))
 
 
-def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
-    """What is promised counts first, the best case between those that promise the same."""
-    unsafe = finding.class_ == "validity" and finding.severity == "critical"
-    low, high = finding.predicted_speedup or (1.0, 1.0)
+def precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
+    """What is promised counts first, the best case between those that promise the same.
+
+    A severe finding without a prediction stands where a promise of UNKNOWN_AS does: its gain is not known to be small.
+    """
+    doubt = finding.class_ == "validity"
+    unknown = 1.0 if doubt or finding.severity == "info" else UNKNOWN_AS
+    low, high = finding.predicted_speedup or (unknown, unknown)
+    unsafe = doubt and finding.severity == "critical"
     return not unsafe, -low, -(high or low), _SEVERITY_ORDER[finding.severity], finding.rule
 
 

@@ -7,6 +7,7 @@ from diagnose.predict.plan import WORTH_PLANNING, pays
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
 _OPENS_PLAN = "no other change buys more in its worst case"
+_MAY_BUY_MORE = "it is severe, what it buys is not known, and what opens the plan promises little"
 _ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
 _OF_CAPTURE = "only the capture leaves something to change"
@@ -53,19 +54,22 @@ def _may_pay(finding: Finding) -> bool:
 def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     """What makes the answer unsafe, else what opens the plan, else the first finding that is not about the capture.
 
-    A plan of noise opens with nothing: then it is a severe finding of which no gain is known, or None.
+    A plan of noise opens with nothing: then it is a severe finding of which no gain is known, or None. Such a finding
+    also goes before an info that opens the plan, where it stands before it among the findings.
     """
     findings, plan = diagnosis.findings, diagnosis.plan
     if findings and _is_unsafe(findings[0]):
         return findings[0], _UNSAFE
     planned = {step.rule for step in plan}
     changes = [finding for finding in findings if finding.class_ != "validity"]
+    rest = (f for f in changes if f.rule not in planned and f.severity != "info" and f.predicted_speedup is None)
+    severe = next(rest, None)
     if plan and plan[0].below_noise:
-        rest = (f for f in changes if f.rule not in planned and f.severity != "info" and f.predicted_speedup is None)
-        severe = next(rest, None)
         return None if severe is None else (severe, _ABOVE_NOISE)
     opener = next((f for f in findings if plan and f.rule == plan[0].rule), None)
     if opener is not None:
+        if severe is not None and opener.severity == "info" and findings.index(severe) < findings.index(opener):
+            return severe, _MAY_BUY_MORE
         return opener, _OPENS_PLAN
     if changes:
         return changes[0], _UNPLANNED

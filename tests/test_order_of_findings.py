@@ -1,0 +1,42 @@
+"""The order of findings, and what follows from it for the next change."""
+
+import diagnoses
+import msgspec
+import pytest
+
+from diagnose.diagnosis import Finding, PlanStep, Severity, Speedup
+from diagnose.judge.findings import precedence
+
+
+def finding(rule: str, severity: Severity, gain: Speedup | None, class_: str = "host") -> Finding:
+    return msgspec.structs.replace(
+        diagnoses.SLOW_NORM, rule=rule, severity=severity, predicted_speedup=gain, class_=class_
+    )
+
+
+UNKNOWN_GAIN = finding("unknown-gain", "warning", None)
+SMALL_INFO = finding("small-info", "info", (1.02, 1.5))
+LARGE_INFO = finding("large-info", "info", (1.05, 1.06))
+SMALL_WARNING = finding("small-warning", "warning", (1.02, 1.1))
+LARGE_WARNING = finding("large-warning", "warning", (1.3, None))
+NOTHING_ALONE = finding("nothing-alone", "critical", (1.0, 1.0))
+NOTE = finding("note", "warning", None, "validity")
+UNSAFE = finding("unsafe", "critical", None, "validity")
+
+
+def test_findings_go_by_what_they_promise_and_an_unknown_gain_stands_before_a_small_one() -> None:
+    mixed = [NOTE, UNKNOWN_GAIN, SMALL_INFO, SMALL_WARNING, LARGE_INFO, UNSAFE, LARGE_WARNING, NOTHING_ALONE]
+
+    assert sorted(mixed, key=precedence) == [
+        UNSAFE, LARGE_WARNING, LARGE_INFO, UNKNOWN_GAIN, SMALL_INFO, SMALL_WARNING, NOTHING_ALONE, NOTE,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("planned", "rule"), [(SMALL_INFO, "unknown-gain"), (LARGE_INFO, "large-info"), (SMALL_WARNING, "small-warning")]
+)
+def test_a_warning_without_a_gain_goes_before_an_info_that_promises_little(planned: Finding, rule: str) -> None:
+    step = PlanStep(rule=planned.rule, patch=None, predicted_speedup=planned.predicted_speedup)
+    found = diagnoses.diagnosis(findings=tuple(sorted([planned, UNKNOWN_GAIN], key=precedence)), plan=(step,))
+
+    assert found.next.rule == rule

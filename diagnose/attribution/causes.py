@@ -183,6 +183,7 @@ COPIES = tuple(row.name for row in _COPIES)
 WAITING = tuple(row.name for row in _WAITING)
 IDLE = tuple(row.name for row in _IDLE)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
+UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
 BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what each launch costs the device
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU
 UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)

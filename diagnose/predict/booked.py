@@ -11,7 +11,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Mask
-from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED
+from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED, UNRECORDED
 from diagnose.metrics import Measured
 from diagnose.predict.replay import Change
 
@@ -20,10 +20,18 @@ WAITING_CALLS = ("sync", "host-to-device")
 
 @dataclass(frozen=True)
 class Booked:
-    """Nanoseconds of the counted steps: kernels and collectives, and idle time by what the host did."""
+    """Nanoseconds of the counted steps: kernels and collectives, and idle time by what the host did.
+
+    `waiting_ns` is the idle time that the profiler does not lengthen, `host_ns` the rest of it.
+    """
 
     device_ns: float
+    waiting_ns: float
     host_ns: float
+
+    def unprofiled_ns(self, host_speed: float) -> float:
+        """The whole, with the host at its unprofiled speed."""
+        return self.device_ns + self.waiting_ns + self.host_ns * host_speed
 
 
 def booked_on(measured: Measured, change: Change) -> Booked:
@@ -37,7 +45,12 @@ def booked_on(measured: Measured, change: Change) -> Booked:
     causes |= {"dispatch"} if change.launches < 1 else set()
     causes |= set(WAITING_CALLS) if change.no_wait is not None else set()
     idle = iv.union(pieces(*causes), _before(measured, fewer))
-    return Booked(iv.total(iv.union(kernels, communication)), iv.total(idle))
+    waiting = iv.intersect(idle, pieces(*UNRECORDED))
+    return Booked(
+        device_ns=iv.total(iv.union(kernels, communication)),
+        waiting_ns=iv.total(waiting),
+        host_ns=iv.total(iv.subtract(idle, waiting)),
+    )
 
 
 def _touched(measured: Measured, change: Change) -> tuple[Mask, Mask]:

@@ -177,7 +177,7 @@ class Predictor:
         if not self.measured.timeline.has_gpu:
             return np.inf  # there the replay is the ledger
         booked = booked_on(self.measured, changed.change)
-        return (booked.device_ns + booked.host_ns * self.host_speed) / max(self.measured.timeline.steps.count, 1)
+        return booked.unprofiled_ns(self.host_speed) / max(self.measured.timeline.steps.count, 1)
 
     def _alone_ns(self, rule: Rule) -> float:
         """The step with the rule's own remedy alone, in its worst case."""

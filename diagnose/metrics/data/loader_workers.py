@@ -2,6 +2,7 @@
 
 from math import ceil, floor
 
+from diagnose.attribution.causes import OPERATORS
 from diagnose.facts import Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_worker_count
@@ -12,8 +13,10 @@ from diagnose.metrics.registry import metric
 LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
 LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
-LEAST_EFFICIENCY = 0.7  # of a worker beside others that use the same disk, network and cores: an estimate
+LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
+HANDING_OVER = 0.3  # of the host's time in a step, at worst: by a pair of traces with 0 and 4 workers
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
+HOST_WORK = ("dispatch", "python", "optimizer-host", *OPERATORS)
 NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no wait to hide"))
 
 
@@ -47,7 +50,7 @@ def least_data_wait_left_share(m: Measured) -> Value:
     """What is left of the wait for data with the advised workers; 0 where loading has to leave the run instead, or
     where the cores are not known.
     """
-    return _left(m, without_room=0.0, efficiency=1.0)
+    return _left(m, without_room=0.0, worst=False)
 
 
 @metric("share", "the wait for data", needs_gpu=False)
@@ -55,11 +58,14 @@ def most_data_wait_left_share(m: Measured) -> Value:
     """The same with workers that hinder each other, and most of the wait where loading has to leave the run: how much
     of it the host's disk or network takes is not known.
     """
-    return _left(m, without_room=1 - LEAST_THAT_GOES, efficiency=LEAST_EFFICIENCY)
+    return _left(m, without_room=1 - LEAST_THAT_GOES, worst=True)
 
 
-def _left(m: Measured, without_room: float, efficiency: float) -> Value:
-    """A batch takes the wait to load without workers, and as many steps as there are workers with them."""
+def _left(m: Measured, without_room: float, worst: bool) -> Value:
+    """A batch takes the wait to load without workers, and as many steps as there are workers with them.
+
+    Of the worst case, handing batches over makes the rest of the step longer, and so much less of the batch is left.
+    """
     wait, advised, running = m.share("data-wait"), advised_loader_workers(m), _running(m)
     if isinstance(advised, Unknown):
         return advised
@@ -67,8 +73,10 @@ def _left(m: Measured, without_room: float, efficiency: float) -> Value:
         return 0.0
     if float(advised) <= running:
         return without_room
+    efficiency = max(1 - LOST_TO_EACH * float(advised), LEAST_EFFICIENCY) if worst else 1.0
     batch = max(wait, running) / (float(advised) * efficiency)
-    return min(max(batch - (1 - wait), 0.0) / wait, 1.0)
+    rest = 1 - wait + (HANDING_OVER * m.share(*HOST_WORK) if worst else 0.0)
+    return min(max(batch - rest, 0.0) / wait, 1.0)
 
 
 def _running(m: Measured) -> int:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
-from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS
+from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, UNRECORDED
 
 CPU_CAUSES = ("operator-compute", "operator-memory", EXPOSED)
 
@@ -32,7 +32,8 @@ class Change:
         overlap: collectives hold no later kernel back: they run on streams of their own that no kernel waits for.
         communication_keeps: "duration": a collective takes as long as it does now. "end": the other ranks do not
             change, so that a step with collectives takes at least as long as now.
-        host_speed: factor on all host time, from the profiled to the unprofiled speed.
+        host_speed: factor on host time from the profiled to the unprofiled speed. The wait for data keeps its time:
+            what loads a batch is no work that the profiler records.
 
     Raises:
         ValueError: `host` names a cause that no ledger has, or a factor is negative.
@@ -59,3 +60,7 @@ class Change:
     def factors(self, causes: tuple[str, ...]) -> Floats:
         """The factor on host time of each of `causes`, the host's speed left out."""
         return np.array([self.host.get(cause, 1.0) for cause in causes], np.float64)
+
+    def speeds(self, causes: tuple[str, ...]) -> Floats:
+        """The factor on host time of each of `causes` from the profiled to the unprofiled speed."""
+        return np.array([1.0 if cause in UNRECORDED else self.host_speed for cause in causes], np.float64)

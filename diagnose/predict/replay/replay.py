@@ -169,7 +169,8 @@ def _on_host(timeline: Timeline, attribution: Attribution, steps: tuple[int, ...
 
 def _ledger_ns(ledger: dict[str, float], change: Change) -> float:
     """The parts of a host step, each scaled; `kernels` and what else concerns a GPU changes nothing."""
-    scaled = {cause: ns * change.host.get(cause, 1.0) * change.host_speed for cause, ns in ledger.items()}
+    factors = change.factors(tuple(ledger)) * change.speeds(tuple(ledger))
+    scaled = dict(zip(ledger, (np.array([*ledger.values()]) * factors).tolist(), strict=True))
     communication = scaled.pop(EXPOSED, 0.0) * change.communication
     rest = sum(scaled.values())
     return max(rest, communication) if change.overlap else rest + communication

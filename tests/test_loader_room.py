@@ -76,6 +76,11 @@ def test_unknown_cores_are_said_and_not_assumed(tmp_path: Path, recorded: Any) -
     assert "how many it has is not known" in " ".join(finding.do.split())
     assert finding.patch is not None
     assert finding.patch.set["num_workers"] == 10
+    assert finding.predicted_speedup is not None
+    low, high = finding.predicted_speedup
+    assert low < 1.35, "one worker alone is fed at worst"
+    assert high is not None
+    assert high > 4
 
 
 @pytest.mark.parametrize("recorded", [cores(1), cores(8, local_ranks=8), cores(64, quota=1.5)])

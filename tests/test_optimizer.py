@@ -24,6 +24,7 @@ def updating(name: str, kernels: list[str], host_us: float = 0) -> Trace:
     for _ in range(5):
         with job.step():
             job.op("aten::mm", [[4096, 4096]] * 2, GEMM, 500)
+            job.cpu_op("MmBackward0", 1)
             with job.optimizer(name):
                 job.host(host_us)
                 for kernel in kernels:
@@ -81,6 +82,17 @@ def test_the_optimizer_is_named_by_its_range_else_by_its_kernels(range_of: str, 
     built = job.json() if range_of else without(job, "user_annotation")
 
     assert facts(built)["optimizer_name"].value == name
+
+
+def test_an_optimizer_that_wraps_another_is_named_by_the_one_that_it_wraps() -> None:
+    job = Trace()
+    for _ in range(3):
+        with job.step(), job.optimizer("ZeroRedundancyOptimizer"):
+            job.host(5)
+            with job.optimizer("AdamW"):
+                job.op("aten::add_", kernel=ADD, gpu_us=20)
+
+    assert facts(job)["optimizer_name"].value == "AdamW"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ def replay(kernel: str) -> Work:
             lambda trace: trace.op("aten::conv_transpose2d", None, "cutlass_tensorop_s1688dgrad_optimized_tf32", 5),
             False,
         ),
+        (lambda trace: trace.op("aten::_foreach_mul_", None, FOREACH, 50), False),
+        (lambda trace: trace.op("aten::conv_transpose2d", None, "igemm_bwd_gtcx35_nhwc_fp16", 50), False),
         (replay(GRADIENT), True),
         (replay(FOREACH), True),
         (replay(FLASH), False),

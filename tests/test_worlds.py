@@ -87,7 +87,7 @@ WAYS: list[tuple[str, dict[str, Any], str | None, str]] = [
     ("training_arguments", {"per_device_train_batch_size": 8}, DEEPSPEED,
      'ds_config.json: {"train_micro_batch_size_per_gpu": 8}'),
     ("model_kwargs", {"attn_implementation": "sdpa"}, None,
-     "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"),
+     "torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # is_causal=True for a causal one"),
     ("model_kwargs", {"dtype": "bfloat16"}, BARE_LOOP, "model = model.to(torch.bfloat16)"),
     ("environment", {"PYTORCH_ALLOC_CONF": "a:1"}, BARE_LOOP, "export PYTORCH_ALLOC_CONF=a:1"),
 ]  # fmt: skip

@@ -55,8 +55,8 @@ def least_data_wait_left_share(m: Measured) -> Value:
 
 @metric("share", "the wait for data", needs_gpu=False)
 def most_data_wait_left_share(m: Measured) -> Value:
-    """The same with workers that hinder each other, and most of the wait where loading has to leave the run: how much
-    of it the host's disk or network takes is not known.
+    """The same with workers that hinder each other, with a single one where the cores are not known, and most of the
+    wait where loading has to leave the run: how much of it the host's disk or network takes is not known.
     """
     return _left(m, without_room=1 - LEAST_THAT_GOES, worst=True)
 
@@ -69,12 +69,14 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
     wait, advised, running = m.share("data-wait"), advised_loader_workers(m), _running(m)
     if isinstance(advised, Unknown):
         return advised
-    if isinstance(loader_worker_room(m), Unknown) and not running:
+    unsized = isinstance(loader_worker_room(m), Unknown) and not running
+    if unsized and not worst:
         return 0.0
-    if float(advised) <= running:
+    workers = 1.0 if unsized else float(advised)  # any host has a second core
+    if workers <= running:
         return without_room
-    efficiency = max(1 - LOST_TO_EACH * float(advised), LEAST_EFFICIENCY) if worst else 1.0
-    batch = max(wait, running) / (float(advised) * efficiency)
+    efficiency = max(1 - LOST_TO_EACH * workers, LEAST_EFFICIENCY) if worst else 1.0
+    batch = max(wait, running) / (workers * efficiency)
     rest = 1 - wait + (HANDING_OVER * m.share(*HOST_WORK) if worst else 0.0)
     return min(max(batch - rest, 0.0) / wait, 1.0)
 

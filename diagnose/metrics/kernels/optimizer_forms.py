@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diagnose.arrays import Ints, Mask
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.kernels.optimizer import optimizer_kind
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS
 
 _KERNELS = "the optimizer's kernel time"
@@ -71,14 +73,24 @@ def optimizer_name(m: Measured) -> Value:
 
 
 def _by_range(m: Measured) -> str | None:
-    """The class whose steps take longest."""
+    """The class whose steps take longest; of one that wraps another (sharded states, SAM), the one that it wraps."""
     trace, rows = m.timeline.trace, np.flatnonzero(m.timeline.matching(r"Optimizer\.step#", *ANNOTATIONS))
+    rows = rows[_innermost(trace, rows)]
     if not len(rows):
         return None
     names, which = np.unique(trace.name[rows], return_inverse=True)
     longest = trace.names[names[np.argmax(np.bincount(which, weights=trace.dur[rows]))]]
     named = _STEP_OF.match(longest)
     return named[1] if named else longest.removeprefix("Optimizer.step#")
+
+
+def _innermost(trace: Trace, rows: Ints) -> Mask:
+    """Those of the ranges in which no other one of them begins."""
+    order = rows[np.lexsort((-trace.dur[rows], trace.ts[rows], trace.tid[rows], trace.pid[rows]))]
+    after = order[1:]
+    same = (trace.tid[after] == trace.tid[order[:-1]]) & (trace.pid[after] == trace.pid[order[:-1]])
+    wraps = same & (trace.ts[after] < trace.ends(order[:-1]))
+    return ~np.isin(rows, order[:-1][wraps])
 
 
 def _by_update(m: Measured) -> str | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.attribution.causes import CAUSES, OPERATORS
-from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.batch import FILLED, MOST_STATES, model_state_bytes
 from diagnose.metrics.registry import metric
@@ -23,7 +23,6 @@ LARGER_CALL = 1.5  # times as long takes a call for several samples beside the a
 SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is rather taken for too long
 _BYTES_MOVED = 8  # for an element of fp32: read and written once
 _PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
-NOT_ACCUMULATED = Unknown("no gradients are accumulated", nothing_helps("each micro-batch is one optimizer step"))
 
 
 @metric("factor", needs_gpu=False)

@@ -36,28 +36,28 @@ _HIDDEN_BY_GRAPHS = Unknown(
 def trains(m: Measured) -> Value:
     """Whether a backward pass or an optimizer is seen, in the record or the trace.
 
-    Unknown where the trace cannot show one: without operators or behind CUDA graphs, unless kernels of attention run,
-    whose gradients have kernels of their own.
+    Kernels tell it only where operators cannot: without operators or behind CUDA graphs. Unknown there, unless kernels
+    of gradients or optimizers run, or of attention, whose gradients have kernels of their own.
     """
     if m.record.text("optimizer.class") or isinstance(m.record.get("training_arguments"), dict) or _seen(m):
         return True
     shows_operators = bool(m.timeline.trace.rows_of(*OPS).any())
     if shows_operators and not m.timeline.matching(GRAPH_LAUNCH, *RUNTIME).any():
         return False
+    if _named(m, _KERNELS, *GPU_CATEGORIES) or m.timeline.gpu.of_family("optimizer").any():
+        return True
     if m.timeline.gpu.of_family("attention").any():
         return False
     return _HIDDEN_BY_GRAPHS if shows_operators else _NO_OPERATORS
 
 
 def _seen(m: Measured) -> bool:
-    """Gradients and updates, by operators, ranges, Python's call of the engine, and kernels."""
+    """Gradients and updates, by operators, ranges, and Python's call of the engine."""
     if _named(m, _OPERATORS, *OPS) or _named(m, _RANGES, *ANNOTATIONS):
         return True
     trace = m.timeline.trace
-    if (trace.named(np.array([n.startswith(_ENGINE) for n in trace.names], bool)) & trace.rows_of(*PYTHON)).any():
-        return True
-    kernels = m.timeline.gpu
-    return _named(m, _KERNELS, *GPU_CATEGORIES) or bool(kernels.of_family("optimizer").any())
+    engine = trace.named(np.array([n.startswith(_ENGINE) for n in trace.names], bool))
+    return bool((engine & trace.rows_of(*PYTHON)).any())
 
 
 def _named(m: Measured, pattern: re.Pattern[str], *categories: str) -> bool:

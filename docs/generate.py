@@ -61,7 +61,7 @@ def rule_section(rule: Rule) -> str:
         "",
         named(rule.says),
         "",
-        f"**Do:** {named(rule.do)}",
+        f"**Do:** {in_short(rule.action)}{named(rule.do)}",
         *advice_lines(rule),
         "",
         f"**Unless:** {named(rule.unless)}",
@@ -81,8 +81,17 @@ def rule_section(rule: Rule) -> str:
 
 def advice_lines(rule: Rule) -> list[str]:
     """What to do in its place while a condition holds."""
-    told = [f"- `{advice.holds.text}`: {named(advice.because)}" for advice in rule.advice if advice.holds is not None]
+    told = [
+        f"- `{advice.holds.text}`: {in_short(advice.what)}{named(advice.because)}"
+        for advice in rule.advice
+        if advice.holds
+    ]
     return ["", *told] if told else []
+
+
+def in_short(action: str) -> str:
+    """The words of a headline before the sentences that say more."""
+    return f"*{named(action)}.* " if action else ""
 
 
 def metrics_page() -> str:

@@ -193,6 +193,7 @@ DATA_WAIT = Finding(
     ),
     predicted_speedup=(1.0, 1.66),
     patch=Patch(target="training_arguments", set={"dataloader_num_workers": 8, "dataloader_pin_memory": True}),
+    action="set dataloader_num_workers=8, dataloader_pin_memory=True",
 )
 SMALL_BATCH = Finding(
     rule="low-memory-use",
@@ -203,6 +204,7 @@ SMALL_BATCH = Finding(
     evidence=(Evidence(fact="memory_free_share", value=0.64, unit="share", of="device memory"),),
     predicted_speedup=(1.1, 1.154),
     patch=Patch(target="training_arguments", set={"per_device_train_batch_size": 14}),
+    action="set per_device_train_batch_size=14",
 )
 
 
@@ -221,6 +223,7 @@ NO_MEMORY = Finding(
     class_="capacity",
     severity="warning",
     says="The peak of 79.2 GiB is 99.0 % of device memory. The next longer batch ends the run.",
+    action="make room in device memory",
     do="Lower the batch per device, or recompute activations.",
     evidence=(),
     predicted_speedup=None,
@@ -246,6 +249,7 @@ def hostile() -> Diagnosis:
         class_="host",
         severity="warning",
         says=bad,
+        action=bad,
         do=bad,
         evidence=(Evidence(fact=bad, value=bad, unit="text", of=bad),),
         predicted_speedup=None,

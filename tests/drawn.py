@@ -129,6 +129,7 @@ def hostile() -> Diagnosis:
         class_="host",
         severity="warning",
         says=HOSTILE,
+        action=HOSTILE,
         do=HOSTILE,
         evidence=(Evidence(fact=HOSTILE, value=HOSTILE, unit="text", of=HOSTILE),),
         predicted_speedup=(1.1, 1.2),

@@ -102,13 +102,13 @@ def test_quiet_is_two_lines() -> None:
     lines = piped(lambda console: render_brief(diagnoses.data_bound(), console), 120).splitlines()
 
     assert [line.split(":")[0] for line in lines if not line.startswith(" ")] == ["verdict", "next"]
-    assert "TrainingArguments(..., dataloader_num_workers=8" in lines[1]
+    assert "set dataloader_num_workers=8, dataloader_pin_memory=True (at most 1.66x)   data-wait" in lines[1]
 
 
 def test_a_finding_without_a_place_in_the_plan_is_not_lost() -> None:
     report = printed(diagnoses.data_bound(), 120)
 
-    assert "also:       near-out-of-memory   warning   The peak of 79.2 GiB is 99.0 % of device memory." in report
+    assert "also:       make room in device memory   near-out-of-memory   warning   The peak of 79.2 GiB" in report
     assert "unfused-norm (info: --details)" in report
     assert "note:       damaged-trace   warning   1.2 % of the bytes that are there could not be read." in report
 
@@ -121,7 +121,7 @@ def test_what_makes_the_answer_unsafe_comes_next() -> None:
     report = printed(unsafe, 120)
 
     assert "next:       lost-gpu-events   critical" in report
-    assert "then:       data-wait   at most 1.66x" in report
+    assert "then:       set dataloader_num_workers=8, dataloader_pin_memory=True (at most 1.66x)   data-wait" in report
 
 
 def test_the_denominator_is_named_once_above_the_shares() -> None:

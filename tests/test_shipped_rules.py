@@ -53,6 +53,13 @@ def test_shipped_rules_that_fire_without_a_gpu_name_none(shipped: Rule) -> None:
             assert "GPU" not in shipped.title + shipped.sentence(shipped.says, world) + shipped.advised(world)
 
 
+def test_shipped_rules_say_in_at_most_eight_words_what_to_do(shipped: Rule) -> None:
+    actions = [shipped.action, *(advice.what for advice in shipped.advice if advice.what)]
+
+    assert shipped.action
+    assert [action for action in actions if len(action.split()) > 8 or not action[0].islower()] == []
+
+
 def test_shipped_rules_know_nothing_without_facts(shipped: Rule) -> None:
     assert shipped.judge({}).answer == "unknown"
 

@@ -43,7 +43,8 @@ def sentences(rule: Rule) -> list[tuple[str, str]]:
         *([rule.negative] if rule.negative else []),
     ]
     told = [each.because for each in conditional if not (each.holds and each.holds.names & OF_A_TRAINER)]
-    return [] if rule.facts & OF_A_TRAINER else [*told, rule.says, rule.do, rule.unless]
+    told += [each.what for each in rule.advice if not (each.holds and each.holds.names & OF_A_TRAINER)]
+    return [] if rule.facts & OF_A_TRAINER else [*told, rule.says, rule.action, rule.do, rule.unless]
 
 
 @pytest.mark.parametrize("loop", ELSEWHERE)

@@ -39,10 +39,13 @@ def _explain(page: Page, rule: Rule) -> None:
     for severity, condition in rule.conditions:
         page.paragraph(plain(condition.text), label=f"{severity}:")
     page.paragraph(_named(rule.says), label="says:")
+    if rule.action:
+        page.paragraph(_named(rule.action), label="action:")
     page.paragraph(_named(rule.do), label="do:")
     for advice in rule.advice:
         if advice.holds is not None:
-            page.paragraph(f"when {advice.holds.text}: {_named(advice.because)}")
+            action = f"{_named(advice.what)}. " if advice.what else ""
+            page.paragraph(f"when {advice.holds.text}: {action}{_named(advice.because)}")
     page.paragraph(_named(rule.unless), label="unless:")
     for precondition in rule.not_when:
         condition_text = precondition.holds.text if precondition.holds else "always"

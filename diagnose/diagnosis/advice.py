@@ -54,6 +54,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     step gains if the fault goes at no cost. `booked_share` is what the ledger books, of the step, on the work that the
     change touches, and low promises no more; `hidden_share` is what the best case saves beyond it: work that passes
     beside other work and holds up the step all the same. Both are null where nothing is replayed.
+
+    `action` is the change in a few words: the settings of `patch`, or where nothing is set, an imperative of the rule;
+    "" where the rule has none.
     """
 
     rule: str
@@ -64,6 +67,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     predicted_speedup: Speedup | None
     patch: Patch | None
+    action: str = ""
     assumes: str = ""
     booked_share: float | None = None
     hidden_share: float | None = None
@@ -90,9 +94,9 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """What to do next, and why that before everything else.
 
     `kind` is "change", "capture" (the capture is at fault, and `do` says what to do about it), "nothing", or "unknown"
-    where that was not judged. `rule` names the finding, whose `says`, `do`, `patch` and `predicted_speedup` stand here
-    again; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan that buy
-    more than the noise of the steps, in its order.
+    where that was not judged. `rule` names the finding, whose `says`, `action`, `do`, `patch` and `predicted_speedup`
+    stand here again; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the
+    plan that buy more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]
@@ -100,6 +104,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     rule: str = ""
     severity: Severity | None = None
+    action: str = ""
     do: str = ""
     patch: Patch | None = None
     predicted_speedup: Speedup | None = None

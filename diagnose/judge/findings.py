@@ -8,7 +8,7 @@ from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.patches import spelled
-from diagnose.patch.worlds import world_of
+from diagnose.patch.worlds import in_short, world_of
 from diagnose.predict.plan import plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
@@ -42,16 +42,17 @@ def precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
     cured = predictor.cured(rule)
     evidence = _evidence(dict.fromkeys((*judgement.evidence, *_rests_on(cured[1:], facts))), facts)
-    saving = predictor.saving(rule)
+    saving, patch = predictor.saving(rule), _patch(rule, facts, predictor)
     return Finding(
         rule=rule.id,
         class_=rule.class_,
         severity=judgement.answer,  # type: ignore[arg-type]
         says=" ".join(filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts)))),
+        action=(patch and in_short(patch)) or rule.action_for(facts),
         do=rule.advised(facts),
         evidence=evidence,
         predicted_speedup=predictor.predict(rule),
-        patch=_patch(rule, facts, predictor),
+        patch=patch,
         assumes=predictor.assumes(rule),
         booked_share=saving.booked if saving else None,
         hidden_share=saving.hidden if saving else None,

@@ -25,6 +25,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
         because=because,
         rule=finding.rule,
         severity=finding.severity,
+        action=finding.action,
         do=finding.do,
         patch=finding.patch,
         predicted_speedup=finding.predicted_speedup,

@@ -4,6 +4,7 @@ Rules name settings by one name each, those of TrainingArguments and of `from_pr
 each is made elsewhere. Where it is not known what runs the training loop, PyTorch's own words are used.
 """
 
+import json
 import re
 import tomllib
 from ast import literal_eval
@@ -17,7 +18,7 @@ import msgspec
 
 from diagnose.diagnosis import Patch
 from diagnose.facts import Facts, Unknown
-from diagnose.patch.patches import CODE, literal, python_lines
+from diagnose.patch.patches import CODE, DS_CONFIG, export_lines, literal, python_lines
 from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, LIGHTNING, LOOPS, TRAINER
 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
@@ -156,6 +157,17 @@ class World:
 
 def _line(target: str, key: str, value: Any) -> str:
     return python_lines(Patch(target=target, set={key: value}))[0]
+
+
+def in_short(patch: Patch) -> str:
+    """The settings without the call that takes them: `set num_workers=8 of the DataLoader`; "" for lines of code."""
+    if patch.target == CODE or not patch.set:
+        return ""
+    made = [line.removeprefix("export ") for line in export_lines(patch)]
+    in_json = patch.target == DS_CONFIG
+    made = made or [f"{k}={json.dumps(v) if in_json else literal(v, k)}" for k, v in patch.set.items()]
+    place = _PLACES.get(patch.target, "")
+    return f"set {', '.join(made)}" + (f" {place}" if place else "")
 
 
 def in_both_words(name: str, value: str | None) -> str:

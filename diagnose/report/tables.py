@@ -23,7 +23,7 @@ _SO_FAR: Columns = {"cumulative_speedup_low": float, "cumulative_speedup_high": 
 _CHANGE: Columns = {"target": str, "change": str, "flags": str}
 _FACT: Columns = {"fact": str}
 _VALUE: Columns = {"value": float, "text": str, "unit": str, "of": str}
-_FINDING: Columns = {"rule": str, "class": str, "severity": str, "says": str, "do": str, "assumes": str}
+_FINDING: Columns = {"rule": str, "class": str, "severity": str, "says": str, "action": str, "do": str, "assumes": str}
 _PLAN: Columns = {"position": int, "rule": str, "effort": str, "changes_numerics": bool}
 _RANK: Columns = {"rank": int, "host": str, "device": str, "bound_by": str, "steps": int}
 _REASON: Columns = {"because": str, "capture_next": str}
@@ -208,7 +208,8 @@ def _of_job(d: Diagnosis) -> dict[str, Table]:
 
 
 def _finding(f: Finding) -> list[object]:
-    return [f.rule, f.class_, f.severity, f.says, f.do, f.assumes, *_range(f.predicted_speedup), *_change(f.patch)]
+    said = [f.rule, f.class_, f.severity, f.says, f.action, f.do, f.assumes]
+    return [*said, *_range(f.predicted_speedup), *_change(f.patch)]
 
 
 def _planned(position: int, p: PlanStep) -> list[object]:

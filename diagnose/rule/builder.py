@@ -39,11 +39,13 @@ class _Builder:
             needs=file.needs,
             conditions=self.conditions(),
             says=self.template(file.says, "says"),
+            action=self.template(file.action or "", "action"),
             do=self.template(file.do, "do"),
             advice=tuple(
                 Unless(
                     self.parse(table.if_, f"advice[{number}].if", "flag"),
                     self.template(table.do, f"advice[{number}].do"),
+                    self.template(table.action or "", f"advice[{number}].action"),
                 )
                 for number, table in enumerate(file.advice)
             ),

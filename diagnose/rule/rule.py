@@ -48,7 +48,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Unless:
-    """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice."""
+    """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice.
+
+    `what` is that remedy in a few words, "" where there are none.
+    """
 
     holds: Condition | None
     because: str
@@ -88,6 +91,7 @@ class Rule:
     needs: tuple[Need, ...]
     conditions: tuple[tuple[Severity, Condition], ...]
     says: str
+    action: str
     do: str
     advice: tuple[Unless, ...]
     unless: str
@@ -168,10 +172,16 @@ class Rule:
 
     def advised(self, facts: Facts) -> str:
         """What to do: the first advice whose condition holds, else the rule's own."""
-        for advice in self.advice:
-            if advice.holds is not None and advice.holds.evaluate(facts):
-                return self.sentence(advice.because, facts)
-        return self.sentence(self.do, facts)
+        advice = self._advice(facts)
+        return self.sentence(advice.because if advice else self.do, facts)
+
+    def action_for(self, facts: Facts) -> str:
+        """The same in a few words, "" where the rule has none."""
+        advice = self._advice(facts)
+        return self.sentence((advice and advice.what) or self.action, facts)
+
+    def _advice(self, facts: Facts) -> Unless | None:
+        return next((each for each in self.advice if each.holds and each.holds.evaluate(facts)), None)
 
     def sentence(self, template: str, facts: Facts) -> str:
         """The template with each fact as people say it, and each setting as this job makes it."""

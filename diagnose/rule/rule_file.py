@@ -49,10 +49,14 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class AdviceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do in the place of the rule's `do` while a condition holds; the first that holds counts."""
+    """What to do in the place of the rule's `do` while a condition holds; the first that holds counts.
+
+    Its `action`, if it has one, stands in the place of the rule's.
+    """
 
     do: Text
     if_: Text = msgspec.field(name="if")
+    action: Text | None = None
 
 
 class NotWhenTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +105,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     warning: Text | None = None
     info: Text | None = None
     says: Text
+    action: Text | None = None
     do: Text
     unless: Text
     see: tuple[Link, ...]

@@ -27,4 +27,4 @@ def test_what_the_evidence_shows_needs_no_word() -> None:
     shown = plan_view(of_gain(0.0)).next
 
     assert shown is not None
-    assert shown.gain == "1.05-1.50x"
+    assert shown.headline.gain == "1.05-1.50x"

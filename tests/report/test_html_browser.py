@@ -6,6 +6,7 @@ from pathlib import Path
 import drawn
 import pytest
 from browser import CHROMIUM, Browser, browser
+from report.pages import sample
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.html import About, page
@@ -65,6 +66,22 @@ def test_names_of_thousands_of_characters_fit_the_page(
         assert tab.run("document.documentElement.scrollWidth") <= width
         assert tab.run(f"[...document.querySelectorAll('section')].filter({wide}).map(section => section.id)") == []
         assert tab.run(f"{bars}.scrollWidth <= {bars}.parentElement.clientWidth")
+
+
+CUT = """[...document.querySelectorAll('body *')]
+    .filter(e => e.clientWidth && !e.closest('svg') && !e.matches('.sr, .skip'))
+    .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible'
+        || e.getBoundingClientRect().right > innerWidth + 1)
+    .map(e => `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`)"""
+
+
+@pytest.mark.parametrize("case", [drawn.drawn, drawn.joined, lambda: sample("synthetic-straggler")])
+def test_nothing_is_cut_on_a_phone(tab: Browser, tmp_path: Path, case: Callable[[], Diagnosis]) -> None:
+    opened(tab, tmp_path, case(), 400)
+
+    tab.run("document.querySelectorAll('details').forEach(folded => folded.open = true)")
+
+    assert tab.run(CUT) == []
 
 
 def test_a_violation_of_the_policy_would_be_seen(tab: Browser, tmp_path: Path) -> None:

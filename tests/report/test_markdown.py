@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec.structs import replace
+from report.pages import sample
 
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, Evidence, NotAdvised, NotJudged, Patch, PlanStep, RankReport
@@ -128,12 +129,27 @@ def test_no_name_becomes_markup_a_link_or_a_mention() -> None:
     harmless, attacked = (flat(document(talkative(names))) for names in ("0 1 2 " * 10, ATTACK))
 
     kinds = {token.type for token in attacked}
-    assert not kinds & {"html_inline", "html_block", "link_open", "image", "em_open", "s_open", "hr"}
+    assert not kinds & {"html_inline", "link_open", "image", "em_open", "s_open", "hr"}
+    assert [t.content for t in attacked if t.type == "html_block"] == [
+        t.content for t in harmless if t.type == "html_block"
+    ]
     assert [t.tag for t in attacked if t.type == "heading_open"] == [
         t.tag for t in harmless if t.type == "heading_open"
     ]
     shown = " ".join(token.content for token in attacked if token.type == "text")
     assert not re.search(r"://|@\w|www\.|#\d", shown)
+
+
+def test_what_is_long_and_no_part_of_the_answer_is_folded() -> None:
+    short, long = document(diagnoses.undecided()), document(sample("synthetic-straggler"))
+
+    assert "### What was not judged" in short
+    for title in ("Findings", "Ranks", "What would not help", "What was not judged", "Source"):
+        assert f"\n\n<details>\n<summary><b>{title}</b></summary>\n\n" in long
+        assert f"### {title}" not in long
+    assert long.count("\n\n</details>\n") == 5
+    assert "### Where the step goes" in long
+    assert "### What to change" in long
 
 
 @pytest.mark.parametrize("case", [diagnoses.diagnosis, diagnoses.data_bound, diagnoses.hostile, diagnoses.undecided])
@@ -179,7 +195,7 @@ def test_the_change_is_there_to_copy_with_what_it_rests_on() -> None:
     fences = [block.content for block in blocks if block.type == "fence"]
     assert fences[0] == "TrainingArguments(..., dataloader_num_workers=8, dataloader_pin_memory=True)\n"
     text = document(diagnoses.data_bound())
-    assert "**1. `data-wait`** · critical · at most 1.66x" in text
+    assert "**1. set dataloader_num_workers=8, dataloader_pin_memory=True** (at most 1.66x) · `data-wait`" in text
     assert "| `data-wait` | `data_wait_share` | 39.7 % | the device step |" in text
     assert "| **data** | 73.0 ms | 42.0 % |\n| data wait | 69.0 ms | 39.7 % |" in text
     assert "- Straggler: rank 1 is late because of its data" in text
@@ -204,7 +220,7 @@ def test_the_post_mortem_of_a_job_is_told() -> None:
     ):
         assert part in text, part
     without = document(replace(drawn.joined(), postmortem=None))
-    assert "### Ranks" in without
+    assert "<b>Ranks</b>" in without
     assert "Missing" not in without
     assert "`node0`" not in without
 

@@ -49,7 +49,7 @@ def test_the_text_is_returned_and_not_displayed(monkeypatch: pytest.MonkeyPatch,
 
     text = repr(Analysis(diagnoses.data_bound()))
 
-    assert "next:       data-wait   critical" in text
+    assert "next:       set dataloader_num_workers=8, dataloader_pin_memory=True (at most 1.66x)" in text
     assert capsys.readouterr().out == ""
 
 

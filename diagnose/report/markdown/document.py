@@ -1,20 +1,18 @@
 """The report as GitHub-flavoured Markdown for a pull request or a language model: short whatever the job."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 
-from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
+from diagnose.report.markdown.chapters import Part, put_together
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
 from diagnose.report.markdown.job import job, ranks
 from diagnose.report.views.applied import applied_view
-from diagnose.report.views.changes import Change, captures_view, findings_view, plan_view
+from diagnose.report.views.changes import Change, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import basis, outside_line, rows
-from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.sections import LeftOut
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,
@@ -36,32 +34,14 @@ _SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
 _SMALLEST = Writer(rows=1, prose=40, name=16)
 _TOO_LONG = LeftOut(f"the document stays below {MOST_TOKENS:,} tokens; --html has it")
 
-Body = str | tuple[str, ...]  # blocks, or items of a list that goes on with those of the next section
-
 
 def markdown(diagnosis: Diagnosis, about: About) -> str:
     """The whole document, at most `MOST_TOKENS` tokens: the longer the lists and names, the more of them are cut."""
     for writer in _WRITERS:
-        text = _document(Draft(diagnosis, about, writer))
+        text = put_together(Draft(diagnosis, about, writer), SECTIONS)
         if tokens(text) <= MOST_TOKENS:
             return text
-    return _document(Draft(diagnosis, about, _SMALLEST))
-
-
-def _document(draft: Draft) -> str:
-    written: list[str] = []
-    items: list[str] = []
-    for name, section in SECTIONS.items():
-        if isinstance(section, LeftOut):
-            continue
-        body: Body = netted(spelled(name), partial(section.write, draft), draft.to.text)
-        if isinstance(body, tuple):
-            items += body
-            continue
-        title = f"### {section.title}" if section.title and body else ""
-        written += [draft.to.items(items), title, body]
-        items = []
-    return blocks([*written, draft.to.items(items)]) + "\n"
+    return put_together(Draft(diagnosis, about, _SMALLEST), SECTIONS)
 
 
 def _verdict(draft: Draft) -> str:
@@ -137,7 +117,7 @@ def _plan(draft: Draft) -> str:
     opened = changes.plan[0].rule if changes.plan else ""
     alone: str = to.text(changes.nothing)
     if not changes.nothing and first is not None and first.finding.rule != opened:
-        head = spaced((bold(Inline(f"First: {to.code(first.finding.rule)}")), first.finding.severity, first.gain))
+        head = spaced((_headline("First: ", first.headline, to), first.finding.severity))
         alone = _change(head, first.finding.says, first.finding.do, first.typed, to)
     planned = [_planned(i, change, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
     hidden = len(changes.plan) - len(planned)
@@ -152,9 +132,16 @@ def _plan(draft: Draft) -> str:
 def _planned(number: int, change: Change, to: Writer) -> str:
     so_far = f"{change.together} so far" if change.together else ""
     numerics = "can change the results" if change.numerics else ""
-    name = bold(Inline(f"{number}. {to.code(change.rule)}"))
-    head = spaced((name, change.severity, change.gain, so_far, to.text(change.effort), numerics))
+    name = _headline(f"{number}. ", change.headline, to)
+    head = spaced((name, change.severity, so_far, to.text(change.effort), numerics))
     return _change(head, change.says, change.do, change.typed, to)
+
+
+def _headline(number: str, told: Headline, to: Writer) -> Inline:
+    """The change with what it buys, then the fault."""
+    action = to.text(told.action) if told.fault else to.code(told.action)
+    gain = f" ({told.gain})" if told.gain else ""
+    return spaced((Inline(f"{bold(Inline(f'{number}{action}'))}{gain}"), to.code(told.fault)))
 
 
 def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> str:
@@ -171,7 +158,7 @@ def _findings(draft: Draft) -> str:
             to.code(f.rule),
             f.severity,
             f.class_,
-            full.gain,
+            full.headline.gain,
             "in the plan" if f.rule in planned else f.says,
         )
         for full in findings_view(draft.diagnosis)
@@ -223,14 +210,6 @@ def _place(source: Sequence[str]) -> int:
     return _SOURCES.index(source[0]) if source[0] in _SOURCES else len(_SOURCES)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A section of the document under its title, "" where it goes on with what stands above."""
-
-    title: str
-    write: Callable[[Draft], Body]
-
-
 SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "verdict": Part("", _verdict),
     "applied": Part("", _applied),
@@ -242,12 +221,12 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "steps": Part("", _steps),
     "ledger": Part("Where the step goes", _ledger),
     "plan": Part("What to change", _plan),
-    "findings": Part("Findings", _findings),
-    "ranks": Part("Ranks", ranks),
+    "findings": Part("Findings", _findings, folds=True),
+    "ranks": Part("Ranks", ranks, folds=True),
     "job": Part("", job),
-    "not_advised": Part("What would not help", _not_advised),
-    "not_judged": Part("What was not judged", _not_judged),
-    "provenance": Part("Source", _provenance),
+    "not_advised": Part("What would not help", _not_advised, folds=True),
+    "not_judged": Part("What was not judged", _not_judged, folds=True),
+    "provenance": Part("Source", _provenance, folds=True),
     "timeline": _TOO_LONG,
     "roofline": _TOO_LONG,
     "kernels": _TOO_LONG,

@@ -7,9 +7,9 @@ from itertools import islice
 from rich.cells import cell_len
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, Finding, NotJudged
+from diagnose.diagnosis import Diagnosis, NotJudged, Severity
 from diagnose.report.text.page import LABEL, Extent, Page, joined
-from diagnose.report.views.changes import Capture, Full, PlanView, captures_view, findings_view, plan_view
+from diagnose.report.views.changes import Capture, Full, Headline, PlanView, captures_view, findings_view, plan_view
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line, first_sentence
 
@@ -25,10 +25,10 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     if view.next is None:
         page.paragraph(view.nothing, label="next:")
     else:
-        page.paragraph(headline(view.next), label="next:")
+        page.paragraph(_headline(view.next.headline, view.next.finding.severity), label="next:")
         _full(page, view.next, extent.details)
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
-    page.entries("then:", [_brief(change.rule, change.gain, change.typed, change.says) for change in later])
+    page.entries("then:", [_brief(change.headline, change.says) for change in later])
     _together(page, view)
     if view.noise:
         page.paragraph(Text(view.noise, "yellow"))
@@ -40,9 +40,7 @@ def print_next(page: Page, diagnosis: Diagnosis) -> None:
     if view.next is None:
         page.paragraph(view.nothing, label="next:")
         return
-    finding = view.next.finding
-    line = _brief(finding.rule, view.next.gain, view.next.typed, first_sentence(finding.says))
-    page.paragraph(line, label="next:")
+    page.paragraph(_brief(view.next.headline, first_sentence(view.next.finding.says)), label="next:")
 
 
 def _together(page: Page, view: PlanView) -> None:
@@ -55,10 +53,14 @@ def _together(page: Page, view: PlanView) -> None:
         page.paragraph(joined([Text(f"together {view.together}", "green"), kept]))
 
 
-def headline(full: Full) -> Text:
-    """Rule, severity and prediction."""
-    severity = Text(full.finding.severity, SEVERITY_STYLE[full.finding.severity])
-    return joined([Text(plain(full.finding.rule), "bold"), severity, Text(full.gain, "bold green")])
+def _headline(told: Headline, severity: Severity) -> Text:
+    """The change with what it buys, then the fault and how severe it is."""
+    return joined([_action(told), plain(told.fault), Text(severity, SEVERITY_STYLE[severity])])
+
+
+def _action(told: Headline) -> Text:
+    action = Text(plain(told.action), "bold")
+    return Text(" ").join([action, Text(f"({told.gain})", "bold green")]) if told.gain else action
 
 
 def _full(page: Page, full: Full, details: bool) -> None:
@@ -75,9 +77,9 @@ def _full(page: Page, full: Full, details: bool) -> None:
         page.field("or", Text(full.flags, "bold"))
 
 
-def _brief(rule: str, gain: str, typed: Sequence[str], says: str) -> Text:
-    """Rule, prediction, and what to type; what it says when there is nothing to type."""
-    return joined([Text(plain(rule), "bold"), Text(gain, "green"), "; ".join(typed) or says])
+def _brief(told: Headline, says: str) -> Text:
+    """The change with what it buys, then the fault in a sentence."""
+    return joined([_action(told), plain(told.fault), says])
 
 
 def print_findings(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
@@ -89,18 +91,18 @@ def print_findings(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     first = view.next and view.next.finding
     for i, full in enumerate(full for full in findings_view(diagnosis) if full.finding is not first):
         page.gap()
-        page.paragraph(headline(full), label="" if i else "also:")
+        page.paragraph(_headline(full.headline, full.finding.severity), label="" if i else "also:")
         _full(page, full, details=True)
 
 
-def _also(page: Page, findings: Sequence[Finding]) -> None:
+def _also(page: Page, findings: Sequence[Full]) -> None:
     """The severe ones with a sentence, the others by name."""
     entries = [
-        joined([Text(plain(f.rule), "bold"), f.severity, first_sentence(f.says)])
-        for f in findings
-        if f.severity != "info"
+        joined([_headline(full.headline, full.finding.severity), first_sentence(full.finding.says)])
+        for full in findings
+        if full.finding.severity != "info"
     ]
-    names = ", ".join(plain(f.rule) for f in findings if f.severity == "info")
+    names = ", ".join(plain(full.finding.rule) for full in findings if full.finding.severity == "info")
     if names:
         entries.append(Text(f"{names} (info: --details)"))
     page.entries("also:", entries, most=MOST_LINES)

@@ -11,12 +11,26 @@ EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a cha
 
 
 @dataclass(frozen=True)
+class Headline:
+    """The change first, `action (gain)`, then the fault that it cures; of a rule without an action its name alone."""
+
+    action: str
+    gain: str
+    fault: str
+
+    @property
+    def line(self) -> str:
+        """The change with what it buys."""
+        return f"{self.action} ({self.gain})" if self.gain else self.action
+
+
+@dataclass(frozen=True)
 class Change:
-    """One change: its own `gain`, that of the plan so far, and the lines to copy, `flags` for a script."""
+    """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script."""
 
     rule: str
+    headline: Headline
     severity: str
-    gain: str
     together: str
     says: str
     do: str
@@ -31,7 +45,7 @@ class Full:
     """A finding with everything that is known of it."""
 
     finding: Finding
-    gain: str
+    headline: Headline
     typed: list[str]
     flags: str
 
@@ -61,7 +75,7 @@ class PlanView:
     numerics: list[str]
     noise: str
     withheld: str
-    also: list[Finding]
+    also: list[Full]
 
 
 def plan_view(diagnosis: Diagnosis) -> PlanView:
@@ -78,7 +92,7 @@ def plan_view(diagnosis: Diagnosis) -> PlanView:
         numerics=[step.rule for step in plan if step.numerics],
         noise=_noise_line(diagnosis),
         withheld="" if replay.valid else replay.because,
-        also=[f for f in diagnosis.findings if f.rule not in told and f.class_ != "validity"],
+        also=[_full(f) for f in diagnosis.findings if f.rule not in told and f.class_ != "validity"],
     )
 
 
@@ -88,7 +102,13 @@ def findings_view(diagnosis: Diagnosis) -> list[Full]:
 
 
 def _full(finding: Finding) -> Full:
-    return Full(finding, _explained_gain(finding), patch_lines(finding.patch), flags_line(finding.patch))
+    told = headline(finding, _explained_gain(finding))
+    return Full(finding, told, patch_lines(finding.patch), flags_line(finding.patch))
+
+
+def headline(finding: Finding, gain: str) -> Headline:
+    """The finding by what to do about it."""
+    return Headline(finding.action or finding.rule, gain, finding.rule if finding.action else "")
 
 
 def _explained_gain(finding: Finding) -> str:
@@ -102,10 +122,11 @@ def _explained_gain(finding: Finding) -> str:
 def _change(diagnosis: Diagnosis, at: int) -> Change:
     step = diagnosis.plan[at]
     finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
+    gain = _planned_gain(step)
     return Change(
         rule=step.rule,
+        headline=headline(finding, gain) if finding else Headline(step.rule, gain, ""),
         severity=finding.severity if finding else "",
-        gain=_planned_gain(step),
         together=speedup(step.cumulative_speedup) if at else "",
         says=first_sentence(finding.says) if finding else "",
         do=finding.do if finding else "",

@@ -11,6 +11,7 @@
   const ticks = [...section.querySelectorAll(".ticks span")];
   const tracks = [...section.querySelectorAll(".lane[data-lane] .track")];
   const UNITS = 1e6, SHORTEST = data.length / 5000, NEAR_PX = 5, READABLE_PX = 44;
+  const narrow = matchMedia("(max-width: 720px)");
   let from = 0, to = data.length, chosen = null;
 
   const duration = (ns) => {
@@ -52,6 +53,13 @@
     }
   };
 
+  // On a narrow screen a name that does not fit its slice is left to the line below the drawing.
+  const fit = () => {
+    if (!narrow.matches) return;
+    const cut = [...chart.querySelectorAll(".text")].filter(({ firstChild: name }) => name.scrollWidth > name.clientWidth);
+    for (const text of cut) text.remove();
+  };
+
   const mark = (lane, track, i) => {
     const scale = width() / (to - from);
     const left = (lane.start[i] - from) * scale;
@@ -66,6 +74,7 @@
       texts(data.lanes[number], track);
       if (chosen && chosen.lane === number) mark(data.lanes[number], track, chosen.at);
     });
+    fit();
     ticks.forEach((tick, i) => { tick.textContent = duration(from + ((to - from) * i) / (ticks.length - 1)); });
     const whole = from <= 0 && to >= data.length;
     windowText.textContent = whole ? "" : `${duration(to - from)} of ${duration(data.length)}`;

@@ -50,7 +50,9 @@ def test_where_nothing_trains_nothing_is_said_about_training(name: str) -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_amd_gpus_get_no_advice_for_those_of_nvidia(name: str) -> None:
+    remedy = RULES[name].remedy
     words = told(RULES[name], gpu_vendor="AMD", compute_capability="unknown")
+    words += [remedy.assumes] if words and remedy else []
 
     assert [text for text in words if OF_NVIDIA.search(text)] == []
 

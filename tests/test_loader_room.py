@@ -136,7 +136,7 @@ def test_a_loader_without_workers_that_sleeps_gets_more_of_them_than_cores(tmp_p
 def test_threads_that_take_turns_are_told_to_be_processes(tmp_path: Path) -> None:
     finding = data_wait(waiting(tmp_path, cores(8), loading=loads(0, 0.02, together=0.95, busy=4)))
 
-    assert "instead of in threads of the training process" in finding.do
+    assert "instead of in threads of the main process" in finding.do
     assert finding.patch is not None
     assert finding.patch.set["num_workers"] == 7
 

@@ -127,6 +127,14 @@ def test_without_a_name_no_form_and_no_gain_is_known(tmp_path: Path) -> None:
     assert (finding.predicted_speedup, finding.patch) == (None, None)
 
 
+def test_what_is_assumed_holds_for_the_optimizer_that_runs(tmp_path: Path) -> None:
+    diagnosis = answer(updating("SGD", [FOREACH] * 8), tmp_path)
+    finding = next(f for f in diagnosis.findings if f.rule == "unfused-optimizer")
+
+    assert "one pass reads and writes" in finding.assumes
+    assert "Adam" not in finding.assumes
+
+
 # -- what is advised -----------------------------------------------------------------------------------------------
 
 

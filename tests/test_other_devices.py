@@ -1,4 +1,4 @@
-"""A device that is neither CUDA's nor ROCm's is named and counted; a file that is not torch's is refused."""
+"""A device of which no activity is understood is named and counted; a file that is not torch's is refused."""
 
 import gzip
 import json
@@ -57,13 +57,20 @@ def test_categories_that_are_understood(category: str) -> None:
     assert not is_of_unknown_device(category)
 
 
-@pytest.mark.parametrize("content", [foreign(), job("xpu_runtime").json()], ids=["alone", "beside kernels"])
-def test_an_unknown_device_decides_nothing_and_comes_first(content: dict[str, Any], tmp_path: Path) -> None:
-    answer = analyze(saved(tmp_path / "trace.json", content))
+def test_an_unknown_device_decides_nothing_and_comes_first(tmp_path: Path) -> None:
+    answer = analyze(saved(tmp_path / "trace.json", foreign()))
 
     assert answer.verdict.class_ == "undecided"
     assert "2 events of" in answer.verdict.because
     assert answer.next.rule == "unknown-device"
+
+
+@pytest.mark.parametrize("category", OF_OTHERS)
+def test_a_device_whose_kernels_are_known_is_accounted_like_any_other(category: str, tmp_path: Path) -> None:
+    answer = analyze(job(category).write(tmp_path / "trace.json"))
+
+    assert answer.verdict.class_ == analyze(job().write(tmp_path / "cuda.json")).verdict.class_ != "undecided"
+    assert "unknown-device" not in {finding.rule for finding in answer.findings}
 
 
 def test_its_time_is_not_taken_for_the_hosts(tmp_path: Path) -> None:

@@ -231,6 +231,14 @@ def test_the_reason_holds_the_share_and_its_denominator() -> None:
     assert found.because == "47.0 % of the device step waits for data, 45.0 % waits for the host"
 
 
+@pytest.mark.parametrize("leading", ["compute", "memory"])
+@pytest.mark.parametrize(("has_gpu", "what"), [(True, "kernels"), (False, "operators")])
+def test_without_a_gpu_operators_run_and_no_kernels(leading: str, has_gpu: bool, what: str) -> None:
+    found = verdict(replace(GROUNDS, has_gpu=has_gpu), **{leading: 1.0})
+
+    assert found.because.startswith(f"100.0 % of the device step runs {leading}-bound {what};")
+
+
 def test_an_empty_ledger_is_not_a_verdict_about_the_job() -> None:
     assert verdict().class_ == "undecided"
 

@@ -46,6 +46,7 @@ _NAMES: dict[str, VerdictClass] = {
     "memory": "memory-bound",
 }
 _LESS_SURE: Mapping[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
+_ON_HOST = {"compute": "runs compute-bound operators", "memory": "runs memory-bound operators"}  # without a GPU
 _SAYS = {
     "data": "waits for data",
     "host": "waits for the host",
@@ -86,7 +87,7 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
     leading, runner_up = leaders
     unobserved = unobserved_share(causes)
     sure = _confidence(leading, shares[leading], bool(runner_up), grounds)
-    says = _SAYS | {"communication": _communication(ledger, grounds)}
+    says = _SAYS | {"communication": _communication(ledger, grounds)} | ({} if grounds.has_gpu else _ON_HOST)
     return Verdict(
         class_=_NAMES[leading],
         between=(_NAMES[leading], _NAMES[runner_up]) if runner_up else (),

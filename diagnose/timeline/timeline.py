@@ -85,7 +85,8 @@ class Timeline:
     """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps.
 
     `launches` are those that run: the ones of `captures`, where graphs are captured, do not. `unknown_device` counts
-    the events of a device that is neither CUDA's nor ROCm's, by category.
+    the events in categories of other devices than CUDA's and ROCm's, where no activity of a known category ran: one
+    whose kernels are in Kineto's own words, as XPU's, is accounted like any other.
     """
 
     trace: Trace
@@ -175,7 +176,7 @@ def timeline_of(trace: Trace, rank: int) -> Timeline:
         steps=_steps(trace, gpu, captures),
         has_gpu=len(gpu) > 0,
         captures=captures,
-        unknown_device=_unknown_device(trace),
+        unknown_device={} if len(gpu) else _unknown_device(trace),
     )
 
 

@@ -1,7 +1,8 @@
 """Kineto's words: event categories (older spellings included) and the names of ranges that mean something.
 
 A category of a device begins with its name: "cuda_runtime", "mtia_ccp_events", "hpu_op". Those of CUDA and ROCm are
-understood; the others are named and counted, and no more, since their calls and activities have names of their own.
+understood; the others are named and counted, and no more, since their calls and activities have names of their own,
+unless their kernels are in Kineto's own category, which needs no more.
 """
 
 import re

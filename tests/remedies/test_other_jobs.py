@@ -18,17 +18,18 @@ from diagnose.rule.needs import met
 UNITS = units()
 RULES = {rule.id: rule for rule in load_rules((), UNITS)}
 OF_TRAINING = re.compile(
-    r"batch_size|-device batch|accumulat|[Oo]ptimizer|gradient|in the Trainer|training loop|[Tt]rain in|\w+_steps\b"
+    r"batch_size|-device batch|accumulat|[Oo]ptimizer|gradient|in the Trainer|\b[Tt]rain(s|ing)?\b|\w+_steps\b"
 )
 OF_NVIDIA = re.compile(
-    r"nvidia-smi|nvlink|dcgmi|FlashAttention-3|flash_attention_3|tf32|TF32|nccl-tests|NVL|compute-sanitizer"
+    r"nvidia-smi|nvlink|dcgmi|FlashAttention-3|flash_attention_3|tf32|TF32|nccl-tests|compute-sanitizer"
+    r"|NVL(?!ink, xGMI)"
 )
 CAUSES = ("host", "data", "gc", "checkpoint", "more_work", "slower_kernels", "link")
 
 
-def advice(rule: Rule, **known: object) -> list[str]:
-    """What the rule advises in its own examples where it fires, with some facts known besides."""
-    told = []
+def told(rule: Rule, **known: object) -> list[str]:
+    """What the rule says and advises in its own examples where it fires, with some facts known besides."""
+    words = []
     for example in rule.examples:
         for cause in CAUSES:
             given = example.facts | {"straggler_cause": cause} | known
@@ -37,28 +38,27 @@ def advice(rule: Rule, **known: object) -> list[str]:
             }
             if rule.judge(facts).answer in SEVERITIES:
                 patch = rule.patch_for(facts)
-                told += [rule.advised(facts), *(patch.set if patch else ())]
-    return told
+                words += [rule.sentence(text, facts) for text in (rule.says, rule.unless)]
+                words += [rule.advised(facts), *(patch.set if patch else ())]
+    return words
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_where_nothing_trains_nothing_is_advised_about_training(name: str) -> None:
-    told = [text for text in advice(RULES[name], trains=False) if OF_TRAINING.search(text)]
-
-    assert told == []
+def test_where_nothing_trains_nothing_is_said_about_training(name: str) -> None:
+    assert [text for text in told(RULES[name], trains=False) if OF_TRAINING.search(text)] == []
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_amd_gpus_get_no_advice_for_those_of_nvidia(name: str) -> None:
-    told = [
-        text for text in advice(RULES[name], gpu_vendor="AMD", compute_capability="unknown") if OF_NVIDIA.search(text)
-    ]
+    remedy = RULES[name].remedy
+    words = told(RULES[name], gpu_vendor="AMD", compute_capability="unknown")
+    words += [remedy.assumes] if words and remedy else []
 
-    assert told == []
+    assert [text for text in words if OF_NVIDIA.search(text)] == []
 
 
 def test_the_same_rules_speak_of_training_and_of_nvidia_elsewhere() -> None:
-    everywhere = [text for rule in RULES.values() for text in advice(rule, trains=True, gpu_vendor="NVIDIA")]
+    everywhere = [text for rule in RULES.values() for text in told(rule, trains=True, gpu_vendor="NVIDIA")]
 
     assert any(OF_TRAINING.search(text) for text in everywhere)
     assert any(OF_NVIDIA.search(text) for text in everywhere)

@@ -84,6 +84,33 @@ def test_the_misaligned_size_with_most_time_is_named() -> None:
     assert value(found, "misaligned_product_share") == pytest.approx(1, abs=0.02)
 
 
+TOKENS, INPUTS, OUTPUTS = 788, 768, 3072  # 4 images of 197 patches
+
+
+def layer(inputs: int, outputs: int) -> tuple[Any, Any, Any]:
+    """A linear layer's products: forward, the gradient of its input and that of its weight."""
+    forward = product(500, ([TOKENS, inputs], [inputs, outputs]))
+    return (
+        forward,
+        product(500, ([TOKENS, outputs], [outputs, inputs])),
+        product(500, ([inputs, TOKENS], [TOKENS, outputs])),
+    )
+
+
+def test_the_number_of_tokens_is_no_size_to_pad() -> None:
+    inference, training = job(layer(INPUTS, OUTPUTS)[0]), job(*layer(INPUTS, OUTPUTS))
+
+    assert value(inference, "misaligned_product_share") == 0
+    assert value(training, "misaligned_product_share") == 0
+
+
+def test_a_vocabulary_is_one_in_all_three_products_of_its_layer() -> None:
+    found = job(*layer(INPUTS, 50_257))
+
+    assert value(found, "misaligned_size") == 50_257
+    assert value(found, "misaligned_product_share") == pytest.approx(1, abs=0.02)
+
+
 @pytest.mark.parametrize("columns", [10, 63, 4096])
 def test_small_and_aligned_sizes_are_no_matter(columns: int) -> None:
     assert value(job(product(500, ([4096, 4096], [4096, columns]))), "misaligned_product_share") == 0

@@ -85,12 +85,13 @@ def _is_cast(m: Measured, row: int) -> bool:
 
 @group("misaligned-products")
 def misaligned_products(m: Measured) -> Group:
-    """Tensor-core products of which a size of 64 or more is no multiple of 8."""
+    """Tensor-core products of which a size of 64 or more, along which memory is read, is no multiple of 8."""
     products = operators(m, lambda name: name in PRODUCTS)
     if products and not has_shapes(m, products):
         return NO_SHAPES
-    odd = {row for row in products if misaligned_sizes(m, row)}
-    return by_operator(m, odd) & of_kind(m, lambda kind: kind.family == "gemm" and kind.tensor_core is not False)
+    return by_operator(m, set(misaligned_sizes(m))) & of_kind(
+        m, lambda kind: kind.family == "gemm" and kind.tensor_core is not False
+    )
 
 
 def product_sizes(m: Measured, row: int) -> tuple[int, ...]:
@@ -101,9 +102,36 @@ def product_sizes(m: Measured, row: int) -> tuple[int, ...]:
     return (*dims[-2], dims[-1][-1])
 
 
-def misaligned_sizes(m: Measured, row: int) -> tuple[int, ...]:
-    """The sizes of a product, batches left out, that are 64 or more and no multiple of 8."""
-    return tuple(n for n in product_sizes(m, row)[-3:] if n >= SMALLEST_PADDED and n % ALIGNED)
+def misaligned_sizes(m: Measured) -> dict[int, tuple[int, ...]]:
+    """By product, batches left out: sizes of 64 or more, along which memory is read, that are no multiple of 8.
+
+    The number of tokens, the rows of activations, is no such size: tensor cores load along rows, not across them.
+    """
+    weights = _sizes_used_both_ways(m)
+    found = {}
+    for row in operators(m, lambda name: name in PRODUCTS):
+        along = _read_along(product_sizes(m, row)[-3:], weights)
+        if odd := tuple(n for n in along if n >= SMALLEST_PADDED and n % ALIGNED):
+            found[row] = odd
+    return found
+
+
+def _sizes_used_both_ways(m: Measured) -> set[tuple[int, ...]]:
+    """Sizes of the right operands of products that are there transposed, too: weights, forward and backward."""
+    of_products = (operator_dims(m, row) for row in operators(m, lambda name: name in PRODUCTS))
+    right = {dims[-1] for dims in of_products if dims}
+    return {size for size in right if size[::-1] in right}
+
+
+def _read_along(sizes: tuple[int, ...], weights: set[tuple[int, ...]]) -> tuple[int, ...]:
+    """Of rows, inner size and columns those that are contiguous in memory.
+
+    The gradient of a weight is the product of two activations, both read across: its inner size is the tokens.
+    """
+    if len(sizes) < 3:
+        return ()
+    rows, inner, columns = sizes
+    return (rows, columns) if (rows, columns) in weights else (inner, columns)
 
 
 @group("fp32-convolutions")

@@ -37,7 +37,7 @@ def achievable_matmul_share(m: Measured) -> Value:
 
 @metric("share", STEP)
 def misaligned_product_share(m: Measured) -> Value:
-    """Tensor-core matrix products of which a size of 64 or more is no multiple of 8."""
+    """Tensor-core matrix products of which an inner size or width of 64 or more is no multiple of 8."""
     return m.share_of(misaligned_products(m))
 
 
@@ -48,8 +48,9 @@ def misaligned_size(m: Measured) -> Value:
     if isinstance(misaligned, Unknown):
         return misaligned
     time: Counter[int] = Counter()
+    sizes = misaligned_sizes(m)
     for at in np.flatnonzero(misaligned):
-        for size in set(misaligned_sizes(m, int(m.operator[at]))):
+        for size in set(sizes[int(m.operator[at])]):
             time[size] += int(m.own_time[at])
     return max(time, key=lambda size: (time[size], size)) if time else _ALL_ALIGNED
 

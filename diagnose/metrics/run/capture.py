@@ -42,7 +42,7 @@ def lost_share(timeline: Timeline) -> float:
 
 @metric("count", needs_gpu=False)
 def unknown_device_events(m: Measured) -> Value:
-    """Events of a device that is neither CUDA's nor ROCm's: they are counted, and what the device did stays unknown."""
+    """Events of a device whose activities have categories of its own: counted, and what it did stays unknown."""
     return sum(m.timeline.unknown_device.values())
 
 

@@ -1,6 +1,7 @@
 """A job's ranks joined: waiting is taken out of exposed communication and given to what made a rank late."""
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -74,6 +75,13 @@ class Job:
             ns_by_cause[waiting_for(class_)] = waited_ns
             ns_by_cause[EXPOSED] -= waited_ns
         return ns_by_cause
+
+    def together(self, positions: Iterable[int]) -> Counter[str]:
+        """Nanoseconds of the ranks at the positions by cause, added up."""
+        sums: Counter[str] = Counter()
+        for position in positions:
+            sums.update(self.ledger(position))
+        return sums
 
     def divided(self, position: int, attribution: Attribution) -> Attribution:
         """The attribution of the rank at a position, divided as its ledger is."""

@@ -10,6 +10,7 @@ import pytest
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, schema, to_json
 from diagnose.metrics import units
+from diagnose.report.views.job_words import waited_share
 from diagnose.rule import SEVERITIES, load_rules
 
 FOLDER = Path(__file__).parent.parent / "sample_traces"
@@ -178,3 +179,14 @@ def test_a_shipped_rule_fires_somewhere_and_is_quiet_elsewhere(rule: object) -> 
 
     assert fires or answers & set(SEVERITIES)
     assert "quiet" in answers
+
+
+@pytest.mark.parametrize("name", STRAGGLERS)
+def test_the_waiting_for_a_late_rank_has_one_share(name: str) -> None:
+    found = answer(name)
+    (straggler,) = found.stragglers
+    (finding,) = (finding for finding in found.findings if finding.rule == "straggler")
+
+    told = f"{100 * waited_share(straggler, found):.1f} %"
+
+    assert f"hold the others up for {told} of theirs" in finding.says

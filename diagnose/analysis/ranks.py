@@ -31,8 +31,12 @@ class AnalyzedRanks:
     digests: tuple[RankDigest, ...]
     kept: tuple[RankAnalysis, ...]
 
-    def measured(self, job: Job, positions: Sequence[int]) -> list[Measured]:
-        """The ranks at the positions of the joined job, in order of rank; read again where they are not in memory."""
+    def measured(self, job: Job, positions: Sequence[int], judged: Sequence[int]) -> list[Measured]:
+        """The ranks at the positions of the joined job, in order of rank; read again where they are not in memory.
+
+        The verdict is on the ledger of the ranks at the positions `judged`.
+        """
+        judged_ns = job.together(judged)
         wanted = {job.ranks[position].rank: position for position in positions}
         return [
             Measured(
@@ -42,6 +46,7 @@ class AnalyzedRanks:
                 self.settings,
                 analysis.record,
                 analysis.roofline,
+                judged_ns,
             )
             for analysis in self.kept or analyses(self._files(job, wanted), self.settings, self.loading)
             if analysis.timeline.rank in wanted

@@ -20,9 +20,7 @@ def ledger_of(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
         total = sum(job.ranks[p].host_ns for p in positions)
         unknown = any(job.ranks[p].unknown_device for p in positions)
         return (_entry(UNKNOWN_DEVICE if unknown else GPU_ACTIVITY_MISSING, total, 1.0),)
-    sums: Counter[str] = Counter()
-    for position in positions:
-        sums.update(job.ledger(position))
+    sums = job.together(positions)
     total = max(sum(sums.values()), 1)
     ordered = sorted(((cause, ns) for cause, ns in sums.items() if ns), key=lambda part: (-part[1], part[0]))
     return tuple(_entry(cause, ns, ns / total) for cause, ns in ordered)

@@ -131,6 +131,7 @@ _cause_metric(
 
 @metric("flag", needs_gpu=False)
 def unobserved_decides(m: Measured) -> Value:
-    """Whether the class of the step depends on the time of which the trace does not show what the device waits for."""
-    shares = {cause: m.share(cause) for cause in m.attribution.causes}
-    return m.device_unseen or settled(outcomes(shares)) is None
+    """Whether the class of the job's step depends on the time of which no trace shows what the device waits for."""
+    ns = m.cause_ns if m.judged_ns is None else m.judged_ns
+    total = max(sum(ns.values()), 1)
+    return m.device_unseen or settled(outcomes({cause: part / total for cause, part in ns.items()})) is None

@@ -24,7 +24,11 @@ from diagnose.trace.vocabulary import ANNOTATIONS
 
 @dataclass(frozen=True)
 class Measured:
-    """One rank as metrics see it. `judged` is its roofline where the attribution used it already."""
+    """One rank as metrics see it.
+
+    `judged` is its roofline where the attribution used it already. `judged_ns` are the nanoseconds by cause of the
+    ledger that the verdict is on, of all ranks or the one asked for; None where that is the rank's own.
+    """
 
     timeline: Timeline
     attribution: Attribution
@@ -32,6 +36,7 @@ class Measured:
     settings: Settings = field(default_factory=Settings)
     record: CaptureRecord = field(default_factory=CaptureRecord)
     judged: Roofline | None = None
+    judged_ns: Mapping[str, int] | None = None
 
     @cached_property
     def cause_ns(self) -> Mapping[str, int]:

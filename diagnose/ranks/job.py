@@ -1,6 +1,7 @@
 """A job's ranks joined: waiting is taken out of exposed communication and given to what made a rank late."""
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,8 +18,8 @@ from diagnose.ranks.network.slow_links import extra_of, slow_links
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, waits_for_data
-from diagnose.ranks.stragglers.evidence import evidence_of
-from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
+from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
+from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
 from diagnose.ranks.stragglers.stragglers import Joined, RankLateness, rank_lateness_of
 from diagnose.ranks.stragglers.waits import Waits, waited_for, waiting_caused, waiting_share, waits_of
 
@@ -75,6 +76,13 @@ class Job:
             ns_by_cause[EXPOSED] -= waited_ns
         return ns_by_cause
 
+    def together(self, positions: Iterable[int]) -> Counter[str]:
+        """Nanoseconds of the ranks at the positions by cause, added up."""
+        sums: Counter[str] = Counter()
+        for position in positions:
+            sums.update(self.ledger(position))
+        return sums
+
     def divided(self, position: int, attribution: Attribution) -> Attribution:
         """The attribution of the rank at a position, divided as its ledger is."""
         if not self.waits or EXPOSED not in attribution.causes:
@@ -111,7 +119,10 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
     changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty)
-    lost = max(waiting_share(ranks, waits, late), by_rank[0].lost_share) if late else 0.0
+    waited = waiting_share(ranks, waits, late)
+    lost = max(waited, by_rank[0].lost_share) if late else 0.0
+    pipeline = any(is_point_to_point(ranks, group) for group in matched)
+    ahead = 0.0 if pipeline else min(lead_share(evidence, sorted(late)), waited)
     view = JobView(
         ranks=len(ranks),
         matched=True,
@@ -119,7 +130,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].reason.host.code if late else "none",
         straggler_where=by_rank[0].reason.host.where if late else "",
-        straggler_cure_share=_cure_share(changes, lost),
+        straggler_cure_share=_cure_share(changes, (ahead, lost)),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
@@ -129,13 +140,15 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
 
 
-def _cure_share(changes: Changes, lost: float) -> tuple[float, float]:
-    """What of the step goes without stragglers: by the joint replay, else at most what the others lose.
+def _cure_share(changes: Changes, measured: tuple[float, float]) -> tuple[float, float]:
+    """What of the step goes without stragglers: by the joint replay, else as measured.
 
-    Less than they wait for them where other ranks are nearly as late.
+    Less than the others wait for them where other ranks are nearly as late. As measured it is between the lead of the
+    late ranks over the others, as far as it is seen as waiting, and all that the others lose; the stages of a pipeline
+    wait anyway.
     """
     if changes.because:
-        return 0.0, lost
+        return measured
     cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
     return 1 - 1 / cured[0], 1 - 1 / cured[1]
 

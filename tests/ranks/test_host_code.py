@@ -19,7 +19,7 @@ OPERATORS = ("aten::embedding", "aten::index", "aten::view", "aten::permute")
 ONCE_MS = 3.0
 
 
-def traces(late: Work, operator_us: float = 250, count: int = 2) -> list[Trace]:
+def traces(late: Work, operator_us: float = 250, operators: tuple[str, ...] = OPERATORS, count: int = 2) -> list[Trace]:
     """Ranks that run the same operators; the last one's take `operator_us` each, and it does something more."""
     ranks = [Trace(rank=r, world=count) for r in range(count)]
     for _ in range(6):
@@ -27,7 +27,7 @@ def traces(late: Work, operator_us: float = 250, count: int = 2) -> list[Trace]:
             for trace in ranks:
                 opened.enter_context(trace.step())
                 is_late = trace.rank == count - 1
-                for name in OPERATORS * 3:
+                for name in operators * 3:
                     trace.cpu_op(name, operator_us if is_late else 250)
                 if is_late:
                     late(trace)
@@ -37,15 +37,15 @@ def traces(late: Work, operator_us: float = 250, count: int = 2) -> list[Trace]:
     return ranks
 
 
-def straggler(late: Work, operator_us: float = 250) -> Straggler:
-    (found,) = stragglers_of(job(traces(late, operator_us)))
+def straggler(late: Work, operator_us: float = 250, operators: tuple[str, ...] = OPERATORS) -> Straggler:
+    (found,) = stragglers_of(job(traces(late, operator_us, operators)))
     assert found.rank == 1
     return found
 
 
-def report(late: Work, operator_us: float = 250) -> Diagnosis:
+def report(late: Work, operator_us: float = 250, operators: tuple[str, ...] = OPERATORS) -> Diagnosis:
     with tempfile.TemporaryDirectory() as folder:
-        for trace in traces(late, operator_us):
+        for trace in traces(late, operator_us, operators):
             trace.write(Path(folder) / f"rank{trace.rank}.json")
         return analyze(folder)
 
@@ -121,3 +121,36 @@ def test_without_operators_to_compare_nobody_says_which_it_is() -> None:
 
     assert (found.cause, found.host_code) == ("host", "unknown")
     assert found.where == "range forward, 5.0 ms per step instead of 1.0 ms"
+
+
+@pytest.mark.parametrize(
+    ("late", "code", "where"),
+    [
+        (
+            lambda trace: trace.cpu_op("aten::sort", 3000),
+            "more",
+            "operator aten::sort, 3.0 ms per step, which the other",
+        ),
+        (in_range, "more", "range write_dashboard, 3.0 ms per step, which the other"),
+        (lambda trace: trace.host(3000), "unknown", ""),
+    ],
+)
+def test_a_place_that_one_rank_alone_runs_is_more_code_whatever_operators_there_are(
+    late: Work, code: str, where: str
+) -> None:
+    """Two operators that all ranks run are too few to compare."""
+    found = straggler(late, operators=("aten::view", "aten::index"))
+
+    assert (found.cause, found.host_code) == ("host", code)
+    assert found.where.startswith(where)
+    assert bool(found.where) == bool(where)
+
+
+def test_what_one_rank_alone_runs_is_looked_for_in_the_code() -> None:
+    found = report(lambda trace: trace.cpu_op("aten::sort", 3000), operators=())
+
+    (finding,) = (f for f in found.findings if f.rule == "straggler")
+
+    assert 'under "if rank == ..."' in finding.do
+    assert "operator aten::sort" in finding.do
+    assert "other processes" not in finding.do

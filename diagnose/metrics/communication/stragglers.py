@@ -42,7 +42,8 @@ def straggler_cure_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def least_straggler_cure_share(m: Measured) -> Value:
     """What goes of the step when the late ranks are as fast as the slowest of the others, by replaying all ranks
-    together; 0 where that replay misses the measured step.
+    together. Where that replay misses the measured step, how far they are behind the slowest of the others by their own
+    doing, as far as the others are seen waiting for them; 0 in a pipeline.
     """
     return _unless_suspected(m, m.job.straggler_cure_share[0])
 

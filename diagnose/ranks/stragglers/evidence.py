@@ -192,6 +192,16 @@ def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead
     return apart or (large and evidence.slowest[rank].is_no_chance(len(peers) + 1))
 
 
+def lead_share(evidence: LatenessEvidence, named: Sequence[int]) -> float:
+    """How far the furthest of the named ranks is behind the furthest of the others by its own doing, of the step.
+
+    Counted in each step, so that what a rank is behind in one is not made up by another that is ahead.
+    """
+    others = np.delete(evidence.own_ns, named, axis=0).max(axis=0, initial=0)
+    lead = np.maximum(evidence.own_ns[named].max(axis=0, initial=0) - others, 0)
+    return float(lead.sum()) / max(int(evidence.step_ns.sum()), 1)
+
+
 def suspected_among(evidence: LatenessEvidence, named: Sequence[int]) -> int | None:
     """Position of the one rank that causes most of the waiting of a few steps, which are too few to name it.
 

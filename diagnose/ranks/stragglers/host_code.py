@@ -18,6 +18,7 @@ MORE_OFTEN = 1.1  # times as many calls
 FEWEST = 3  # names of operators that are compared
 _WAITS = re.compile(r"aten::(item|_local_scalar_dense|is_nonzero|nonzero|copy_|to|_to_copy)$|c10d::|record_param_comms")
 _NOT_THE_JOBS = re.compile(r"<|torch/|.*(site|dist)-packages/|.*/lib/python3|nn\.Module: |(threading|contextlib)\.py\(")
+Place = tuple[HostKind, str]
 _KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
 
 
@@ -46,21 +47,23 @@ def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float
     """What makes a rank's host late by so many nanoseconds per step.
 
     A host that is slower takes longer for each of the operators that the other ranks run too, in proportion to how much
-    longer its whole step is. Where they take as long, it runs something that the others do not.
+    longer its whole step is. Where they take as long, it runs something that the others do not; so it does where too
+    few operators are compared and one place that they do not run accounts for half of the lateness.
     """
-    slower = _slower(rank, peers)
+    slower, place = _slower(rank, peers), _place(rank, peers, extra_ns)
     if slower is None:
-        return HostEvidence("unknown", where=_where(rank, peers, extra_ns))
+        alone = place is not None and not _usual(place, peers).count
+        return HostEvidence("more" if alone else "unknown", where=_told(place, rank, peers))
     alike_ns = max(rank.host_ns / max(rank.steps, 1) - extra_ns, 1.0)
     if slower >= max(SLOWER, 1 + EXPLAINS * extra_ns / alike_ns):
         return HostEvidence("slower", f"each of its operators takes {slower:.2f} times as long on its host")
     says = f"the operators that all ranks run take {slower:.2f} times as long there, so it runs more code"
-    return HostEvidence("more", says, _where(rank, peers, extra_ns))
+    return HostEvidence("more", says, _told(place, rank, peers))
 
 
 def more_code(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
     """Where a rank runs what the others do not, of which it is known that it runs more."""
-    return HostEvidence("more", where=_where(rank, peers, extra_ns, more_often=True))
+    return HostEvidence("more", where=_told(_place(rank, peers, extra_ns, more_often=True), rank, peers))
 
 
 def _slower(rank: RankDigest, peers: Sequence[RankDigest]) -> float | None:
@@ -85,7 +88,7 @@ def _weighted_median(values: Floats, weights: Floats) -> float:
     return float(values[order][np.searchsorted(upto, upto[-1] / 2)])
 
 
-def _where(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, more_often: bool = False) -> str:
+def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, more_often: bool = False) -> Place | None:
     """The tightest place that accounts for half of the excess: a function of the job first, then a range, an operator.
 
     Time includes what runs inside, so the callers of that place account for it too, and take longer. With `more_often`
@@ -101,18 +104,20 @@ def _where(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, mo
         places = [key for key in found if key[0] == kind]
         own = [key for key in places if kind != "function" or not _NOT_THE_JOBS.match(key[1])]
         if places:
-            return _told(min(own or places, key=lambda key: found[key]), rank, peers)
-    return ""
+            return min(own or places, key=lambda key: found[key])
+    return None
 
 
-def _usual(key: tuple[HostKind, str], peers: Sequence[RankDigest]) -> Usual:
+def _usual(key: Place, peers: Sequence[RankDigest]) -> Usual:
     """What the median of the other ranks has in one step."""
     each = [(peer.host_work.get(key, NOTHING), max(peer.steps, 1)) for peer in peers]
     ns, count = (float(np.median(values)) for values in zip(*((r.ns / n, r.count / n) for r, n in each), strict=True))
     return Usual(ns, count)
 
 
-def _told(key: tuple[HostKind, str], rank: RankDigest, peers: Sequence[RankDigest]) -> str:
+def _told(key: Place | None, rank: RankDigest, peers: Sequence[RankDigest]) -> str:
+    if key is None:
+        return ""
     kind, name = key
     lasted, usual = rank.host_work[key].ns / max(rank.steps, 1), _usual(key, peers).ns
     than = f"instead of {duration(usual)}" if usual else "which the other ranks do not run"

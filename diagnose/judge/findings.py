@@ -1,36 +1,53 @@
 """The rules that fired, with what each change buys, and the order in which to make the changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep
+from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep, VerdictClass
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.patches import spelled
 from diagnose.patch.worlds import world_of
-from diagnose.predict.plan import plan_of
+from diagnose.predict.plan import Weight, plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
 
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
-def findings_of(judged: Judged, facts: Facts, predictor: Predictor, sections: Sections) -> tuple[Finding, ...]:
-    """The rules that fired: what makes the answer unsafe first, then by what the change buys."""
+def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
+    """How much each fault matters beside what its cure buys, by rule."""
+    return {
+        rule.id: Weight(judgement.answer, bound_by == f"{rule.class_}-bound")
+        for rule, judgement in judged
+        if judgement.fired
+    }
+
+
+def findings_of(
+    judged: Judged, facts: Facts, predictor: Predictor, sections: Sections, weights: Mapping[str, Weight]
+) -> tuple[Finding, ...]:
+    """The rules that fired: what makes the answer unsafe first, then what bounds the step, then by what a cure buys."""
     findings = [
         sections.part(rule.id, partial(_finding, rule, judgement, facts, predictor), None)
         for rule, judgement in judged
         if judgement.fired
     ]
-    return tuple(sorted((finding for finding in findings if finding is not None), key=_precedence))
+    known = [finding for finding in findings if finding is not None]
+    return tuple(sorted(known, key=partial(_precedence, known, weights)))
 
 
-def _precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
-    """What is promised counts first, the best case between those that promise the same."""
+def _precedence(
+    findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
+) -> tuple[bool, bool, bool, float, float, int, str]:
+    """What leads, then what is promised, the best case between those that promise the same."""
     unsafe = finding.class_ == "validity" and finding.severity == "critical"
-    low, high = finding.predicted_speedup or (1.0, 1.0)
-    return not unsafe, -low, -(high or low), _SEVERITY_ORDER[finding.severity], finding.rule
+    weight, gain = weights[finding.rule], finding.predicted_speedup
+    follows = weight.follows(gain, ((weights[other.rule], other.predicted_speedup) for other in findings))
+    low, high = gain or (1.0, 1.0)
+    severity = _SEVERITY_ORDER[finding.severity]
+    return not unsafe, not weight.leads(gain), follows, -low, -(high or low), severity, finding.rule
 
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
@@ -89,7 +106,7 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 
-def plan_steps(facts: Facts, predictor: Predictor) -> tuple[PlanStep, ...]:
+def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:
     """The plan, each change with its patch."""
     return tuple(
         PlanStep(
@@ -101,7 +118,7 @@ def plan_steps(facts: Facts, predictor: Predictor) -> tuple[PlanStep, ...]:
             numerics=step.rule.numerics,
             below_noise=step.below_noise,
         )
-        for step in plan_of(predictor, predictor.fired, _noise(facts))
+        for step in plan_of(predictor, predictor.fired, _noise(facts), weights)
     )
 
 

@@ -1,15 +1,15 @@
 """The rules that fired, with what each change buys, and the order in which to make the changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep
+from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep, VerdictClass
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.patches import spelled
 from diagnose.patch.worlds import in_short, world_of
-from diagnose.predict.plan import plan_of
+from diagnose.predict.plan import Weight, plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
 
@@ -17,26 +17,42 @@ UNKNOWN_AS = 1.05
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
-def findings_of(judged: Judged, facts: Facts, predictor: Predictor, sections: Sections) -> tuple[Finding, ...]:
-    """The rules that fired: what makes the answer unsafe first, then by what the change buys."""
+def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
+    """How much each fault matters beside what its cure buys, by rule."""
+    return {
+        rule.id: Weight(judgement.answer, bound_by == f"{rule.class_}-bound")
+        for rule, judgement in judged
+        if judgement.fired
+    }
+
+
+def findings_of(
+    judged: Judged, facts: Facts, predictor: Predictor, sections: Sections, weights: Mapping[str, Weight]
+) -> tuple[Finding, ...]:
+    """The rules that fired: what makes the answer unsafe first, then what bounds the step, then by what a cure buys."""
     findings = [
         sections.part(rule.id, partial(_finding, rule, judgement, facts, predictor), None)
         for rule, judgement in judged
         if judgement.fired
     ]
-    return tuple(sorted((finding for finding in findings if finding is not None), key=precedence))
+    known = [finding for finding in findings if finding is not None]
+    return tuple(sorted(known, key=partial(precedence, known, weights)))
 
 
-def precedence(finding: Finding) -> tuple[bool, float, float, int, str]:
-    """What is promised counts first, the best case between those that promise the same.
+def precedence(
+    findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
+) -> tuple[bool, bool, bool, float, float, int, str]:
+    """What leads, then what is promised, the best case between those that promise the same.
 
     A severe finding without a prediction stands where a promise of UNKNOWN_AS does: its gain is not known to be small.
     """
-    doubt = finding.class_ == "validity"
+    doubt, severity = finding.class_ == "validity", _SEVERITY_ORDER[finding.severity]
+    weight, gain = weights[finding.rule], finding.predicted_speedup
+    follows = weight.follows(gain, ((weights[other.rule], other.predicted_speedup) for other in findings))
     unknown = 1.0 if doubt or finding.severity == "info" else UNKNOWN_AS
-    low, high = finding.predicted_speedup or (unknown, unknown)
+    low, high = gain or (unknown, unknown)
     unsafe = doubt and finding.severity == "critical"
-    return not unsafe, -low, -(high or low), _SEVERITY_ORDER[finding.severity], finding.rule
+    return not unsafe, not weight.leads(gain), follows, -low, -(high or low), severity, finding.rule
 
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
@@ -96,7 +112,7 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
 
 
-def plan_steps(facts: Facts, predictor: Predictor) -> tuple[PlanStep, ...]:
+def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:
     """The plan, each change with its patch."""
     return tuple(
         PlanStep(
@@ -108,7 +124,7 @@ def plan_steps(facts: Facts, predictor: Predictor) -> tuple[PlanStep, ...]:
             numerics=step.rule.numerics,
             below_noise=step.below_noise,
         )
-        for step in plan_of(predictor, predictor.fired, _noise(facts))
+        for step in plan_of(predictor, predictor.fired, _noise(facts), weights)
     )
 
 

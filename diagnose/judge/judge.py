@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.case import Case
-from diagnose.judge.findings import findings_of, plan_steps
+from diagnose.judge.findings import findings_of, plan_steps, weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
@@ -40,7 +40,8 @@ def diagnose(case: Case) -> Diagnosis:
     verdict = verdict_of(ledger, grounds_of(ranks, case.facts))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     predictor = predictor_of(case, judged)
-    findings = findings_of(judged, case.facts, predictor, sections)
+    weights = weights_of(judged, verdict.class_)
+    findings = findings_of(judged, case.facts, predictor, sections, weights)
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks),
@@ -50,7 +51,7 @@ def diagnose(case: Case) -> Diagnosis:
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
         operators=part("operators", lambda: operators_of_job(case.measured), ()),
         findings=findings,
-        plan=part("plan", lambda: plan_steps(case.facts, predictor), ()),
+        plan=part("plan", lambda: plan_steps(case.facts, predictor, weights), ()),
         replay=replay_report(predictor),
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),

@@ -4,10 +4,12 @@ from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
 from diagnose.predict.plan import WORTH_PLANNING, pays
 
+SAME_PROMISE = 0.005  # gains are told with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
 _OPENS_PLAN = "no other change buys more in its worst case"
 _MAY_BUY_MORE = "it is severe, what it buys is not known, and what opens the plan promises little"
+_LEADS = "it is critical, and may buy more than what is surer to buy something"
 _ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
 _OF_CAPTURE = "only the capture leaves something to change"
@@ -71,10 +73,16 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     if opener is not None:
         if severe is not None and opener.severity == "info" and findings.index(severe) < findings.index(opener):
             return severe, _MAY_BUY_MORE
-        return opener, _OPENS_PLAN
+        return opener, _LEADS if _is_less_sure(opener, diagnosis) else _OPENS_PLAN
     if changes:
         return changes[0], _UNPLANNED
     return (findings[0], _OF_CAPTURE) if findings else None
+
+
+def _is_less_sure(opener: Finding, diagnosis: Diagnosis) -> bool:
+    """Whether another change buys more in its worst case than the one that opens the plan."""
+    promised = [f.predicted_speedup[0] for f in diagnosis.findings if f.predicted_speedup]
+    return opener.predicted_speedup is not None and max(promised) > opener.predicted_speedup[0] + SAME_PROMISE
 
 
 def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:

@@ -1,7 +1,8 @@
 """The plan: which change comes first, and what comes after it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from diagnose.diagnosis import Speedup
 from diagnose.predict.whatif import Predictor
@@ -10,6 +11,23 @@ from diagnose.rule import Rule
 WORTH_PLANNING = 1.02
 MOST_PLANNED = 5
 EFFORTS = ("setting", "code", "cluster")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """How much a fault matters beside what its cure buys: its severity, and whether it is of what bounds the step."""
+
+    severity: str = "info"
+    bounds_step: bool = False
+
+    def leads(self, gain: Speedup | None) -> bool:
+        """Whether the fault is critical and of what bounds the step, and its cure may pay."""
+        return self.severity == "critical" and self.bounds_step and gain is not None and pays(gain)
+
+    def follows(self, gain: Speedup | None, others: Iterable[tuple["Weight", Speedup | None]]) -> bool:
+        """Whether the fault is for information, and a critical one's cure may buy more than its own at best."""
+        critical = [_most(each) for weight, each in others if weight.severity == "critical"]
+        return self.severity == "info" and max(critical, default=1.0) > _most(gain)
 
 
 @dataclass(frozen=True)
@@ -22,10 +40,14 @@ class Planned:
     below_noise: bool = False
 
 
-def plan_of(predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.0) -> tuple[Planned, ...]:
+def plan_of(
+    predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.0, weights: Mapping[str, Weight] | None = None
+) -> tuple[Planned, ...]:
     """The best remedy, then the best of the rest with it in place, until none buys 2 %.
 
-    The best is the one whose worst case buys most; ties go to the best case, the least effort and unchanged numerics.
+    What is critical of what bounds the step comes first, and what is for information after a critical fault whose cure
+    may buy more. The best of those that are left is the one whose worst case buys most; ties go to the best case, the
+    least effort and unchanged numerics.
     What buys less than the noise comes after what buys more. A remedy that another excludes, or that sets what another
     sets, is not planned beside it.
 
@@ -33,7 +55,9 @@ def plan_of(predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.
         predictor: predicts.
         fired: the rules whose faults are there.
         noise_share: how far steps lie apart, of the median one.
+        weights: how much each fault matters, by rule.
     """
+    weight = {rule.id: (weights or {}).get(rule.id, Weight()) for rule in fired}
     chosen: list[Rule] = []
     planned: list[Planned] = []
     left = [rule for rule in fired if rule.remedy is not None]
@@ -43,7 +67,7 @@ def plan_of(predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]
         if not open_:
             break
-        best = max(open_, key=lambda rule: (not is_noise(ranges[rule.id], noise_share), _merit(rule, ranges[rule.id])))
+        best = max(open_, key=partial(_merit, ranges, noise_share, weight))
         gain = ranges[best.id]
         assert gain is not None
         together = _both(together, gain)
@@ -74,7 +98,24 @@ def excluded(one: Rule, other: Rule) -> bool:
     return one.id in other.excludes or other.id in one.excludes or bool(keys[0] & keys[1])
 
 
-def _merit(rule: Rule, gain: Speedup | None) -> tuple[float, float, int, bool, str]:
-    """What the worst case buys, then the best case, both to two digits; then little effort and unchanged numerics."""
-    low, high = gain or (1.0, 1.0)
-    return round(low, 2), round(high or low, 2), -EFFORTS.index(rule.effort), not rule.numerics, rule.id
+def _most(gain: Speedup | None) -> float:
+    """The best case, the worst where it is unknown."""
+    return 1.0 if gain is None else gain[1] or gain[0]
+
+
+def _merit(
+    ranges: Mapping[str, Speedup | None], noise_share: float, weights: Mapping[str, Weight], rule: Rule
+) -> tuple[bool, bool, bool, float, float, int, bool, str]:
+    """What is not noise, what leads and what does not follow, then worst and best case to two digits, then effort."""
+    gain, weight = ranges[rule.id], weights[rule.id]
+    others = ((weights[name], each) for name, each in ranges.items())
+    return (
+        not is_noise(gain, noise_share),
+        weight.leads(gain),
+        not weight.follows(gain, others),
+        round(gain[0] if gain else 1.0, 2),
+        round(_most(gain), 2),
+        -EFFORTS.index(rule.effort),
+        not rule.numerics,
+        rule.id,
+    )

@@ -8,7 +8,7 @@ import pytest
 from whatif.predicted import device_bound, loading, predictor, rule
 
 from diagnose.diagnosis import Speedup
-from diagnose.predict.plan import Planned, plan_of
+from diagnose.predict.plan import Planned, Weight, plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
 
@@ -19,10 +19,12 @@ def named(name: str, keys: str = "", sets: str = "", whatif: str = NOTHING) -> R
     return rule(whatif, name, keys, sets)
 
 
-def planned(alone: Mapping[str, Speedup], *rules: Rule, noise_share: float = 0.0) -> tuple[Planned, ...]:
+def planned(
+    alone: Mapping[str, Speedup], *rules: Rule, noise_share: float = 0.0, weights: Mapping[str, Weight] | None = None
+) -> tuple[Planned, ...]:
     """The plan when each rule buys the same whatever came before it."""
     stated: Any = SimpleNamespace(predict=lambda rule, after: alone[rule.id])
-    return plan_of(cast(Predictor, stated), rules, noise_share)
+    return plan_of(cast(Predictor, stated), rules, noise_share, weights)
 
 
 def ids(plan: Sequence[Planned]) -> list[str]:
@@ -33,6 +35,31 @@ def test_the_worst_case_decides_what_comes_first() -> None:
     alone = {"sure": (1.2, 1.25), "hopeful": (1.1, 1.48)}
 
     assert ids(planned(alone, named("hopeful"), named("sure"))) == ["sure", "hopeful"]
+
+
+@pytest.mark.parametrize(
+    ("severity", "bounds_step", "of_small", "order"),
+    [
+        ("critical", True, "warning", ["unsure", "small"]),
+        ("critical", False, "info", ["unsure", "small"]),
+        ("critical", False, "warning", ["small", "unsure"]),
+        ("warning", True, "info", ["small", "unsure"]),
+    ],
+)
+def test_what_is_critical_precedes_what_is_surer_where_it_bounds_the_step_or_the_other_informs(
+    severity: str, bounds_step: bool, of_small: str, order: list[str]
+) -> None:
+    alone = {"small": (1.02, 1.04), "unsure": (1.0, 1.5)}
+    weights = {"small": Weight(of_small), "unsure": Weight(severity, bounds_step)}
+
+    assert ids(planned(alone, named("small"), named("unsure"), weights=weights)) == order
+
+
+def test_what_is_critical_and_cannot_pay_precedes_nothing() -> None:
+    alone = {"small": (1.02, 1.04), "spent": (1.0, 1.0)}
+    weights = {"small": Weight("info"), "spent": Weight("critical", bounds_step=True)}
+
+    assert ids(planned(alone, named("small"), named("spent"), weights=weights)) == ["small"]
 
 
 def test_of_two_equal_worst_cases_the_better_best_case_comes_first() -> None:

@@ -56,10 +56,14 @@ def test_a_finding_promises_what_the_ledger_books_and_explains_the_rest(found: D
         assert low <= high
 
 
-def test_findings_are_in_the_order_of_what_they_promise(found: Diagnosis) -> None:
-    promised = [f.predicted_speedup[0] for f in found.findings if f.predicted_speedup and f.class_ != "validity"]
+def test_findings_are_in_the_order_of_what_they_promise_among_those_of_one_severity(found: Diagnosis) -> None:
+    for severity in ("critical", "warning", "info"):
+        alike = [f for f in found.findings if f.severity == severity and f.predicted_speedup and f.class_ != "validity"]
+        for leads in (True, False):
+            of_class = [f for f in alike if (f"{f.class_}-bound" == found.verdict.class_) is leads]
+            promised = [f.predicted_speedup[0] for f in of_class if f.predicted_speedup]
 
-    assert promised == sorted(promised, reverse=True)
+            assert promised == sorted(promised, reverse=True)
 
 
 def uneven(loading_ms: float, kernels_us: float, host_us: float) -> Trace:

@@ -126,7 +126,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     view = JobView(
         ranks=len(ranks),
         matched=True,
-        straggler_share=lost,
+        straggler_share=by_rank[0].share if len(late) == 1 else waited,
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].reason.host.code if late else "none",
         straggler_where=by_rank[0].reason.host.where if late else "",

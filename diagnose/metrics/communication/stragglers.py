@@ -16,9 +16,7 @@ NOWHERE = Unknown(
 
 @metric("share", STEP, needs_gpu=False)
 def straggler_share(m: Measured) -> Value:
-    """Time that the late ranks cost the others, of their steps: what these wait, or how far one late rank is behind by
-    its own doing where waiting hides behind other work; 0 when no rank stands out.
-    """
+    """Exposed time that the others wait for the late ranks, of their steps; 0 when no rank stands out."""
     if m.device_unseen:
         return m.device_unseen
     if _single_process(m):
@@ -30,7 +28,8 @@ def straggler_share(m: Measured) -> Value:
 def straggler_cure_share(m: Measured) -> Value:
     """What goes of the step when the late ranks are as fast as the median of the others, by replaying all ranks
     together: less than the others wait for them where further ranks are nearly as late, and in a pipeline, whose stages
-    wait anyway. Where that replay misses the measured step, `straggler_share`.
+    wait anyway. Where that replay misses the measured step, what the others wait for them, or how far one late
+    rank is behind by its own doing where that is more, since waiting hides behind other work.
     """
     if m.device_unseen:
         return m.device_unseen

@@ -11,6 +11,7 @@ _OPENS_PLAN = "no other change buys more in its worst case"
 _LEADS = "it is critical, and may buy more than what is surer to buy something"
 _ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
+_DOUBTED = "the capture is in doubt, and what else was found is for information and promises nothing"
 _OF_CAPTURE = "only the capture leaves something to change"
 
 
@@ -55,6 +56,8 @@ def _may_pay(finding: Finding) -> bool:
 def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     """What makes the answer unsafe, else what opens the plan, else the first finding that is not about the capture.
 
+    A doubt about the capture precedes what is only for information and of which no gain is known.
+
     A plan of noise opens with nothing: then it is a severe finding of which no gain is known, or None.
     """
     findings, plan = diagnosis.findings, diagnosis.plan
@@ -69,6 +72,9 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     opener = next((f for f in findings if plan and f.rule == plan[0].rule), None)
     if opener is not None:
         return opener, _LEADS if _is_less_sure(opener, diagnosis) else _OPENS_PLAN
+    doubt = next((f for f in findings if f.class_ == "validity" and f.severity == "warning"), None)
+    if changes and doubt and changes[0].severity == "info" and changes[0].predicted_speedup is None:
+        return doubt, _DOUBTED
     if changes:
         return changes[0], _UNPLANNED
     return (findings[0], _OF_CAPTURE) if findings else None

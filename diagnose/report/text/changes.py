@@ -13,6 +13,7 @@ from diagnose.report.views.changes import Capture, Full, PlanView, captures_view
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line, first_sentence
 
+EACH_ON_TOP = "each gain is on top of those above it"
 NOT_SHOWN = 4
 CAPTURES_SHOWN = 4
 MOST_LINES = 2  # of one entry below the plan
@@ -52,7 +53,7 @@ def _together(page: Page, view: PlanView) -> None:
         page.paragraph(why, label="" if view.plan else "gains:")
     elif view.together:
         kept = f"numerics change with {', '.join(view.numerics)}" if view.numerics else ""
-        page.paragraph(joined([Text(f"together {view.together}", "green"), kept]))
+        page.paragraph(joined([Text(f"together {view.together}", "green"), EACH_ON_TOP, kept]))
 
 
 def headline(full: Full) -> Text:

@@ -228,17 +228,6 @@ def test_without_such_steps_the_host_keeps_its_speed(steps_of: object) -> None:
     assert predictor(steps(host_bound), record={"steps": steps_of}).host_speed == 1.0
 
 
-def test_kernels_behind_a_profiled_host_are_not_said_to_buy_nothing() -> None:
-    """A host that takes 10.5 ms for 5 ms of kernels, as profiled, hides what half the kernel time buys."""
-    half, unprofiled = "kernels = { matrix = [0.5, 0.5] }", {"steps": {"control_before_ns": [10_500_000] * 3}}
-    profiled, calibrated = predictor(steps(host_bound)), predictor(steps(host_bound), record=unprofiled)
-
-    assert profiled.predict(rule(half)) is None
-    assert "as slow as profiled, hides it" in profiled.assumes(rule(half))
-    assert calibrated.predict(rule(half)) == pytest.approx((1, 1), abs=0.02)
-    assert "hides it" not in calibrated.assumes(rule(half))
-
-
 def synchronising(job: Trace) -> None:
     for _ in range(5):
         job.op("aten::mm", [[512, 512], [512, 512]], GEMM, 500)

@@ -84,8 +84,8 @@ def _evidence(names: Iterable[str], facts: Facts) -> tuple[Evidence, ...]:
 
 
 def _rests_on(cured: Iterable[Rule], facts: Facts) -> tuple[str, ...]:
-    """The evidence of the rules."""
-    return tuple(name for rule in cured for name in rule.judge(facts).evidence)
+    """The evidence of the rules, without what they only find absent: a share of nothing is no evidence."""
+    return tuple(name for rule in cured for name in rule.judge(facts).evidence if facts[name].value != 0)
 
 
 def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:

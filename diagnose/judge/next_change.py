@@ -12,6 +12,7 @@ _MAY_BUY_MORE = "it is severe, what it buys is not known, and what opens the pla
 _LEADS = "it is critical, and may buy more than what is surer to buy something"
 _ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
+_DOUBTED = "the capture is in doubt, and what else was found is for information and promises nothing"
 _OF_CAPTURE = "only the capture leaves something to change"
 
 
@@ -59,6 +60,7 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
 
     A plan of noise opens with nothing: then it is a severe finding of which no gain is known, or None. Such a finding
     also goes before an info that opens the plan, where it stands before it among the findings.
+    A doubt about the capture precedes what is only for information and of which no gain is known.
     """
     findings, plan = diagnosis.findings, diagnosis.plan
     if findings and _is_unsafe(findings[0]):
@@ -74,6 +76,9 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
         if severe is not None and opener.severity == "info" and findings.index(severe) < findings.index(opener):
             return severe, _MAY_BUY_MORE
         return opener, _LEADS if _is_less_sure(opener, diagnosis) else _OPENS_PLAN
+    doubt = next((f for f in findings if f.class_ == "validity" and f.severity == "warning"), None)
+    if changes and doubt and changes[0].severity == "info" and changes[0].predicted_speedup is None:
+        return doubt, _DOUBTED
     if changes:
         return changes[0], _UNPLANNED
     return (findings[0], _OF_CAPTURE) if findings else None

@@ -19,6 +19,8 @@ from diagnose.rule.remedy import Case
 from diagnose.trace.record import unprofiled_ns
 
 REPLAY_ERROR = 0.02  # how near the replay of a trace comes to that of the same job with the change
+WORTH_TELLING = 1.02
+HIDDEN_BY_HOST = "no gain is predicted: the host, as slow as profiled, hides it, and its unprofiled speed is not known"
 AS_PROFILED = "the host's time is as profiled, and less without the profiler"
 
 
@@ -92,7 +94,7 @@ class Predictor:
         if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
             return None
         worst, best = (self._gain(rule, after, case) for case in ("worst", "best"))
-        if worst is None or worst == np.inf:
+        if worst is None or worst == np.inf or (best is not None and self._is_hidden(rule, after, best)):
             return None
         if best is None or best == np.inf:
             return (worst, None) if worst > 1 else None
@@ -132,12 +134,27 @@ class Predictor:
         first = min((rule, *alike), key=lambda each: (self._alone_ns(each), each.id)) if alike else rule
         return (rule, *alike) if first is rule else (rule,)
 
+    def _is_hidden(self, rule: Rule, after: Sequence[Rule], best: float) -> bool:
+        """Whether faster kernels buy nothing only because the host is as slow as the profiler makes it."""
+        if self._is_calibrated or best >= WORTH_TELLING or not (rule.remedy and rule.remedy.kernels):
+            return False
+        before, own = self._all(after, "best"), self._own(rule, "best")
+        if before is None or own is None:
+            return False
+        now, then = (
+            float(self.replay.step_ns(replace(changed.change, host_speed=0.0))) / changed.gain
+            for changed in (before[0], combined(before[0], own))
+        )
+        return now >= WORTH_TELLING * then
+
     def assumes(self, rule: Rule) -> str:
         """What the prediction rests on."""
         remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(AS_PROFILED)
+        if (best := self._gain(rule, (), "best")) is not None and self._is_hidden(rule, (), best):
+            each.append(HIDDEN_BY_HOST)
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(

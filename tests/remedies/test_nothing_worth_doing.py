@@ -64,6 +64,19 @@ def test_an_invalid_replay_or_an_undecided_step_proves_nothing() -> None:
         assert answer.next.says.startswith("nothing to change: no rule fired")
 
 
+def test_a_doubt_about_the_capture_precedes_what_informs_and_promises_nothing() -> None:
+    """Where the replay is of no use, no gain is known; a warning without one still comes first."""
+    unsure = msgspec.structs.replace(diagnoses.diagnosis().replay, valid=False, because="it is 9 % off")
+    small, severe = NO_GAIN_KNOWN, msgspec.structs.replace(NO_GAIN_KNOWN, severity="warning")
+
+    found = [diagnoses.judged(healthy(first, diagnoses.DAMAGED), replay=unsure).next for first in (small, severe)]
+
+    assert [(each.kind, each.rule) for each in found] == [("capture", "damaged-trace"), ("change", "unfused-norm")]
+    assert (
+        found[0].because == "the capture is in doubt, and what else was found is for information and promises nothing"
+    )
+
+
 def test_findings_that_buy_nothing_are_still_listed() -> None:
     assert "unfused-norm (info: --details)" in printed(healthy(SMALL_GAIN))
 

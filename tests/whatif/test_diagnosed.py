@@ -176,5 +176,5 @@ def test_the_report_shows_the_plan_in_order_and_what_it_buys_together(tmp_path: 
     assert [step.numerics for step in found.plan[:2]] == [False, True]
     assert page.index("next:") < page.index(first) < page.index("then:") < page.index(second)
     low, high = found.plan[1].cumulative_speedup or (0, 0)
-    assert f"together {low:.2f}-{high:.2f}x" in page
+    assert f"together {low:.2f}-{high:.2f}x   each gain is on top of those above it" in page
     assert f"numerics change with {second}" in page

@@ -176,7 +176,7 @@ def test_without_a_gpu_host_time_is_foretold_and_kernels_are_not() -> None:
     found = predictor(steps(step, gpu=None))
 
     assert found.predict(rule(NO_WAIT)) == pytest.approx((2.5, 2.5), rel=0.02)
-    assert found.predict(rule("kernels = { all = [0.5, 0.5] }")) is None
+    assert found.predict(rule("kernels = { matrix = [0.5, 0.5] }")) is None
 
 
 @pytest.mark.parametrize(

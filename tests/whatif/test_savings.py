@@ -106,6 +106,15 @@ def test_the_replay_saves_no_more_than_the_work_that_goes(
 OPTIMIZERS = ("single-tensor-optimizer", "unfused-optimizer", "host-optimizer")
 
 
+def test_what_a_shared_change_finds_absent_is_no_evidence_of_it() -> None:
+    """torch.compile cures launches and elementwise kernels; the unfused norms that it looks for are not there."""
+    launches = next(f for f in analyze(more_trace("resnet50-v100-383a.json.gz")).findings if f.rule == "launch-bound")
+    shares = {item.fact: item.value for item in launches.evidence if item.unit == "share"}
+
+    assert "elementwise_share" in shares
+    assert all(shares.values())
+
+
 def test_an_optimizer_rule_saves_no_more_than_its_step_takes() -> None:
     """Host and device together; zero_grad and the rest of the host are not the optimizer's."""
     path = more_trace("resnet50-v100-383a.json.gz")

@@ -13,6 +13,7 @@ from diagnose.report.views.changes import Capture, Full, Headline, PlanView, cap
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line, first_sentence
 
+EACH_ON_TOP = "each gain is on top of those above it"
 NOT_SHOWN = 4
 CAPTURES_SHOWN = 4
 MOST_LINES = 2  # of one entry below the plan
@@ -50,7 +51,7 @@ def _together(page: Page, view: PlanView) -> None:
         page.paragraph(why, label="" if view.plan else "gains:")
     elif view.together:
         kept = f"numerics change with {', '.join(view.numerics)}" if view.numerics else ""
-        page.paragraph(joined([Text(f"together {view.together}", "green"), kept]))
+        page.paragraph(joined([Text(f"together {view.together}", "green"), EACH_ON_TOP, kept]))
 
 
 def _headline(told: Headline, severity: Severity) -> Text:

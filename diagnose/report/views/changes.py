@@ -114,9 +114,24 @@ def headline(finding: Finding, gain: str) -> Headline:
 def _explained_gain(finding: Finding) -> str:
     """The gain, and how much of its best case the finding's own evidence does not show."""
     gain, hidden = speedup(finding.predicted_speedup), finding.hidden_share or 0.0
-    if not gain or hidden < HIDDEN_WORTH_TELLING:
+    if not gain or not finding.predicted_speedup:
         return gain
-    return f"{gain}, at best with {spoken(hidden, 'share')} of the step that passes beside other work"
+    told = [gain]
+    if (booked := finding.booked_share) and _saves_more_than_shown(finding, booked):
+        told.append(f"the upper end counts {spoken(booked, 'share')} of the step, idle time before this work included")
+    if hidden >= HIDDEN_WORTH_TELLING:
+        told.append(f"the upper end also counts {spoken(hidden, 'share')} of the step that other work hides today")
+    return "; ".join(told)
+
+
+def _saves_more_than_shown(finding: Finding, booked: float) -> bool:
+    """Whether the best case saves more than all shares of the finding's evidence, and the ledger books more, too."""
+    high = finding.predicted_speedup and finding.predicted_speedup[1]
+    shown = sum(
+        float(item.value) for item in finding.evidence if item.unit == "share" and not isinstance(item.value, str)
+    )
+    worth_telling = shown + HIDDEN_WORTH_TELLING
+    return bool(shown and high) and min(1 - 1 / (high or 1.0), booked) > worth_telling
 
 
 def _change(diagnosis: Diagnosis, at: int) -> Change:

@@ -50,7 +50,7 @@ def precedence(
     weight, gain = weights[finding.rule], finding.predicted_speedup
     follows = weight.follows(gain, ((weights[other.rule], other.predicted_speedup) for other in findings))
     unknown = 1.0 if doubt or finding.severity == "info" else UNKNOWN_AS
-    low, high = gain or (unknown, unknown)
+    low, high = (weight.promise(gain), gain[1]) if gain else (unknown, unknown)
     unsafe = doubt and finding.severity == "critical"
     return not unsafe, not weight.leads(gain), follows, -low, -(high or low), severity, finding.rule
 

@@ -21,8 +21,15 @@ class Weight:
     bounds_step: bool = False
 
     def leads(self, gain: Speedup | None) -> bool:
-        """Whether the fault is critical and of what bounds the step, and its cure may pay."""
-        return self.severity == "critical" and self.bounds_step and gain is not None and pays(gain)
+        """Whether the fault is critical, and its cure pays, or may pay where the fault is of what bounds the step."""
+        if gain is None or self.severity != "critical":
+            return False
+        return gain[0] >= WORTH_PLANNING or (self.bounds_step and pays(gain))
+
+    def promise(self, gain: Speedup | None) -> float:
+        """The worst case; the best one where that alone is known of a critical fault of what bounds the step."""
+        worst = 1.0 if gain is None else gain[0]
+        return _most(gain) if self.leads(gain) and worst < WORTH_PLANNING else worst
 
     def follows(self, gain: Speedup | None, others: Iterable[tuple["Weight", Speedup | None]]) -> bool:
         """Whether the fault is for information, and a critical one's cure may buy more than its own at best."""
@@ -45,9 +52,9 @@ def plan_of(
 ) -> tuple[Planned, ...]:
     """The best remedy, then the best of the rest with it in place, until none buys 2 %.
 
-    What is critical of what bounds the step comes first, and what is for information after a critical fault whose cure
-    may buy more. The best of those that are left is the one whose worst case buys most; ties go to the best case, the
-    least effort and unchanged numerics.
+    What is critical comes first where it pays, or may pay and is of what bounds the step; what is for information comes
+    after a critical fault whose cure may buy more. The best of those that are left is the one that promises most; ties
+    go to the best case, the least effort and unchanged numerics.
     What buys less than the noise comes after what buys more. A remedy that another excludes, or that sets what another
     sets, is not planned beside it.
 
@@ -113,7 +120,7 @@ def _merit(
         not is_noise(gain, noise_share),
         weight.leads(gain),
         not weight.follows(gain, others),
-        round(gain[0] if gain else 1.0, 2),
+        round(weight.promise(gain), 2),
         round(_most(gain), 2),
         -EFFORTS.index(rule.effort),
         not rule.numerics,

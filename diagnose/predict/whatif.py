@@ -108,8 +108,8 @@ class Predictor:
         """Where the best case of the rule's change takes its time from; None where nothing is replayed."""
         changed = self._own(rule, "best") if rule.remedy and rule.remedy.replayed and self.replay.valid else None
         now = self._time(NOTHING)
-        if changed is None or changed.gain != 1 or now <= 0:
-            return None
+        if changed is None or changed.gain != 1 or now <= 0 or not self.measured.timeline.has_gpu:
+            return None  # without a GPU the replay is the ledger, and nothing passes beside other work
         booked = min(self._booked_ns(changed) / now, 1.0)
         return Saving(booked, max(1 - self._time(changed) / now - booked, 0.0))
 

@@ -49,3 +49,20 @@ def test_communication_that_may_be_waiting_comes_before_what_is_sure_and_small(t
     assert found.next.because == "it is critical, and may buy more than what is surer to buy something"
     assert "Capture all ranks first" in found.next.do
     assert found.plan[0].rule == "exposed-communication"
+
+
+def test_of_two_critical_causes_the_one_that_promises_more_comes_first(tmp_path: Path) -> None:
+    """Python for half of a host step, and a wait for data that workers are sure to hide."""
+
+    def loads_and_computes(job: Trace) -> None:
+        job.loader(ms=40)
+        job.host(60_000)
+        job.cpu_op("aten::mm", 5_000)
+
+    found = analyze(saved(tmp_path, steps(loads_and_computes, gpu=None)))
+    gains = {f.rule: f.predicted_speedup for f in found.findings if f.predicted_speedup}
+
+    assert found.verdict.class_ == "host-bound"
+    assert gains["data-wait"][0] > gains["python-host"][0] > 1
+    assert found.next.rule == "data-wait"
+    assert [f.booked_share for f in found.findings] == [None] * len(found.findings)

@@ -164,6 +164,17 @@ def after_a_long_start(faulty: bool) -> Files:
     return [job]
 
 
+def on_another_device(faulty: bool) -> Files:
+    """Steps on a CPU, beside a device of a category of its own when the job is faulty."""
+    job = Trace(gpu=None)
+    for _ in range(5):
+        with job.step():
+            job.cpu_op("aten::mm", 500)
+            if faulty:
+                job.event("mtia_ccp_events", "dma_request", 10)
+    return [job]
+
+
 def longer(us: float, number: int) -> Work:
     """A product of `us` in the step that follows `number` others."""
     return lambda job: job.launch(GEMM, us) if job.next_step == 11 + number else None
@@ -279,7 +290,7 @@ CASES = {
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
     "graph-capture": Case("critical", each_step(captures_a_graph)),
-    "unknown-device": Case("critical", each_step(lambda job: job.event("mtia_ccp_events", "dma_request", 10))),
+    "unknown-device": Case("critical", on_another_device),
     "start-fills-capture": Case("warning", after_a_long_start),
     "damaged-trace": Case("warning", damaged),
     "unclassified-kernels": Case("warning", each_step(lambda job: job.launch("own::kernel<3>(float*)", 300))),

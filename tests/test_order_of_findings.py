@@ -5,7 +5,8 @@ import msgspec
 import pytest
 
 from diagnose.diagnosis import Finding, PlanStep, Severity, Speedup
-from diagnose.judge.findings import precedence
+from diagnose.judge.findings import in_order
+from diagnose.predict.plan import Weight
 
 
 def finding(rule: str, severity: Severity, gain: Speedup | None, class_: str = "host") -> Finding:
@@ -24,12 +25,17 @@ NOTE = finding("note", "warning", None, "validity")
 UNSAFE = finding("unsafe", "critical", None, "validity")
 
 
+def ordered(*findings: Finding) -> tuple[Finding, ...]:
+    """In order, where none of them is of what bounds the step."""
+    return in_order(findings, {each.rule: Weight(each.severity) for each in findings})
+
+
 def test_findings_go_by_what_they_promise_and_an_unknown_gain_stands_before_a_small_one() -> None:
     mixed = [NOTE, UNKNOWN_GAIN, SMALL_INFO, SMALL_WARNING, LARGE_INFO, UNSAFE, LARGE_WARNING, NOTHING_ALONE]
 
-    assert sorted(mixed, key=precedence) == [
+    assert ordered(*mixed) == (
         UNSAFE, LARGE_WARNING, LARGE_INFO, UNKNOWN_GAIN, SMALL_INFO, SMALL_WARNING, NOTHING_ALONE, NOTE,
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -37,6 +43,6 @@ def test_findings_go_by_what_they_promise_and_an_unknown_gain_stands_before_a_sm
 )
 def test_a_warning_without_a_gain_goes_before_an_info_that_promises_little(planned: Finding, rule: str) -> None:
     step = PlanStep(rule=planned.rule, patch=None, predicted_speedup=planned.predicted_speedup)
-    found = diagnoses.diagnosis(findings=tuple(sorted([planned, UNKNOWN_GAIN], key=precedence)), plan=(step,))
+    found = diagnoses.diagnosis(findings=ordered(planned, UNKNOWN_GAIN), plan=(step,))
 
     assert found.next.rule == rule

@@ -35,17 +35,18 @@ def findings_of(
         for rule, judgement in judged
         if judgement.fired
     ]
-    known = [finding for finding in findings if finding is not None]
-    return tuple(sorted(known, key=partial(precedence, known, weights)))
+    return in_order([finding for finding in findings if finding is not None], weights)
 
 
-def precedence(
+def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tuple[Finding, ...]:
+    """What leads comes first, then what promises most, and the best case between those that promise the same."""
+    return tuple(sorted(findings, key=partial(_precedence, findings, weights)))
+
+
+def _precedence(
     findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
 ) -> tuple[bool, bool, bool, float, float, int, str]:
-    """What leads, then what is promised, the best case between those that promise the same.
-
-    A severe finding without a prediction stands where a promise of UNKNOWN_AS does: its gain is not known to be small.
-    """
+    """A severe finding without a prediction stands at a promise of UNKNOWN_AS: its gain is not known to be small."""
     doubt, severity = finding.class_ == "validity", _SEVERITY_ORDER[finding.severity]
     weight, gain = weights[finding.rule], finding.predicted_speedup
     follows = weight.follows(gain, ((weights[other.rule], other.predicted_speedup) for other in findings))

@@ -55,7 +55,7 @@ def test_who_computes_uses_the_cpu_time_of_its_samples(workers: int) -> None:
     assert found["fetches"] == 5, "the first batch of each worker is left out"
     assert len(found["wait_ns"]) == 5
     assert found["cpu_ns"] > found["fetches"] * SAMPLE_NS
-    assert found["cpu_ns"] <= found["wall_ns"]
+    assert found["cpu_ns"] < 1.1 * found["wall_ns"]  # two clocks, read one after the other
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -117,7 +117,7 @@ class Host:
         return mask
 
     def _named(self, pattern: re.Pattern[str]) -> Mask:
-        return self.trace.named(np.array([pattern.match(n) is not None for n in self.trace.names], bool))
+        return self.trace.named(pattern.match)
 
     def _set(self, mask: Mask) -> Intervals:
         return iv.intervals(*self._times(mask))

@@ -89,7 +89,7 @@ def typical_step(trace: Trace) -> int:
     counted = marks.host[1:] if len(marks.host) >= _FIRST_IS_LEFT_OUT_FROM else marks.host
     durations = counted[:, 1] - counted[:, 0]
     begin, end = counted[np.argsort(durations, kind="stable")[(len(durations) - 1) // 2]]
-    named = trace.named(np.array([name.startswith(marks.source) for name in trace.names], bool))
+    named = trace.named(lambda name: name.startswith(marks.source))
     return int(np.flatnonzero(named & (trace.stream < 0) & (trace.ts == begin) & (trace.ts + trace.dur == end))[0])
 
 

@@ -18,7 +18,7 @@ def partners(trace: Trace) -> Ints:
 
     Launch and activity share their correlation; of several the last in the file counts.
     """
-    synchronises = trace.named(np.array([name in _ON_DEVICE_WITHOUT_STREAM for name in trace.names], bool))
+    synchronises = trace.named(lambda name: name in _ON_DEVICE_WITHOUT_STREAM)
     on_device = ((trace.stream >= 0) & (trace.correlation >= 0)) | synchronises
     partner = np.full(len(trace), NOT_LINKED, np.int64)
     correlated = trace.correlation != -1

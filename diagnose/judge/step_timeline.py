@@ -99,7 +99,7 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     """Rows for the outer calls and the runtime calls of the busiest threads, launching ones first."""
     trace, timeline = measured.timeline.trace, measured.timeline
     inside = (trace.ts < end) & (trace.ts + trace.dur > begin)
-    step_marks = trace.named(np.array([n.startswith(STEP_MARKS) for n in trace.names], bool))
+    step_marks = trace.named(lambda name: name.startswith(STEP_MARKS))
     calls = np.flatnonzero(trace.rows_of(*ANNOTATIONS, *OPS, *RUNTIME) & inside & ~step_marks)
     on_pid, on_tid = trace.pid[calls], trace.tid[calls]
     by_thread = _time_by_thread(on_pid, on_tid, np.minimum(trace.dur[calls], end - begin))

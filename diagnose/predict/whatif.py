@@ -49,6 +49,7 @@ class Predictor:
         self.measured, self.facts, self.fired = measured, facts, fired
         self._remedies = Remedies(measured, facts)
         self._before: dict[tuple[Case, tuple[str, ...]], tuple[Changed, float] | None] = {}
+        self._on_device: dict[tuple[str, ...], float | None] = {}
         self._cured: dict[str, tuple[Rule, ...]] = {}
 
     @cached_property
@@ -106,12 +107,13 @@ class Predictor:
 
     def saving(self, rule: Rule) -> Saving | None:
         """Where the best case of the rule's change takes its time from; None where nothing is replayed."""
-        changed = self._own(rule, "best") if rule.remedy and rule.remedy.replayed and self.replay.valid else None
-        now = self._time(NOTHING)
-        if changed is None or changed.gain != 1 or now <= 0 or not self.measured.timeline.has_gpu:
+        if not (rule.remedy and rule.remedy.replayed and self.replay.valid and self.measured.timeline.has_gpu):
             return None  # without a GPU the replay is the ledger, and nothing passes beside other work
-        booked = min(self._booked_ns(changed) / now, 1.0)
-        return Saving(booked, max(1 - self._time(changed) / now - booked, 0.0))
+        before, after = self._all((), "best"), self._all((rule,), "best")
+        if before is None or after is None or after[0].gain != 1 or before[1] <= 0:
+            return None
+        booked = min(self._booked_ns(after[0]) / before[1], 1.0)
+        return Saving(booked, max(1 - after[1] / before[1] - booked, 0.0))
 
     def cured(self, rule: Rule) -> tuple[Rule, ...]:
         """The rule, and those that fired, ask for the very same change, and say what it does in the same way.
@@ -138,14 +140,17 @@ class Predictor:
         """Whether faster kernels buy nothing only because the host is as slow as the profiler makes it."""
         if self._is_calibrated or best >= WORTH_TELLING or not (rule.remedy and rule.remedy.kernels):
             return False
-        before, own = self._all(after, "best"), self._own(rule, "best")
-        if before is None or own is None:
-            return False
-        now, then = (
-            float(self.replay.step_ns(replace(changed.change, host_speed=0.0))) / changed.gain
-            for changed in (before[0], combined(before[0], own))
-        )
-        return now >= WORTH_TELLING * then
+        now, then = self._device_ns(after), self._device_ns((*after, rule))
+        return now is not None and then is not None and now >= WORTH_TELLING * then
+
+    def _device_ns(self, rules: Sequence[Rule]) -> float | None:
+        """The step with the changes of the rules in the best case, were the host infinitely fast."""
+        key = tuple(rule.id for rule in rules)
+        if key not in self._on_device:
+            all_ = self._all(rules, "best")
+            changed = None if all_ is None else all_[0]
+            self._on_device[key] = None if changed is None else self._time(changed, host_speed=0.0)
+        return self._on_device[key]
 
     def assumes(self, rule: Rule) -> str:
         """What the prediction rests on."""
@@ -201,10 +206,10 @@ class Predictor:
         changed = self._remedies.changed(rule.remedy, "worst")
         return np.inf if changed is None else self._time(changed)
 
-    def _time(self, changed: Changed) -> float:
-        """Nanoseconds for the tokens of one step of now."""
-        speed = replace(changed.change, host_speed=self.host_speed)
-        return float(self.replay.step_ns(speed)) / changed.gain
+    def _time(self, changed: Changed, host_speed: float | None = None) -> float:
+        """Nanoseconds for the tokens of one step of now, at the host's unprofiled speed unless another is given."""
+        speed = self.host_speed if host_speed is None else host_speed
+        return float(self.replay.step_ns(replace(changed.change, host_speed=speed))) / changed.gain
 
     def _all(self, rules: Sequence[Rule], case: Case) -> tuple[Changed, float] | None:
         """The changes of the rules together, and the time of a step with them."""

@@ -72,8 +72,7 @@ def counted(timeline: Timeline, operator: Ints) -> Counted | None:
         operator: the operator of each activity, as `owners.operators` returns it.
     """
     trace = timeline.trace
-    names = np.array([n in FORMULAS for n in trace.names], bool)
-    rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(names))
+    rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(FORMULAS.__contains__))
     rows = rows[~timeline.captures.during(trace, rows)]
     shaped = rows[trace.shape[rows] >= 0]
     if not len(shaped):
@@ -153,8 +152,8 @@ def _covered(timeline: Timeline, rows: Ints) -> float:
 def convolution_outputs(timeline: Timeline) -> Outputs:
     """Output sizes of convolutions by (input, weight), read off the gradients of their backward operators."""
     trace = timeline.trace
-    wanted = np.array([n in FORMULAS and "convolution" in n for n in trace.names], bool)
-    rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(wanted) & (trace.shape >= 0))
+    convolves = trace.named(lambda name: name in FORMULAS and "convolution" in name)
+    rows = np.flatnonzero(trace.rows_of(*OPS) & convolves & (trace.shape >= 0))
     outputs: Outputs = {}
     for name, shape in owners.distinct(trace.name[rows], trace.shape[rows])[0].T if len(rows) else ():
         dims = call_of(trace.names[name], trace.shapes[shape]).dims

@@ -84,10 +84,8 @@ def attention_pairs(timeline: Timeline, operator: Ints, known: Ints) -> Paired:
         known: rows of the operators whose FLOPs are known, ascending.
     """
     trace = timeline.trace
-    ways = np.array([direction(n) if n in ATTENTION_FORMULAS else "" for n in trace.names], object)
-    attention = np.flatnonzero(trace.rows_of(*OPS) & trace.named(ways != ""))
-    forward = _outermost(trace, attention[ways[trace.name[attention]] == "forward"])
-    backward = _outermost(trace, np.intersect1d(attention[ways[trace.name[attention]] == "backward"], known))
+    goes_forward, goes_back = (_attention(trace, way) for way in ("forward", "backward"))
+    forward, backward = _outermost(trace, goes_forward), _outermost(trace, np.intersect1d(goes_back, known))
     unknown = _unknown_backwards(timeline, operator, known)
     events = np.concatenate([forward, backward, unknown])
     kind = np.repeat([0, 1, 2], [len(forward), len(backward), len(unknown)])
@@ -108,6 +106,13 @@ def _undone(events: list[int], kind: list[int]) -> Paired:
                 pairs.append((row, taken))
     rows = np.array(sorted(pairs), np.int64).reshape(-1, 2)
     return Paired(rows[:, 0], rows[:, 1])
+
+
+def _attention(trace: Trace, way: str) -> Ints:
+    """Rows of attention's operators that compute in that direction."""
+    return np.flatnonzero(
+        trace.rows_of(*OPS) & trace.named(lambda name: name in ATTENTION_FORMULAS and direction(name) == way)
+    )
 
 
 def _outermost(trace: Trace, rows: Ints) -> Ints:

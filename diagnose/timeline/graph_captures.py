@@ -44,15 +44,11 @@ class GraphCaptures:
 def graph_captures(trace: Trace) -> GraphCaptures:
     """The captures of a trace; one that begins before it or ends behind it reaches to its edge."""
     calls = trace.rows_of(*RUNTIME)
-    begins, ends = (np.flatnonzero(calls & _named(trace, pattern)) for pattern in (_BEGIN, _END))
+    begins, ends = (np.flatnonzero(calls & trace.named(pattern.match)) for pattern in (_BEGIN, _END))
     of_process: dict[int, Intervals] = {}
     for pid, spans in _by_thread(trace, begins, ends):
         of_process[pid] = iv.union(of_process.get(pid, iv.EMPTY), spans)
     return GraphCaptures(of_process)
-
-
-def _named(trace: Trace, pattern: re.Pattern[str]) -> Mask:
-    return trace.named(np.array([pattern.match(name) is not None for name in trace.names], bool))
 
 
 def _by_thread(trace: Trace, begins: Ints, ends: Ints) -> Iterator[tuple[int, Intervals]]:

@@ -162,7 +162,7 @@ def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask) -> StepWi
 
 def _marked(trace: Trace, prefix: str, where: Mask) -> Ints:
     """Rows of the events whose name begins with `prefix`, by start."""
-    rows = np.flatnonzero(trace.named(np.array([n.startswith(prefix) for n in trace.names], bool)) & where)
+    rows = np.flatnonzero(trace.named(lambda name: name.startswith(prefix)) & where)
     return rows[np.argsort(trace.ts[rows], kind="stable")]
 
 

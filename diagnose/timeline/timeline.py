@@ -128,9 +128,7 @@ class Timeline:
 
     def matching(self, pattern: str, *categories: str) -> Mask:
         """Mask of the trace's events whose name matches `pattern` from its start, within `categories`."""
-        expression = re.compile(pattern)
-        hits = np.array([expression.match(n) is not None for n in self.trace.names], bool)
-        return self.trace.named(hits) & self.trace.rows_of(*categories) if hits.any() else self.trace.named(hits)
+        return self.trace.named(re.compile(pattern).match) & self.trace.rows_of(*categories)
 
     def launched_under(self, pattern: str) -> Mask:
         """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""

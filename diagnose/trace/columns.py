@@ -1,7 +1,7 @@
 """The columns of one rank's trace, and what of the file could not be used."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -124,9 +124,14 @@ class Trace:
         """Those of `rows_of`, which is asked for the same few again and again."""
         return {}
 
-    def named(self, matches: "Mask") -> Mask:
-        """Mask of the events whose name id is marked in `matches`, an array over `names`."""
-        return _marked(matches, self.name)
+    def named(self, wanted: Callable[[str], object]) -> Mask:
+        """Mask of the events whose name is wanted; each name is asked once."""
+        return _marked(np.array([bool(wanted(name)) for name in self.names], bool), self.name)
+
+    def names_of(self, *categories: str) -> list[str]:
+        """The names of the events whose category is one of `categories`, each once."""
+        times = np.bincount(self.name[self.rows_of(*categories)], minlength=len(self.names))
+        return [self.names[name] for name in np.flatnonzero(times)]
 
     def select(self, keep: Mask) -> "Trace":
         """The same trace with only the events marked in `keep`."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints
 from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value
 from diagnose.metrics.communication.gradients import FORWARD
@@ -77,7 +77,7 @@ def _runs_with_broadcasts(m: Measured) -> iv.Intervals:
     trace = m.timeline.trace
     rows, forward = _directly_in_forwards(m)
     sends = m.timeline.matching(BROADCAST, *ANNOTATIONS)[rows]
-    packs, others = (_named(m, names)[trace.name[rows]] for names in ((PACKING,), STEPS))
+    packs, others = (trace.named(names.__contains__)[rows] for names in ((PACKING,), STEPS))
     belongs = sends | others
     run = np.cumsum((np.diff(belongs, prepend=False)) | (np.diff(forward, prepend=-1) != 0))
     whole = np.intersect1d(run[sends], run[packs & belongs])
@@ -97,7 +97,3 @@ def _directly_in_forwards(m: Measured) -> tuple[Ints, Ints]:
     inside = np.flatnonzero(ranges[around] & (parent >= 0)) if len(rows) else rows
     inside = inside[np.lexsort((trace.ts[rows[inside]], around[inside]))]
     return rows[inside], around[inside]
-
-
-def _named(m: Measured, names: tuple[str, ...]) -> Mask:
-    return np.array([name in names for name in m.timeline.trace.names], bool)

@@ -94,13 +94,8 @@ def _innermost(trace: Trace, rows: Ints) -> Mask:
 
 
 def _by_update(m: Measured) -> str | None:
-    trace = m.timeline.trace
-    rows = trace.rows_of(*OPS, *GPU_CATEGORIES)
-    for pattern, name in _NAMED:
-        hits = np.array([pattern.search(n) is not None for n in trace.names], bool)
-        if hits.any() and (trace.named(hits) & rows).any():
-            return name
-    return None
+    names = m.timeline.trace.names_of(*OPS, *GPU_CATEGORIES)
+    return next((optimizer for pattern, optimizer in _NAMED if any(map(pattern.search, names))), None)
 
 
 @metric("text")

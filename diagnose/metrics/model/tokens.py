@@ -1,7 +1,6 @@
 """The tokens of a step."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,9 @@ def _recorded(m: Measured) -> Tokens | None:
 def _looked_up(m: Measured) -> Tokens | None:
     """Indices of the largest embedding table, where that table is also a matrix product's width: a vocabulary."""
     trace, steps = m.timeline.trace, m.timeline.steps
-    rows = np.flatnonzero(trace.rows_of(*OPS) & _named(m, "aten::embedding") & (trace.shape >= 0))
+    rows = np.flatnonzero(
+        trace.rows_of(*OPS) & trace.named(lambda name: name == "aten::embedding") & (trace.shape >= 0)
+    )
     host = steps.host
     at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
     rows = rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])]
@@ -68,14 +69,11 @@ def _looked_up(m: Measured) -> Tokens | None:
 
 def _product_widths(m: Measured) -> set[int]:
     trace = m.timeline.trace
-    rows = np.flatnonzero(trace.rows_of(*OPS) & _named(m, "aten::mm", "aten::addmm") & (trace.shape >= 0))
+    rows = np.flatnonzero(
+        trace.rows_of(*OPS) & trace.named(lambda name: name in ("aten::mm", "aten::addmm")) & (trace.shape >= 0)
+    )
     distinct = np.unique(trace.shape[rows])
     return {size for s in distinct for dims in tensor_sizes(trace.shapes[s][0]) for size in dims}
-
-
-def _named(m: Measured, *names: str) -> Any:
-    trace = m.timeline.trace
-    return trace.named(np.array([name in names for name in trace.names], bool))
 
 
 @metric("count", needs_gpu=False)

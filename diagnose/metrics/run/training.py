@@ -2,8 +2,6 @@
 
 import re
 
-import numpy as np
-
 from diagnose.facts import Unknown, Value, capture_setting
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -55,12 +53,8 @@ def _seen(m: Measured) -> bool:
     """Gradients and updates, by operators, ranges, and Python's call of the engine."""
     if _named(m, _OPERATORS, *OPS) or _named(m, _RANGES, *ANNOTATIONS):
         return True
-    trace = m.timeline.trace
-    engine = trace.named(np.array([n.startswith(_ENGINE) for n in trace.names], bool))
-    return bool((engine & trace.rows_of(*PYTHON)).any())
+    return any(name.startswith(_ENGINE) for name in m.timeline.trace.names_of(*PYTHON))
 
 
 def _named(m: Measured, pattern: re.Pattern[str], *categories: str) -> bool:
-    trace = m.timeline.trace
-    hits = np.array([pattern.search(n) is not None for n in trace.names], bool)
-    return bool(hits.any() and (trace.named(hits) & trace.rows_of(*categories)).any())
+    return any(map(pattern.search, m.timeline.trace.names_of(*categories)))

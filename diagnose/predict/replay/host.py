@@ -54,7 +54,7 @@ class Calls:
 def calls_of(timeline: Timeline, windows: Ints) -> Calls:
     """The calls that launch GPU activities or wait for them, within host windows in order, shape (n, 2)."""
     host = Host(timeline, (int(windows[:, 0].min()), int(windows[:, 1].max())) if len(windows) else None)
-    synchronises = host.runtime & timeline.trace.named(_matching(timeline.trace.names))
+    synchronises = host.runtime & timeline.trace.named(_SYNCHRONISES.match)
     row, step = _rows(timeline, windows, synchronises)
     trace, last = timeline.trace, windows[step, 1]
     called = np.where(row >= 0, trace.ts[row], last)
@@ -71,10 +71,6 @@ def calls_of(timeline: Timeline, windows: Ints) -> Calls:
         before=_by_cause(painted, reached, start),
         inside=_by_cause(painted, start, end),
     )
-
-
-def _matching(names: tuple[str, ...]) -> Mask:
-    return np.array([_SYNCHRONISES.match(name) is not None for name in names], bool)
 
 
 def _rows(timeline: Timeline, windows: Ints, synchronises: Mask) -> tuple[Ints, Ints]:

@@ -170,7 +170,7 @@ def _on_host(timeline: Timeline, attribution: Attribution, steps: tuple[int, ...
 def _ledger_ns(ledger: dict[str, float], change: Change) -> float:
     """The parts of a host step, each scaled; `kernels` and what else concerns a GPU changes nothing."""
     factors = change.factors(tuple(ledger)) * change.speeds(tuple(ledger))
-    scaled = dict(zip(ledger, (np.array([*ledger.values()]) * factors).tolist(), strict=True))
+    scaled = {cause: ns * factor for (cause, ns), factor in zip(ledger.items(), factors.tolist(), strict=True)}
     communication = scaled.pop(EXPOSED, 0.0) * change.communication
     rest = sum(scaled.values())
     return max(rest, communication) if change.overlap else rest + communication

@@ -68,8 +68,7 @@ def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, s
 
 
 def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
-    matches = np.array([pattern.match(name) is not None for name in timeline.trace.names], bool)
-    return (calls.row >= 0) & timeline.trace.named(matches)[calls.row]
+    return (calls.row >= 0) & timeline.trace.named(pattern.match)[calls.row]
 
 
 def _beside(calls: Calls, rows: Ints, ended: Ints) -> Floats:

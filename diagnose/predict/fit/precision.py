@@ -1,0 +1,105 @@
+"""What a number type costs: the bytes of each weight, gradient and optimizer state, and of an activation."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from diagnose.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Bytes of each value.
+
+    Attributes:
+        weight_bytes: of a parameter that the model holds.
+        compute_bytes: of an activation, and of a weight as the matrix products read it.
+        gradient_bytes: of a gradient that is kept until the optimizer's step.
+        master_bytes: of the optimizer's own copy of a parameter; 0 when it has none.
+        state_bytes: of a moment of an optimizer that keeps its moments in the type of what it updates.
+        peak: the unit whose peak bounds its matrix products, as the table of GPUs names it.
+    """
+
+    weight_bytes: int
+    compute_bytes: int
+    gradient_bytes: int
+    master_bytes: int
+    state_bytes: int
+    peak: str
+
+    @property
+    def is_autocast(self) -> bool:
+        """Whether weights are cast for each use: the model holds wider ones than it computes with."""
+        return self.weight_bytes > self.compute_bytes
+
+
+PRECISIONS = {
+    "fp32": Precision(4, 4, 4, 0, 4, "fp32"),
+    "tf32": Precision(4, 4, 4, 0, 4, "tf32"),
+    "bf16-mixed": Precision(4, 2, 4, 0, 4, "bf16"),
+    "fp16-mixed": Precision(4, 2, 4, 0, 4, "fp16"),
+    "bf16": Precision(2, 2, 2, 0, 2, "bf16"),
+    "fp16": Precision(2, 2, 2, 0, 2, "fp16"),
+    "bf16-master": Precision(2, 2, 2, 4, 4, "bf16"),
+    "fp16-master": Precision(2, 2, 2, 4, 4, "fp16"),
+    "bf16-master-fp32-grads": Precision(2, 2, 4, 4, 4, "bf16"),
+}
+"""By name. "bf16" holds everything in bf16; "-mixed" is autocast over fp32 weights; "-master" computes with 16-bit
+weights and updates fp32 copies (DeepSpeed); with "-fp32-grads" gradients are summed up in fp32 (Megatron, nanotron)."""
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """What an optimizer keeps of each parameter.
+
+    Attributes:
+        moments: values in the type of what it updates.
+        fixed_bytes: bytes of each parameter whatever that type is; those of 8-bit moments hold their scales.
+        factored: the second moment of a matrix is a row and a column of it.
+    """
+
+    moments: int
+    fixed_bytes: float = 0.0
+    factored: bool = False
+
+    def state_bytes(self, precision: Precision) -> float:
+        """Bytes of optimizer state of each parameter; of a factored moment nothing is counted."""
+        return self.moments * precision.state_bytes + self.fixed_bytes
+
+
+_BLOCK_OF_8_BIT = 256
+OPTIMIZERS = {
+    "adamw": Optimizer(2),
+    "adamw-8bit": Optimizer(0, 2 * (1 + 4 / _BLOCK_OF_8_BIT)),
+    "lion": Optimizer(1),
+    "sgd": Optimizer(0),
+    "sgd-momentum": Optimizer(1),
+    "adafactor": Optimizer(0, factored=True),
+}
+"""By name. AdamW 8-bit: a byte for each of two moments and an fp32 scale for each block (Dettmers et al. 2022, as
+bitsandbytes has it). Adafactor without a first moment (Shazeer and Stern 2018), as transformers sets it up."""
+
+
+def precision_of(name: str) -> Precision:
+    """The precision of that name.
+
+    Raises:
+        UserError: it is none of `PRECISIONS`.
+    """
+    return _one_of("precision", name, PRECISIONS)
+
+
+def optimizer_of(name: str) -> Optimizer:
+    """The optimizer of that name.
+
+    Raises:
+        UserError: it is none of `OPTIMIZERS`.
+    """
+    return _one_of("optimizer", name, OPTIMIZERS)
+
+
+def _one_of(kind: str, name: str, table: dict[str, T]) -> T:
+    if name not in table:
+        raise UserError(f"no such {kind}", where=name, do=f"use one of {', '.join(table)}")
+    return table[name]

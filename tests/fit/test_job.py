@@ -1,0 +1,63 @@
+"""A job that cannot be launched is refused with what is allowed."""
+
+from typing import Any
+
+import pytest
+
+from diagnose.errors import UserError
+from diagnose.formulas.named_models import NAMED_MODELS
+from diagnose.hardware import table
+from diagnose.predict.fit.job import JobPlan, Sharding
+
+LLAMA = NAMED_MODELS["Llama-3.2-1B"]  # 16 layers, 32 heads, 8 key and value heads
+H100 = next(gpu for gpu in table() if gpu.key == "H100-SXM5-80GB")
+
+
+def job(sharding: Sharding = Sharding(), **fields: Any) -> JobPlan:  # noqa: B008
+    return JobPlan("Llama-3.2-1B", LLAMA, H100, **{"gpus": sharding.gpus, "sharding": sharding, **fields})
+
+
+@pytest.mark.parametrize(
+    ("sharding", "says"),
+    [
+        (Sharding(tp=3), "tp may be 1, 2, 4, 8, 16, 32"),
+        (Sharding(pp=5), "pp may be 1, 2, 4, 8, 16"),
+        (Sharding(pp=32, uneven_stages=True), "pp may be 1, 2, 4, 8, 16"),
+        (Sharding(dp=4, replicas=3), "replicas may be 1, 2, 4"),
+        (Sharding(zero=4), "3 (ZeRO-3 or FSDP FULL_SHARD)"),
+        (Sharding(schedule="zb"), "schedule may be 1f1b, afab"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_sharding_that_the_model_cannot_have_names_those_that_it_can(sharding: Sharding, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        job(sharding)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"gpus": 8, "sharding": Sharding(dp=4)}, "use dp=8"),
+        ({"gpus": 8, "sharding": Sharding(tp=16)}, "tp x pp must divide 8"),
+        ({"gpus": 8, "sharding": Sharding(dp=8), "nodes": 3}, "nodes may be 1, 2, 4, 8"),
+        ({"micro_batch": 0}, "micro_batch must be at least 1"),
+        ({"dtype": "int4"}, "bf16-mixed"),
+        ({"optimizer": "adam"}, "adamw"),
+        ({"attention": "flashy"}, "attention may be eager, sdpa, flash"),
+        ({"checkpointing": "some"}, "checkpointing may be none, selective, full"),
+    ],
+)
+def test_what_cannot_be_launched_is_refused_with_what_is_allowed(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as error:
+        job(**fields)
+    assert says in str(error.value)
+
+
+def test_the_batch_of_a_step_is_that_of_all_data_parallel_ranks() -> None:
+    plan = job(Sharding(dp=4, tp=2), micro_batch=3, accumulation=5, seq_len=1024)
+    assert plan.global_batch == 4 * 3 * 5
+    assert plan.tokens_per_step == 60 * 1024
+
+
+def test_stages_that_may_be_uneven_differ_by_one_block() -> None:
+    assert job(Sharding(pp=5, uneven_stages=True)).layers_per_stage == (4, 3, 3, 3, 3)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from diagnose.errors import UserError
+from diagnose.formulas.model import ModelShape
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.hardware import table
 from diagnose.predict.fit.job import JobPlan, Sharding
@@ -59,5 +60,8 @@ def test_the_batch_of_a_step_is_that_of_all_data_parallel_ranks() -> None:
     assert plan.tokens_per_step == 60 * 1024
 
 
-def test_stages_that_may_be_uneven_differ_by_one_block() -> None:
-    assert job(Sharding(pp=5, uneven_stages=True)).layers_per_stage == (4, 3, 3, 3, 3)
+def test_stages_by_work_give_the_first_ones_more_blocks_because_the_last_has_the_head() -> None:
+    nanotron_1b = ModelShape(hidden=2048, layers=16, heads=32, ffn=8192, vocab=131072)
+    # A block is 67.1 M weights and the head 268 M, four blocks: 20 in all, and 5 for each of four stages.
+    plan = JobPlan("1B", nanotron_1b, H100, gpus=4, sharding=Sharding(pp=4, uneven_stages=True))
+    assert plan.layers_per_stage == (6, 5, 5, 0)

@@ -29,7 +29,8 @@ class Sharding:
         replicas: copies that are sharded each by itself (HSDP); ZeRO divides by dp / replicas.
         sequence_parallel: what lies between the matrices of a tensor-parallel block is divided by tp as well.
         schedule: "1f1b" keeps at most pp micro-batches in flight, "afab" (all forward, all backward) all of them.
-        uneven_stages: stages may differ by a block, as in nanotron; else pp has to divide the blocks.
+        uneven_stages: stages are cut by the work of blocks and head, as nanotron cuts them, so that the first ones have
+            more blocks than the last; else pp has to divide the blocks.
     """
 
     dp: int = 1
@@ -130,9 +131,25 @@ class JobPlan:
 
     @property
     def layers_per_stage(self) -> tuple[int, ...]:
-        """Blocks of each pipeline stage, the first ones with one more where they cannot be equal."""
-        each, more = divmod(self.model.layers, self.sharding.pp)
-        return tuple(each + (stage < more) for stage in range(self.sharding.pp))
+        """Blocks of each pipeline stage, the first stage first; the largest one sets the pace and keeps most."""
+        if self.sharding.uneven_stages:
+            return stages_by_work(self.model, self.sharding.pp)
+        return (self.model.layers // self.sharding.pp,) * self.sharding.pp
+
+
+def stages_by_work(model: ModelShape, pp: int) -> tuple[int, ...]:
+    """Blocks of each stage where a stage ends with the first block that takes it beyond its share of the multiplied
+    weights, those of the head included (nanotron, `NanotronModel` set-up of pipeline blocks).
+    """
+    block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
+    share = (model.layers * block + model.vocab * model.hidden) / pp
+    stages = [0] * pp
+    stage = 0
+    for layer in range(1, model.layers + 1):
+        stages[stage] += 1
+        if layer * block > share * (stage + 1) and stage < pp - 1:
+            stage += 1
+    return tuple(stages)
 
 
 def check_sharding(model: ModelShape, sharding: Sharding) -> None:

@@ -23,6 +23,7 @@ class Gpu:
         names: what torch and Kineto call the board; with `prefix`, how those names begin.
         sms: multiprocessors; a key only when `sms_verified`.
         memory_gb: memory as it is marketed, one figure for each board of the row.
+        memory_bytes_seen: what such a board reported; None when no report of one is known.
         fp32_tflops: without tensor cores.
         hbm_gbs: peak device memory bandwidth.
         nvlink_gbs: sum of both directions, all links.
@@ -56,6 +57,14 @@ class Gpu:
     confidence: str
     source: str
     notes: str
+    memory_bytes_seen: int | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that a process can take at most: as such a board reported, else of the smallest board of the row as it
+        is marketed, counted in 10^9 bytes.
+        """
+        return self.memory_bytes_seen or int(min(self.memory_gb) * 1e9)
 
     @property
     def matrix_tflops(self) -> float | None:
@@ -160,7 +169,16 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         confidence=row["confidence"],
         source=row["source"],
         notes=row["notes"],
+        memory_bytes_seen=_bytes_seen(row["totalGlobalMem_bytes_seen"]),
     )
+
+
+def _bytes_seen(text: str) -> int | None:
+    """Bytes from "85018279936", "97,871 MiB" or "~68.1e9 (63.43 GiB)"."""
+    if text.isdigit():
+        return int(text)
+    found = re.search(r"([\d.,]+) ([MG])iB", text)
+    return int(float(found[1].replace(",", "")) * {"M": 1 << 20, "G": 1 << 30}[found[2]]) if found else None
 
 
 def _float(text: str) -> float | None:

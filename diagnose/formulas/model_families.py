@@ -31,6 +31,7 @@ _FAMILIES: dict[str, Fields] = {
     "bert": {**_ENCODER, "token_types": 2},
     "roberta": {**_ENCODER, "token_types": 1},
 }
+MODEL_TYPES = tuple(_FAMILIES)
 _ALIASES = {
     "hidden": ("hidden_size", "n_embd"),
     "layers": ("num_hidden_layers", "n_layer"),

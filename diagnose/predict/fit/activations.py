@@ -117,7 +117,7 @@ def loss_bytes_per_token(plan: JobPlan) -> float:
     The logits as they are computed, in fp32, shifted by one position, and their log-softmax (transformers up to 4.49;
     later versions do without the shifted copy, and their backward pass holds as much). A loss whose vocabulary is
     divided by tensor parallelism works in place on one fp32 copy (Megatron, nanotron). Liger makes the logits in
-    pieces of as many bytes as the input, and keeps none.
+    pieces of about as many bytes as its input, and keeps the input's gradient.
     """
     if not plan.model.lm_head:
         return 0

@@ -141,7 +141,7 @@ def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:
 
 
 def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
-    """Of all blocks and micro-batches in flight; under full checkpointing their inputs, and one block computed again."""
+    """Of all blocks and micro-batches in flight; with full checkpointing their inputs and one block computed again."""
     block = block_activations(plan)
     kept = plan.layers_per_stage[stage] * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
     full = plan.checkpointing == "full"
@@ -156,7 +156,11 @@ def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
 
 
 def _loss(plan: JobPlan, stage: int) -> float:
-    return plan.micro_batch_tokens * loss_bytes_per_token(plan) if stage == plan.sharding.pp - 1 else 0
+    """Of the last stage. Liger computes the head's gradient in the forward pass and keeps it beside the others."""
+    if stage < plan.sharding.pp - 1:
+        return 0
+    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if plan.liger else 0
+    return head + plan.micro_batch_tokens * loss_bytes_per_token(plan)
 
 
 def _communication_buffers(plan: JobPlan, stage: int) -> float:

@@ -3,19 +3,13 @@
 from typing import Any
 
 import pytest
+from fit_jobs import GPUS, job
 
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
-from diagnose.formulas.named_models import NAMED_MODELS
-from diagnose.hardware import table
 from diagnose.predict.fit.job import JobPlan, Sharding
 
-LLAMA = NAMED_MODELS["Llama-3.2-1B"]  # 16 layers, 32 heads, 8 key and value heads
-H100 = next(gpu for gpu in table() if gpu.key == "H100-SXM5-80GB")
-
-
-def job(sharding: Sharding = Sharding(), **fields: Any) -> JobPlan:  # noqa: B008
-    return JobPlan("Llama-3.2-1B", LLAMA, H100, **{"gpus": sharding.gpus, "sharding": sharding, **fields})
+MODEL = "Llama-3.2-1B"  # 16 layers, 32 heads, 8 key and value heads
 
 
 @pytest.mark.parametrize(
@@ -31,7 +25,7 @@ def job(sharding: Sharding = Sharding(), **fields: Any) -> JobPlan:  # noqa: B00
 )
 def test_a_sharding_that_the_model_cannot_have_names_those_that_it_can(sharding: Sharding, says: str) -> None:
     with pytest.raises(UserError) as error:
-        job(sharding)
+        job(MODEL, sharding)
     assert says in str(error.value)
 
 
@@ -50,12 +44,12 @@ def test_a_sharding_that_the_model_cannot_have_names_those_that_it_can(sharding:
 )
 def test_what_cannot_be_launched_is_refused_with_what_is_allowed(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError) as error:
-        job(**fields)
+        job(MODEL, **fields)
     assert says in str(error.value)
 
 
 def test_the_batch_of_a_step_is_that_of_all_data_parallel_ranks() -> None:
-    plan = job(Sharding(dp=4, tp=2), micro_batch=3, accumulation=5, seq_len=1024)
+    plan = job(MODEL, Sharding(dp=4, tp=2), micro_batch=3, accumulation=5, seq_len=1024)
     assert plan.global_batch == 4 * 3 * 5
     assert plan.tokens_per_step == 60 * 1024
 
@@ -63,5 +57,5 @@ def test_the_batch_of_a_step_is_that_of_all_data_parallel_ranks() -> None:
 def test_stages_by_work_give_the_first_ones_more_blocks_because_the_last_has_the_head() -> None:
     nanotron_1b = ModelShape(hidden=2048, layers=16, heads=32, ffn=8192, vocab=131072)
     # A block is 67.1 M weights and the head 268 M, four blocks: 20 in all, and 5 for each of four stages.
-    plan = JobPlan("1B", nanotron_1b, H100, gpus=4, sharding=Sharding(pp=4, uneven_stages=True))
+    plan = JobPlan("1B", nanotron_1b, GPUS["H100-SXM5-80GB"], gpus=4, sharding=Sharding(pp=4, uneven_stages=True))
     assert plan.layers_per_stage == (6, 5, 5, 0)

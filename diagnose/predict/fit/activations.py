@@ -20,6 +20,7 @@ class BlockActivations:
 
     Attributes:
         boundary: the block's input alone, which full checkpointing keeps.
+        selected: what selective checkpointing keeps.
         norms: inputs, normalised values and outputs of the norms.
         attention: queries, keys, values and the output.
         scores: attention scores of every pair of tokens, as eager attention writes them.
@@ -27,6 +28,7 @@ class BlockActivations:
     """
 
     boundary: float
+    selected: float
     norms: float
     attention: float
     scores: float
@@ -45,8 +47,10 @@ def block_activations(plan: JobPlan) -> BlockActivations:
     """
     tp = plan.sharding.tp
     between = tp if plan.sharding.sequence_parallel else 1
+    boundary = _stream_bytes(plan) * plan.model.hidden / between
     return BlockActivations(
-        boundary=_stream_bytes(plan) * plan.model.hidden / between,
+        boundary=boundary,
+        selected=boundary + _selected(plan) / tp,
         norms=_norms(plan) / between,
         attention=_attention(plan) / tp,
         scores=_scores(plan) / tp,
@@ -89,7 +93,7 @@ def _scores(plan: JobPlan) -> float:
 
     Models with biased layer norms (GPT-2, OPT, BERT) keep one more: dropout's output, or OPT's scores before a clamp.
     """
-    if plan.attention != "eager" or plan.checkpointing == "selective":
+    if plan.attention != "eager":
         return 0
     compute = plan.precision.compute_bytes
     bytes_per_score = FP32_BYTES + (compute if compute < FP32_BYTES else 0) + (compute if plan.model.bias else 0)
@@ -101,10 +105,20 @@ def _feed_forward(plan: JobPlan) -> float:
 
     Without a gate: the activation function's input and output (ReLU would keep its output alone).
     """
+    tensors = (3 if plan.liger else 4) if plan.model.gated else 2
+    return tensors * plan.precision.compute_bytes * _width(plan.model)
+
+
+def _selected(plan: JobPlan) -> float:
+    """Attention's output and every second matrix product's, as torchtitan uses torch's selective checkpointing."""
     model = plan.model
-    width = model.experts_per_token * model.expert_ffn + model.shared_experts * model.shared_ffn or model.ffn
-    tensors = (3 if plan.liger else 4) if model.gated else 2
-    return tensors * plan.precision.compute_bytes * width
+    products = model.query_width + 2 * _key_width(model) + 2 * model.hidden + (2 if model.gated else 1) * _width(model)
+    return plan.precision.compute_bytes * (model.query_width + products / 2)
+
+
+def _width(model: ModelShape) -> int:
+    """Inner width of the feed-forward part that a token passes."""
+    return model.experts_per_token * model.expert_ffn + model.shared_experts * model.shared_ffn or model.ffn
 
 
 def _key_width(model: ModelShape) -> int:

@@ -69,7 +69,8 @@ class JobPlan:
         dtype: one of `PRECISIONS`.
         optimizer: one of `OPTIMIZERS`.
         attention: "eager" writes the scores of every pair of tokens, "sdpa" and "flash" do not.
-        checkpointing: "full" keeps the input of each block and computes it again, "selective" only attention's inside.
+        checkpointing: "full" keeps the input of each block alone and computes the rest again; "selective" keeps
+            attention's output and every second matrix product's as well.
         liger: Liger's kernels: no logits of the whole batch, fused norms and feed-forward activation.
 
     Raises:

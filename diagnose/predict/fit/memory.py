@@ -53,7 +53,7 @@ class MemoryLedger:
 
     @property
     def allocated_bytes(self) -> int:
-        """What tensors take: all but the CUDA context and fragmentation."""
+        """What tensors take: all but the CUDA context and fragmentation. nanotron logs that of the first stage."""
         return self.reserved_bytes - self.bytes_of("fragmentation")
 
     @property
@@ -141,13 +141,13 @@ def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:
 
 
 def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
-    """Of all blocks and micro-batches in flight; with full checkpointing their inputs and one block computed again."""
+    """Of all blocks and micro-batches in flight; with checkpointing what is kept of them, and one block in full."""
     block = block_activations(plan)
     kept = plan.layers_per_stage[stage] * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
-    full = plan.checkpointing == "full"
-    blocks = min(kept, plan.micro_batch_tokens) if full else kept
+    checkpoint = {"none": 0.0, "selective": block.selected, "full": block.boundary}[plan.checkpointing]
+    blocks = min(kept, plan.micro_batch_tokens) if checkpoint else kept
     return {
-        "checkpoints": kept * block.boundary if full else 0,
+        "checkpoints": kept * checkpoint,
         "attention scores": blocks * block.scores,
         "attention activations": blocks * block.attention,
         "feed-forward activations": blocks * block.feed_forward,

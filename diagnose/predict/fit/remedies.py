@@ -55,10 +55,10 @@ def _changes(plan: JobPlan) -> list[tuple[str, JobPlan]]:
     changes = []
     if plan.checkpointing != "full":
         changes.append(("full activation checkpointing", replace(plan, checkpointing="full")))
+    if plan.checkpointing == "none":
+        changes.append(("selective activation checkpointing", replace(plan, checkpointing="selective")))
     if plan.attention == "eager":
         changes.append(("SDPA instead of eager attention", replace(plan, attention="sdpa")))
-        if plan.checkpointing == "none":
-            changes.append(("selective checkpointing of attention", replace(plan, checkpointing="selective")))
     if not plan.liger and plan.model.gated and plan.model.lm_head:  # Liger patches none without a gate
         changes.append(("Liger kernels", replace(plan, liger=True)))
     if plan.optimizer == "adamw":

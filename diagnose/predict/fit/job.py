@@ -72,6 +72,8 @@ class JobPlan:
         checkpointing: "full" keeps the input of each block alone and computes the rest again; "selective" keeps
             attention's output and every second matrix product's as well.
         liger: Liger's kernels: no logits of the whole batch, fused norms and feed-forward activation.
+        compiled: by torch.compile, which fuses what lies between the matrix products.
+        fp8: the blocks' matrix products run in fp8, casts included.
 
     Raises:
         UserError: it cannot be launched so.
@@ -90,6 +92,8 @@ class JobPlan:
     attention: Attention = "sdpa"
     checkpointing: Checkpointing = "none"
     liger: bool = False
+    compiled: bool = False
+    fp8: bool = False
     sharding: Sharding = Sharding()
 
     def __post_init__(self) -> None:

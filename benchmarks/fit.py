@@ -1,0 +1,181 @@
+"""Fits the rates of training stacks on public tables, and says how well they predict rows that they have not seen.
+
+    python benchmarks/fit.py TABLES [--stack nanotron] [--write]
+
+TABLES is the folder with the public tables, whose origin is in the report. Every number is the error of predicted
+throughput; a fold leaves out all rows of a model, or of a number of nodes, and is scored on them. `--write` writes the
+report into benchmarks/reports and the rates into diagnose/data/training_stacks.toml.
+"""
+
+import argparse
+import datetime
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from fit_rates import Row, choices, fitted, ratios
+from fit_rows import SOURCES
+
+from diagnose.predict.fit.stacks import RATES, WIDE_NODES, Stack, stacks
+from diagnose.predict.fit.step_time import regime
+
+REPORTS = Path(__file__).parent / "reports"
+DATA = Path(__file__).parents[1] / "diagnose" / "data" / "training_stacks.toml"
+LEAST_MFU = 0.15
+TWICE = 2.0  # of the predicted time: a pipeline that takes as long has stalled
+FEWEST = 8  # rows of a regime from which on its own span is stated
+_TP = ("host_layer_tp_s", "tp_exposed_share", "tp_nodes_gbs", "ring_hop_s", "pipeline_hop_s", "handover_s", "stall_s")
+_HF = ("score_bytes", "liger_elementwise", "liger_logits")
+_COMPILED = ("compiled_elementwise", "fp8_share")
+FREE = {
+    "nanotron": tuple(name for name in RATES if name not in (*_HF, *_COMPILED, "gather_exposed_share")),
+    "llm-foundry": tuple(
+        name
+        for name in RATES
+        if name not in (*_TP, *_HF, *_COMPILED, "half_nodes", "reduce_exposed_share", "logits_bytes")
+    ),
+    "torchtitan": ("matrix_share", "elementwise_bytes", "gather_exposed_share", "tp_exposed_share", *_COMPILED),
+    "transformers": tuple(
+        name
+        for name in RATES
+        if name not in (*_TP, *_COMPILED, "half_nodes", "gather_exposed_share", "attention_share", "matrix_half_width")
+    ),
+}
+
+
+def scores(rows: Sequence[Row], predicted: np.ndarray) -> str:
+    """One line of the table: errors of |predicted / measured - 1|."""
+    errors = np.abs(predicted - 1)
+    well = errors[[row.mfu >= LEAST_MFU for row in rows]]
+    return f"{len(rows)} | {_percent(errors, 50)} | {len(well)} | {_percent(well, 50)} | {_percent(well, 90)}"
+
+
+def _percent(errors: np.ndarray, percentile: int) -> str:
+    return f"{100 * np.percentile(errors, percentile):.1f} %" if len(errors) else "-"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows that were left out of a fit because of a value that they share, and what it predicts of them.
+
+    Attributes:
+        what: "model M" or "nodes N".
+        rows: left out.
+        predicted: over measured throughput of each.
+    """
+
+    what: str
+    rows: list[Row]
+    predicted: np.ndarray
+
+
+def left_out(rows: Sequence[Row], start: Stack, what: str, key: Callable[[Row], object]) -> Iterator[Fold]:
+    """A fold for each value of the key."""
+    for value in sorted({key(row) for row in rows}, key=str):
+        inside = [row for row in rows if key(row) == value]
+        blind = fitted([row for row in rows if key(row) != value], start, FREE[start.name])
+        yield Fold(f"{what} {value}", inside, ratios(inside, blind))
+
+
+def stalled(row: Row, predicted: float) -> bool:
+    """Whether a pipeline between nodes took twice its time: what the chance of a stall counts, and no span."""
+    sharding = row.plan.sharding
+    return predicted > TWICE and row.plan.nodes < WIDE_NODES and min(sharding.pp, sharding.dp, row.plan.nodes) > 1
+
+
+def stall_chances(rows: Sequence[Row], stack: Stack) -> dict[str, float]:
+    """By the most nodes that it holds for; the widest jobs all stalled, which the fit of `stall_s` shows."""
+    if not stack.stall_chance:
+        return {}
+    predicted = ratios(rows, stack)
+    chances = {"64": 1.0}
+    for fewest, most in ((2, 16), (17, 32)):
+        seen = [
+            stalled(row, ratio)
+            for row, ratio in zip(rows, predicted, strict=True)
+            if fewest <= row.plan.nodes <= most and min(row.plan.sharding.pp, row.plan.sharding.dp) > 1
+        ]
+        chances[str(most)] = round(float(np.mean(seen)), 2)
+    return dict(sorted(chances.items(), key=lambda entry: int(entry[0])))
+
+
+def spans(folds: Sequence[Fold], stack: Stack) -> dict[str, tuple[float, float]]:
+    """10th and 90th percentile of measured over predicted throughput by regime, of all rows where it has few.
+
+    The rows are those of a model that the fit has not seen. Stalled ones are left out: the chance of a stall says how
+    many they are.
+    """
+    rows = [row for fold in folds for row in fold.rows]
+    predicted = np.concatenate([fold.predicted for fold in folds])
+    steady = np.array([not stalled(row, ratio) for row, ratio in zip(rows, predicted, strict=True)])
+    found = {}
+    for name in stack.span:
+        own = steady & np.array([regime(row.plan) == name for row in rows])
+        low, high = np.percentile(1 / predicted[own if own.sum() >= FEWEST else steady], [10, 90])
+        found[name] = (round(float(low), 2), round(float(high), 2))
+    return found
+
+
+def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator[str]:
+    """The section of a stack."""
+    yield f"\n## {stack.name}\n\n{stack.source}.\n"
+    yield "| rows | all | median error | MFU of 15 % or more | median error | 90th percentile |"
+    yield "|---|---|---|---|---|---|"
+    yield f"| fitted on all | {scores(rows, ratios(rows, stack))} |"
+    yield from (f"| without {fold.what}, on it | {scores(fold.rows, fold.predicted)} |" for fold in folds)
+    lost = choices(rows, stack)
+    worst = [f"{m} on {g} GPUs {100 * lost[m, g]:.0f} %" for m, g in sorted(lost, key=lost.__getitem__)[-3:]]
+    typical = 100 * float(np.median(list(lost.values())))
+    yield f"\nChosen for each model and GPUs, slower than the best row: {typical:.1f} % in the median of {len(lost)};"
+    yield f"worst {', '.join(worst)}.\n"
+    if stack.stall_chance:
+        chances = ", ".join(f"{chance:.0%} on up to {nodes} nodes" for nodes, chance in stack.stall_chance.items())
+        yield f"Pipelines with data parallelism between nodes that stalled: {chances}.\n"
+    ends = ", ".join(f"{name} {low} to {high}" for name, (low, high) in stack.span.items())
+    yield "Measured over predicted, of models that were left out, 10th to 90th percentile without stalls:"
+    yield f"{ends}.\n"
+    yield "| rate | value |\n|---|---|"
+    yield from (f"| {name} | {getattr(stack, name):.3g} |" for name in FREE[stack.name])
+
+
+def updated(text: str, stack: Stack) -> str:
+    """The data file with the section of a stack renewed."""
+    head, section, rest = re.split(rf"(\[{stack.name}\]\n[^\[]*(?:\[[0-9][^\n]*\n[^\[]*)*)", text, maxsplit=1)
+    for name in FREE[stack.name]:
+        section = re.sub(rf"^{name} = .*$", f"{name} = {getattr(stack, name):.3g}", section, flags=re.M)
+    span = ", ".join(f"{name} = [{low}, {high}]" for name, (low, high) in stack.span.items())
+    chances = ", ".join(f"{nodes} = {chance}" for nodes, chance in stack.stall_chance.items())
+    chances = f"{{ {chances} }}" if chances else "{}"
+    section = re.sub(r"^stall_chance = .*$", f"stall_chance = {chances}", section, flags=re.M)
+    return head + re.sub(r"^span = .*$", f"span = {{ {span} }}", section, flags=re.M) + rest
+
+
+def main() -> None:
+    """Fit the stacks that are asked for, and print or write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", type=Path)
+    parser.add_argument("--stack", choices=sorted(SOURCES), action="append")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    lines = [f"# Fitted rates of training stacks, {today}", "", "`python benchmarks/fit.py TABLES --write`"]
+    data = DATA.read_text(encoding="utf-8")
+    for name in options.stack or SOURCES:
+        table, read = SOURCES[name]
+        rows, start = list(read(options.tables / table)), stacks()[name]
+        stack = fitted(rows, start, FREE[name])
+        by_model = list(left_out(rows, start, "model", lambda row: row.model))
+        by_nodes = list(left_out(rows, start, "nodes", lambda row: row.plan.nodes))
+        stack = replace(stack, span=spans(by_model, stack), stall_chance=stall_chances(rows, stack))
+        lines += report(rows, stack, by_model + by_nodes)
+        data = updated(data, stack)
+    print("\n".join(lines))
+    if options.write:
+        (REPORTS / f"fit-{today}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        DATA.write_text(data, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Fits the rates of a training stack on measured rows: robust least squares of the logarithm of throughput."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.predict.fit.job import JobPlan
+from diagnose.predict.fit.stacks import Stack
+from diagnose.predict.fit.step_time import predict_step
+
+TOLERANCE = 0.06  # of the logarithm: rows further off count less (Cauchy)
+PRIOR = 0.03  # how firmly a rate that no row tells stays where it starts, in rows for a factor e
+ITERATIONS = 25
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measured run.
+
+    Attributes:
+        plan: what ran.
+        tokens_per_s_per_gpu: that it reached.
+        mfu: share of the peak, as the table has it.
+        model: the name that folds go by.
+    """
+
+    plan: JobPlan
+    tokens_per_s_per_gpu: float
+    mfu: float
+    model: str
+
+
+def ratios(rows: Sequence[Row], stack: Stack) -> np.ndarray:
+    """Predicted over measured throughput of each row."""
+    return np.array([predict_step(r.plan, stack).tokens_per_s_per_gpu / r.tokens_per_s_per_gpu for r in rows])
+
+
+def fitted(rows: Sequence[Row], start: Stack, names: Sequence[str]) -> Stack:
+    """The stack with the named rates fitted, in logarithms, from where they start (Levenberg and Marquardt)."""
+    x0 = np.log([getattr(start, name) for name in names])
+    most = np.array([0.0 if name.endswith("_share") else np.inf for name in names])  # nothing exceeds its whole
+
+    def stack(x: np.ndarray) -> Stack:
+        return start.with_rates(dict(zip(names, map(float, np.exp(np.minimum(x, most))), strict=True)))
+
+    def residuals(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.log(ratios(rows, stack(x))) / TOLERANCE, PRIOR * (x - x0) / TOLERANCE])
+
+    return stack(_minimised(residuals, x0))
+
+
+def _minimised(residuals: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    damping, now = 1e-2, residuals(x)
+    for _ in range(ITERATIONS):
+        slopes = _slopes(residuals, x, now)
+        weights = 1 / (1 + now * now)
+        normal = slopes.T @ (weights[:, None] * slopes)
+        for _ in range(6):
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -slopes.T @ (weights * now))
+            tried = residuals(x + np.clip(step, -0.7, 0.7))
+            if _loss(tried) < _loss(now):
+                break
+            damping *= 4
+        else:
+            return x
+        done = _loss(now) - _loss(tried) < 1e-5 * _loss(now)
+        x, now, damping = x + np.clip(step, -0.7, 0.7), tried, damping / 3
+        if done:
+            return x
+    return x
+
+
+def _loss(residuals: np.ndarray) -> float:
+    return float(np.log1p(residuals * residuals).sum())
+
+
+def _slopes(residuals: Callable[[np.ndarray], np.ndarray], x: np.ndarray, now: np.ndarray) -> np.ndarray:
+    width = 1e-4
+    return np.stack([(residuals(x + width * unit) - now) / width for unit in np.eye(len(x))], axis=1)
+
+
+def choices(rows: Sequence[Row], stack: Stack) -> Mapping[tuple[str, int], float]:
+    """By model and GPUs, how much slower than the best the row is that would be chosen; share of its rate."""
+    groups: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.model, row.plan.gpus), []).append(row)
+    lost = {}
+    for key, group in sorted(groups.items()):
+        chosen = max(group, key=lambda row: predict_step(row.plan, stack).expected_tokens_per_s)
+        best = max(row.tokens_per_s_per_gpu for row in group)
+        lost[key] = 1 - chosen.tokens_per_s_per_gpu / best
+    return lost

@@ -1,0 +1,133 @@
+"""Measured runs of public tables as rows that a training stack is fitted on."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from fit_rates import Row
+
+from diagnose.formulas.model import ModelShape
+from diagnose.predict.fit.boards import gpu_named
+from diagnose.predict.fit.job import JobPlan, Sharding
+from diagnose.predict.fit.models import model_from
+from diagnose.predict.fit.table import plan_of
+
+LADDER = Path(__file__).parent / "ladder.csv"
+_SHARDED = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2}
+
+
+def shape_of(name: str) -> ModelShape:
+    """The model of that name."""
+    return model_from(name)[1]
+
+
+def nanotron(path: Path) -> Iterator[Row]:
+    """Rows of ultrascale_playbook_h100.csv."""
+    for row in _rows(path):
+        tokens_per_s = float(row["tokens_per_s_per_gpu"])
+        yield Row(plan_of(row, "nanotron", shape_of), tokens_per_s, float(row["mfu_percent"]) / 100, row["model"])
+
+
+def llm_foundry(path: Path) -> Iterator[Row]:
+    """The rows in bf16 of llm_foundry_mpt.csv: FSDP, whose wrapped blocks are gathered for each pass."""
+    for row in _rows(path):
+        if "bf16" in row["precision"]:
+            yield Row(_mpt_plan(row), float(row["throughput_t_s_gpu"]), float(row["mfu"]) / 100, row["model"])
+
+
+def _mpt_plan(row: Mapping[str, str]) -> JobPlan:
+    gpus = int(row["n_gpus"])
+    sharding = Sharding(dp=gpus, zero=_SHARDED[row["sharding_strategy"]])
+    return JobPlan(
+        name=f"mpt-{row['model']}",
+        model=shape_of(f"MPT-{row['model']}"),
+        gpu=gpu_named(row["gpu"]),
+        gpus=gpus,
+        nodes=max(gpus // 8, 1),
+        seq_len=int(row["seqlen_t"]),
+        micro_batch=int(row["microbatchsize"]),
+        accumulation=int(row["gradaccum"]),
+        dtype="bf16-mixed",
+        attention="flash",
+        checkpointing="full" if row["activation_checkpointing"] == "True" else "none",
+        sharding=sharding,
+    )
+
+
+_LADDER_DTYPES = {("fp32", "no"): "tf32", ("fp32", "bf16"): "bf16-mixed", ("bf16", "bf16"): "bf16"}
+_LADDER_GPUS_PER_NODE = 4
+
+
+def transformers(path: Path = LADDER) -> Iterator[Row]:
+    """The rows that ran of the ladder: transformers' Trainer with DDP on nodes of four H100 with 64 GB."""
+    for row in _rows(path):
+        if row["outcome"] == "ok":
+            plan = _ladder_plan(row)
+            mfu = 6 * plan.model.parameters * float(row["tokens_per_s_per_gpu"]) / 989.4e12
+            yield Row(plan, float(row["tokens_per_s_per_gpu"]), mfu, row["model"])
+
+
+def _ladder_plan(row: Mapping[str, str]) -> JobPlan:
+    gpus = int(row["gpus"])
+    return JobPlan(
+        name=row["model"],
+        model=shape_of(row["model"]),
+        gpu=gpu_named("H100-64GB-MN5"),
+        gpus=gpus,
+        nodes=max(gpus // _LADDER_GPUS_PER_NODE, 1),
+        seq_len=int(row["seq_len"]),
+        micro_batch=int(row["micro_batch"]),
+        dtype=_LADDER_DTYPES[row["model_precision"], row["mixed_precision"]],
+        attention="eager" if row["attention"] == "eager" else "sdpa",
+        liger=row["liger"] == "true",
+        sharding=Sharding(dp=gpus),
+    )
+
+
+_TITAN = re.compile(r"Llama ?3\S* (?P<size>8b|70b).*?(?P<gpus>\d+) (GPUs|H100s).*?ocal batch size (?P<batch>\d+)", re.I)
+_TITAN_SEQ_LEN = 8192  # of its Llama 3 configurations
+
+
+def torchtitan(path: Path) -> Iterator[Row]:
+    """The rows of torchtitan.csv without context, pipeline and asynchronous tensor parallelism."""
+    for row in _rows(path):
+        found = _TITAN.search(row["section"])
+        if found is None or row["parallelism"] or "Async" in row["techniques"]:
+            continue
+        rate = float((row["tps_gpu"] or row["vanilla_tp_tokens_sec"]).replace(",", ""))
+        if row["quantization"] != "float8 rowwise":  # its products are slower than those in bf16
+            yield Row(_titan_plan(row, found), rate, 1.0, found["size"].upper())
+
+
+def _titan_plan(row: Mapping[str, str], found: re.Match[str]) -> JobPlan:
+    how, gpus = f"{row['section']} {row['techniques']} {row['quantization']}", int(found["gpus"])
+    tp = 8 if "TP" in row["section"] else 1
+    return JobPlan(
+        name=found["size"],
+        model=shape_of(f"Llama-3.1-{found['size'].upper()}"),
+        gpu=gpu_named("H100-96GB-HBM2e"),
+        gpus=gpus,
+        nodes=gpus // 8,
+        seq_len=_TITAN_SEQ_LEN,
+        micro_batch=int(found["batch"]),
+        dtype="bf16-mixed",
+        checkpointing="full" if "ull AC" in how or "Full act" in how else "selective",
+        compiled="torch.compile" in how,
+        fp8="loat8" in how,
+        sharding=Sharding(dp=gpus // tp, tp=tp, zero=3),
+    )
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+SOURCES: Mapping[str, tuple[str, Callable[[Path], Iterator[Row]]]] = {
+    "nanotron": ("ultrascale_playbook_h100.csv", nanotron),
+    "llm-foundry": ("llm_foundry_mpt.csv", llm_foundry),
+    "torchtitan": ("torchtitan.csv", torchtitan),
+    "transformers": ("", lambda _: transformers()),
+}
+"""Stack to its table, in the folder of public tables ("" is in the repository), and how it is read."""

@@ -1,0 +1,148 @@
+"""How long an optimizer step takes before it runs: parts that add up, with the rates of a training stack."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diagnose.formulas.model_flops import all_parameter_flops_per_token, mfu_share
+from diagnose.predict.fit.job import JobPlan
+from diagnose.predict.fit.stacks import WIDE_NODES, Stack
+from diagnose.predict.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
+from diagnose.predict.fit.transfers import gathering_s, reduction_s
+
+_BACKWARD_SHARE = 2 / 3  # of a micro-batch: what the reduction of gradients can hide behind
+_LIKELY, _POSSIBLE = 0.5, 0.05  # chances of a stall from which on it is predicted, and part of the range
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A predicted optimizer step.
+
+    Attributes:
+        parts: seconds by name, of the stage that takes longest; they add up to `step_s`.
+        fastest_s: seconds when it goes well.
+        slowest_s: seconds when it goes badly; one measured run in five lay outside of both ends.
+        tokens: of the step.
+        gpus: that run it.
+        model_flops: of the step: 6 for every parameter, and attention without a causal discount.
+        peak_flops: dense peak of a GPU in the precision that it computes in.
+        stall_chance: share of measured runs of this kind that stalled in every micro-batch.
+        stalled_s: seconds of the step when it does.
+    """
+
+    parts: Mapping[str, float]
+    fastest_s: float
+    slowest_s: float
+    tokens: int
+    gpus: int
+    model_flops: float
+    peak_flops: float
+    stall_chance: float
+    stalled_s: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the step."""
+        return sum(self.parts.values())
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens per second of the job."""
+        return self.tokens / self.step_s
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Tokens per second of a GPU."""
+        return self.tokens_per_s / self.gpus
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilisation. Share of the peak."""
+        return mfu_share(self.model_flops, self.step_s, self.gpus * self.peak_flops)
+
+    @property
+    def expected_tokens_per_s(self) -> float:
+        """Tokens per second on average over runs of which some stall."""
+        steady = self.step_s - self.parts.get("stalls", 0.0)
+        return self.tokens * ((1 - self.stall_chance) / steady + self.stall_chance / self.stalled_s)
+
+
+def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
+    """The optimizer step of a plan.
+
+    A pipeline's step is its slowest stage once for each micro-batch, and every other stage once for the first one
+    (Narayanan et al. 2021).
+
+    Raises:
+        UserError: the board has no peak in the plan's precision.
+    """
+    board = board_of(plan)
+    parts = _parts(plan, stack, board)
+    steady_s = sum(parts.values())
+    stall_s = stack.stall_s * _hand_overs(plan)
+    chance = _stall_chance(plan, stack)
+    if chance > _LIKELY:
+        parts["stalls"] = stall_s
+    low, high = stack.span[regime(plan)]
+    predicted = sum(parts.values())
+    return StepTime(
+        parts=parts,
+        fastest_s=predicted / high,
+        slowest_s=max(predicted / low, steady_s + stall_s if chance > _POSSIBLE else 0.0),
+        tokens=plan.tokens_per_step,
+        gpus=plan.gpus,
+        model_flops=all_parameter_flops_per_token(plan.model, plan.seq_len) * plan.tokens_per_step,
+        peak_flops=board.peak_flops,
+        stall_chance=chance,
+        stalled_s=steady_s + stall_s,
+    )
+
+
+def _parts(plan: JobPlan, stack: Stack, board: Board) -> dict[str, float]:
+    """Seconds of the step by name, without stalls."""
+    pipeline = stages(plan)
+    by_kind = {stage: stage_parts(plan, stack, board, stage) for stage in set(pipeline)}
+    times = [sum(by_kind[stage].values()) for stage in pipeline]
+    slowest = max(range(len(times)), key=times.__getitem__)
+    parts = {name: seconds * plan.accumulation for name, seconds in by_kind[pipeline[slowest]].items()}
+    parts["pipeline bubble"] = sum(times) - times[slowest]
+    parameters = max(stage_parameters(plan, stage) for stage in by_kind)
+    parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
+    owned = parameters / (plan.sharding.shards if plan.sharding.zero else 1)
+    parts["optimizer"] = stack.optimizer_bytes * owned / board.memory_bytes_per_s
+    parts["once a step"] = stack.step_s
+    return parts
+
+
+def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:
+    """What is transferred once a step: gradients, unless each micro-batch reduces them, and then the new weights."""
+    zero, behind_s = plan.sharding.zero, _BACKWARD_SHARE * micro_batch_s
+    seconds = 0.0
+    if zero < 2:
+        hides = zero == 0 and plan.sharding.pp == 1
+        share = stack.reduce_exposed_share if hides else stack.gather_exposed_share
+        seconds += exposed_s(reduction_s(plan, stack, parameters), share, behind_s)
+    if zero in (1, 2):
+        seconds += stack.gather_exposed_share * gathering_s(plan, stack, parameters)
+    return seconds
+
+
+def _hand_overs(plan: JobPlan) -> int:
+    """Times in a step that a rank waits for what others send it: each micro-batch of a pipeline, else the gradients."""
+    return plan.accumulation + plan.sharding.pp - 1 if plan.sharding.pp > 1 else 1
+
+
+def _stall_chance(plan: JobPlan, stack: Stack) -> float:
+    """In the widest jobs everything between nodes stalled, in others only pipelines with data parallelism."""
+    sharding = plan.sharding
+    if plan.nodes < WIDE_NODES and 1 in (sharding.pp, sharding.dp, plan.nodes):
+        return 0.0
+    return stack.stalls(plan.nodes)
+
+
+def regime(plan: JobPlan) -> str:
+    """Which of the stack's spans holds."""
+    if plan.nodes >= WIDE_NODES:
+        return "wide"
+    if plan.nodes == 1:
+        return "node"
+    return "pipeline" if plan.sharding.pp > 1 else "nodes"

@@ -1,0 +1,172 @@
+"""A table of planned runs in, the same table with predictions out. What was measured in it is never read."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from diagnose.errors import UserError
+from diagnose.formulas.memory import GIB
+from diagnose.formulas.model import ModelShape
+from diagnose.predict.fit.boards import fewest_nodes, gpu_named
+from diagnose.predict.fit.job import JobPlan, Sharding
+from diagnose.predict.fit.memory import MemoryLedger
+from diagnose.predict.fit.stacks import Stack, stack_of
+from diagnose.predict.fit.step_time import predict_step
+
+Row = Mapping[str, str]
+ShapeOf = Callable[[str], ModelShape]
+LedgerOf = Callable[[JobPlan], MemoryLedger]
+ADDED = ("predicted_tokens_per_s_per_gpu", "predicted_mfu_percent", "predicted_memory_gb", "fits")
+NEEDED = ("model", "gpu", "gpus", "micro_batch")
+_SEQ_LEN = 4096
+_SAME = {"grad_accum": "accumulation", "global_batch_seqs": "global_batch"}  # names of the playbook's table
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file.
+
+    Raises:
+        UserError: it cannot be read, or lacks a column that a prediction needs.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError("cannot read the table", where=path, why=str(error)) from error
+    if not rows:
+        raise UserError("the table has no rows", where=path)
+    if missing := [name for name in NEEDED if name not in rows[0]]:
+        do = f"columns needed: {', '.join(NEEDED)}; docs/fit.md lists the others"
+        raise UserError(f"the table has no column {', '.join(missing)}", where=path, do=do)
+    return rows
+
+
+def stack_for(row: Row, given: str | None) -> str:
+    """The training stack of a row: its column, what the user states, or what the row's columns are like."""
+    return row.get("stack") or given or ("nanotron" if row.get("tp") or row.get("pp") else "transformers")
+
+
+def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
+    """The job of a row.
+
+    Of accumulation and global batch one suffices, and where they contradict each other the global batch holds.
+    A model whose head is tied is untied by nanotron's pipelines, whose first and last stage hold one table each.
+
+    Raises:
+        UserError: a cell is missing or no number, or the job cannot be launched so.
+    """
+    cells = {_SAME.get(name, name): (value or "").strip() for name, value in row.items() if isinstance(value, str)}
+    stack, gpus = stack_of(stack_name), _count(cells, "gpus")
+    if gpus < 1:
+        raise UserError("gpus must be at least 1", where=f"gpus={gpus}")
+    model = _shape(cells["model"], stack, shape_of)
+    tp, pp = _count(cells, "tp", 1), _count(cells, "pp", 1)
+    dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp), 1)), _count(cells, "micro_batch")
+    sharding = Sharding(dp, tp, pp, _count(cells, "zero", 0), uneven_stages=stack.uneven_stages)
+    stack.check(sharding)
+    return JobPlan(
+        name=cells["model"],
+        model=replace(model, tied=False) if stack.uneven_stages and pp > 1 else model,
+        gpu=gpu_named(cells["gpu"]),
+        gpus=gpus,
+        nodes=_count(cells, "nodes", fewest_nodes(gpus)),
+        seq_len=_count(cells, "seq_len", _SEQ_LEN),
+        micro_batch=micro_batch,
+        accumulation=_accumulation(cells, dp * micro_batch),
+        dtype=cells.get("dtype") or stack.dtype,
+        sharding=sharding,
+        **_choices(cells),
+    )
+
+
+def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
+    """The model of that name; a short name is first of all one of the stack's own source."""
+    try:
+        return shape_of(stack.model_prefix + name)
+    except UserError:
+        return shape_of(name)
+
+
+def _choices(cells: Row) -> dict[str, Any]:
+    """What is left to the defaults of a plan where the table does not say."""
+    given: dict[str, Any] = {
+        name: cells[name] for name in ("optimizer", "attention", "checkpointing") if cells.get(name)
+    }
+    flags = {"liger": "liger", "compiled": "compile", "fp8": "fp8"}
+    return given | {field: cells.get(name, "").casefold() in ("true", "yes", "1") for field, name in flags.items()}
+
+
+def _accumulation(cells: Row, at_once: int) -> int:
+    if not cells.get("global_batch"):
+        return _count(cells, "accumulation", 1)
+    global_batch = _count(cells, "global_batch")
+    if global_batch % at_once:
+        where = f"global batch {global_batch}, dp x micro-batch {at_once}"
+        raise UserError("the global batch is no multiple of dp x micro-batch", where=where)
+    return global_batch // at_once
+
+
+def _count(cells: Row, name: str, default: int | None = None) -> int:
+    text = cells.get(name, "")
+    if not text and default is not None:
+        return default
+    try:
+        number = float(text)
+        if number != int(number):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise UserError(f"{name} must be a whole number", where=repr(text)) from None
+    return int(number)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What became of a table.
+
+    Attributes:
+        rows: with the columns `ADDED`, which are empty where a row could not be predicted.
+        problems: why, by line of the file.
+    """
+
+    rows: list[dict[str, str]]
+    problems: dict[int, UserError]
+
+
+def predictions(rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, ledger_of: LedgerOf) -> Predictions:
+    """The rows with their predictions; memory is what tensors take, in GiB, as torch's peak has it.
+
+    Args:
+        rows: of the table.
+        stack_name: the training stack of rows that do not name one; None is told by their columns.
+        shape_of: the model of a name.
+        ledger_of: what a plan takes on its fullest GPU.
+    """
+    done = Predictions([], {})
+    for line, row in enumerate(rows, 2):
+        added: tuple[str, ...] = ("",) * len(ADDED)
+        try:
+            added = _predicted(row, stack_for(row, stack_name), shape_of, ledger_of)
+        except UserError as error:
+            done.problems[line] = error
+        done.rows.append({**row, **dict(zip(ADDED, added, strict=True))})
+    return done
+
+
+def _predicted(row: Row, stack_name: str, shape_of: ShapeOf, ledger_of: LedgerOf) -> tuple[str, ...]:
+    """The values of the columns `ADDED`."""
+    plan = plan_of(row, stack_name, shape_of)
+    step, ledger = predict_step(plan, stack_of(stack_name)), ledger_of(plan)
+    memory, fits = f"{ledger.allocated_bytes / GIB:.2f}", "yes" if ledger.fits else "no"
+    return f"{step.tokens_per_s_per_gpu:.1f}", f"{100 * step.mfu:.2f}", memory, fits
+
+
+def as_csv(rows: Sequence[Mapping[str, str]]) -> bytes:
+    """The rows as a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -11,6 +11,7 @@ from diagnose.cli.group import LazyGroup
     commands_at={
         "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
         "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
+        "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
         "series": ("diagnose.cli.series", "Say since which step a job is slower, and which steps to look at."),
         "rules": ("diagnose.cli.rules", "List the rules."),
         "explain": ("diagnose.cli.explain", "Explain one rule: what it looks at, what to do, when it does not matter."),

@@ -1,0 +1,186 @@
+"""`diagnose fit`: does a job fit its GPUs, how fast will it be, and how to divide it, before it runs."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose.cli.exit_status import writing
+from diagnose.cli.numbers import POSITIVE
+from diagnose.cli.terminal import terminal
+from diagnose.cli.whole_file import is_same_file, whole_file
+from diagnose.errors import UserError, printable
+from diagnose.predict.fit.boards import fewest_nodes, gpu_named
+from diagnose.predict.fit.calibration import calibrated
+from diagnose.predict.fit.forecast import Forecast, best_forecast, forecast, to_json
+from diagnose.predict.fit.job import ATTENTIONS, CHECKPOINTINGS, JobPlan, Sharding
+from diagnose.predict.fit.memory import memory_ledger
+from diagnose.predict.fit.models import model_from
+from diagnose.predict.fit.remedies import largest_micro_batch
+from diagnose.predict.fit.stacks import Stack, stack_of
+from diagnose.predict.fit.table import as_csv, predictions, read_table
+from diagnose.report.text.fit import render
+
+_COUNT = click.IntRange(min=1)
+_PROBLEMS = 5  # rows that cannot be predicted and are told
+_SEQUENCES = 256  # of a global batch that nobody states
+_FSDP = {"full-shard": 3, "shard-grad-op": 2}
+_SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
+
+
+@click.command(epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256")
+@click.option("--model", metavar="NAME", help="Name, Hugging Face repository or short form (8b), or a config.json.")
+@click.option("--gpu", metavar="NAME", help="One of `diagnose hardware`.")
+@click.option("--gpus", type=_COUNT, help="GPUs in all (default: what the division takes, else 1).")
+@click.option("--nodes", type=_COUNT, help="Machines (default: at most eight GPUs in each).")
+@click.option("--seq-len", type=_COUNT, default=2048, show_default=True, help="Tokens of a sequence.")
+@click.option("--micro-batch", type=_COUNT, help="Sequences that a GPU computes at once.")
+@click.option("--accumulation", type=_COUNT, help="Micro-batches of an optimizer step.")
+@click.option("--global-batch", type=_COUNT, help="Sequences of an optimizer step, over all GPUs.")
+@click.option("--dtype", help="bf16, bf16-mixed, fp32, tf32, ... (default: that of the stack, mostly bf16-mixed).")
+@click.option("--optimizer", default="adamw", show_default=True, help="adamw, adamw-8bit, lion, adafactor, ...")
+@click.option("--attn", type=click.Choice(ATTENTIONS), default="sdpa", show_default=True, help="Attention's kernels.")
+@click.option("--checkpointing", type=click.Choice(CHECKPOINTINGS), default="none", show_default=True)
+@click.option("--liger", is_flag=True, help="With Liger's kernels.")
+@click.option("--compile", "compiled", is_flag=True, help="Compiled by torch.compile.")
+@click.option("--fp8", is_flag=True, help="The blocks' matrix products in fp8.")
+@click.option("--dp", type=_COUNT, help="Data-parallel ranks.")
+@click.option("--tp", type=_COUNT, help="Tensor-parallel ranks.")
+@click.option("--pp", type=_COUNT, help="Pipeline stages.")
+@click.option("--zero", type=click.IntRange(0, 3), help="ZeRO stage: what data-parallel ranks divide.")
+@click.option("--fsdp", type=click.Choice(tuple(_FSDP)), help="The same as ZeRO stage 3 or 2.")
+@click.option("--stack", metavar="NAME", help="Whose rates: transformers, llm-foundry, torchtitan or nanotron.")
+@click.option(
+    "--calibrate", type=click.Path(path_type=Path), help="JSON of a diagnosed run: its rates, not the stack's."
+)
+@click.option("--network-gbs", type=POSITIVE, help="What collectives reach of a node's network, GB/s one way.")
+@click.option("--json", "as_json", is_flag=True, help="Print the forecast as one JSON object on stdout.")
+@click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; with --out.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where the table with predictions goes.")
+def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> None:
+    """Say whether a job fits its GPUs, how fast it will be and how to divide it.
+
+    It is said before the job runs, from sizes and published runs alone; docs/fit.md says how far to trust it.
+
+    Without --dp, --tp, --pp, --zero or --fsdp every division of the GPUs is tried, and the best are ranked.
+    """
+    if table is not None:
+        _predict_table(table, out, given["stack"])
+        return
+    for name in ("model", "gpu"):
+        if given[name] is None:
+            raise UserError(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
+    made = _forecast(given)
+    with writing():
+        if as_json:
+            click.echo(json.dumps(to_json(made)))
+        else:
+            render(made, terminal())
+
+
+def _predict_table(table: Path, out: Path | None, stack: str | None) -> None:
+    if out is None:
+        raise UserError("--out is missing", why="--table writes the rows with their predictions to a file of its own")
+    if is_same_file(table, out):
+        raise UserError("--out is the table itself", where=out, do="name another file")
+    if stack is not None:
+        stack_of(stack)
+    made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_ledger)
+    if len(made.problems) == len(made.rows):
+        line, first = next(iter(made.problems.items()))
+        raise UserError(
+            "no row of the table can be predicted", where=table, why=f"line {line}: {first.what}", do=first.do
+        )
+    try:
+        with whole_file(out) as file:
+            file.write(as_csv(made.rows))
+    except OSError as error:
+        raise UserError("cannot write the table", where=out, why=error.strerror or str(error)) from error
+    for line, problem in list(made.problems.items())[:_PROBLEMS]:
+        click.echo(f"line {line} is not predicted: {printable(' '.join(problem.message.split()))}", err=True)
+    left = f", {len(made.problems)} of them without a prediction" if made.problems else ""
+    click.echo(f"wrote {len(made.rows)} rows to {printable(str(out))}{left}", err=True)
+
+
+def _forecast(given: dict[str, Any]) -> Forecast:
+    """The plan as it is given, or the best of all where its division is not."""
+    divided = any(given[name] is not None for name in _SHARDING)
+    gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1)
+    stack = _stack(given)
+    sharding = _sharding(given, gpus, stack) if divided else Sharding(dp=gpus, uneven_stages=stack.uneven_stages)
+    plan = _plan(given, gpus, sharding, stack)
+    if divided or gpus == 1:
+        return forecast(_filled(plan, given), stack)
+    return best_forecast(plan, stack, given["global_batch"] or _global_batch(given, gpus))
+
+
+def _stack(given: dict[str, Any]) -> Stack:
+    """The training stack, with the network that the user states in the place of the one that it was measured on."""
+    stack = stack_of(given["stack"] or ("nanotron" if given["tp"] or given["pp"] else "transformers"))
+    if given["calibrate"] is not None:
+        stack = calibrated(stack, given["calibrate"])
+    return stack.with_rates({"node_gbs": given["network_gbs"]}) if given["network_gbs"] else stack
+
+
+def _plan(given: dict[str, Any], gpus: int, sharding: Sharding, stack: Stack) -> JobPlan:
+    name, model = model_from(given["model"])
+    return JobPlan(
+        name=name,
+        model=model,
+        gpu=gpu_named(given["gpu"]),
+        gpus=gpus,
+        nodes=given["nodes"] or fewest_nodes(gpus),
+        seq_len=given["seq_len"],
+        micro_batch=given["micro_batch"] or 1,
+        accumulation=given["accumulation"] or 1,
+        dtype=given["dtype"] or stack.dtype,
+        optimizer=given["optimizer"],
+        attention=given["attn"],
+        checkpointing=given["checkpointing"],
+        liger=given["liger"],
+        compiled=given["compiled"],
+        fp8=given["fp8"],
+        sharding=sharding,
+    )
+
+
+def _filled(plan: JobPlan, given: dict[str, Any]) -> JobPlan:
+    """The plan with the micro-batch or accumulation that was left open: the largest that fits, the global batch."""
+    if given["micro_batch"] is None:
+        plan = replace(plan, micro_batch=_micro_batch(plan, given["global_batch"]))
+    at_once = plan.sharding.dp * plan.micro_batch
+    wanted = given["global_batch"]
+    if wanted is None or given["accumulation"] is not None:
+        return plan
+    if wanted % at_once:
+        where = f"global batch {wanted}, dp x micro-batch = {at_once}"
+        raise UserError("the global batch cannot be reached", where=where, do=f"use a multiple of {at_once}")
+    return replace(plan, accumulation=wanted // at_once)
+
+
+def _micro_batch(plan: JobPlan, global_batch: int | None) -> int:
+    """The largest micro-batch that fits and, where a global batch is to be reached, divides a rank's share of it."""
+    largest = max(largest_micro_batch(plan), 1)
+    if global_batch is None or global_batch % plan.sharding.dp:
+        return largest
+    share = global_batch // plan.sharding.dp
+    return max(size for size in range(1, min(largest, share) + 1) if share % size == 0)
+
+
+def _sharding(given: dict[str, Any], gpus: int, stack: Stack) -> Sharding:
+    """The division that the user gave; data parallelism takes what tensor and pipeline parallelism leave."""
+    tp, pp = given["tp"] or 1, given["pp"] or 1
+    zero = given["zero"] if given["zero"] is not None else _FSDP.get(given["fsdp"] or "", 0)
+    dp = given["dp"] or max(gpus // (tp * pp), 1)
+    sharding = Sharding(dp, tp, pp, zero, uneven_stages=stack.uneven_stages)
+    stack.check(sharding)
+    return sharding
+
+
+def _global_batch(given: dict[str, Any], gpus: int) -> int:
+    """Of a search where nobody states one: what the micro-batch and accumulation make on all GPUs, or 256 and more."""
+    if given["micro_batch"] or given["accumulation"]:
+        return gpus * (given["micro_batch"] or 1) * (given["accumulation"] or 1)
+    return -(-_SEQUENCES // gpus) * gpus

@@ -1,0 +1,47 @@
+"""Why a configuration is the one to take, in a textbook's three steps: fit, reach the global batch, throughput."""
+
+from diagnose.predict.fit.job import ZERO_STAGES, JobPlan
+from diagnose.predict.fit.search import Ranked, Search
+from diagnose.predict.fit.step_time import StepTime
+
+_SMALL = 0.02  # share of the step from which a part is named
+_MOST_NAMED = 3
+
+
+def division(plan: JobPlan) -> str:
+    """How the GPUs are divided, in a few words."""
+    sharding = plan.sharding
+    kinds = [f"{name}={count}" for name, count in (("tp", sharding.tp), ("pp", sharding.pp)) if count > 1]
+    zero = f" {ZERO_STAGES[sharding.zero].split(' or ')[0]}" if sharding.dp > 1 else ""
+    return " ".join([f"dp={sharding.dp}", *kinds]) + zero
+
+
+def batch(plan: JobPlan) -> str:
+    """How the global batch is reached."""
+    parts = f"{plan.micro_batch} x {plan.accumulation} x {plan.sharding.dp}"
+    return f"{plan.global_batch} sequences = micro-batch x accumulation x dp = {parts}"
+
+
+def largest_losses(step: StepTime) -> list[tuple[str, float]]:
+    """The parts of the step beside matrix products and attention that take most, each with its share of the step."""
+    shares = {name: seconds / step.step_s for name, seconds in step.parts.items()}
+    named = [(name, share) for name, share in shares.items() if name not in ("matrix products", "attention")]
+    return sorted((entry for entry in named if entry[1] >= _SMALL), key=lambda entry: -entry[1])[:_MOST_NAMED]
+
+
+def why(found: Search, headroom_gb: float) -> list[tuple[str, str]]:
+    """The three steps for the best configuration, each as (step, reason)."""
+    best = found.ranked[0]
+    return [
+        ("fit", f"{found.fitting} of {found.tried} configurations fit; this one leaves {headroom_gb:.1f} GB"),
+        ("batch", batch(best.plan)),
+        ("throughput", _throughput(found, best)),
+    ]
+
+
+def _throughput(found: Search, best: Ranked) -> str:
+    losses = ", ".join(f"{name} {share:.0%}" for name, share in largest_losses(best.step))
+    text = f"beside the arithmetic the step is {losses}" if losses else "the step is arithmetic"
+    if len(found.ranked) == 1:
+        return text
+    return f"{text}; the next best, {division(found.ranked[1].plan)}, is {found.loss(1):.1%} slower"

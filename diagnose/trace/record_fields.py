@@ -8,7 +8,9 @@ from diagnose.decoding import (
     flag,
     in_order,
     listed,
+    name,
     number,
+    row,
     scalar,
     table,
     text,
@@ -109,6 +111,24 @@ _EXPECTED = {
     "unprofiled_step_ns": _NS,
     "samples_per_step": _COUNT,
 }
+_MS = number(0, 1e9)
+_MOST_STACKS, _MOST_FRAMES = 200, 40
+_STACKS = {
+    **dict.fromkeys(("interval_ms", "wall_ms", "cost_ms"), _MS),
+    **dict.fromkeys(("steps", "first_step", "samples", "in_user_code", "left_out"), whole(0, 1 << 48)),
+    "stacks": listed(
+        table(
+            {
+                "frames": all_of(row(name, whole(0, 1 << 31), name), most=_MOST_FRAMES),
+                "doing": name,
+                "calls": name,
+                "samples": whole(1, 1 << 48),
+            }
+        ),
+        most=_MOST_STACKS,
+    ),
+    "why_none": text,
+}
 
 RECORD = table(
     {
@@ -153,6 +173,7 @@ RECORD = table(
         "expected": table(_EXPECTED),
         "steps": table(_STEPS),
         "overhead_factor": _FACTOR,
+        "stack_samples": table({**_STACKS, "workers": table(_STACKS)}),
         "profiler": table({"record_python_gc_info": flag}),
         "error": text,
     }

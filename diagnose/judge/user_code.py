@@ -1,0 +1,120 @@
+"""Where Python is: the user's functions of a typical rank, and the lines that each finding is at."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace as replaced
+
+import numpy as np
+from msgspec.structs import replace
+
+from diagnose.diagnosis import CodeLine, Finding, UserFunction
+from diagnose.diagnosis import UserCode as UserCodeReport
+from diagnose.facts import Unknown, another_run
+from diagnose.judge.case import Case
+from diagnose.metrics import Measured
+from diagnose.metrics.lines.sampled import WITH_STACK
+from diagnose.metrics.lines.user_code import SAMPLES, FunctionTime, UserCode, by_function
+from diagnose.rule import Rule
+from diagnose.rule.lines import Lines
+
+FUNCTIONS_KEPT = 100
+LINES_NAMED = 3
+LEAST_SHARE = 0.02  # of what a finding names: a sample or two of two hundred are chance
+_COLLECTOR = Unknown("samples of the stack do not show the garbage collector", WITH_STACK)
+_ALONE = Unknown(
+    "no other rank's stack was sampled or recorded to compare with", another_run("capture all ranks with diagnose run")
+)
+Known = UserCode | Unknown | None
+
+
+def user_code_of(measured: Measured) -> UserCodeReport | None:
+    """The user's functions of one rank, or why they are unknown; None where nothing looked for them."""
+    known = measured.user_code
+    if known.training is None:
+        return None
+    if isinstance(known.training, Unknown):
+        return UserCodeReport(because=known.training.because, capture_next=known.training.capture_next)
+    code, loading = known.training, known.loading
+    functions = _functions(code)
+    by_others = isinstance(loading, UserCode) and loading is not code
+    return UserCodeReport(
+        functions=functions,
+        of=code.of,
+        other_share=max(1 - sum(each.share for each in functions), 0.0),
+        cost_share=known.cost_share if code.source == SAMPLES else None,
+        loading=_functions(loading) if by_others else (),  # type: ignore[arg-type]
+        loading_of=loading.of if by_others else "",  # type: ignore[union-attr]
+    )
+
+
+def _functions(code: UserCode) -> tuple[UserFunction, ...]:
+    """Those with most time of their own first, then those with most altogether."""
+    own = {each.function: each for each in by_function(code.innermost)}
+    listed = [(own.get(each.function, each), each) for each in by_function(code.on_stack)]
+    listed.sort(key=lambda pair: -own[pair[0].function].weight if pair[0].function in own else 0.0)
+    return tuple(
+        UserFunction(
+            file=at.function[0],
+            line=at.line,
+            function=at.function[1],
+            share=code.share(at.weight) if at.function in own else 0.0,
+            total_share=code.share(max(altogether.weight, at.weight)),
+            doing=at.doing,  # type: ignore[arg-type]
+        )
+        for at, altogether in listed[:FUNCTIONS_KEPT]
+    )
+
+
+def located(findings: Sequence[Finding], rules: Iterable[Rule], case: Case, typical: Measured) -> tuple[Finding, ...]:
+    """The findings, each with the lines of the user's code that its rule asks for: of a typical rank, or the late."""
+    lines = {rule.id: rule.lines for rule in rules}
+    return tuple(_located(finding, lines[finding.rule], case, typical) for finding in findings)
+
+
+def _located(finding: Finding, lines: Lines | None, case: Case, typical: Measured) -> Finding:
+    if lines is None or not lines.apply(case.facts):
+        return finding
+    where = _beyond_others(case) if lines.excess else _where(lines, typical)
+    if isinstance(where, Unknown):
+        return replace(finding, where_because=where.because, where_capture_next=where.capture_next)
+    return replace(finding, where=where)
+
+
+def _where(lines: Lines, typical: Measured) -> tuple[CodeLine, ...] | Unknown:
+    """The functions whose time the lines of a rule choose; none where nothing looked for them."""
+    known = typical.user_code
+    code: Known = known.loading if lines.of_loading else known.training
+    if not isinstance(code, UserCode):
+        return code or ()
+    if lines.of_collector and code.source == SAMPLES:
+        return _COLLECTOR
+    functions = by_function(spent for spent in code.innermost if lines.choose(spent.doing, spent.calls))
+    named = _named(functions, code, code.of)
+    return named or Unknown(f"no line of your code stands out: at least {LEAST_SHARE:.0%} of {code.of}", None)
+
+
+def _beyond_others(case: Case) -> tuple[CodeLine, ...] | Unknown:
+    """The functions in which the latest rank spends more of a step than the median of the other ranks."""
+    codes = {m.timeline.rank: m.user_code.training for m in case.measured}
+    late = next((straggler.rank for straggler in case.job.stragglers), None)
+    own = codes.pop(late, None) if late is not None else None
+    if not isinstance(own, UserCode):
+        return own or ()
+    others = [code for code in codes.values() if isinstance(code, UserCode) and code.source == own.source]
+    if not others:
+        return _ALONE
+    others_ns = [{each.function: code.ns(each.weight) for each in by_function(code.innermost)} for code in others]
+    beyond = []
+    for each in by_function(own.innermost):
+        usual_ns = float(np.median([ns.get(each.function, 0.0) for ns in others_ns]))
+        beyond.append(replaced(each, weight=each.weight - own.weight(usual_ns)))
+    beyond.sort(key=lambda each: -each.weight)
+    named = _named(beyond, own, f"{own.of} of rank {late}, beyond the other ranks")
+    return named or Unknown(f"no function of your code takes rank {late} longer than the others", None)
+
+
+def _named(functions: Sequence[FunctionTime], code: UserCode, of: str) -> tuple[CodeLine, ...]:
+    return tuple(
+        CodeLine(file=each.function[0], line=each.line, function=each.function[1], share=code.share(each.weight), of=of)
+        for each in functions[:LINES_NAMED]
+        if code.share(each.weight) >= LEAST_SHARE
+    )

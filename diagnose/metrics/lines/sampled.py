@@ -1,0 +1,59 @@
+"""Where the user's code was by the samples that `diagnose run` took of the stack, in steps before the window."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+
+from diagnose.facts import Capture, Unknown, another_run, capture_setting
+from diagnose.metrics.lines.user_code import SAMPLES, Spent, UserCode
+from diagnose.trace.stacks import Stack, StackSamples
+
+FEWEST_SAMPLES = 50  # of the user's code: a share of a half is then known to a seventh of the whole
+_ENOUGH = 2 * FEWEST_SAMPLES
+_MOST_STEPS = 1000
+WITH_STACK = another_run("record a few steps with torch.profiler and with_stack=True, in a run of its own")
+
+
+def sampled(samples: StackSamples) -> UserCode | Unknown:
+    """The training thread's code, or why its lines are unknown."""
+    if samples.why_none:
+        sampling = capture_setting("diagnose run without --no-sampling, in a run of more steps", WITH_STACK)
+        return Unknown(f"the stack was not sampled: {samples.why_none}", sampling)
+    return _known(samples.stacks, samples.samples, samples, "the training thread")
+
+
+def sampled_workers(samples: StackSamples) -> UserCode | Unknown | None:
+    """The code of the loader workers; None where none of them was sampled."""
+    loading = [replace(stack, doing="loading") for stack in samples.workers]  # it is all that a worker does
+    taken = sum(stack.samples for stack in loading)
+    return _known(loading, taken, samples, "the loader workers") if taken else None
+
+
+def _known(stacks: Sequence[Stack], taken: int, samples: StackSamples, thread: str) -> UserCode | Unknown:
+    whole = max(taken, sum(stack.samples for stack in stacks))
+    in_user_code = sum(stack.samples for stack in stacks if stack.frames)
+    if in_user_code < FEWEST_SAMPLES:
+        told = f"{in_user_code} of {whole} samples of {thread} show your code: fewer than {FEWEST_SAMPLES} name no line"
+        return Unknown(told, _more(samples.steps, in_user_code, whole))
+    return UserCode(
+        innermost=tuple(Spent(s.frames[-1], s.doing or "step", s.calls, s.samples) for s in stacks if s.frames),
+        on_stack=tuple(each for stack in stacks for each in _once(stack)),
+        whole=whole,
+        of=f"{whole:,} samples of {thread}",
+        source=SAMPLES,
+        step_ns=samples.wall_ms * 1e6 / max(samples.steps, 1),
+    )
+
+
+def _once(stack: Stack) -> Iterator[Spent]:
+    """Each function of the stack at its innermost frame: one that calls itself has the time once."""
+    frames = {(frame.file, frame.function): frame for frame in stack.frames}
+    return (Spent(frame, stack.doing or "step", "", stack.samples) for frame in frames.values())
+
+
+def _more(steps: int, in_user_code: int, whole: int) -> Capture:
+    """More steps where these gave few samples; where many samples show other code, the calls themselves."""
+    if whole >= _ENOUGH:
+        return WITH_STACK
+    wanted = min(ceil(_ENOUGH * max(steps, 1) / max(in_user_code, 1)), _MOST_STEPS)
+    return capture_setting(f"diagnose run --sample-steps {wanted}", WITH_STACK)

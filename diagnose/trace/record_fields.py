@@ -16,6 +16,7 @@ from diagnose.decoding import (
     text,
     whole,
 )
+from diagnose.probes.protocol import MOST_STACK_FRAMES, MOST_STACKS
 
 _COUNT = number(0)
 _BYTES = number(0)
@@ -112,20 +113,19 @@ _EXPECTED = {
     "samples_per_step": _COUNT,
 }
 _MS = number(0, 1e9)
-_MOST_STACKS, _MOST_FRAMES = 200, 40
 _STACKS = {
     **dict.fromkeys(("interval_ms", "wall_ms", "cost_ms"), _MS),
     **dict.fromkeys(("steps", "first_step", "samples", "in_user_code", "left_out"), whole(0, 1 << 48)),
     "stacks": listed(
         table(
             {
-                "frames": all_of(row(name, whole(0, 1 << 31), name), most=_MOST_FRAMES),
+                "frames": all_of(row(name, whole(0, 1 << 31), name), most=MOST_STACK_FRAMES),
                 "doing": name,
                 "calls": name,
                 "samples": whole(1, 1 << 48),
             }
         ),
-        most=_MOST_STACKS,
+        most=MOST_STACKS,
     ),
     "why_none": text,
 }

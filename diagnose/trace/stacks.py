@@ -24,7 +24,8 @@ class Stack:
     Attributes:
         frames: the user's own, the outermost first; none where no code of the user was on the stack.
         doing: "loading", "backward", "optimizer" or "step"; "" where it is not said.
-        calls: the function in C that the innermost frame was calling, "" where none or not known.
+        calls: the function of C or of a library that the innermost frame was calling, by the name that its line has for
+            it (`item`, `dumps`); "" where none or not known.
     """
 
     frames: tuple[Frame, ...]

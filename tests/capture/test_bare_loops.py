@@ -122,7 +122,7 @@ def test_a_loop_shorter_than_the_window_still_leaves_a_trace(tmp_path: Path) -> 
 
 def test_stop_leaves_the_loop_through_system_exit(tmp_path: Path) -> None:
     script = BARE + "try:\n    loop(5000)\nfinally:\n    print('cleaned up')\nprint('not reached')\n"
-    done = run(script, tmp_path, {"stop": True})
+    done = run(script, tmp_path, {"stop": True, "sample_steps": 2})
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "cleaned up\n"

@@ -22,17 +22,19 @@ _LIBRARIES = ("torch", "transformers", "accelerate", "lightning", "pytorch_light
 _GENERATED = ("torchinductor_",)  # code that torch.compile writes, in a folder of the user's
 _PART_OF_A_FUNCTION = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
-# What the job does while one of these is on the stack, the innermost first: part of a file's path, function, name.
+# What the job does while one of these is on the stack: part of a file's path, function, name. Where several are, the
+# first: a dataset's transform is a module, too, and a forward pass may run again in the backward pass.
 DOING = (
     ("torch/utils/data/", None, "loading"),
     ("accelerate/data_loader.py", None, "loading"),
     ("torch/_tensor.py", "backward", "backward"),
     ("torch/autograd/__init__.py", None, "backward"),
     ("torch/autograd/graph.py", "_engine_run_backward", "backward"),
+    ("torch/nn/modules/module.py", "_call_impl", "forward"),
     ("torch/optim/lr_scheduler.py", None, "step"),
     ("torch/optim/", None, "optimizer"),
 )
-STEP = "step"
+STEP, OPTIMIZER = "step", "optimizer"
 
 
 def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
@@ -101,15 +103,14 @@ class Folding:
         return self._lines[identity, at]
 
     def _doing(self, pairs: list[tuple[int, int]]) -> str:
+        found = set()
+        in_closure = False  # of the user's, which an optimizer's step calls
         for identity, _ in pairs:
-            if self._users[identity]:
-                continue
-            code = self._codes[identity][0]
-            path = code.co_filename.replace(os.sep, "/")
-            for part, function, doing in DOING:
-                if part in path and function in (None, code.co_name):
-                    return doing
-        return STEP
+            in_closure = in_closure or self._users[identity]
+            doing = STEP if self._users[identity] else _done_by(self._codes[identity][0])
+            if doing != OPTIMIZER or not in_closure:
+                found.add(doing)
+        return next((doing for *_, doing in DOING if doing in found and doing != STEP), STEP)
 
     def _is_the_users(self, code: CodeType, module: str) -> bool:
         path = code.co_filename
@@ -122,6 +123,12 @@ class Folding:
 
     def _path(self, path: str) -> str:
         return path[len(self._here) :] if self._here and path.startswith(self._here) else path
+
+
+def _done_by(code: CodeType) -> str:
+    """What is done inside a library's function."""
+    path = code.co_filename.replace(os.sep, "/")
+    return next((doing for part, function, doing in DOING if part in path and function in (None, code.co_name)), STEP)
 
 
 def _library_folders() -> Iterator[str]:

@@ -23,7 +23,7 @@ class Stack:
 
     Attributes:
         frames: the user's own, the outermost first; none where no code of the user was on the stack.
-        doing: "loading", "backward", "optimizer" or "step"; "" where it is not said.
+        doing: "loading", "backward", "forward", "optimizer" or "step"; "" where it is not said.
         calls: the function of C or of a library that the innermost frame was calling, by the name that its line has for
             it (`item`, `dumps`); "" where none or not known.
     """

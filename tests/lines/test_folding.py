@@ -65,6 +65,8 @@ def test_frames_of_libraries_are_folded_into_the_line_that_called_them() -> None
         ("_tensor.py", "__repr__", "step"),
         ("autograd/graph.py", "_engine_run_backward", "backward"),
         ("autograd/function.py", "apply", "step"),
+        ("nn/modules/module.py", "_call_impl", "forward"),
+        ("nn/modules/module.py", "named_modules", "step"),
         ("optim/optimizer.py", "wrapper", "optimizer"),
         ("optim/lr_scheduler.py", "step", "step"),
     ],
@@ -73,8 +75,21 @@ def test_what_the_job_does_is_told_by_torchs_own_frames(path: str, name: str, do
     assert folded(MAIN, function(f"{TORCH}/{path}", name, "torch"))[1] == doing
 
 
-def test_the_innermost_of_them_decides() -> None:
-    """A closure that an optimizer calls."""
+def test_a_transform_that_is_a_module_loads() -> None:
+    fetch = function(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", "torch.utils.data._utils.fetch")
+    module = function(f"{TORCH}/nn/modules/module.py", "_call_impl", "torch.nn.modules.module")
+
+    assert folded(MAIN, fetch, module, COLLATE)[1] == "loading"
+
+
+def test_what_a_closure_of_the_users_does_inside_the_optimizer_is_the_steps() -> None:
+    """As Lightning's training_step is called."""
+    wrapper = function(f"{TORCH}/optim/optimizer.py", "wrapper", "torch.optim.optimizer")
+
+    assert folded(MAIN, wrapper, COLLATE)[1] == "step"
+
+
+def test_the_backward_pass_of_a_closure_is_no_optimizers() -> None:
     step = function(f"{TORCH}/optim/optimizer.py", "wrapper", "torch.optim.optimizer")
     backward = function(f"{TORCH}/_tensor.py", "backward", "torch._tensor")
 

@@ -46,7 +46,7 @@ def test_a_stack_is_time_at_its_innermost_line_and_in_each_function_once() -> No
         (
             samples(("main", "step", None, 49), steps=7),
             "49 of 49 samples of the training thread show your code: fewer than 50 name no line",
-            "capture with diagnose run --sample-steps 15, or record a few steps with torch.profiler",
+            "capture with diagnose run --sample-steps 15, in a run of as many steps after the window, or record",
         ),
         (
             samples(("main", "step", None, 30)) | {"samples": 200},

@@ -181,5 +181,6 @@ def test_hostile_samples_leave_a_report(tmp_path: Path) -> None:
 
     assert answer.user_code is not None
     assert answer.user_code.functions[0].share == 1
+    assert answer.user_code.functions[0].doing == "step"
     assert answer.user_code.cost_share is None
     assert [entry for entry in answer.not_judged if "defect" in entry.because] == []

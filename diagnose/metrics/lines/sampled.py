@@ -6,6 +6,7 @@ from math import ceil
 
 from diagnose.facts import Capture, Unknown, another_run, capture_setting
 from diagnose.metrics.lines.user_code import SAMPLES, Spent, UserCode
+from diagnose.trace.python_frames import DOINGS
 from diagnose.trace.stacks import Stack, StackSamples
 
 FEWEST_SAMPLES = 50  # of the user's code: a share of a half is then known to a seventh of the whole
@@ -36,7 +37,7 @@ def _known(stacks: Sequence[Stack], taken: int, samples: StackSamples, thread: s
         told = f"{in_user_code} of {whole} samples of {thread} show your code: fewer than {FEWEST_SAMPLES} name no line"
         return Unknown(told, _more(samples.steps, in_user_code, whole))
     return UserCode(
-        innermost=tuple(Spent(s.frames[-1], s.doing or "step", s.calls, s.samples) for s in stacks if s.frames),
+        innermost=tuple(Spent(s.frames[-1], _doing(s), s.calls, s.samples) for s in stacks if s.frames),
         on_stack=tuple(each for stack in stacks for each in _once(stack)),
         whole=whole,
         of=f"{whole:,} samples of {thread}",
@@ -48,7 +49,11 @@ def _known(stacks: Sequence[Stack], taken: int, samples: StackSamples, thread: s
 def _once(stack: Stack) -> Iterator[Spent]:
     """Each function of the stack at its innermost frame: one that calls itself has the time once."""
     frames = {(frame.file, frame.function): frame for frame in stack.frames}
-    return (Spent(frame, stack.doing or "step", "", stack.samples) for frame in frames.values())
+    return (Spent(frame, _doing(stack), "", stack.samples) for frame in frames.values())
+
+
+def _doing(stack: Stack) -> str:
+    return stack.doing if stack.doing in DOINGS else DOINGS[-1]
 
 
 def _more(steps: int, in_user_code: int, whole: int) -> Capture:
@@ -56,4 +61,5 @@ def _more(steps: int, in_user_code: int, whole: int) -> Capture:
     if whole >= _ENOUGH:
         return WITH_STACK
     wanted = min(ceil(_ENOUGH * max(steps, 1) / max(in_user_code, 1)), _MOST_STEPS)
-    return capture_setting(f"diagnose run --sample-steps {wanted}", WITH_STACK)
+    setting = f"diagnose run --sample-steps {wanted}, in a run of as many steps after the window"
+    return capture_setting(setting, WITH_STACK)

@@ -29,7 +29,7 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(_headline(view.next.headline, view.next.finding.severity), label="next:")
         _full(page, view.next, extent.details)
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
-    page.entries("then:", [_brief(change.headline, change.says) for change in later])
+    page.entries("then:", [joined([_brief(change.headline, change.says), change.where]) for change in later])
     _together(page, view)
     if view.noise:
         page.paragraph(Text(view.noise, "yellow"))

@@ -143,4 +143,5 @@ def test_the_page_sorts_functions_and_operators() -> None:
     assert html.count('class="kernels sortable"') == 1
     assert html.count('class="kernels functions sortable"') == 2
     assert "<code>collate (src/collate.py:31)</code>" in html
+    assert "38.0 % is in none of these." in html
     assert "7 other names" in html

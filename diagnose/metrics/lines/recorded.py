@@ -25,8 +25,8 @@ def recorded(timeline: Timeline) -> UserCode | Unknown | None:
     """The training thread's code, each line with the libraries' calls that it makes; None without recorded calls."""
     if timeline.trace.left_out:
         return NO_PYTHON
-    rows = np.flatnonzero(timeline.trace.rows_of(*PYTHON))
-    calls = _Calls(timeline, rows)
+    calls = _Calls(timeline, np.flatnonzero(timeline.trace.rows_of(*PYTHON)))
+    calls = _Calls(timeline, calls.rows[calls.inside_ns > 0])
     if not calls.is_user.any():
         return None
     training = calls.of_training_thread()

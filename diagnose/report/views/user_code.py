@@ -8,6 +8,7 @@ from diagnose.diagnosis import CodeLine, Diagnosis, Finding, UserFunction
 from diagnose.facts import spoken
 from diagnose.report.views.plain import plain
 
+WORTH_TELLING = 0.0005
 OUTSIDE = "<module>"  # how Python calls the code outside of functions
 
 
@@ -26,7 +27,8 @@ class FunctionView:
 class UserCodeView:
     """Where Python is: the functions of the training thread and those of loader workers, each under what they are of.
 
-    `unknown` says why there are none and what to capture; `cost` what the sampling took.
+    `unknown` says why there are none and what to capture, `other` how much is in no function of the list, `cost` what
+    the sampling took.
     """
 
     functions: list[FunctionView]
@@ -49,7 +51,7 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
     return UserCodeView(
         functions=list(map(_view, code.functions)),
         of=plain(code.of),
-        other="" if code.other_share is None else spoken(code.other_share, "share"),
+        other=spoken(code.other_share, "share") if (code.other_share or 0) >= WORTH_TELLING else "",
         loading=list(map(_view, code.loading)),
         loading_of=plain(code.loading_of),
         cost=sampling,

@@ -17,7 +17,6 @@ INTERVAL_NS = 10_000_000
 ENOUGH = 200
 LONGEST_STEP_NS = 60_000_000_000  # a loop may be over without a word: no step is looked at for longer
 DEEPEST = 512  # frames, from the innermost on
-_AT_ONCE_NS = 500_000
 _COST = 0.01  # at most this share of the time is spent on looking
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
@@ -29,9 +28,8 @@ class StackSampler:
     """Samples the stack of `thread` while steps run that `start` and `step_ended` divide, until there are enough.
 
     A sample stands for an interval: a look that had to wait, for a function in C that keeps the interpreter to itself,
-    counts as many as passed meanwhile. Code in Python gives the interpreter up at the switch interval: a look that
-    waits for less finds what comes after it, and counts for the code itself where the look before was in its midst.
-    Nothing is raised; `why_none` says why there are no samples.
+    counts as many as passed meanwhile. Code in Python that keeps it for less than the switch interval (5 ms) is found
+    where it gives it up. Nothing is raised; `why_none` says why there are no samples.
 
     Attributes:
         steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.
@@ -116,22 +114,16 @@ class StackSampler:
 
     def _look_until(self, wake: Any) -> None:
         now, look, earliest = time.perf_counter_ns(), 0, 0.0
-        counted_to, switch_ns = now, sys.getswitchinterval() * 1e9
-        held: tuple[int, ...] = ()
+        counted_to = now
         while now - self._step_began < LONGEST_STEP_NS:
             look += 1
             due = max(counted_to + INTERVAL_NS * (0.5 + look * _GOLDEN % 1), earliest)
             if wake.acquire(timeout=max(due - now, 0) / 1e9):
                 return
             now = time.perf_counter_ns()
-            waited_ns = now - due
             samples = max(round((now - counted_to) / INTERVAL_NS), 1)
             counted_to += samples * INTERVAL_NS
             stack, pending = self._look(), self._pending
-            if held and _AT_ONCE_NS < waited_ns < switch_ns:
-                stack, held = held, ()
-            else:
-                held = stack if waited_ns >= switch_ns else ()
             pending[stack] = pending.get(stack, 0) + samples
             before_ns, self._cpu_ns = self._cpu_ns, time.thread_time_ns()
             now = time.perf_counter_ns()

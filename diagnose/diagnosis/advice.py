@@ -32,11 +32,20 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     of: str = ""
 
 
-class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the user's code that a fault is at, and its `share` of what `of` says, what it calls included.
+class CodePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the user's code, and the function that it is in, "<module>" outside of any."""
 
-    `function` is what the line is in, "<module>" outside of any. Of a late rank the share is what it spends there
-    beyond the median of the other ranks.
+    file: str
+    line: int
+    function: str
+
+
+class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of the user's code that a fault is at, by the line of it with most of that time.
+
+    `share` is its time, what it calls included, of what `of` says; of a late rank, what it spends there beyond the
+    median of the other ranks. `most_in` is the function of the user that more than half of that is in, null where that
+    is the function itself.
     """
 
     file: str
@@ -44,6 +53,7 @@ class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     share: float
     of: str
+    most_in: CodePlace | None = None
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,20 +1,21 @@
 """Where Python is: the user's functions of a typical rank, and the lines that each finding is at."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace as replaced
 
 import numpy as np
 from msgspec.structs import replace
 
-from diagnose.diagnosis import CodeLine, Finding, UserFunction
+from diagnose.diagnosis import CodeLine, CodePlace, Finding, UserFunction
 from diagnose.diagnosis import UserCode as UserCodeReport
 from diagnose.facts import Unknown, another_run
 from diagnose.judge.case import Case
 from diagnose.metrics import Measured
 from diagnose.metrics.lines.sampled import WITH_STACK
-from diagnose.metrics.lines.user_code import SAMPLES, FunctionTime, UserCode, by_function
+from diagnose.metrics.lines.user_code import SAMPLES, Function, FunctionTime, UserCode, entry, summed
 from diagnose.rule import Rule
 from diagnose.rule.lines import Lines
+from diagnose.trace.stacks import Frame
 
 FUNCTIONS_KEPT = 100
 LINES_NAMED = 3
@@ -48,19 +49,20 @@ def user_code_of(measured: Measured) -> UserCodeReport | None:
 
 def _functions(code: UserCode) -> tuple[UserFunction, ...]:
     """Those with most time of their own first, then those with most altogether."""
-    own = {each.function: each for each in by_function(code.innermost)}
-    listed = [(own.get(each.function, each), each) for each in by_function(code.on_stack)]
-    listed.sort(key=lambda pair: -own[pair[0].function].weight if pair[0].function in own else 0.0)
-    return tuple(
-        UserFunction(
-            file=at.function[0],
-            line=at.line,
-            function=at.function[1],
-            share=code.share(at.weight) if at.function in own else 0.0,
-            total_share=code.share(max(altogether.weight, at.weight)),
-            doing=at.doing,  # type: ignore[arg-type]
-        )
-        for at, altogether in listed[:FUNCTIONS_KEPT]
+    own = {each.function: each for each in code.own}
+    listed = sorted(code.altogether, key=lambda each: -own[each.function].weight if each.function in own else 0.0)
+    return tuple(_function(own.get(each.function), each, code) for each in listed[:FUNCTIONS_KEPT])
+
+
+def _function(own: FunctionTime | None, altogether: FunctionTime, code: UserCode) -> UserFunction:
+    at = own or altogether
+    return UserFunction(
+        file=at.function[0],
+        line=at.line,
+        function=at.function[1],
+        share=code.share(own.weight) if own else 0.0,
+        total_share=code.share(altogether.weight),
+        doing=at.doing,  # type: ignore[arg-type]
     )
 
 
@@ -87,7 +89,7 @@ def _where(lines: Lines, typical: Measured) -> tuple[CodeLine, ...] | Unknown:
         return code or ()
     if lines.of_collector and code.source == SAMPLES:
         return _COLLECTOR
-    functions = by_function(spent for spent in code.innermost if lines.choose(spent.doing, spent.calls))
+    functions = code.spent_by(lambda stack: lines.choose(stack.doing, stack.calls))
     named = _named(functions, code, code.of)
     return named or Unknown(f"no line of your code stands out: at least {LEAST_SHARE:.0%} of {code.of}", None)
 
@@ -102,19 +104,48 @@ def _beyond_others(case: Case) -> tuple[CodeLine, ...] | Unknown:
     others = [code for code in codes.values() if isinstance(code, UserCode) and code.source == own.source]
     if not others:
         return _ALONE
-    others_ns = [{each.function: code.ns(each.weight) for each in by_function(code.innermost)} for code in others]
-    beyond = []
-    for each in by_function(own.innermost):
-        usual_ns = float(np.median([ns.get(each.function, 0.0) for ns in others_ns]))
-        beyond.append(replaced(each, weight=each.weight - own.weight(usual_ns)))
-    beyond.sort(key=lambda each: -each.weight)
-    named = _named(beyond, own, f"{own.of} of rank {late}, beyond the other ranks")
+    named = _named(_excess(own, others), own, f"{own.of} of rank {late}, beyond the other ranks")
     return named or Unknown(f"no function of your code takes rank {late} longer than the others", None)
+
+
+def _excess(own: UserCode, others: Sequence[UserCode]) -> list[FunctionTime]:
+    """Time beyond that of the median of the others, most first: of the outermost functions with little other time,
+    and elsewhere of the innermost ones.
+    """
+    beyond = _beyond_usual(own, others, lambda code: code.altogether)
+    alone = own.devoted(beyond)
+    entries = summed((entry(stack, alone), stack) for stack in own.stacks)
+    at_own_lines = _beyond_usual(own, others, lambda code: code.own)
+    weights = [(beyond if each.function in alone else at_own_lines).get(each.function, 0.0) for each in entries]
+    found = [replaced(each, weight=weight) for each, weight in zip(entries, weights, strict=True)]
+    return sorted(found, key=lambda each: -each.weight)
+
+
+def _beyond_usual(
+    own: UserCode, others: Sequence[UserCode], times: Callable[[UserCode], list[FunctionTime]]
+) -> dict[Function, float]:
+    """How much more of its time each function has than in a step of the median of the others."""
+    usual = [{each.function: code.ns(each.weight) for each in times(code)} for code in others]
+    return {
+        each.function: each.weight - own.weight(float(np.median([ns.get(each.function, 0.0) for ns in usual])))
+        for each in times(own)
+    }
 
 
 def _named(functions: Sequence[FunctionTime], code: UserCode, of: str) -> tuple[CodeLine, ...]:
     return tuple(
-        CodeLine(file=each.function[0], line=each.line, function=each.function[1], share=code.share(each.weight), of=of)
+        CodeLine(
+            file=each.function[0],
+            line=each.line,
+            function=each.function[1],
+            share=code.share(each.weight),
+            of=of,
+            most_in=_place(each.most_in) if each.most_in else None,
+        )
         for each in functions[:LINES_NAMED]
         if code.share(each.weight) >= LEAST_SHARE
     )
+
+
+def _place(frame: Frame) -> CodePlace:
+    return CodePlace(file=frame.file, line=frame.line, function=frame.function)

@@ -33,11 +33,12 @@ def called(job: Trace, name: str, us: float) -> None:
 
 
 def stacks(*sampled: Sampled) -> list[dict[str, Any]]:
-    """Samples of `main` calling functions of data.py, each on line 31."""
+    """Samples of `main` calling functions of data.py, each on line 31; "a > b" is `a` calling `b`."""
     return [
-        {"frames": [MAIN, ["data.py", 31, function]], "doing": doing, "calls": calls, "samples": count}
-        for function, doing, calls, count in sampled
-    ]
+        {"frames": [MAIN, *(["data.py", 31, name] for name in functions.split(" > "))], "doing": doing, "calls": calls,
+         "samples": count}
+        for functions, doing, calls, count in sampled
+    ]  # fmt: skip
 
 
 def samples(*sampled: Sampled, steps: int = 10, wall_ms: float = 2000.0, **more: Any) -> dict[str, Any]:

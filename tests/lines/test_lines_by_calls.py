@@ -7,7 +7,7 @@ from lines.lines_jobs import LOADER, call, called
 
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.recorded import recorded
-from diagnose.metrics.lines.user_code import UserCode, by_function
+from diagnose.metrics.lines.user_code import UserCode
 from diagnose.trace.python_frames import DOINGS, doing_of, user_frame
 from diagnose.trace.stacks import Frame
 
@@ -44,7 +44,7 @@ def code(job: Trace) -> UserCode:
 
 def spent_us(found: UserCode) -> dict[tuple[str, str, str], float]:
     """Microseconds per counted step at the innermost lines, by function, doing and call."""
-    return {(s.frame.function, s.doing, s.calls): s.weight / 3 / US for s in found.innermost}
+    return {(s.frames[-1].function, s.doing, s.calls): s.weight / 3 / US for s in found.stacks}
 
 
 def test_libraries_and_functions_in_c_fold_into_the_line_that_calls_them() -> None:
@@ -58,7 +58,7 @@ def test_libraries_and_functions_in_c_fold_into_the_line_that_calls_them() -> No
         ("collate", "loading", "dumps"): 150,
     }
     assert found.whole == 3 * 800 * US
-    assert {f.function[1]: f.weight / 3 / US for f in by_function(found.on_stack)} == {"main": 800, "collate": 350}
+    assert {f.function[1]: f.weight / 3 / US for f in found.altogether} == {"main": 800, "collate": 350}
 
 
 def test_a_function_that_calls_itself_has_its_time_once() -> None:
@@ -66,7 +66,7 @@ def test_a_function_that_calls_itself_has_its_time_once() -> None:
         with call(job, "tree.py(3): walk", 100), call(job, "tree.py(3): walk", 100):
             called(job, "tree.py(3): walk", 100)
 
-    total = {f.function[1]: f.weight / 3 / US for f in by_function(code(steps(walks)).on_stack)}
+    total = {f.function[1]: f.weight / 3 / US for f in code(steps(walks)).altogether}
 
     assert total == {"main": 400, "walk": 300}
 
@@ -78,7 +78,7 @@ def test_a_thread_of_the_users_that_marks_no_step_is_not_the_training_thread() -
         job.now = begin
         called(job, "prefetch.py(8): run", (end - begin) / US)
 
-    assert {s.frame.file for s in code(job).innermost} == {"train.py", "data.py"}
+    assert {s.frames[-1].file for s in code(job).stacks} == {"train.py", "data.py"}
 
 
 def test_garbage_is_collected_in_the_function_that_runs_meanwhile() -> None:
@@ -111,7 +111,7 @@ def test_deep_nests_fold(deep: int) -> None:
         for frame in reversed(frames):
             frame.__exit__(None, None, None)
 
-    assert [(s.frame.function, s.weight) for s in code(job).innermost] == [("main", 100 * US)]
+    assert [(s.frames[-1].function, s.weight) for s in code(job).stacks] == [("main", 100 * US)]
 
 
 def test_a_trace_without_the_users_frames_says_nothing_and_left_out_calls_are_unknown() -> None:

@@ -9,7 +9,7 @@ from lines.lines_jobs import called, samples
 
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.of_rank import RankCode, code_of
-from diagnose.metrics.lines.user_code import UserCode, by_function
+from diagnose.metrics.lines.user_code import UserCode
 from diagnose.trace.record import decoded
 
 ITEM, COLLATE = ("main", "step", "item", 60), ("collate", "loading", None, 131)
@@ -35,8 +35,8 @@ def test_a_stack_is_time_at_its_innermost_line_and_in_each_function_once() -> No
     code = of_record({**samples(steps=10, wall_ms=1000), "samples": 100, "stacks": [walk, none]}).training
 
     assert isinstance(code, UserCode)
-    assert [(f.function, f.line, f.weight) for f in by_function(code.innermost)] == [(("a.py", "walk"), 6, 60)]
-    assert {f.function[1]: f.weight for f in by_function(code.on_stack)} == {"main": 60, "walk": 60}
+    assert [(f.function, f.line, f.weight) for f in code.own] == [(("a.py", "walk"), 6, 60)]
+    assert {f.function[1]: f.weight for f in code.altogether} == {"main": 60, "walk": 60}
     assert (code.of, code.whole, code.step_ns) == ("100 samples of the training thread", 100, 100e6)
 
 
@@ -72,7 +72,7 @@ def test_a_record_that_counts_fewer_samples_than_its_stacks_have_makes_no_share_
     code = of_record(samples(ITEM, COLLATE) | {"samples": 3}).training
 
     assert isinstance(code, UserCode)
-    assert sum(code.share(spent.weight) for spent in code.innermost) == 1
+    assert sum(code.share(spent.weight) for spent in code.stacks) == 1
 
 
 def test_recorded_calls_stand_in_where_there_are_no_samples() -> None:
@@ -103,7 +103,7 @@ def test_samples_of_loader_workers_are_what_loads() -> None:
     code = of_record(field, dataloader={"num_workers": 2}).loading
 
     assert isinstance(code, UserCode)
-    assert [(s.frame.function, s.doing) for s in code.innermost] == [("decode", "loading")]
+    assert [(s.frames[-1].function, s.doing) for s in code.stacks] == [("decode", "loading")]
     assert code.of == "80 samples of the loader workers"
 
 

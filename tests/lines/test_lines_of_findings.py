@@ -120,6 +120,26 @@ def test_workers_that_were_not_sampled_are_told(tmp_path: Path) -> None:
     assert found.where_because == "loader workers load the batches, and none of them was sampled"
 
 
+LOADS = (("collate > words", "loading", None, 60), ("collate > pads", "loading", None, 20))
+BESIDE = [("train_step", "backward", None, 90), ("train_step > reads", "loading", None, 30)]
+
+
+def test_a_function_has_the_time_of_those_it_calls_and_says_in_which_most_of_it_is(tmp_path: Path) -> None:
+    """`main` is around everything, and `train_step` does other things: neither is what loads."""
+    found = finding(recorded(tmp_path, [faulty("data-wait")], {"stack_samples": samples(*LOADS, *BESIDE)}), "data-wait")
+
+    assert told(found) == ["collate data.py:31 0.40", "reads data.py:31 0.15"]
+    assert [line.most_in and line.most_in.function for line in found.where] == ["words", None]
+
+
+def test_a_loop_that_only_loads_does_not_hide_what_loads(tmp_path: Path) -> None:
+    field = samples(("collate", "loading", None, 170), ("waits", "loading", None, 30))
+
+    found = finding(recorded(tmp_path, [faulty("data-wait")], {"stack_samples": field}), "data-wait")
+
+    assert told(found) == ["collate data.py:31 0.85", "waits data.py:31 0.15"]
+
+
 def late_job() -> list[Trace]:
     """Two ranks that run the same operators; the second does something more on its host."""
     ranks = [Trace(rank=rank, world=2) for rank in (0, 1)]
@@ -145,6 +165,17 @@ def test_a_stragglers_lines_are_those_beyond_the_other_ranks(tmp_path: Path) -> 
 
     assert told(found) == ["only_on_rank_1 data.py:31 0.40"]
     assert found.where[0].of == "200 samples of the training thread of rank 1, beyond the other ranks"
+
+
+def test_what_a_late_rank_does_alone_has_the_time_of_what_it_calls(tmp_path: Path) -> None:
+    usual = samples(("train_step > waits", "backward", None, 200))
+    late = samples(("train_step > waits", "backward", None, 100), ("train_step > logs > dumps", "step", None, 100))
+
+    found = finding(recorded(tmp_path, late_job(), {"stack_samples": usual}, {"stack_samples": late}), "straggler")
+
+    assert told(found) == ["logs data.py:31 0.50"]
+    assert found.where[0].most_in is not None
+    assert found.where[0].most_in.function == "dumps"
 
 
 def test_a_late_rank_alone_is_compared_with_nobody(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
-from diagnose.diagnosis import Diagnosis, UserCode
+from diagnose.diagnosis import CodePlace, Diagnosis, UserCode
 from diagnose.report.html import page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render
@@ -57,6 +57,14 @@ def test_every_report_names_the_lines_of_the_next_change(form: Callable[[Diagnos
 def test_code_outside_of_functions_has_its_line_alone() -> None:
     assert placed("<module>", "train.py", 7) == "train.py:7"
     assert where_line(()) == ""
+
+
+def test_a_line_says_in_which_function_most_of_it_is() -> None:
+    words = CodePlace(file="data.py", line=5, function="words")
+
+    assert where_line((drawn.code_line(most_in=words),)).endswith(
+        "the training thread; most of collate in words (data.py:5)"
+    )
 
 
 def test_why_no_line_is_known_is_for_the_details_alone() -> None:

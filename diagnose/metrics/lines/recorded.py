@@ -1,5 +1,6 @@
 """Where the user's code was, by the calls that torch.profiler recorded with `with_stack=True` in the counted steps."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,13 +13,13 @@ from diagnose.metrics.lines.user_code import CALLS, Spent, UserCode
 from diagnose.metrics.unknowns import NO_PYTHON
 from diagnose.roofline.owners import NONE, distinct, nearest, parents
 from diagnose.timeline import Timeline
-from diagnose.timeline.timeline import grouped
 from diagnose.trace import Trace
 from diagnose.trace.python_frames import DOINGS, called, doing_of, user_frame
 from diagnose.trace.stacks import Frame
 from diagnose.trace.vocabulary import ANNOTATIONS, OPS, PYTHON, RUNTIME, STEP_MARK
 
 _OTHERWISE = len(DOINGS) - 1
+DEEPEST = 40  # frames of a stack, from the innermost on, as a record has at most
 
 
 def recorded(timeline: Timeline) -> UserCode | Unknown | None:
@@ -34,8 +35,7 @@ def recorded(timeline: Timeline) -> UserCode | Unknown | None:
     if not whole:
         return None
     return UserCode(
-        innermost=tuple(calls.innermost(training)),
-        on_stack=tuple(calls.on_stack(training)),
+        stacks=tuple(calls.spent(training)),
         whole=whole,
         of="the Python time of the counted steps",
         source=CALLS,
@@ -119,42 +119,38 @@ class _Calls:
         chosen = np.flatnonzero(works) if works.any() else np.arange(len(threads))
         return which.ravel() == chosen[ns[chosen].argmax()]
 
-    def innermost(self, chosen: Mask) -> list[Spent]:
-        """Time at the user's innermost lines among the chosen calls, by what it is for and what the line calls."""
+    def spent(self, chosen: Mask) -> Iterator[Spent]:
+        """Time of the chosen calls by the user's stack that each is part of, what it is for, and what that calls."""
         at = np.flatnonzero(chosen & (self.folded >= 0) & (self.own_ns > 0))
         call = nearest(~self.is_user & (self.folded == self.parent), self.parent)[at]
         is_below = (call >= 0) & (self.folded[call] == self.folded[at])
-        return self._spent(self.own_ns, at, self.name[self.folded[at]], np.where(is_below, self.name[call], NONE))
+        number, stacks = self._stacks(chosen)
+        keys, group = distinct(number[self.folded[at]], self.doing[at], np.where(is_below, self.name[call], NONE))
+        weights = np.bincount(group, weights=self.own_ns[at], minlength=keys.shape[1])
+        for (stack, doing, by), weight in zip(keys.T.tolist(), weights.tolist(), strict=True):
+            yield Spent(stacks[stack], DOINGS[doing], called(self.names[by]) if by >= 0 else "", weight)
 
-    def on_stack(self, chosen: Mask) -> list[Spent]:
-        """Time of each of the user's functions among the chosen calls; one that runs inside itself has it once."""
-        at = np.flatnonzero(chosen & self.is_user & (self.inside_ns > 0))
-        function = {frame and (frame.file, frame.function): number for number, frame in enumerate(self.frames)}
-        number = np.array([function[frame and (frame.file, frame.function)] for frame in self.frames])
-        begin = self.timeline.trace.ts[self.rows[at]]
-        at = at[_outermost(number[self.name[at]], begin, self.timeline.trace.ends(self.rows[at]))]
-        return self._spent(self.inside_ns, at, self.name[at], np.full(len(at), NONE))
+    def _stacks(self, chosen: Mask) -> tuple[Ints, list[tuple[Frame, ...]]]:
+        """For each of the user's calls the number of its stack, and the stacks: its own frame behind those around it.
 
-    def _spent(self, ns: Ints | Floats, at: Ints, name: Ints, call: Ints) -> list[Spent]:
-        """The calls `at` with the user's line that each is part of, those alike added up."""
-        keys, group = distinct(name, self.doing[at], call)
-        weights = np.bincount(group, weights=ns[at], minlength=keys.shape[1])
-        return [
-            Spent(frame, DOINGS[doing], called(self.names[by]) if by >= 0 else "", float(weight))
-            for (line, doing, by), weight in zip(keys.T.tolist(), weights, strict=True)
-            if (frame := self.frames[line]) is not None
-        ]
+        A call begins after the one that made it, so that one pass in order of begin finds the stack around each.
+        """
+        users = np.flatnonzero(chosen & self.is_user)
+        begin, ns = (column[self.rows[users]] for column in (self.timeline.trace.ts, self.timeline.trace.dur))
+        users = users[np.lexsort((users, -ns, begin))]
+        made = self.parent[users]
+        around = np.where(made >= 0, self.folded[made], NONE)
+        number, known = np.full(len(self.rows) + 1, NONE), dict[tuple[int, int], int]()
+        stacks: list[tuple[Frame, ...]] = []
+        for call, by, name in zip(users.tolist(), around.tolist(), self.name[users].tolist(), strict=True):
+            key = int(number[by]), name
+            if key not in known:
+                known[key] = len(stacks)
+                frame = self.frames[name]
+                stacks.append(((*stacks[key[0]], frame) if key[0] >= 0 else (frame,))[-DEEPEST:])
+            number[call] = known[key]
+        return number, stacks
 
 
 def _thread(trace: Trace, rows: Ints) -> Ints:
     return trace.pid[rows] * (1 << 32) + trace.tid[rows]
-
-
-def _outermost(group: Ints, begin: Ints, end: Ints) -> Mask:
-    """Mask of the intervals that none of the same group is around."""
-    outer = np.zeros(len(group), bool)
-    for own in grouped(group):
-        own = own[np.lexsort((-end[own], begin[own]))]
-        reached = np.maximum.accumulate(end[own])[:-1]
-        outer[own] = np.append(True, begin[own][1:] >= reached)
-    return outer

@@ -1,6 +1,6 @@
 """Where the user's code was by the samples that `diagnose run` took of the stack, in steps before the window."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -37,19 +37,12 @@ def _known(stacks: Sequence[Stack], taken: int, samples: StackSamples, thread: s
         told = f"{in_user_code} of {whole} samples of {thread} show your code: fewer than {FEWEST_SAMPLES} name no line"
         return Unknown(told, _more(samples.steps, in_user_code, whole))
     return UserCode(
-        innermost=tuple(Spent(s.frames[-1], _doing(s), s.calls, s.samples) for s in stacks if s.frames),
-        on_stack=tuple(each for stack in stacks for each in _once(stack)),
+        stacks=tuple(Spent(s.frames, _doing(s), s.calls, s.samples) for s in stacks if s.frames),
         whole=whole,
         of=f"{whole:,} samples of {thread}",
         source=SAMPLES,
         step_ns=samples.wall_ms * 1e6 / max(samples.steps, 1),
     )
-
-
-def _once(stack: Stack) -> Iterator[Spent]:
-    """Each function of the stack at its innermost frame: one that calls itself has the time once."""
-    frames = {(frame.file, frame.function): frame for frame in stack.frames}
-    return (Spent(frame, _doing(stack), "", stack.samples) for frame in frames.values())
 
 
 def _doing(stack: Stack) -> str:

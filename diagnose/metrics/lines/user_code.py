@@ -1,35 +1,58 @@
 """Where the user's code spends the time of a thread: one shape for samples of the stack and for recorded calls."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
 from diagnose.trace.stacks import Frame
 
-Function = tuple[str, str]  # file and name
+Function = tuple[str, str]  # file and name; one of the same name elsewhere in the file counts as the same
 SAMPLES, CALLS = "samples", "calls"
+NEARLY_ALWAYS = 0.98  # of the samples: the script, its main function, the loop around everything
+MOSTLY = 0.8
+Key = TypeVar("Key", Function, int, str)
+
+
+def function_of(frame: Frame) -> Function:
+    """The function that a line is of."""
+    return frame.file, frame.function
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Time at a line of the user's code.
+    """Time on one stack of the user's frames.
 
     Attributes:
-        frame: the line.
+        frames: the outermost first, at least one; what the last calls in libraries and in C is part of its time.
         doing: one of `trace.python_frames.DOINGS`.
-        calls: the function of a library or in C that the line was calling, "" where none or not known.
+        calls: the function of a library or in C that the last frame was calling, "" where none or not known.
         weight: samples, or nanoseconds of recorded calls.
     """
 
-    frame: Frame
+    frames: tuple[Frame, ...]
     doing: str
     calls: str
     weight: float
 
     @property
-    def function(self) -> Function:
-        """The function that the line is of; one of the same name elsewhere in the file counts as the same."""
-        return self.frame.file, self.frame.function
+    def once(self) -> dict[Function, Frame]:
+        """Each function of the stack at its innermost frame, the outermost first: one that calls itself counts once."""
+        return {function_of(frame): frame for frame in self.frames}
+
+
+@dataclass(frozen=True)
+class FunctionTime:
+    """A function of the user with its time, the line and the doing that most of it goes to, and the function inside
+    which most of it is, None where that is the function itself or no single one.
+    """
+
+    function: Function
+    line: int
+    doing: str
+    weight: float
+    most_in: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -37,20 +60,48 @@ class UserCode:
     """What one thread did, of which the user's code is a part.
 
     Attributes:
-        innermost: time at the innermost lines of the user, what these call in libraries and in C included.
-        on_stack: time of every function while it was on the stack, once for each, what it calls included.
+        stacks: those with code of the user.
         whole: samples, or nanoseconds, of the thread altogether.
         of: what `whole` is, in words.
         source: SAMPLES or CALLS.
         step_ns: how long a step took in which this was seen.
     """
 
-    innermost: tuple[Spent, ...]
-    on_stack: tuple[Spent, ...]
+    stacks: tuple[Spent, ...]
     whole: float
     of: str
     source: str
     step_ns: float
+
+    @cached_property
+    def own(self) -> list[FunctionTime]:
+        """Time at the functions' own lines, most first."""
+        return summed((stack.frames[-1], stack) for stack in self.stacks)
+
+    @cached_property
+    def altogether(self) -> list[FunctionTime]:
+        """Time of the functions while they were on the stack, what they call included, most first."""
+        return summed((frame, stack) for stack in self.stacks for frame in stack.once.values())
+
+    def spent_by(self, chosen: Callable[[Spent], bool]) -> list[FunctionTime]:
+        """Time of the chosen stacks by the function that it is of, most first: the outermost one that does little else,
+        or, where each around it does other things, the innermost.
+        """
+        stacks = [stack for stack in self.stacks if chosen(stack)]
+        inside: dict[Function, float] = defaultdict(float)
+        for stack in stacks:
+            for function in stack.once:
+                inside[function] += stack.weight
+        return summed((entry(stack, self.devoted(inside)), stack) for stack in stacks)
+
+    def devoted(self, weights: Mapping[Function, float]) -> frozenset[Function]:
+        """The functions of whose time most is in these weights, those left out that are around nearly everything."""
+        everything = sum(stack.weight for stack in self.stacks)
+        return frozenset(
+            each.function
+            for each in self.altogether
+            if each.weight < NEARLY_ALWAYS * everything and weights.get(each.function, 0.0) >= MOSTLY * each.weight
+        )
 
     def share(self, weight: float) -> float:
         """The weight as a share of the whole."""
@@ -65,36 +116,37 @@ class UserCode:
         return ns / max(self.step_ns, 1e-9) * self.whole
 
 
-@dataclass(frozen=True)
-class FunctionTime:
-    """A function of the user with its time, and the line and the doing that most of it goes to."""
-
-    function: Function
-    line: int
-    doing: str
-    weight: float
+def entry(stack: Spent, functions: frozenset[Function]) -> Frame:
+    """The frame of the outermost of the functions on the stack, else the innermost frame."""
+    return next((frame for function, frame in stack.once.items() if function in functions), stack.frames[-1])
 
 
-def by_function(spent: Iterable[Spent]) -> list[FunctionTime]:
-    """The functions, most time first; of equal ones that which comes first in its file."""
-    parts: dict[Function, list[Spent]] = defaultdict(list)
-    for each in spent:
-        parts[each.function].append(each)
-    found = [
-        FunctionTime(
-            function,
-            int(_most((part.frame.line, part.weight) for part in own)),
-            str(_most((part.doing, part.weight) for part in own)),
-            sum(part.weight for part in own),
-        )
-        for function, own in parts.items()
-    ]
+def summed(parts: Iterable[tuple[Frame, Spent]]) -> list[FunctionTime]:
+    """The stacks by the function that each counts for, most time first; of equal ones the first in its file."""
+    of: dict[Function, list[tuple[Frame, Spent]]] = defaultdict(list)
+    for frame, stack in parts:
+        of[function_of(frame)].append((frame, stack))
+    found = [_function_time(function, own) for function, own in of.items()]
     return sorted(found, key=lambda each: (-each.weight, each.function[0], each.line))
 
 
-def _most(weighted: Iterable[tuple[int | str, float]]) -> int | str:
-    """What has most weight altogether."""
-    total: dict[int | str, float] = defaultdict(float)
+def _function_time(function: Function, parts: list[tuple[Frame, Spent]]) -> FunctionTime:
+    weight = sum(stack.weight for _, stack in parts)
+    inner, inside = _most((function_of(stack.frames[-1]), stack.weight) for _, stack in parts)
+    deeper = (stack for _, stack in parts if function_of(stack.frames[-1]) == inner)
+    line, _ = _most((stack.frames[-1].line, stack.weight) for stack in deeper)
+    return FunctionTime(
+        function,
+        _most((frame.line, stack.weight) for frame, stack in parts)[0],
+        _most((stack.doing, stack.weight) for _, stack in parts)[0],
+        weight,
+        Frame(inner[0], line, inner[1]) if inner != function and 2 * inside > weight else None,
+    )
+
+
+def _most(weighted: Iterator[tuple[Key, float]]) -> tuple[Key, float]:
+    """What has most weight altogether, and how much."""
+    total: dict[Key, float] = defaultdict(float)
     for what, weight in weighted:
         total[what] += weight
-    return max(total, key=lambda what: total[what])
+    return max(total.items(), key=lambda item: item[1])

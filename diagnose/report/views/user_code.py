@@ -77,7 +77,13 @@ def where_line(where: Sequence[CodeLine]) -> str:
         return ""
     first, *others = ((placed(line.function, line.file, line.line), spoken(line.share, "share")) for line in where)
     told = [f"{first[0]} takes {first[1]}", *(f"{place} {share}" for place, share in others)]
-    return f"{', '.join(told)} of {plain(where[0].of)}"
+    inside = "; ".join(_inside(line) for line in where if line.most_in)
+    return "; ".join(filter(None, (f"{', '.join(told)} of {plain(where[0].of)}", inside)))
+
+
+def _inside(line: CodeLine) -> str:
+    deeper = line.most_in
+    return plain(f"most of {line.function} in {placed(deeper.function, deeper.file, deeper.line)}") if deeper else ""
 
 
 def no_line(finding: Finding) -> str:

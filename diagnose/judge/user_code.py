@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import CodeLine, CodePlace, Finding, UserFunction
 from diagnose.diagnosis import UserCode as UserCodeReport
-from diagnose.facts import Unknown, another_run
+from diagnose.facts import Unknown, another_run, spoken
 from diagnose.judge.case import Case
 from diagnose.metrics import Measured
 from diagnose.metrics.lines.sampled import WITH_STACK
@@ -91,7 +91,9 @@ def _where(lines: Lines, typical: Measured) -> tuple[CodeLine, ...] | Unknown:
         return _COLLECTOR
     functions = code.spent_by(lambda stack: lines.choose(stack.doing, stack.calls))
     named = _named(functions, code, code.of)
-    return named or Unknown(f"no line of your code stands out: at least {LEAST_SHARE:.0%} of {code.of}", None)
+    return named or Unknown(
+        f"no line of your code that this is about takes {spoken(LEAST_SHARE, 'share')} of {code.of}", None
+    )
 
 
 def _beyond_others(case: Case) -> tuple[CodeLine, ...] | Unknown:

@@ -100,7 +100,9 @@ def test_where_nothing_is_done_that_the_rule_is_about_no_line_is_named(tmp_path:
     found = finding(recorded(tmp_path, [faulty("sync-every-step")], record), "sync-every-step")
 
     assert found.where == ()
-    assert found.where_because == "no line of your code stands out: at least 2% of 61 samples of the training thread"
+    assert found.where_because == (
+        "no line of your code that this is about takes 2.0 % of 61 samples of the training thread"
+    )
 
 
 def test_samples_do_not_show_the_collector(tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ def test_code_outside_of_functions_has_its_line_alone() -> None:
 def test_a_line_says_in_which_function_most_of_it_is() -> None:
     words = CodePlace(file="data.py", line=5, function="words")
 
-    assert where_line((drawn.code_line(most_in=words),)).endswith(
-        "the training thread; most of collate in words (data.py:5)"
-    )
+    told = where_line((drawn.code_line(most_in=words),))
+
+    assert told.endswith("the training thread; most of collate in words (data.py:5)")
 
 
 def test_why_no_line_is_known_is_for_the_details_alone() -> None:

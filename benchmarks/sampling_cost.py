@@ -4,13 +4,15 @@
     python benchmarks/sampling_cost.py --rounds 40 --write benchmarks/reports     # a dated report there
 
 Two bare loops, 60 frames deep as under a Trainer: small steps of operators, where the sampler finds the interpreter
-free, and steps of 50 ms in Python alone, where it has to ask for it. A block lasts one second. Ratios hold across
-machines, milliseconds do not.
+free, and steps of 50 ms in Python alone, where it has to ask for it. A figure is the mean step of a block of half a
+second, the least of all blocks of its kind: other work only ever lengthens one. Ratios hold across machines,
+milliseconds do not.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import statistics
 import threading
@@ -24,28 +26,35 @@ import torch
 
 from diagnose.probes.stack_samples import StackSampler
 
-BLOCK_NS = 1_000_000_000
+BLOCK_NS = 500_000_000
 DEPTH = 60
 PYTHON_LOOPS = 10_000
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Medians over the blocks of each kind: the mean step without and with sampling, and the CPU time of the sampling.
+    """Wall time of the mean step in the least block without and with sampling, and CPU time.
 
-    `spread_share` is half the distance between the quartiles of blocks without sampling, as a share of their median.
+    `spread_share` is how far the lower quartile of the blocks without sampling is above the least. `cpu_ratio` is how
+    much more CPU time a step of the process takes with sampling, in the median block; `sampler_share` what the sampler
+    says of itself.
     """
 
     loop: str
     without_ms: float
     with_ms: float
     spread_share: float
-    cpu_share: float
+    cpu_ratio: float
+    sampler_share: float
 
-    @property
-    def ratio(self) -> float:
-        """How much longer a step takes with sampling."""
-        return self.with_ms / self.without_ms
+
+@dataclass(frozen=True)
+class Block:
+    """The mean step of one block: wall time, CPU time of the process, and the sampler's share of the wall time."""
+
+    wall_ms: float
+    cpu_ms: float
+    sampler_share: float
 
 
 def small_step() -> Callable[[], object]:
@@ -64,9 +73,12 @@ def small_step() -> Callable[[], object]:
 
 def python_step() -> Callable[[], object]:
     """A step of about 50 ms, of Python alone, whose work is the same each time."""
-    began = time.perf_counter()
-    _count(PYTHON_LOOPS)
-    loops = round(PYTHON_LOOPS * 0.05 / (time.perf_counter() - began))
+    took_s = []
+    for _ in range(50):
+        began = time.perf_counter()
+        _count(PYTHON_LOOPS)
+        took_s.append(time.perf_counter() - began)
+    loops = round(PYTHON_LOOPS * 0.05 / min(took_s))
     return lambda: _count(loops)
 
 
@@ -77,12 +89,12 @@ def _count(loops: int) -> int:
     return total
 
 
-def block(step: Callable[[], object], sampled: bool, depth: int = DEPTH) -> tuple[float, float]:
-    """Milliseconds of a step, and CPU time of the sampling as a share of the block."""
+def block(step: Callable[[], object], sampled: bool, depth: int = DEPTH) -> Block:
+    """Half a second of steps."""
     if depth:
         return block(step, sampled, depth - 1)
     sampler = StackSampler(threading.get_ident())
-    steps, began = 0, time.perf_counter_ns()
+    steps, began, cpu_began = 0, time.perf_counter_ns(), time.process_time_ns()
     if sampled:
         sampler.start()
     while time.perf_counter_ns() - began < BLOCK_NS:
@@ -90,39 +102,45 @@ def block(step: Callable[[], object], sampled: bool, depth: int = DEPTH) -> tupl
         steps += 1
         if sampled:
             sampler.step_ended(steps)
-    took_ns = time.perf_counter_ns() - began
+    took_ns, cpu_ns = time.perf_counter_ns() - began, time.process_time_ns() - cpu_began
     sampler.stop()
-    return took_ns / steps / 1e6, sampler.cost_ns / took_ns
+    return Block(took_ns / steps / 1e6, cpu_ns / steps / 1e6, sampler.cost_ns / took_ns)
 
 
 def measured(loop: str, step: Callable[[], object], rounds: int) -> Cost:
     """The cost for a loop: without, with, with, without, so that neither gains from its place."""
     block(step, False)
-    taken: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    taken: dict[bool, list[Block]] = {False: [], True: []}
     for number in range(2 * rounds):
         sampled = number % 4 in (1, 2)
         taken[sampled].append(block(step, sampled))
-    without, sampling = ([ms for ms, _ in taken[kind]] for kind in (False, True))
-    low, middle, high = statistics.quantiles(without, n=4)
-    cpu_share = statistics.median(share for _, share in taken[True])
-    return Cost(loop, middle, statistics.median(sampling), (high - low) / 2 / middle, cpu_share)
+    walls = {kind: [each.wall_ms for each in blocks] for kind, blocks in taken.items()}
+    cpus = {kind: statistics.median(each.cpu_ms for each in blocks) for kind, blocks in taken.items()}
+    return Cost(
+        loop,
+        min(walls[False]),
+        min(walls[True]),
+        statistics.quantiles(walls[False], n=4)[0] / min(walls[False]) - 1,
+        cpus[True] / cpus[False],
+        statistics.median(each.sampler_share for each in taken[True]),
+    )
 
 
 def table(costs: list[Cost]) -> str:
     """The costs as a Markdown table."""
-    head = "| loop | step without, ms | step with, ms | ratio | spread of blocks without | CPU time of the sampling |\n"
-    rows = (
-        f"| {cost.loop} | {cost.without_ms:.3f} | {cost.with_ms:.3f} | {cost.ratio:.4f} "
-        f"| {100 * cost.spread_share:.2f} % | {100 * cost.cpu_share:.2f} % |"
-        for cost in costs
-    )
-    return head + "|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    heads = "loop", "step without, ms", "step with, ms", "ratio", "quartile", "ratio of CPU time", "sampler's own"
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for cost in costs:
+        wall = f"{cost.without_ms:.3f} | {cost.with_ms:.3f} | {cost.with_ms / cost.without_ms:.4f}"
+        rest = f"+{100 * cost.spread_share:.1f} % | {cost.cpu_ratio:.4f} | {100 * cost.sampler_share:.2f} %"
+        lines.append(f"| {cost.loop} | {wall} | {rest} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Print the table, or write it."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--rounds", type=int, default=12, help="blocks of each kind")
+    options.add_argument("--rounds", type=int, default=20, help="blocks of each kind")
     options.add_argument("--write", type=Path, metavar="FOLDER", help="write a dated report there")
     chosen = options.parse_args()
     torch.set_num_threads(1)
@@ -134,8 +152,10 @@ def main() -> None:
         heading = (
             f"# Cost of sampling the stack, {day}\n\n"
             f"`python benchmarks/sampling_cost.py --rounds {chosen.rounds} --write benchmarks/reports`, Python "
-            f"{platform.python_version()}, torch {torch.__version__}, {platform.machine()}. Medians over blocks of one "
-            "second\nthat take turns; the spread is half the distance between the quartiles.\n\n"
+            f"{platform.python_version()},\ntorch {torch.__version__}, {os.cpu_count()} cores of {platform.machine()}."
+            " Steps: the mean of the least of blocks of half a second that\ntake turns; quartile: how far the lower one"
+            " of the blocks without sampling is above their least, by other work on\nthe machine. CPU time is that of"
+            " the process by step, in the median block; the sampler's own is a share of wall time.\n\n"
         )
         (chosen.write / f"sampling-cost-{day}.md").write_text(heading + found, encoding="utf-8")
 

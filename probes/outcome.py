@@ -22,11 +22,12 @@ class Outcome:
         self.error: str | None = None
         self.files: RankFiles | None = None
         self._facts: dict[str, object] | None = None
+        self._unknown = False
         self._writing = InTurn()
 
     def begins(self) -> None:
         """Another window: what the last one left is written."""
-        self.error, self.files, self._facts = None, None, None
+        self.error, self.files, self._facts, self._unknown = None, None, None, False
 
     def failed(self, why: str) -> None:
         """Note the error, of several the first."""
@@ -47,9 +48,10 @@ class Outcome:
 
     def note(self, known: Callable[[], dict[str, object]]) -> None:
         """Keep the facts, once, while the model lives: what is written at exit comes after its end."""
-        if self._facts is None:
+        if self._facts is None and not self._unknown:
             with silent():
-                guarded(lambda: vars(self).update(_facts=known()), "capture facts not written")
+                noted = guarded(lambda: vars(self).update(_facts=known()), "capture facts not written")
+            self._unknown = not noted
 
     def write(self, last: Callable[[], dict[str, object]]) -> None:
         """Write the facts, with what `last` adds of the end, and the marker that says that nothing more comes."""

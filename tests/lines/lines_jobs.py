@@ -33,12 +33,19 @@ def called(job: Trace, name: str, us: float) -> None:
 
 
 def stacks(*sampled: Sampled) -> list[dict[str, Any]]:
-    """Samples of `main` calling functions of data.py, each on line 31; "a > b" is `a` calling `b`."""
+    """Samples of `main` calling functions of data.py, each on line 31; "a > b" is `a` calling `b`.
+
+    A name that begins with a number, as "7 > a", stands for another line of `main`.
+    """
     return [
-        {"frames": [MAIN, *(["data.py", 31, name] for name in functions.split(" > "))], "doing": doing, "calls": calls,
-         "samples": count}
+        {"frames": _frames(functions.split(" > ")), "doing": doing, "calls": calls, "samples": count}
         for functions, doing, calls, count in sampled
-    ]  # fmt: skip
+    ]
+
+
+def _frames(names: list[str]) -> list[list[Any]]:
+    main = [MAIN[0], int(names.pop(0)), MAIN[2]] if names[0].isdigit() else MAIN
+    return [main, *(["data.py", 31, name] for name in names)]
 
 
 def samples(*sampled: Sampled, steps: int = 10, wall_ms: float = 2000.0, **more: Any) -> dict[str, Any]:

@@ -142,6 +142,14 @@ def test_a_loop_that_only_loads_does_not_hide_what_loads(tmp_path: Path) -> None
     assert told(found) == ["collate data.py:31 0.85", "waits data.py:31 0.15"]
 
 
+def test_a_decorator_hides_none_of_the_functions_that_it_is_around(tmp_path: Path) -> None:
+    timed = samples(("7 > timed > accuracy", "step", None, 130), ("9 > timed > log", "step", None, 40), OTHER)
+
+    found = finding(recorded(tmp_path, [faulty("python-host")], {"stack_samples": timed}), "python-host")
+
+    assert told(found) == ["accuracy data.py:31 0.57", "log data.py:31 0.17"]
+
+
 def late_job() -> list[Trace]:
     """Two ranks that run the same operators; the second does something more on its host."""
     ranks = [Trace(rank=rank, world=2) for rank in (0, 1)]

@@ -95,13 +95,29 @@ class UserCode:
         return summed((entry(stack, self.devoted(inside)), stack) for stack in stacks)
 
     def devoted(self, weights: Mapping[Function, float]) -> frozenset[Function]:
-        """The functions of whose time most is in these weights, those left out that are around nearly everything."""
+        """The functions of whose time most is in these weights, but for what is around nearly everything, and for what
+        several lines call: a decorator, a helper.
+        """
         everything = sum(stack.weight for stack in self.stacks)
         return frozenset(
             each.function
             for each in self.altogether
-            if each.weight < NEARLY_ALWAYS * everything and weights.get(each.function, 0.0) >= MOSTLY * each.weight
+            if each.weight < NEARLY_ALWAYS * everything
+            if weights.get(each.function, 0.0) >= MOSTLY * each.weight
+            if self._called_by_one_line[each.function] >= MOSTLY * each.weight
         )
+
+    @cached_property
+    def _called_by_one_line(self) -> dict[Function, float]:
+        """Of the time of each function, how much the line that calls it most has; the outermost have one caller."""
+        by_line: dict[Function, dict[Frame | None, float]] = defaultdict(lambda: defaultdict(float))
+        for stack in self.stacks:
+            callers: dict[Function, Frame | None] = {}
+            for frame, caller in zip(stack.frames, (None, *stack.frames), strict=False):
+                callers.setdefault(function_of(frame), caller)
+            for function, caller in callers.items():
+                by_line[function][caller] += stack.weight
+        return {function: max(lines.values()) for function, lines in by_line.items()}
 
     def share(self, weight: float) -> float:
         """The weight as a share of the whole."""

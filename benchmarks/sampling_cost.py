@@ -4,7 +4,7 @@
     python benchmarks/sampling_cost.py --rounds 40 --write benchmarks/reports     # a dated report there
 
 Two bare loops, 60 frames deep as under a Trainer: small steps of operators, where the sampler finds the interpreter
-free, and steps of 50 ms in Python alone, where it has to ask for it. A figure is the mean step of a block of half a
+free, and steps of 50 ms in Python alone, where it has to ask for it. A figure is the mean step of a block of a fifth of a
 second, the least of all blocks of its kind: other work only ever lengthens one. Ratios hold across machines,
 milliseconds do not.
 """
@@ -26,7 +26,7 @@ import torch
 
 from diagnose.probes.stack_samples import StackSampler
 
-BLOCK_NS = 500_000_000
+BLOCK_NS = 200_000_000
 DEPTH = 60
 PYTHON_LOOPS = 10_000
 
@@ -90,7 +90,7 @@ def _count(loops: int) -> int:
 
 
 def block(step: Callable[[], object], sampled: bool, depth: int = DEPTH) -> Block:
-    """Half a second of steps."""
+    """A fifth of a second of steps, or one step."""
     if depth:
         return block(step, sampled, depth - 1)
     sampler = StackSampler(threading.get_ident())
@@ -140,7 +140,7 @@ def table(costs: list[Cost]) -> str:
 def main() -> None:
     """Print the table, or write it."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--rounds", type=int, default=20, help="blocks of each kind")
+    options.add_argument("--rounds", type=int, default=50, help="blocks of each kind")
     options.add_argument("--write", type=Path, metavar="FOLDER", help="write a dated report there")
     chosen = options.parse_args()
     torch.set_num_threads(1)
@@ -153,7 +153,7 @@ def main() -> None:
             f"# Cost of sampling the stack, {day}\n\n"
             f"`python benchmarks/sampling_cost.py --rounds {chosen.rounds} --write benchmarks/reports`, Python "
             f"{platform.python_version()},\ntorch {torch.__version__}, {os.cpu_count()} cores of {platform.machine()}."
-            " Steps: the mean of the least of blocks of half a second that\ntake turns; quartile: how far the lower one"
+            " Steps: the mean of the least of blocks of a fifth of a second\nthat take turns; quartile: how far the lower one"
             " of the blocks without sampling is above their least, by other work on\nthe machine. CPU time is that of"
             " the process by step, in the median block; the sampler's own is a share of wall time.\n\n"
         )

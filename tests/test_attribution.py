@@ -184,6 +184,25 @@ def test_only_copies_that_nothing_hides_cost_time(stream: int, alone: int) -> No
     assert causes(job).get("copy-HtoD", 0) == (alone - 7 if stream == COPY else alone) * US
 
 
+def test_without_a_gpu_the_optimizer_is_its_operators_and_the_python_around_them() -> None:
+    job = Trace(gpu=None)
+    with job.step():
+        job.cpu_op("aten::mul", 30)
+        with job.optimizer():
+            job.cpu_op("aten::mul", 200)
+            job.host(50)
+            job.cpu_op("aten::mm", 100)
+        job.host(20)
+
+    assert causes(job) == {
+        "operator-compute": 100 * US,
+        "operator-memory": 30 * US,
+        "operator-optimizer": 200 * US,
+        "optimizer-host": 50 * US,
+        "python": 20 * US,
+    }
+
+
 def test_a_step_without_a_gpu_is_divided_by_what_the_process_did() -> None:
     job = Trace(gpu=None)
     with job.step():

@@ -107,6 +107,15 @@ def test_few_workers_are_predicted_to_leave_a_part_of_the_wait(tmp_path: Path) -
     assert many.predicted_speedup[0] > 3
 
 
+@pytest.mark.parametrize(("usable", "slower"), [(64, 1.3), (12, 1.3), (11, 1.5), (2, 1.5)])
+def test_workers_that_leave_no_core_idle_may_slow_the_step_more(tmp_path: Path, usable: int, slower: float) -> None:
+    found = waiting(tmp_path, cores(usable), loading=loads(0, 0.06))
+    said = {fact.name: fact.value for fact in found.facts}
+
+    assert said["advised_loader_workers"] == 10
+    assert said["most_host_time_factor"] == slower
+
+
 def test_workers_that_compute_on_all_cores_are_not_to_be_raised(tmp_path: Path) -> None:
     finding = data_wait(waiting(tmp_path, cores(5), workers=4, loading=loads(4, 0.95)))
 

@@ -43,21 +43,24 @@ KINDS = (
         {"batch": 8, "accumulate": 1},
     ),
     Kind(
-        "dynamic padding, skewed lengths", "trainer.py", {"batch": 16, "width": 128}, ("padded-batches",),
-        {"grouped": True},
+        "dynamic padding, skewed lengths", "trainer.py", {"skewed": True, "batch": 16, "width": 128},
+        ("padded-batches",), {"grouped": True},
     ),
-    Kind("padding to max_length", "trainer.py", {"pads_to": 128, "width": 128}, ("padded-batches",), {"pads_to": 0}),
+    Kind(
+        "padding to max_length", "trainer.py", {"skewed": True, "pads_to": 128, "width": 128}, ("padded-batches",),
+        {"pads_to": 0},
+    ),
     Kind(
         "Adagrad, one tensor at a time", "bare.py",
         {"optimizer": "Adagrad", "form": "loop", "width": 32, "layers": 200, "rows": 8},
-        ("single-tensor-optimizer", "unfused-optimizer", "host-optimizer"), {"form": "fused"},
+        ("cpu-optimizer",), {"form": "fused"},
     ),
     Kind(
         "Python in a callback", "trainer.py", {"python_items": 300_000}, ("python-host",),
         {"python_every": 50},
     ),
     Kind(
-        "logs each step, which costs little", "trainer.py", {"logs_every": 1, "width": 16, "batch": 1},
+        "logs each step, which costs little", "trainer.py", {"logs_every": 1, "width": 256, "batch": 16},
         (), {"logs_every": 100, "nan_filter": False},
         {"logging_steps": "logs_every", "logging_nan_inf_filter": "nan_filter"},
     ),

@@ -27,10 +27,10 @@ class Counts(TrainerCallback):
         self._steps.ended()
 
 
-def samples(count: int) -> list[dict[str, list[int]]]:
-    """Texts of which few are long."""
+def samples(count: int, skewed: bool) -> list[dict[str, list[int]]]:
+    """Texts of one length, or of which few are long."""
     drawn = random.Random(0)
-    lengths = [min(int(4 + drawn.expovariate(1 / 24)), LONGEST) for _ in range(count)]
+    lengths = [min(int(4 + drawn.expovariate(1 / 24)), LONGEST) if skewed else LONGEST // 4 for _ in range(count)]
     return [{"input_ids": [drawn.randrange(1, 512) for _ in range(length)]} for length in lengths]
 
 
@@ -50,8 +50,8 @@ def main() -> None:
     """Train."""
     torch.set_num_threads(1)
     set_up = options(
-        pads_to=0, grouped=False, python_items=0, python_every=1, logs_every=1000, evaluates_every=0, saves_every=0,
-        width=64, batch=8, nan_filter=True, steps=60,
+        pads_to=0, skewed=False, grouped=False, python_items=0, python_every=1, logs_every=1000, evaluates_every=0,
+        saves_every=0, width=64, batch=8, nan_filter=True, steps=60,
     )  # fmt: skip
     heads, feed = 4, 2 * set_up["width"]
     config = LlamaConfig(
@@ -70,8 +70,9 @@ def main() -> None:
             "train_sampling_strategy": "group_by_length" if set_up["grouped"] else "random",
         }  # fmt: skip
         Trainer(
-            model=LlamaForCausalLM(config), args=TrainingArguments(**settings), train_dataset=samples(2000),
-            eval_dataset=samples(64), data_collator=collator(set_up["pads_to"]),
+            model=LlamaForCausalLM(config), args=TrainingArguments(**settings),
+            train_dataset=samples(2000, set_up["skewed"]), eval_dataset=samples(64, set_up["skewed"]),
+            data_collator=collator(set_up["pads_to"]),
             callbacks=[Counts(steps, set_up["python_items"], set_up["python_every"])],
         ).train()  # fmt: skip
     steps.report()

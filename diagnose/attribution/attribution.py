@@ -5,6 +5,7 @@ Idle gaps are cut at the launch of the activity that ends them and each piece ge
 threads show. Without a GPU the host step is divided by what the process did.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +13,15 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ids, Ints, Labels, Mask
-from diagnose.attribution.causes import COPIES, EXPOSED, GRAPH_CAPTURE, MATRIX, class_of, low_intensity
+from diagnose.attribution.causes import (
+    COPIES,
+    EXPOSED,
+    GRAPH_CAPTURE,
+    MATRIX,
+    OPTIMIZER_OPERATORS,
+    class_of,
+    low_intensity,
+)
 from diagnose.attribution.idle import idle_causes
 from diagnose.diagnosis.terms import CauseClass
 from diagnose.intervals import Intervals
@@ -163,7 +172,8 @@ def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
     return [*parts, ("python", left)]
 
 
-def _host_layers(timeline: Timeline) -> Parts:
+def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:
+    """What the process did, in the order in which it paints a step; instants of several count as the first."""
     trace = timeline.trace
     classes = np.array([_OPERATOR_CLASSES.index(_operator_class(n)) for n in trace.names], np.int32)
     operator = np.where(trace.rows_of(*OPS), classes[trace.name], 0)
@@ -175,8 +185,13 @@ def _host_layers(timeline: Timeline) -> Parts:
         ("operator-memory", operator == 2),
         (EXPOSED, timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
     )
-    recorded = [(GRAPH_CAPTURE, timeline.captures.spans)]
-    return [*recorded, *((cause, iv.intervals(trace.ts[m], trace.ends(m))) for cause, m in masks)]
+    yield GRAPH_CAPTURE, timeline.captures.spans
+    for cause, mask in masks:
+        instants = iv.intervals(trace.ts[mask], trace.ends(mask))
+        if cause == "operator-memory":
+            yield OPTIMIZER_OPERATORS, iv.intersect(instants, timeline.optimizer_steps)
+        yield cause, instants
+    yield "optimizer-host", timeline.optimizer_steps
 
 
 _OPERATOR_CLASSES = ("", "compute", "memory")

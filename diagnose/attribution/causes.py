@@ -13,6 +13,7 @@ from diagnose.diagnosis.terms import CauseClass
 EXPOSED = "exposed-communication"
 EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED where the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
+OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
 UNKNOWN_DEVICE = "unknown-device"
 _LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
@@ -102,6 +103,7 @@ _OTHER_WORK = (
     Cause("moe", "memory", "expert routing"),
     Cause("norm", "memory", "normalisation"),
     Cause("operator-memory", "memory", "other operators"),
+    Cause(OPTIMIZER_OPERATORS, "memory", "operators of the optimizer"),
     Cause("optimizer", "memory", "optimizer"),
     Cause("pool", "memory", "pooling and resizing"),
     Cause("quant", "memory", "quantisation"),
@@ -185,7 +187,7 @@ IDLE = tuple(row.name for row in _IDLE)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
 BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what each launch costs the device
-OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU
+OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
 UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)
 WITHOUT_KERNELS = frozenset({*IDLE, EXPOSED, *WAITING})  # the device idles or communicates alone
 

@@ -55,7 +55,8 @@ def plan_of(
     What is critical comes first where it pays, or may pay and is of what bounds the step; what is for information comes
     after a critical fault whose cure may buy more. The best of those that are left is the one that promises most; ties
     go to the best case, the least effort and unchanged numerics.
-    What buys less than the noise comes after what buys more. A remedy that another excludes, or that sets what another
+    What buys less than the noise comes after what buys more; how far steps lie apart says nothing about what is saved
+    over the run. A remedy that another excludes, or that sets what another
     sets, is not planned beside it.
 
     Args:
@@ -68,17 +69,18 @@ def plan_of(
     chosen: list[Rule] = []
     planned: list[Planned] = []
     left = [rule for rule in fired if rule.remedy is not None]
+    noise = {rule.id: noise_share if rule.remedy and rule.remedy.over == "step" else 0.0 for rule in left}
     together: Speedup = (1.0, 1.0)
     while left and len(planned) < MOST_PLANNED:
         ranges = {rule.id: predictor.predict(rule, chosen) for rule in left}
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]
         if not open_:
             break
-        best = max(open_, key=partial(_merit, ranges, noise_share, weight))
+        best = max(open_, key=partial(_merit, ranges, noise, weight))
         gain = ranges[best.id]
         assert gain is not None
         together = _both(together, gain)
-        planned.append(Planned(best, gain, together, is_noise(gain, noise_share)))
+        planned.append(Planned(best, gain, together, _is_noise(gain, noise[best.id])))
         chosen.append(best)
         left = [rule for rule in left if rule is not best and not excluded(rule, best)]
     return tuple(planned)
@@ -89,7 +91,7 @@ def pays(gain: Speedup) -> bool:
     return gain[1] is None or gain[1] >= WORTH_PLANNING
 
 
-def is_noise(gain: Speedup | None, noise_share: float) -> bool:
+def _is_noise(gain: Speedup | None, noise_share: float) -> bool:
     """Whether the time that goes, even in the best case, is less than steps lie apart anyway."""
     return gain is not None and gain[1] is not None and 1 - 1 / gain[1] < noise_share
 
@@ -111,13 +113,13 @@ def _most(gain: Speedup | None) -> float:
 
 
 def _merit(
-    ranges: Mapping[str, Speedup | None], noise_share: float, weights: Mapping[str, Weight], rule: Rule
+    ranges: Mapping[str, Speedup | None], noise: Mapping[str, float], weights: Mapping[str, Weight], rule: Rule
 ) -> tuple[bool, bool, bool, float, float, int, bool, str]:
     """What is not noise, what leads and what does not follow, then worst and best case to two digits, then effort."""
     gain, weight = ranges[rule.id], weights[rule.id]
     others = ((weights[name], each) for name, each in ranges.items())
     return (
-        not is_noise(gain, noise_share),
+        not _is_noise(gain, noise[rule.id]),
         weight.leads(gain),
         not weight.follows(gain, others),
         round(weight.promise(gain), 2),

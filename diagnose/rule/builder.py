@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnose.attribution.causes import IDLE, OPERATORS
+from diagnose.attribution.causes import IDLE, OPERATORS, OPTIMIZER_OPERATORS
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
 from diagnose.metrics.kernel_groups.registry import GROUPS
@@ -15,7 +15,7 @@ from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
 from diagnose.rule.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
-HOST_TIME = frozenset({*IDLE, *OPERATORS})
+HOST_TIME = frozenset({*IDLE, *OPERATORS, OPTIMIZER_OPERATORS})
 
 
 def rule_of(path: Path, file: RuleFile, known: Mapping[str, str]) -> Rule:

@@ -1,11 +1,15 @@
-"""What a job must be for a rule to be about it: where something trains, on whose GPUs."""
+"""What a job must be for a rule to be about it: where something trains, on whose GPUs, or on none."""
 
 from collections.abc import Iterable, Mapping
 
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.rule.rule_file import Need, Target
 
-NEEDS: Mapping[Need, tuple[str, Scalar]] = {"training": ("trains", True), "nvidia": ("gpu_vendor", "NVIDIA")}
+NEEDS: Mapping[Need, tuple[str, Scalar]] = {
+    "training": ("trains", True),
+    "nvidia": ("gpu_vendor", "NVIDIA"),
+    "cpu": ("has_gpu", False),
+}
 OF_TRAINING: tuple[Target, ...] = ("training_arguments", "ddp")  # settings that only what trains has
 
 

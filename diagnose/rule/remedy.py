@@ -6,7 +6,7 @@ from typing import Literal
 
 from diagnose.facts import Facts
 from diagnose.rule.condition import Condition, RuleError
-from diagnose.rule.rule_file import Factor, Span, Waits, WhatIfTable
+from diagnose.rule.rule_file import Factor, Over, Span, Waits, WhatIfTable
 
 Parse = Callable[[str, str], Condition]
 Value = float | Condition
@@ -41,6 +41,8 @@ class Remedy:
         hides: collectives hold no kernel back.
         waits: the calls that no longer wait for the device.
         batch: factor on the tokens of a step.
+        over: what the share is of: "run" for what comes once in many steps, which few steps next to each other say
+            nothing about.
         assumes: what the factors rest on, in words.
         source: where the factors come from.
     """
@@ -54,6 +56,7 @@ class Remedy:
     hides: bool = False
     waits: Waits | None = None
     batch: Values | None = None
+    over: Over = "step"
     assumes: str = ""
     source: str = ""
 
@@ -114,6 +117,7 @@ def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[st
         hides=table.hides,
         waits=table.waits,
         batch=span(table.batch, "whatif.batch") if table.batch else None,
+        over=table.over,
         assumes=" ".join((table.assumes or "").split()),
         source=table.source or "",
     )

@@ -15,7 +15,8 @@ _LARGEST_BYTES = 1 << 20
 RuleClass = Literal["data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity"]
 Maturity = Literal["stable", "incubating", "sandbox"]
 Target = Literal["training_arguments", "model_kwargs", "environment", "ddp", "dataloader"]
-Need = Literal["training", "nvidia"]
+Over = Literal["step", "run"]
+Need = Literal["training", "nvidia", "cpu"]
 Waits = Literal["sync", "copies"]
 Effort = Literal["setting", "code", "cluster"]
 Answer = Literal[Severity, "quiet", "unknown", "not_advised"]
@@ -31,7 +32,7 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What the change does to a step: `removes` (a share that goes), or factors for the replay.
 
     A factor is given as [best, worst]; a text that starts with "=" is an expression over facts. `removes` goes at most,
-    `removes_at_least` (nothing where it is absent) in the worst case.
+    `removes_at_least` (nothing where it is absent) in the worst case, of a step or `over` the run.
     """
 
     removes: Text | None = None
@@ -44,6 +45,7 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     hides: bool = False
     waits: Waits | None = None
     batch: Span | None = None
+    over: Over = "step"
     assumes: Text | None = None
     source: Text | None = None
 

@@ -90,6 +90,15 @@ def test_what_buys_less_than_steps_lie_apart_comes_last_and_is_marked() -> None:
     ]  # fmt: skip
 
 
+def test_steps_that_lie_apart_are_no_doubt_about_what_is_saved_over_the_run() -> None:
+    alone = {"each-step": (1.04, 1.05), "checkpoints": (1.03, 1.04)}
+    rules = named("each-step"), named("checkpoints", whatif=NOTHING + '\nover = "run"')
+
+    found = planned(alone, *rules, noise_share=0.2)
+
+    assert [(step.rule.id, step.below_noise) for step in found] == [("checkpoints", False), ("each-step", True)]
+
+
 def test_what_buys_less_than_2_percent_is_not_planned() -> None:
     assert ids(planned({"a": (1.0, 1.019), "b": (1.0, 1.021)}, named("a"), named("b"))) == ["b"]
 

@@ -2,7 +2,7 @@
 
 from math import ceil, floor
 
-from diagnose.attribution.causes import OPERATORS
+from diagnose.attribution.causes import OPERATORS, OPTIMIZER_OPERATORS
 from diagnose.facts import Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_worker_count
@@ -14,9 +14,10 @@ LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an esti
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
 LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
 LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
-HANDING_OVER = 0.3  # of the host's time in a step, at worst: by a pair of traces with 0 and 4 workers
+HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
+HANDING_OVER_CROWDED = 1.5  # where they leave no core idle: a loop on 2 cores with 8 and 14 workers takes 1.28 and 1.51
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
-HOST_WORK = ("dispatch", "python", "optimizer-host", *OPERATORS)
+HOST_WORK = ("dispatch", "python", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
 NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no wait to hide"))
 
 
@@ -77,8 +78,22 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
         return without_room
     efficiency = max(1 - LOST_TO_EACH * workers, LEAST_EFFICIENCY) if worst else 1.0
     batch = max(wait, running) / (workers * efficiency)
-    rest = 1 - wait + (HANDING_OVER * m.share(*HOST_WORK) if worst else 0.0)
+    rest = 1 - wait + (_slower_host(m, workers) - 1) * m.share(*HOST_WORK) if worst else 1 - wait
     return min(max(batch - rest, 0.0) / wait, 1.0)
+
+
+@metric("factor", needs_gpu=False)
+def most_host_time_factor(m: Measured) -> Value:
+    """Host time of a step with the advised workers over that of now, at worst: batches are handed over, on cores that
+    the workers use too.
+    """
+    advised = advised_loader_workers(m)
+    return advised if isinstance(advised, Unknown) else _slower_host(m, float(advised))
+
+
+def _slower_host(m: Measured, workers: float) -> float:
+    cores = cores_per_rank(m)
+    return HANDING_OVER if isinstance(cores, Unknown) or workers + 1 < float(cores) else HANDING_OVER_CROWDED
 
 
 def _running(m: Measured) -> int:

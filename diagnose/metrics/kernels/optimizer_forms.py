@@ -110,14 +110,15 @@ def optimizer_faster_form(m: Measured) -> Value:
     if isinstance(name, Unknown):
         return Unknown(name.because, DIAGNOSE_RUN)
     fused = FUSED.get(str(name))
-    if fused is not None and _is_there(fused, m.record.text("versions.torch")):
+    if fused is not None and is_since(fused.since, m.record.text("versions.torch"), unknown=fused.certain):
         return "fused"
     return "foreach" if kind == "single" and name in FOREACH else "none"
 
 
-def _is_there(form: FusedForm, torch: str | None) -> bool:
+def is_since(version: tuple[int, int], torch: str | None, unknown: bool) -> bool:
+    """Whether this torch is of that version or newer; `unknown` where nothing says which it is."""
     numbers = re.match(r"(\d+)\.(\d+)", torch or "")
-    return form.certain if numbers is None else (int(numbers[1]), int(numbers[2])) >= form.since
+    return unknown if numbers is None else (int(numbers[1]), int(numbers[2])) >= version
 
 
 @metric("share", _KERNELS)

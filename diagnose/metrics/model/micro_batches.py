@@ -4,7 +4,6 @@ from math import inf
 
 import numpy as np
 
-from diagnose import intervals as iv
 from diagnose.attribution.causes import CAUSES, OPERATORS
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
@@ -16,7 +15,7 @@ from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline import owners
 from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.record import unprofiled_ns
-from diagnose.trace.vocabulary import OPS, OPTIMIZER_STEP
+from diagnose.trace.vocabulary import OPS
 
 MOST_GROWTH = 16
 LARGER_CALL = 1.5  # times as long takes a call for several samples beside the arithmetic, at most: an estimate
@@ -73,16 +72,16 @@ def micro_batch_overhead_share(m: Measured) -> Value:
     """
     if m.timeline.has_gpu:
         return m.share(*_PER_LAUNCH)
-    once, work = _once_share(m), _work_share(m)
+    work = _work_share(m)
     if isinstance(work, Unknown):
         return work
-    return m.share("python") + max(m.share(*OPERATORS) - once - work, 0.0)
+    return m.share("python") + max(m.share(*OPERATORS) - work, 0.0)
 
 
 @metric("factor", needs_gpu=False)
 def most_operator_time_factor(m: Measured) -> Value:
     """Operator time of a step without a GPU, in micro-batches that are micro_batch_growth_factor times as large, over
-    that of now in the worst case: what their work takes stays, and what the optimizer does.
+    that of now in the worst case: what their work takes stays. The optimizer's operators are left out.
     """
     growth, operators = micro_batch_growth_factor(m), m.share(*OPERATORS)
     if isinstance(growth, Unknown) or not operators:
@@ -90,15 +89,8 @@ def most_operator_time_factor(m: Measured) -> Value:
     work = _work_share(m)
     if isinstance(work, Unknown):
         return work
-    stays = min((_once_share(m) + work) / operators, 1.0)
+    stays = min(work / operators, 1.0)
     return stays + (1 - stays) * min(1.0, LARGER_CALL / float(growth))
-
-
-def _once_share(m: Measured) -> float:
-    """Operators of the optimizer, which run once however many micro-batches there are."""
-    if m.timeline.has_gpu:
-        return 0.0
-    return m.pieces_share(iv.intersect(m.ranges(OPTIMIZER_STEP), m.attribution.pieces(*OPERATORS)))
 
 
 def _work_share(m: Measured) -> float | Unknown:

@@ -4,6 +4,7 @@ from diagnose import intervals as iv
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.capture import profiler_overhead_factor
 from diagnose.trace.vocabulary import EVAL, SAVE
 
 RUN = "the run"
@@ -35,14 +36,14 @@ def _interval(m: Measured, pattern: str) -> float | Unknown:
     return steps
 
 
-def _run_share(m: Measured, pattern: str) -> float | Unknown:
-    """One every `interval` steps: its time over that and of the steps between two of them."""
+def _run_share(m: Measured, pattern: str, slowed: float = 1.0) -> float | Unknown:
+    """One every `interval` steps: its time over that and of the steps between two, which alone the profiler slowed."""
     lasts, interval = _mean_ns(m, pattern), _interval(m, pattern)
     if isinstance(lasts, Unknown) or isinstance(interval, Unknown):
         return lasts if isinstance(lasts, Unknown) else interval
     host = m.timeline.steps.host
     plain = float((host[:, 1] - host[:, 0]).sum()) - iv.total(_in_window(m, pattern))
-    between = interval * max(plain, 0.0) / max(m.timeline.steps.count, 1)
+    between = interval * max(plain, 0.0) / max(m.timeline.steps.count, 1) / slowed
     return lasts / (lasts + between)
 
 
@@ -86,6 +87,13 @@ def evaluation_interval_steps(m: Measured) -> Value:
 def checkpoint_run_share(m: Measured) -> Value:
     """Part of the run in which the loop saves checkpoints, from one checkpoint's time and save_steps."""
     return _run_share(m, SAVE)
+
+
+@metric("share", RUN, needs_gpu=False)
+def most_checkpoint_run_share(m: Measured) -> Value:
+    """The same without the profiler, were writing a checkpoint not slowed by it: it calls few operators."""
+    slowed = profiler_overhead_factor(m)
+    return _run_share(m, SAVE, 1.0 if isinstance(slowed, Unknown) else max(float(slowed), 1.0))
 
 
 @metric("share", RUN, needs_gpu=False)

@@ -7,9 +7,7 @@ from typing import Literal
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
-from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, UNRECORDED
-
-CPU_CAUSES = ("operator-compute", "operator-memory", EXPOSED)
+from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, UNRECORDED
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Change:
     host_speed: float = 1.0
 
     def __post_init__(self) -> None:
-        unknown = set(self.host) - {*IDLE, *OPERATORS, EXPOSED}
+        unknown = set(self.host) - {*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, EXPOSED}
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
         smallest = min((self.launches, self.communication, self.host_speed, *self.host.values()))

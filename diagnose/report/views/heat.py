@@ -8,7 +8,6 @@ from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
 from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
-OTHERS = "others"
 HOST_CLASSES: tuple[CauseClass, ...] = ("data", "host", "communication", "memory", "compute", "unexplained")
 
 
@@ -42,7 +41,7 @@ def heat_of(ranks: Sequence[RankReport], most_rows: int = 0, named: Named = caus
     rest = [row for row in rows if row not in shown]
     if rest:
         summed = tuple(sum(row.shares[column] for row in rest) for column in range(len(ranks)))
-        shown = [*shown, HeatRow(f"{len(rest)} {OTHERS}", "unexplained", summed)]
+        shown = [*shown, HeatRow("1 other" if len(rest) == 1 else f"{len(rest)} others", "unexplained", summed)]
     return Heat(tuple(ranks), tuple(shown))
 
 

@@ -68,15 +68,13 @@ def code_line(name: str = "collate", **changes: object) -> CodeLine:
 
 
 def user_code(name: str = "collate") -> UserCode:
-    """The training thread's function of the name, and one that loader workers run."""
+    """One function of the name."""
     function = UserFunction(file=f"src/{name}.py", line=31, function=name, share=0.62, total_share=0.7, doing="loading")
     return UserCode(
         functions=(function,),
         of="214 samples of the training thread",
         other_share=0.38,
         cost_share=0.0021,
-        loading=(replace(function, function=f"{name}_image"),),
-        loading_of="80 samples of the loader workers",
     )
 
 

@@ -33,7 +33,6 @@ class UserCode(msgspec.Struct, frozen=True, kw_only=True):
         of: the samples of the stack, or the time of the recorded calls, that the shares are of.
         other_share: the rest of the same: functions that are not listed, and no code of the user at all.
         cost_share: what the sampling took of the steps in which it was done; null where nothing was sampled.
-        loading: of loader workers, where these were sampled; `loading_of` says what its shares are of.
         because: why the lines are unknown, "" where they are known.
         capture_next: what makes them known.
     """
@@ -42,7 +41,5 @@ class UserCode(msgspec.Struct, frozen=True, kw_only=True):
     of: str = ""
     other_share: float | None = None
     cost_share: float | None = None
-    loading: tuple[UserFunction, ...] = ()
-    loading_of: str = ""
     because: str = ""
     capture_next: str = ""

@@ -34,16 +34,13 @@ def user_code_of(measured: Measured) -> UserCodeReport | None:
         return None
     if isinstance(known.training, Unknown):
         return UserCodeReport(because=known.training.because, capture_next=known.training.capture_next)
-    code, loading = known.training, known.loading
+    code = known.training
     functions = _functions(code)
-    by_others = isinstance(loading, UserCode) and loading is not code
     return UserCodeReport(
         functions=functions,
         of=code.of,
         other_share=max(1 - sum(each.share for each in functions), 0.0),
         cost_share=known.cost_share if code.source == SAMPLES else None,
-        loading=_functions(loading) if by_others else (),  # type: ignore[arg-type]
-        loading_of=loading.of if by_others else "",  # type: ignore[union-attr]
     )
 
 

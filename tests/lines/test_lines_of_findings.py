@@ -119,7 +119,7 @@ def test_workers_that_were_not_sampled_are_told(tmp_path: Path) -> None:
 
     found = finding(recorded(tmp_path, [faulty(rule)], record), rule)
 
-    assert found.where_because == "loader workers load the batches, and none of them was sampled"
+    assert found.where_because == "loader workers load the batches, and their stacks are not sampled"
 
 
 LOADS = (("collate > words", "loading", None, 60), ("collate > pads", "loading", None, 20))

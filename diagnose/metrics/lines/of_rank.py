@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from diagnose.facts import Unknown, another_run
 from diagnose.metrics.lines.recorded import recorded
-from diagnose.metrics.lines.sampled import sampled, sampled_workers
+from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import UserCode
 from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.stacks import StackSamples, stack_samples
 
 IN_WORKERS = Unknown(
-    "loader workers load the batches, and none of them was sampled",
+    "loader workers load the batches, and their stacks are not sampled",
     another_run("run a few steps with no loader workers: their code is then in the training process"),
 )
 
@@ -22,7 +22,7 @@ class RankCode:
 
     Attributes:
         training: the training thread's, why it is unknown, or None where nothing ever looked for it.
-        loading: the same of what loads batches: loader workers where there are some, else the training thread.
+        loading: the same where it loads batches: unknown with loader workers, which nothing samples.
         samples: the record's samples, None where it has none.
     """
 
@@ -45,7 +45,5 @@ def code_of(timeline: Timeline, record: CaptureRecord) -> RankCode:
     training = by_samples if isinstance(by_samples, UserCode) else recorded(timeline) or by_samples
     if isinstance(training, Unknown) and isinstance(by_samples, Unknown):
         training = by_samples
-    by_workers = sampled_workers(samples) if samples is not None else None
     has_workers = bool(record.number("loading.workers") or record.number("dataloader.num_workers"))
-    waits = IN_WORKERS if has_workers and training is not None else training
-    return RankCode(training, waits if by_workers is None else by_workers, samples)
+    return RankCode(training, IN_WORKERS if has_workers and training is not None else training, samples)

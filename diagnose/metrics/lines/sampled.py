@@ -1,7 +1,5 @@
 """Where the user's code was by the samples that `diagnose run` took of the stack, in steps before the window."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil
 
 from diagnose.facts import Capture, Unknown, another_run, capture_setting
@@ -20,26 +18,16 @@ def sampled(samples: StackSamples) -> UserCode | Unknown:
     if samples.why_none:
         sampling = capture_setting("diagnose run without --no-sampling, in a run of more steps", WITH_STACK)
         return Unknown(f"the stack was not sampled: {samples.why_none}", sampling)
-    return _known(samples.stacks, samples.samples, samples, "the training thread")
-
-
-def sampled_workers(samples: StackSamples) -> UserCode | Unknown | None:
-    """The code of the loader workers; None where none of them was sampled."""
-    loading = [replace(stack, doing="loading") for stack in samples.workers]  # it is all that a worker does
-    taken = sum(stack.samples for stack in loading)
-    return _known(loading, taken, samples, "the loader workers") if taken else None
-
-
-def _known(stacks: Sequence[Stack], taken: int, samples: StackSamples, thread: str) -> UserCode | Unknown:
-    whole = max(taken, sum(stack.samples for stack in stacks))
+    stacks = samples.stacks
+    whole = max(samples.samples, sum(stack.samples for stack in stacks))
     in_user_code = sum(stack.samples for stack in stacks if stack.frames)
     if in_user_code < FEWEST_SAMPLES:
-        told = f"{in_user_code} of {whole} samples of {thread} show your code: fewer than {FEWEST_SAMPLES} name no line"
-        return Unknown(told, _more(samples.steps, in_user_code, whole))
+        told = f"{in_user_code} of {whole} samples of the training thread show your code"
+        return Unknown(f"{told}: fewer than {FEWEST_SAMPLES} name no line", _more(samples.steps, in_user_code, whole))
     return UserCode(
         stacks=tuple(Spent(s.frames, _doing(s), s.calls, s.samples) for s in stacks if s.frames),
         whole=whole,
-        of=f"{whole:,} samples of {thread}",
+        of=f"{whole:,} samples of the training thread",
         source=SAMPLES,
         step_ns=samples.wall_ms * 1e6 / max(samples.steps, 1),
     )

@@ -26,9 +26,6 @@ def print_user_code(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         cost = f"; {view.cost}" if view.cost else ""
         page.paragraph(f"where it is, in % of {view.of}{cost}", label="python:")
         _listed(page, view.functions, SHOWN_IN_DETAIL if extent.details else SHOWN)
-    if view.loading:
-        page.paragraph(f"of {view.loading_of}")
-        _listed(page, view.loading, SHOWN_IN_DETAIL if extent.details else SHOWN)
     page.gap()
 
 

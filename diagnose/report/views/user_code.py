@@ -25,7 +25,7 @@ class FunctionView:
 
 @dataclass(frozen=True)
 class UserCodeView:
-    """Where Python is: the functions of the training thread and those of loader workers, each under what they are of.
+    """Where Python is: the functions of the training thread, and what their shares are of.
 
     `unknown` says why there are none and what to capture, `other` how much is in no function of the list, `cost` what
     the sampling took.
@@ -34,8 +34,6 @@ class UserCodeView:
     functions: list[FunctionView]
     of: str
     other: str
-    loading: list[FunctionView]
-    loading_of: str
     cost: str
     unknown: str
 
@@ -52,8 +50,6 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
         functions=list(map(_view, code.functions)),
         of=plain(code.of),
         other=spoken(code.other_share, "share") if (code.other_share or 0) >= WORTH_TELLING else "",
-        loading=list(map(_view, code.loading)),
-        loading_of=plain(code.loading_of),
         cost=sampling,
         unknown=told_unknown(code.because, code.capture_next),
     )

@@ -1,4 +1,4 @@
-"""Where the user's code was by the samples that `diagnose run` took of the stack, in steps before the window."""
+"""Where the user's code was by the samples that `diagnose run` took of the stack, after its window."""
 
 from math import ceil
 

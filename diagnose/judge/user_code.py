@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import CodeLine, CodePlace, Finding, UserFunction
 from diagnose.diagnosis import UserCode as UserCodeReport
-from diagnose.facts import Unknown, another_run, spoken
+from diagnose.facts import Facts, Unknown, another_run, spoken
 from diagnose.judge.case import Case
 from diagnose.metrics import Measured
 from diagnose.metrics.lines.sampled import WITH_STACK
@@ -23,6 +23,10 @@ LEAST_SHARE = 0.02  # of what a finding names: a sample or two of two hundred ar
 _COLLECTOR = Unknown("samples of the stack do not show the garbage collector", WITH_STACK)
 _ALONE = Unknown(
     "no other rank's stack was sampled or recorded to compare with", another_run("capture all ranks with diagnose run")
+)
+_IN_WORKERS = Unknown(
+    "loader workers load the batches, and their stacks are not sampled",
+    another_run("run a few steps with no loader workers: their code is then in the training process"),
 )
 Known = UserCode | Unknown | None
 
@@ -72,16 +76,16 @@ def located(findings: Sequence[Finding], rules: Iterable[Rule], case: Case, typi
 def _located(finding: Finding, lines: Lines | None, case: Case, typical: Measured) -> Finding:
     if lines is None or not lines.apply(case.facts):
         return finding
-    where = _beyond_others(case) if lines.excess else _where(lines, typical)
+    where = _beyond_others(case) if lines.excess else _where(lines, typical.user_code.training, case.facts)
     if isinstance(where, Unknown):
         return replace(finding, where_because=where.because, where_capture_next=where.capture_next)
     return replace(finding, where=where)
 
 
-def _where(lines: Lines, typical: Measured) -> tuple[CodeLine, ...] | Unknown:
+def _where(lines: Lines, code: Known, facts: Facts) -> tuple[CodeLine, ...] | Unknown:
     """The functions whose time the lines of a rule choose; none where nothing looked for them."""
-    known = typical.user_code
-    code: Known = known.loading if lines.of_loading else known.training
+    if code is not None and lines.of_loading and facts["loader_workers"].value == "some":
+        return _IN_WORKERS
     if not isinstance(code, UserCode):
         return code or ()
     if lines.of_collector and code.source == SAMPLES:

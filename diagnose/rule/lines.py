@@ -42,7 +42,7 @@ class Lines:
 
     @property
     def of_loading(self) -> bool:
-        """Whether they are those of what loads batches, in whichever process."""
+        """Whether they are those of what loads batches, which with loader workers other processes do."""
         return self.doing == {LOADING}
 
     @property

@@ -90,13 +90,6 @@ def test_who_never_looked_says_nothing() -> None:
     assert of_record(None) == RankCode()
 
 
-def test_the_line_that_waits_for_loader_workers_is_not_what_loads() -> None:
-    code = of_record(samples(ITEM, COLLATE), dataloader={"num_workers": 2})
-
-    assert isinstance(code.training, UserCode)
-    assert why(code.loading)[0] == "loader workers load the batches, and their stacks are not sampled"
-
-
 def test_the_cost_is_a_share_of_the_sampled_steps() -> None:
     assert of_record(samples(ITEM)).cost_share == 4.0 / 2000
     assert of_record({"why_none": "off"}).cost_share is None

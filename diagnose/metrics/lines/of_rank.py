@@ -2,18 +2,13 @@
 
 from dataclasses import dataclass
 
-from diagnose.facts import Unknown, another_run
+from diagnose.facts import Unknown
 from diagnose.metrics.lines.recorded import recorded
 from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import UserCode
 from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.stacks import StackSamples, stack_samples
-
-IN_WORKERS = Unknown(
-    "loader workers load the batches, and their stacks are not sampled",
-    another_run("run a few steps with no loader workers: their code is then in the training process"),
-)
 
 
 @dataclass(frozen=True)
@@ -22,12 +17,10 @@ class RankCode:
 
     Attributes:
         training: the training thread's, why it is unknown, or None where nothing ever looked for it.
-        loading: the same where it loads batches: unknown with loader workers, which nothing samples.
         samples: the record's samples, None where it has none.
     """
 
     training: UserCode | Unknown | None = None
-    loading: UserCode | Unknown | None = None
     samples: StackSamples | None = None
 
     @property
@@ -45,5 +38,4 @@ def code_of(timeline: Timeline, record: CaptureRecord) -> RankCode:
     training = by_samples if isinstance(by_samples, UserCode) else recorded(timeline) or by_samples
     if isinstance(training, Unknown) and isinstance(by_samples, Unknown):
         training = by_samples
-    has_workers = bool(record.number("loading.workers") or record.number("dataloader.num_workers"))
-    return RankCode(training, IN_WORKERS if has_workers and training is not None else training, samples)
+    return RankCode(training, samples)

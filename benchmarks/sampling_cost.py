@@ -4,8 +4,8 @@
     python benchmarks/sampling_cost.py --rounds 40 --write benchmarks/reports     # a dated report there
 
 Two bare loops, 60 frames deep as under a Trainer: small steps of operators, where the sampler finds the interpreter
-free, and steps of 50 ms in Python alone, where it has to ask for it. A figure is the mean step of a block of a fifth of a
-second, the least of all blocks of its kind: other work only ever lengthens one. Ratios hold across machines,
+free, and steps of 50 ms in Python alone, where it has to ask for it. A figure is the mean step of a block of a fifth
+of a second, the least of all blocks of its kind: other work only ever lengthens one. Ratios hold across machines,
 milliseconds do not.
 """
 
@@ -153,9 +153,9 @@ def main() -> None:
             f"# Cost of sampling the stack, {day}\n\n"
             f"`python benchmarks/sampling_cost.py --rounds {chosen.rounds} --write benchmarks/reports`, Python "
             f"{platform.python_version()},\ntorch {torch.__version__}, {os.cpu_count()} cores of {platform.machine()}."
-            " Steps: the mean of the least of blocks of a fifth of a second\nthat take turns; quartile: how far the lower one"
-            " of the blocks without sampling is above their least, by other work on\nthe machine. CPU time is that of"
-            " the process by step, in the median block; the sampler's own is a share of wall time.\n\n"
+            " Blocks of a fifth of a second take turns; a step is the mean of\nthe least block. Quartile: how far the"
+            " lower one of the blocks without sampling is above their least, by other work on the\nmachine. CPU time"
+            " is that of the process by step, in the median block; the sampler's own is a share of wall time.\n\n"
         )
         (chosen.write / f"sampling-cost-{day}.md").write_text(heading + found, encoding="utf-8")
 

@@ -70,8 +70,8 @@ _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
     metavar="N",
     default=None,
     type=click.IntRange(min=0),
-    help="Sample the training thread's stack in at most N steps after the window (default: until there are 200 samples, "
-    "two seconds).",
+    help="Sample the stack of the training thread in at most N steps after the window (default: for two seconds, which "
+    "are 200 samples).",
 )
 @click.option("--no-sampling", is_flag=True, help="Sample no stacks: no line of code is named.")
 @click.option("--stop", is_flag=True, help="End the job after the window.")

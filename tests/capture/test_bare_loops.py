@@ -44,6 +44,27 @@ def test_an_optimizer_that_steps_no_more_does_not_hold_the_steps_up() -> None:
     assert steps_in("AB" * 10 + "A" * 100).endswith("A|A|A|")
 
 
+BEFORE = ("waiting", "control_before", "warmup")
+SLOW = """
+import time
+for (batch,) in loader(40):
+    time.sleep(0.01)
+    model(batch).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_the_first_step_which_nobody_saw_begin_has_no_time(tmp_path: Path) -> None:
+    done = run(BARE + SLOW, tmp_path, {})
+
+    assert done.returncode == 0, done.stderr
+    steps = facts(tmp_path / "out")["steps"]
+    assert steps["waiting_ns"][0] is None
+    assert min(steps["waiting_ns"][1:]) > 10_000_000
+    assert steps["first_active_step"] == 1 + sum(len(steps[f"{name}_ns"]) for name in BEFORE)
+
+
 TWO = """
 other = nn.Linear(8, 1)
 second = torch.optim.SGD(other.parameters(), lr=0.1)

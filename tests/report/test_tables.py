@@ -164,7 +164,7 @@ def test_without_pyarrow_a_line_says_how_to_get_parquet(tmp_path: Path, monkeypa
 
     assert done.exit_code == 0
     assert done.stdout == analyze("--json").stdout
-    assert 'for Parquet beside CSV: pip install "diagnose-training[tables]"' in done.stderr
+    assert 'for Parquet beside CSV: pip install ".[tables]"' in done.stderr
     assert not list(tmp_path.rglob("*.parquet"))
 
 

@@ -17,7 +17,7 @@ INTERVAL_NS = 10_000_000
 ENOUGH = 200
 LONGEST_STEP_NS = 60_000_000_000  # a loop may be over without a word: no step is looked at for longer
 DEEPEST = 512  # frames, from the innermost on
-_COST = 0.01  # at most this share of the time is spent on looking
+_COST = 0.005  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
 Stacks = dict[tuple[int, ...], int]

@@ -15,7 +15,7 @@ from typing import Any
 
 from .called import called_name
 from .protocol import MOST_STACK_FRAMES, MOST_STACKS
-from .stack_samples import INTERVAL_NS, Stacks, StackSampler
+from .stack_samples import Stacks, StackSampler
 
 _INSTALLED = ("site-packages", "dist-packages")
 _LIBRARIES = ("torch", "transformers", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "datasets", "numpy")
@@ -46,7 +46,7 @@ def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
     folded = Folding(sampler.codes).of(sampler.stacks)
     most = sorted(folded.items(), key=lambda item: -item[1])
     return {
-        "interval_ms": INTERVAL_NS / 1e6,
+        "interval_ms": sampler.wall_ns / max(sampler.samples, 1) / 1e6,
         "steps": sampler.steps,
         "first_step": sampler.first_step,
         "wall_ms": sampler.wall_ns / 1e6,

@@ -1,4 +1,4 @@
-"""Where the training thread is in Python, every ten milliseconds of some steps.
+"""Where the training thread is in Python, every ten milliseconds of some steps or as often as is cheap.
 
 A thread beside it looks at its stack and keeps code objects and positions, never a frame: locals live no longer than
 without it, but for the microseconds of one look. What it saw counts once a step is over, so that whole steps count.
@@ -13,7 +13,7 @@ import time
 from types import CodeType
 from typing import Any
 
-INTERVAL_NS = 10_000_000
+INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
 ENOUGH = 200
 LONGEST_STEP_NS = 60_000_000_000  # a loop may be over without a word: no step is looked at for longer
 DEEPEST = 512  # frames, from the innermost on
@@ -27,9 +27,10 @@ Stacks = dict[tuple[int, ...], int]
 class StackSampler:
     """Samples the stack of `thread` while steps run that `start` and `step_ended` divide, until there are enough.
 
-    A sample stands for an interval: a look that had to wait, for a function in C that keeps the interpreter to itself,
-    counts as many as passed meanwhile. Code in Python that keeps it for less than the switch interval (5 ms) is found
-    where it gives it up. Nothing is raised; `why_none` says why there are no samples.
+    A sample stands for an interval, which is as long as looks are dear: more than a share of the time is never spent. A
+    look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as passed meanwhile.
+    Code in Python that keeps it for less than the switch interval (5 ms) is found where it gives it up. Nothing is
+    raised; `why_none` says why there are no samples.
 
     Attributes:
         steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.
@@ -113,21 +114,20 @@ class StackSampler:
             ended.release()
 
     def _look_until(self, wake: Any) -> None:
-        now, look, earliest = time.perf_counter_ns(), 0, 0.0
-        counted_to = now
+        now, look, interval = time.perf_counter_ns(), 0, float(INTERVAL_NS)
+        counted_to = float(now)
         while now - self._step_began < LONGEST_STEP_NS:
             look += 1
-            due = max(counted_to + INTERVAL_NS * (0.5 + look * _GOLDEN % 1), earliest)
+            due = counted_to + interval * (0.5 + look * _GOLDEN % 1)
             if wake.acquire(timeout=max(due - now, 0) / 1e9):
                 return
             now = time.perf_counter_ns()
-            samples = max(round((now - counted_to) / INTERVAL_NS), 1)
-            counted_to += samples * INTERVAL_NS
+            samples = max(round((now - counted_to) / interval), 1)
+            counted_to += samples * interval
             stack, pending = self._look(), self._pending
             pending[stack] = pending.get(stack, 0) + samples
-            before_ns, self._cpu_ns = self._cpu_ns, time.thread_time_ns()
-            now = time.perf_counter_ns()
-            earliest = now + min((self._cpu_ns - before_ns) / _COST, 5 * INTERVAL_NS)
+            self._cpu_ns, now = time.thread_time_ns(), time.perf_counter_ns()
+            interval = min(max(self._cpu_ns / look / _COST, INTERVAL_NS), LONGEST_INTERVAL_NS)
 
     def _look(self) -> tuple[int, ...]:
         stack: list[int] = []

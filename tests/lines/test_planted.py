@@ -12,7 +12,7 @@ from needs import needs
 needs("torch")
 pytestmark = [pytest.mark.capture, pytest.mark.long]
 
-FOUND = 0.8  # of its time at least
+FOUND = 0.8  # of its time at least, but for what chance does to so few samples
 BUSY = """
 import atexit, functools, json, sys, time
 spans = []
@@ -36,7 +36,7 @@ def words(count):
 @timed
 def collate(rows):
     for row in rows:
-        text = words(60_000)  # HERE collate
+        text = words(150_000)  # HERE collate
     return torch.utils.data.default_collate(rows)
 @timed
 def accuracy(outputs):
@@ -50,12 +50,12 @@ BARE_LOOP = (
     BARE
     + BUSY
     + """
-outputs = torch.randn(20_000)
-rows = loader(140, collate_fn=collate)
+outputs = torch.randn(40_000)
+rows = loader(100, collate_fn=collate)
 for batch, in rows:
     model(batch).square().mean().backward()
     accuracy(outputs)
-    log(60_000)
+    log(100_000)
     optimizer.zero_grad()
     step_ended()
     optimizer.step()
@@ -67,12 +67,12 @@ ACCELERATE = (
     + """
 from accelerate import Accelerator
 accelerator = Accelerator(cpu=True)
-outputs = torch.randn(20_000)
-model, optimizer, rows = accelerator.prepare(model, optimizer, loader(140, collate_fn=collate))
+outputs = torch.randn(40_000)
+model, optimizer, rows = accelerator.prepare(model, optimizer, loader(100, collate_fn=collate))
 for batch, in rows:
     accelerator.backward(model(batch).square().mean())
     accuracy(outputs)
-    log(60_000)
+    log(100_000)
     optimizer.zero_grad()
     step_ended()
     optimizer.step()
@@ -84,16 +84,16 @@ TRANSFORMERS = (
     + """
 from transformers import TrainerCallback, default_data_collator
 torch.utils.data.default_collate = default_data_collator
-outputs = torch.randn(20_000)
+outputs = torch.randn(40_000)
 class Slow(Trainer):
     def compute_loss(self, *args, **kwargs):
         accuracy(outputs)
         return super().compute_loss(*args, **kwargs)
 class Logs(TrainerCallback):
     def on_step_end(self, *args, **kwargs):
-        log(60_000)
+        log(100_000)
         step_ended()
-slow = trainer(Slow, max_steps=140, gradient_accumulation_steps=1, logging_strategy="no", save_strategy="no")
+slow = trainer(Slow, max_steps=100, gradient_accumulation_steps=1, logging_strategy="no", save_strategy="no")
 slow.data_collator = collate
 slow.add_callback(Logs())
 slow.train()
@@ -123,7 +123,9 @@ def test_a_slow_function_is_named_with_its_time(script: str, library: str, tmp_p
     took = shares(json.loads((tmp_path / "spans.json").read_text()), found["first_step"], found["steps"])
     for name, share in took.items():
         stacks = [stack for stack in found["stacks"] if _within(stack, name)]
-        assert sum(stack["samples"] for stack in stacks) / found["samples"] >= FOUND * share, (name, share, found)
+        chance = 2 * (share * (1 - share) / found["samples"]) ** 0.5
+        seen = sum(stack["samples"] for stack in stacks) / found["samples"]
+        assert seen >= FOUND * share - chance, (name, share, found)
         file, line, _ = next(frame for frame in stacks[0]["frames"] if frame[2] == name)
         assert Path(file).name == "script.py"
         assert script.splitlines()[line - 1].endswith(f"# HERE {name}")

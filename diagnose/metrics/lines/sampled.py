@@ -25,12 +25,17 @@ def sampled(samples: StackSamples) -> UserCode | Unknown:
         told = f"{in_user_code} of {whole} samples of the training thread show your code"
         return Unknown(f"{told}: fewer than {FEWEST_SAMPLES} name no line", _more(samples.steps, in_user_code, whole))
     return UserCode(
-        stacks=tuple(Spent(s.frames, _doing(s), s.calls, s.samples) for s in stacks if s.frames),
+        stacks=spent(samples),
         whole=whole,
         of=f"{whole:,} samples of the training thread",
         source=SAMPLES,
         step_ns=samples.wall_ms * 1e6 / max(samples.steps, 1),
     )
+
+
+def spent(samples: StackSamples) -> tuple[Spent, ...]:
+    """The samples that show the user's code."""
+    return tuple(Spent(s.frames, _doing(s), s.calls, s.samples) for s in samples.stacks if s.frames)
 
 
 def _doing(stack: Stack) -> str:

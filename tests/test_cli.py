@@ -15,7 +15,19 @@ from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, schema
 from diagnose.errors import UserError
 
-COMMANDS = ["run", "analyze", "fit", "series", "rules", "explain", "metrics", "hardware", "doctor", "schema", "completion"]
+COMMANDS = [
+    "run",
+    "analyze",
+    "fit",
+    "series",
+    "rules",
+    "explain",
+    "metrics",
+    "hardware",
+    "doctor",
+    "schema",
+    "completion",
+]
 
 
 def run(*args: str) -> Result:

@@ -126,7 +126,7 @@ def predicted(tmp_path, text: str) -> list[dict[str, str]]:
     table.write_text(text)
     done = fit("--table", str(table), "--out", str(out))
     assert done.exit_code == 0, done.output
-    return list(csv.DictReader(out.open()))
+    return list(csv.DictReader(out.read_text().splitlines()))
 
 
 def test_a_table_keeps_its_columns_and_gets_four_more(tmp_path):
@@ -168,7 +168,7 @@ def test_a_row_that_cannot_be_predicted_is_told_and_left_empty(tmp_path, old, ne
     assert done.exit_code == 0
     assert said in done.stderr
     assert "1 of them without a prediction" in done.stderr
-    assert sorted(row["fits"] for row in csv.DictReader(out.open())) == ["", "yes", "yes"]
+    assert sorted(row["fits"] for row in csv.DictReader(out.read_text().splitlines())) == ["", "yes", "yes"]
 
 
 @pytest.mark.parametrize(

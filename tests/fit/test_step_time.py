@@ -120,5 +120,5 @@ def test_gpus_are_spread_evenly_over_the_fewest_machines_of_eight(gpus, nodes):
 def test_unknown_boards_and_stacks_say_what_is_known():
     with pytest.raises(UserError, match="did you mean"):
         gpu_named("H1000")
-    with pytest.raises(UserError, match="use one of nanotron, llm-foundry, transformers"):
+    with pytest.raises(UserError, match="use one of nanotron, llm-foundry, torchtitan, transformers"):
         stack_of("deepspeed")

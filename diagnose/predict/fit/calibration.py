@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from diagnose.errors import UserError
 from diagnose.predict.fit.stacks import Stack
@@ -52,7 +52,7 @@ def _products(document: Mapping[str, Any]) -> dict[str, float]:
     """Shares of the dense half-precision peak; the run's sizes stand for the job's, so no width slows them further."""
     peaks = {each.get("precision"): each.get("flops_per_s") for each in _listed(document.get("roofs"), "peaks")}
     peak = next((peaks[name] for name in _HALF if _is_rate(peaks.get(name))), None)
-    rates = {}
+    rates: dict[str, float] = {}
     if peak and (matrix := _flops_per_s(document["roofline"], "gemm")):
         rates |= {"matrix_share": min(matrix / peak, 1.0), "matrix_half_width": 0.0}
     if peak and (attention := _flops_per_s(document["roofline"], "attention")):
@@ -75,9 +75,7 @@ def _network(document: Mapping[str, Any]) -> dict[str, float]:
     """What a node's network carried in a run that spans nodes, where it is the slowest link."""
     facts = {each.get("name"): each.get("value") for each in _listed(document, "facts")}
     nodes, rate = facts.get("nodes"), facts.get("bus_bytes_per_s")
-    if not (_is_rate(nodes) and nodes > 1 and _is_rate(rate)):
-        return {}
-    return {"node_gbs": rate / 1e9}
+    return {"node_gbs": rate / 1e9} if _is_rate(nodes) and _is_rate(rate) and nodes > 1 else {}
 
 
 def _listed(holder: object, name: str) -> list[Mapping[str, Any]]:
@@ -85,5 +83,5 @@ def _listed(holder: object, name: str) -> list[Mapping[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _is_rate(value: object) -> bool:
+def _is_rate(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")

@@ -16,6 +16,7 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
+from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
@@ -56,6 +57,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
     applied: Applied | None = None
+    capacity: Capacity = NO_CAPACITY
     slow_steps: tuple[SlowStep, ...] = ()
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()

@@ -3,7 +3,9 @@
 from msgspec.structs import replace
 
 from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, WaterfallPart
+from diagnose.diagnosis.capacity import NO_CAPACITY
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
+from diagnose.judge.capacity import capacity_of
 from diagnose.judge.case import Case
 from diagnose.judge.findings import findings_of, plan_steps, weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
@@ -57,6 +59,7 @@ def diagnose(case: Case) -> Diagnosis:
         replay=replay_report(predictor),
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
+        capacity=part("capacity", lambda: capacity_of(case.measured[0]), NO_CAPACITY),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,

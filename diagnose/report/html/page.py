@@ -23,6 +23,7 @@ from diagnose.report.html.ledger import ledger_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
 from diagnose.report.views.applied import applied_view
+from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import CLASS_NAMES, basis
@@ -76,6 +77,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
     "kernels": Part(kernels_view),
     "host_operators": Part(host_operators_view),
     "user_code": Part(user_code_view),
+    "capacity": Part(capacity_view),
     "ranks": Part(heat_view),
     "job": Part(job_view, inside="ranks"),
     "findings": Part(findings_view),

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
+from diagnose.report.text.capacity import print_capacity
 from diagnose.report.text.changes import (
     print_findings,
     print_next,
@@ -46,6 +47,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "kernels": print_kernels,
     "host_operators": print_host_operators,
     "user_code": print_user_code,
+    "capacity": print_capacity,
     "ranks": print_ranks,
     "job": print_job,
     "plan": print_plan,

@@ -45,7 +45,6 @@ _STATED = (
     ("--tokens-per-step", "Tokens of one step on one GPU, for MFU, when neither trace nor capture tells."),
     ("--peak-tflops", "Peak of one device in TFLOP/s, for MFU, when the device is unknown."),
     ("--hbm-gbs", "Memory bandwidth of one device in GB/s, when the device is unknown or its memory is another."),
-    ("--gpu-hour-price", "Price of a GPU-hour, to put a price on stragglers."),
     ("--network-gbs", "Network of one node in GB/s, all its cards in one direction, for collectives between nodes."),
 )
 _COSTS = (
@@ -55,12 +54,13 @@ _COSTS = (
     ("--kg-per-kwh", "Kilograms of CO2e of a kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
 )
-STATED = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
+STATED = tuple(name.removeprefix("--").replace("-", "_") for name, *_ in (*_STATED, *_COSTS))
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def stated_options(command: Command) -> Command:
     """Adds the options whose values are the fields of `Settings`; all are positive numbers."""
+    command = cost_options(command)
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command

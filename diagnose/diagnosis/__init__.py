@@ -14,6 +14,7 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
+from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
 from diagnose.diagnosis.job import HistoryChange, Loss, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, Peak, RooflineEntry, Roofs
@@ -22,6 +23,7 @@ from diagnose.diagnosis.terms import (
     Bound,
     CauseClass,
     Confidence,
+    Estimate,
     FindingClass,
     LaneKind,
     Severity,
@@ -39,7 +41,9 @@ __all__ = [
     "CauseClass",
     "Confidence",
     "Convention",
+    "Cost",
     "Diagnosis",
+    "Estimate",
     "Evidence",
     "FactReport",
     "Finding",
@@ -51,6 +55,7 @@ __all__ = [
     "LedgerEntry",
     "Loss",
     "Mfu",
+    "Money",
     "NotAdvised",
     "NotApplied",
     "NotJudged",
@@ -62,6 +67,7 @@ __all__ = [
     "ReplayReport",
     "RooflineEntry",
     "Roofs",
+    "Saving",
     "Severity",
     "SliceClass",
     "SliceLabel",

@@ -1,10 +1,12 @@
-"""What GPU-hours cost, in money, energy and emissions, at what the user states of them."""
+"""What GPU-hours cost, in money, energy and emissions, at what is known of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diagnose.formulas.energy import cost_of_tokens, emissions_kg, energy_kwh
+from diagnose.diagnosis.cost import Money
+from diagnose.diagnosis.terms import Estimate
+from diagnose.formulas.energy import emissions_kg, energy_kwh
 
 BILLION = 1e9
 NO_OVERHEAD = 1.0  # a power usage effectiveness: the energy of the data centre over that of its computers
@@ -19,12 +21,14 @@ class Tariff:
         power_w: of one GPU, with its part of the host where that is meant too.
         pue: energy of the data centre over that of its computers.
         kg_per_kwh: kilograms of CO2e of a kilowatt-hour.
+        power_most_w: what a GPU takes at most, where `power_w` is a reading.
     """
 
     gpu_hour_price: float | None = None
     power_w: float | None = None
     pue: float = NO_OVERHEAD
     kg_per_kwh: float | None = None
+    power_most_w: float | None = None
 
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> "Tariff":
@@ -44,18 +48,32 @@ class Tariff:
         """Kilowatt-hours of so many GPUs over so many hours, with what the data centre adds."""
         return None if self.power_w is None else energy_kwh(gpus, self.power_w, 0, 0.0, hours) * self.pue
 
-    def kg(self, gpus: int, hours: float) -> float | None:
-        """Kilograms of CO2e of so many GPUs over so many hours."""
-        kwh = self.kwh(gpus, hours)
-        return None if kwh is None or self.kg_per_kwh is None else emissions_kg(kwh, self.kg_per_kwh)
-
-    def price_of(self, tokens: float, gpus: int, tokens_per_s: float) -> float | None:
-        """Money for so many tokens at the rate of the job."""
-        if self.gpu_hour_price is None:
-            return None
-        return cost_of_tokens(tokens, self.gpu_hour_price, gpus, tokens_per_s)
-
 
 def hours_of(tokens: float, tokens_per_s: float) -> float:
     """Hours of so many tokens at the rate of the job."""
     return tokens / tokens_per_s / 3600
+
+
+def money_of(tariff: Tariff, gpus: int, hours: Estimate) -> Money:
+    """What so many GPUs cost over [low, likely, high] hours."""
+    kwh = _kwh(tariff, gpus, hours)
+    grid = tariff.kg_per_kwh
+    return Money(
+        price=_each(tariff.price(gpus, h) for h in hours),
+        kwh=kwh,
+        kg_co2e=None if kwh is None or grid is None else _each(emissions_kg(amount, grid) for amount in kwh),
+    )
+
+
+def _kwh(tariff: Tariff, gpus: int, hours: Estimate) -> Estimate | None:
+    """At the known power, and at the high end at what a GPU takes at most."""
+    estimate = _each(tariff.kwh(gpus, h) for h in hours)
+    if estimate is None or tariff.power_w is None:
+        return None
+    low, likely, high = estimate
+    return low, likely, high * max((tariff.power_most_w or tariff.power_w) / tariff.power_w, 1.0)
+
+
+def _each(values: Iterable[float | None]) -> Estimate | None:
+    low, likely, high = values
+    return None if low is None or likely is None or high is None else (low, likely, high)

@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from diagnose.predict.scaling.growth import Estimate
+from diagnose.diagnosis.cost import Money
+from diagnose.diagnosis.terms import Estimate
 
 Kind = Literal["weak", "strong", "mixed", "unknown"]
 _NUMBERS = re.compile(r"\[\n[\s\d,.e+-]+\]")
@@ -16,14 +17,6 @@ class TaxPart(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     s: float
-
-
-class Money(msgspec.Struct, frozen=True, kw_only=True):
-    """Price, energy and emissions as [low, likely, high]; null where no price, power or grid is known."""
-
-    price: Estimate | None = None
-    kwh: Estimate | None = None
-    kg_co2e: Estimate | None = None
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Floats
+from diagnose.diagnosis.terms import Estimate
 
 RUN_NOISE = 0.016  # standard deviation of a run: benchmarks/ladder.csv, six sizes that were each run twice
 _RULED_OUT = 4.0  # chi-square above the best one: two standard deviations of one quantity
@@ -19,8 +20,6 @@ _SHAPES = np.linspace(-1.0, 1.0, 21)
 _SHARES = np.concatenate([np.linspace(0.0, 0.3, 121), np.geomspace(0.3, 1e2, 481)[1:]])
 _FREE = 3  # a, p and q
 _ENDLESS = 1e18
-
-Estimate = tuple[float, float, float]  # [low, likely, high]
 
 
 @dataclass(frozen=True)

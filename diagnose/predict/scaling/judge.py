@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from diagnose.diagnosis import Estimate, Money
 from diagnose.formulas.scaling import cost_factor, efficiency_per_doubling, scaling_efficiency, scaling_tax_s
-from diagnose.predict.costs import BILLION, Tariff, hours_of
-from diagnose.predict.scaling.answer import Money, Scaling, ScalingReport, Size, TaxPart, Wall
-from diagnose.predict.scaling.estimates import each, inverse, scaled, where_known
-from diagnose.predict.scaling.growth import Estimate
+from diagnose.predict.costs import BILLION, hours_of, money_of
+from diagnose.predict.scaling.answer import Scaling, ScalingReport, Size, TaxPart, Wall
+from diagnose.predict.scaling.arithmetic import each, inverse, scaled
 from diagnose.predict.scaling.ladder_fit import Fit, fit_of, kind_of
 from diagnose.predict.scaling.purposes import purposes_of
 from diagnose.predict.scaling.question import FURTHER, Question
@@ -145,9 +145,9 @@ def _size(fit: Fit, gpus: int, before: Size | None, question: Question) -> Size:
         tax_parts=_tax_parts(fit, runs),
         communication_s=runs[0].communication_s if len(runs) == 1 else None,
         cost_factor=(1.0, 1.0, 1.0) if before is None else inverse(per_gpu, lambda r: cost_factor(r, alone)),
-        billion=_money(tariff, gpus, inverse(rate, lambda r: hours_of(BILLION, r))),
+        billion=money_of(tariff, gpus, inverse(rate, lambda r: hours_of(BILLION, r))),
         training_h=training_h,
-        training=Money() if training_h is None else _money(tariff, gpus, training_h),
+        training=Money() if training_h is None else money_of(tariff, gpus, training_h),
     )
 
 
@@ -196,14 +196,6 @@ def _tax_parts(fit: Fit, runs: Sequence[Run]) -> tuple[TaxPart, ...]:
     beyond = {n: runs[0].parts_s.get(n, 0.0) - work * smallest[0].parts_s.get(n, 0.0) for n in names}
     ordered = sorted(beyond.items(), key=lambda part: -abs(part[1]))
     return tuple(TaxPart(name=name, s=seconds) for name, seconds in ordered)
-
-
-def _money(tariff: Tariff, gpus: int, hours: Estimate) -> Money:
-    return Money(
-        price=where_known(hours, lambda h: tariff.price(gpus, h)),
-        kwh=where_known(hours, lambda h: tariff.kwh(gpus, h)),
-        kg_co2e=where_known(hours, lambda h: tariff.kg(gpus, h)),
-    )
 
 
 def _notes(fit: Fit, sizes: Sequence[Size]) -> list[str]:

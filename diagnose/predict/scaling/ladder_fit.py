@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diagnose.diagnosis.terms import Estimate
 from diagnose.predict.scaling.answer import Kind, Wall
-from diagnose.predict.scaling.growth import Estimate, Growth, fitted
+from diagnose.predict.scaling.growth import Growth, fitted
 from diagnose.predict.scaling.run import Run
 
 _ALIKE = 0.02  # by which tokens of a step may differ and count as the same

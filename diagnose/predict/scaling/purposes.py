@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from diagnose.diagnosis.estimates import between, hours_text, number, tokens_text
+from diagnose.diagnosis.terms import Estimate
 from diagnose.predict.scaling.answer import Purpose, Size
-from diagnose.predict.scaling.growth import Estimate
 from diagnose.predict.scaling.question import Question
-from diagnose.predict.scaling.spoken import between, gpus_of, hours_text, number, tokens_text
 
 
 def purposes_of(sizes: Sequence[Size], question: Question) -> list[Purpose]:
@@ -28,9 +28,9 @@ def _deadline(sizes: Sequence[Size], tokens: float, within_h: float) -> Purpose:
     if not in_time:
         fastest = min(sizes, key=lambda size: _hours(size)[2])
         takes = between(_hours(fastest), hours_text)
-        return _none("deadline", f"{task}: no size that was looked at; {gpus_of(fastest)} take {takes}")
+        return _none("deadline", f"{task}: no size that was looked at; {_gpus_of(fastest)} take {takes}")
     chosen = in_time[0]
-    says = f"{task}: {gpus_of(chosen)}, {between(_hours(chosen), hours_text)}{_price(chosen.training.price)}"
+    says = f"{task}: {_gpus_of(chosen)}, {between(_hours(chosen), hours_text)}{_price(chosen.training.price)}"
     maybe = [size for size in sizes if size.gpus < chosen.gpus and _hours(size)[0] <= within_h]
     return _found("deadline", chosen, says + (f"; {maybe[0].gpus} may do" if maybe else ""))
 
@@ -42,9 +42,9 @@ def _budget(sizes: Sequence[Size], tokens: float, budget: float) -> Purpose:
     paid = [size for size, price in priced if price[2] <= budget]
     if not paid:
         cheapest, price = min(priced, key=lambda pair: pair[1][1])
-        return _none("budget", f"{task}: no size; the cheapest, {gpus_of(cheapest)}, costs {between(price, number)}")
+        return _none("budget", f"{task}: no size; the cheapest, {_gpus_of(cheapest)}, costs {between(price, number)}")
     chosen = max(paid, key=lambda size: _rate(size)[0])
-    says = f"{task}: {gpus_of(chosen)}, the fastest within it{_price(chosen.training.price)},"
+    says = f"{task}: {_gpus_of(chosen)}, the fastest within it{_price(chosen.training.price)},"
     return _found("budget", chosen, f"{says} {between(_hours(chosen), hours_text)}")
 
 
@@ -53,7 +53,7 @@ def _bought(sizes: Sequence[Size], budget: float) -> Purpose:
     priced = [(size, size.billion.price) for size in sizes if size.billion.price]
     cheapest, (low, likely, high) = min(priced, key=lambda pair: pair[1][1])
     tokens = (budget / high * 1e9, budget / likely * 1e9, budget / low * 1e9)
-    says = f"{number(budget)} buys {between(tokens, tokens_text)} at {gpus_of(cheapest)}, where they are cheapest"
+    says = f"{number(budget)} buys {between(tokens, tokens_text)} at {_gpus_of(cheapest)}, where they are cheapest"
     return _found("budget", cheapest, says)
 
 
@@ -61,15 +61,15 @@ def _extremes(sizes: Sequence[Size]) -> list[Purpose]:
     fastest = max(sizes, key=lambda size: _rate(size)[0])
     rate = between(_rate(fastest), number)
     still = "the most that was looked at" if fastest is sizes[-1] else "more are no faster"
-    told = [_found("fastest", fastest, f"{gpus_of(fastest)}, {rate} tokens/s; {still}")]
+    told = [_found("fastest", fastest, f"{_gpus_of(fastest)}, {rate} tokens/s; {still}")]
     cheapest = min(sizes, key=lambda size: _middle(size.cost_factor))
     priced = cheapest.billion.price
     costs = f", {between(priced, number)} per billion tokens" if priced else ""
-    told.append(_found("cheapest", cheapest, f"{gpus_of(cheapest)}{costs}{_as_cheap(sizes, cheapest)}"))
+    told.append(_found("cheapest", cheapest, f"{_gpus_of(cheapest)}{costs}{_as_cheap(sizes, cheapest)}"))
     powered = [(size, size.billion.kwh) for size in sizes if size.billion.kwh]
     if powered:
         least, kwh = min(powered, key=lambda pair: pair[1][1])
-        told.append(_found("least energy", least, f"{gpus_of(least)}, {between(kwh, number)} kWh per billion tokens"))
+        told.append(_found("least energy", least, f"{_gpus_of(least)}, {between(kwh, number)} kWh per billion tokens"))
     return told
 
 
@@ -106,3 +106,9 @@ def _rate(size: Size) -> Estimate:
 
 def _middle(estimate: Estimate | None) -> float:
     return float("inf") if estimate is None else estimate[1]
+
+
+def _gpus_of(size: Size) -> str:
+    """How many GPUs, and whether that is extrapolated."""
+    said = f"{size.gpus:,} GPU{'' if size.gpus == 1 else 's'}"
+    return said if size.runs else f"{said} (extrapolated)"

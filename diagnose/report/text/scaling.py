@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.predict.scaling.answer import Money, Scaling, ScalingReport, Size, Wall
-from diagnose.predict.scaling.growth import Estimate
-from diagnose.predict.scaling.spoken import between, hours_text, number, tokens_text
+from diagnose.diagnosis import Estimate, Money
+from diagnose.diagnosis.estimates import between, hours_text, number, tokens_text
+from diagnose.predict.scaling.answer import Scaling, ScalingReport, Size, Wall
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted

@@ -1,9 +1,8 @@
-"""Numbers of a scaling table as people say them."""
+"""Amounts of tokens, hours, money and energy, and their ranges, as people say them."""
 
 from collections.abc import Callable
 
-from diagnose.predict.scaling.answer import Size
-from diagnose.predict.scaling.growth import Estimate
+from diagnose.diagnosis.terms import Estimate
 
 _SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 
@@ -39,9 +38,3 @@ def between(estimate: Estimate, words: Callable[[float], str]) -> str:
     if len({text.partition(" ")[2] for text in said}) > 1:
         return f"{said[1]} ({said[0]} to {said[2]})"
     return f"{likely} ({low} to {high}) {unit}".rstrip()
-
-
-def gpus_of(size: Size) -> str:
-    """How many GPUs, and whether that is extrapolated."""
-    said = f"{size.gpus:,} GPU{'' if size.gpus == 1 else 's'}"
-    return said if size.runs else f"{said} (extrapolated)"

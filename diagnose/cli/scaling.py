@@ -15,18 +15,18 @@ from diagnose.cli.terminal import announced, terminal
 from diagnose.errors import shown_path
 from diagnose.predict.costs import Tariff
 from diagnose.predict.scaling import Choice, Ladder, Question, Run, report_of, run_of, to_json
+from diagnose.predict.scaling.run import MOST_GPUS
 from diagnose.predict.scaling.sources import read_run, with_gpus
 from diagnose.predict.scaling.table import is_table_of_runs, read_table
 from diagnose.report.text.scaling import render
 
 _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
-_MOST_GPUS = 10_000_000
 
 
 @click.command(epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2")
 @click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
-@click.option("--up-to", metavar="N", type=click.IntRange(2, _MOST_GPUS), help="Look at so many GPUs at most.")
+@click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at so many GPUs at most.")
 @click.option("--deadline", metavar="TIME", type=HOURS, help="How many GPUs train on --tokens within 90m, 12h or 3d.")
 @click.option("--budget", metavar="F", type=POSITIVE, help="How many GPUs for this money, by --gpu-hour-price.")
 @click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens of a step of one GPU.")

@@ -89,6 +89,14 @@ def test_missing_ranks_are_gpus_of_the_job() -> None:
     assert run_of(alone, "run").tokens_per_step == 8 * 8192
 
 
+def test_tokens_that_are_stated_go_before_those_of_a_rank(tmp_path: Path) -> None:
+    eight = written(tmp_path / "eight.json", of_gpus(8, 100, 10))  # 8,192 tokens on each rank
+
+    assert job(eight)["sizes"][0]["tokens_per_step"] == 8 * 8192  # type: ignore[index]
+    shared = job(eight, "--global-tokens-per-step", "16384")  # pairs of ranks share a batch
+    assert shared["sizes"][0]["tokens_per_step"] == 16384  # type: ignore[index]
+
+
 def test_logs_say_how_fast_once_the_tokens_of_a_step_are_stated(tmp_path: Path) -> None:
     one, eight = f"1={log(tmp_path / '1.csv', 0.5)}", f"8={log(tmp_path / '8.csv', 0.56)}"
 

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diagnose.cli import main
 from diagnose.predict.scaling import schema
@@ -129,6 +132,48 @@ WORK = "gpus,step_time_ms,global_batch_size,seq_len\n"
 )
 def test_the_tokens_of_a_step_tell_weak_from_strong(rows: str, kind: str, tmp_path: Path) -> None:
     assert job(table(tmp_path / "work.csv", WORK + rows), "--by", "seq_len")["kind"] == kind
+
+
+def test_sequences_alone_tell_weak_from_strong(tmp_path: Path) -> None:
+    rows = "gpus,tokens_per_s_per_gpu,global_batch_size\n8,100,64\n16,90,64\n"
+    found = job(table(tmp_path / "sequences.csv", rows))
+
+    assert found["kind"] == "strong"
+    assert found["sizes"][0]["step_s"] is None  # type: ignore[index]
+
+
+def test_rows_of_one_job_share_their_settings_and_the_others_are_counted(tmp_path: Path) -> None:
+    rows = "gpus,model,memory_gb,tokens_per_s_per_gpu\n1,a,3,100\n2,a,4,95\n1,b,5,50\n4,b,6,45\n1,c,7,9\n1,a,9,\n"
+    done = json.loads(run(table(tmp_path / "models.csv", rows), "--json").stdout)
+
+    assert [(found["name"], len(measured(found))) for found in done["jobs"]] == [("model=a", 2), ("model=b", 2)]
+    assert done["notes"] == [
+        "1 row has no rate or step time and is left out",
+        "1 row has no other with the same settings at another number of GPUs and is left out",
+    ]
+
+
+def test_a_wall_below_the_smallest_run_is_not_placed(tmp_path: Path) -> None:
+    rows = "gpus,tokens_per_s_per_gpu\n128,1000\n256,970\n512,930\n"
+    printed = run(table(tmp_path / "large.csv", rows)).output
+
+    assert "perhaps below 128 GPUs already, which a smaller run would tell" in " ".join(printed.split())
+
+
+CELL = st.sampled_from(["", "0", "1", "2", "8", "1024", "-3", "1e308", "1e-300", "nan", "inf", "x", "1,5", "9" * 400])
+
+
+@pytest.mark.long
+@given(rows=st.lists(st.lists(CELL, min_size=6, max_size=6), min_size=1, max_size=8), quiet=st.booleans())
+def test_no_table_brings_it_down(rows: list[list[str]], quiet: bool) -> None:
+    text = "gpus;nodes;tokens_per_s;step_time_ms;global_batch_size;seq_len\n" + "\n".join(map(";".join, rows))
+    with TemporaryDirectory() as folder:
+        words = [table(Path(folder) / "any.csv", text), "--tokens", "1e12", "--deadline", "1s", "--gpu-hour-price", "3"]
+        done = run(*words, "--budget", "1", *(["--json"] if quiet else []))
+
+    assert done.exit_code in (0, 3), done.output
+    if quiet and done.exit_code == 0:
+        jsonschema.validate(json.loads(done.stdout), schema())
 
 
 def test_strong_scaling_keeps_the_tokens_of_a_step(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diagnose.arrays import Floats
 from diagnose.diagnosis.terms import Estimate
 from diagnose.predict.scaling.answer import Kind, Wall
 from diagnose.predict.scaling.growth import Growth, fitted
@@ -46,7 +47,7 @@ class Fit:
     def base_tokens(self) -> float | None:
         """Tokens of a step of a GPU at the smallest size."""
         tokens = self.runs[0].tokens_per_step
-        return None if tokens is None or self.kind == "unknown" else tokens / self.base
+        return None if tokens is None else tokens / self.base
 
     def work(self, gpus: float) -> float | None:
         """Work of a GPU in a step at another size, over that at the smallest; None where it follows no rule."""
@@ -90,22 +91,23 @@ class Fit:
 def fit_of(runs: Sequence[Run]) -> Fit:
     """The fit of runs that all have a rate."""
     kind = kind_of(runs)
-    work = np.array([_work(run, runs[0], kind) for run in runs])
     gpus = np.array([float(run.gpus) for run in runs])
+    amounts = _amounts(runs)
+    work = np.ones(len(runs)) if amounts is None else amounts / gpus / (amounts[0] / gpus[0])
     rate = np.array([run.tokens_per_s or 0.0 for run in runs])
     growth = fitted(gpus, work, work * gpus / rate, np.array([run.noise_share for run in runs]))
     return Fit(runs, kind, growth, _why_no_further(runs, kind, growth))
 
 
 def kind_of(runs: Sequence[Run]) -> Kind:
-    """Weak, strong or mixed scaling, by the tokens of a step; unknown where a run does not tell them."""
-    tokens = np.array([run.tokens_per_step or np.nan for run in runs])
-    if np.isnan(tokens).any():
+    """Weak, strong or mixed scaling, by the tokens of a step, else its samples; unknown where a run tells neither."""
+    amounts = _amounts(runs)
+    if amounts is None:
         return "unknown"
-    per_gpu = tokens / np.array([run.gpus for run in runs])
+    per_gpu = amounts / np.array([run.gpus for run in runs])
     if _same(per_gpu):
         return "weak"
-    return "strong" if _same(tokens) else "mixed"
+    return "strong" if _same(amounts) else "mixed"
 
 
 def measured_rate(runs: Sequence[Run]) -> Estimate:
@@ -117,14 +119,16 @@ def measured_rate(runs: Sequence[Run]) -> Estimate:
     return min(low, float(rates.min())), likely, max(high, float(rates.max()))
 
 
-def _same(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> bool:
+def _same(values: Floats) -> bool:
     return bool(values.max() <= (1 + _ALIKE) * values.min())
 
 
-def _work(run: Run, base: Run, kind: Kind) -> float:
-    if kind == "unknown" or run.tokens_per_step is None or base.tokens_per_step is None:
-        return 1.0
-    return run.tokens_per_step / run.gpus / (base.tokens_per_step / base.gpus)
+def _amounts(runs: Sequence[Run]) -> Floats | None:
+    """Tokens of a step of each run, else their samples; None where one run tells neither."""
+    for told in ([run.tokens_per_step for run in runs], [run.samples_per_step for run in runs]):
+        if all(told):
+            return np.array(told, np.float64)
+    return None
 
 
 def _per_gpu(run: Run) -> float:

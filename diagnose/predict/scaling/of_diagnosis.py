@@ -7,7 +7,7 @@ from diagnose.attribution.causes import EXPOSED, EXPOSED_TRANSFER, LATE_RANK
 from diagnose.diagnosis import Diagnosis, LedgerEntry
 from diagnose.errors import UserError
 from diagnose.predict.scaling.growth import RUN_NOISE
-from diagnose.predict.scaling.run import Run
+from diagnose.predict.scaling.run import MOST_GPUS, Run
 
 WAITING, COMMUNICATION = "waiting for late ranks", "exposed communication"
 _WORK = "compute and memory work"
@@ -56,7 +56,7 @@ def _profiled_step_s(diagnosis: Diagnosis) -> float | None:
 def _gpus(diagnosis: Diagnosis, facts: Mapping[str, float | bool | str | None]) -> int:
     """Ranks of the job: those stated, else those seen and those missing."""
     seen = len(diagnosis.ranks) + len(diagnosis.trace.missing_ranks)
-    return max(seen, int(_number(facts, "world_size") or 1), 1)
+    return min(max(seen, int(_number(facts, "world_size") or 1), 1), MOST_GPUS)
 
 
 def _number(facts: Mapping[str, float | bool | str | None], name: str) -> float | None:

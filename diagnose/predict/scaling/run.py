@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from diagnose.predict.scaling.growth import RUN_NOISE
 
+MOST_GPUS = 10_000_000  # of a job; who states more is damaged
+
 
 @dataclass(frozen=True)
 class Run:
@@ -16,6 +18,7 @@ class Run:
         nodes: they are in.
         step_s: seconds of a step.
         tokens_per_step: of the whole job.
+        samples_per_step: of the whole job: how much work a step is, where nobody tells its tokens.
         tokens_per_s: of the whole job.
         noise_share: standard deviation of `step_s`, a share of it.
         parts_s: seconds of a step by what they went to; they add up to `step_s`. Empty where no diagnosis tells.
@@ -28,6 +31,7 @@ class Run:
     nodes: int | None = None
     step_s: float | None = None
     tokens_per_step: float | None = None
+    samples_per_step: float | None = None
     tokens_per_s: float | None = None
     noise_share: float = RUN_NOISE
     parts_s: Mapping[str, float] = field(default_factory=dict)
@@ -38,12 +42,13 @@ class Run:
         """The run with what follows from the rest: of step time, tokens of a step and rate, two give the third.
 
         Args:
-            tokens_per_step: of the whole job, where the run does not tell.
+            tokens_per_step: of the whole job, as the user states them: they go before those of a run without a rate.
             tokens_per_step_per_gpu: the same by GPU.
         """
-        of_gpus = None if tokens_per_step_per_gpu is None else tokens_per_step_per_gpu * self.gpus
-        tokens = self.tokens_per_step or tokens_per_step or of_gpus
         step, rate = self.step_s, self.tokens_per_s
+        of_gpus = None if tokens_per_step_per_gpu is None else tokens_per_step_per_gpu * self.gpus
+        stated = tokens_per_step or of_gpus
+        tokens = (stated or self.tokens_per_step) if rate is None else (self.tokens_per_step or stated)
         if step is None and tokens and rate:
             step = tokens / rate
         elif rate is None and tokens and step:

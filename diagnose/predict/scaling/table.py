@@ -9,7 +9,7 @@ from pathlib import Path
 from diagnose.decoding import finite
 from diagnose.errors import UserError, printable
 from diagnose.predict.scaling.columns import Columns, columns_of
-from diagnose.predict.scaling.run import Ladder, Run
+from diagnose.predict.scaling.run import MOST_GPUS, Ladder, Run
 from diagnose.trace.source import opened
 
 LARGEST_TABLE_BYTES = 64 << 20
@@ -66,14 +66,19 @@ def read_table(path: Path, choice: Choice) -> tuple[list[Ladder], list[str]]:
             why=f"{len(chosen)} of {len(rows)} rows are chosen" if choice.where else f"{len(rows)} rows",
             do=_DO,
         )
-    notes = [f"{len(chosen) - len(read)} rows have no rate or step time and are left out"] * (len(read) < len(chosen))
+    notes = _left_out(len(chosen) - len(read), "no rate or step time")
     if "accumulation" not in columns.at and _counts_batches(columns):
         notes.append(_ONE_MICRO_BATCH)
     found = _ladders(read, columns, choice)
     alone = len(read) - sum(len(group) for group in found)
-    if alone:
-        notes.append(f"{alone} rows have no other with the same settings at another number of GPUs and are left out")
+    notes += _left_out(alone, "no other with the same settings at another number of GPUs")
     return _named(found, columns, choice, path.name), notes
+
+
+def _left_out(rows: int, lacks: str) -> list[str]:
+    if rows == 1:
+        return [f"1 row has {lacks} and is left out"]
+    return [f"{rows} rows have {lacks} and are left out"] if rows else []
 
 
 def _rows(path: Path) -> list[list[str]]:
@@ -120,7 +125,7 @@ def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
     """The run of a row; None where it has no number of GPUs, or neither a rate nor a step time."""
     number = {role: _number(row, columns, role) for role in columns.at}
     gpus, per_gpu, rate, step = (number.get(role) for role in ("gpus", "rate_per_gpu", "rate", "step"))
-    if not gpus or gpus != int(gpus) or not (per_gpu or rate or step):
+    if not gpus or gpus != int(gpus) or gpus > MOST_GPUS or not (per_gpu or rate or step):
         return None
     nodes = number.get("nodes")
     run = Run(
@@ -129,6 +134,7 @@ def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
         nodes=int(nodes) if nodes and nodes == int(nodes) else None,
         step_s=step * columns.step_unit_s if step else None,
         tokens_per_step=_tokens_per_step(number, gpus),
+        samples_per_step=_samples_per_step(number, gpus),
         tokens_per_s=per_gpu * gpus if per_gpu else rate,
         power_w=number.get("power"),
     )
@@ -136,17 +142,21 @@ def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
 
 
 def _tokens_per_step(number: Mapping[str, float | None], gpus: float) -> float | None:
-    """Of the whole job: as stated, else of its global batch, else of its micro-batches."""
+    """Of the whole job: as stated, else of its sequences."""
     if stated := number.get("tokens"):
         return stated
     if per_gpu := number.get("tokens_per_gpu"):
         return per_gpu * gpus
-    length, batch, micro = number.get("seq_len"), number.get("global_batch"), number.get("micro_batch")
-    if length and batch:
-        return length * batch
-    if length and micro:
-        return length * micro * (number.get("accumulation") or 1.0) * (number.get("data_parallel") or gpus)
-    return None
+    length, samples = number.get("seq_len"), _samples_per_step(number, gpus)
+    return length * samples if length and samples else None
+
+
+def _samples_per_step(number: Mapping[str, float | None], gpus: float) -> float | None:
+    """Sequences of a step of the whole job: its global batch, else its micro-batches."""
+    micro = number.get("micro_batch")
+    if batch := number.get("global_batch"):
+        return batch
+    return micro * (number.get("accumulation") or 1.0) * (number.get("data_parallel") or gpus) if micro else None
 
 
 def _counts_batches(columns: Columns) -> bool:
@@ -179,7 +189,8 @@ def _named(groups: Sequence[Sequence[_Row]], columns: Columns, choice: Choice, f
     differing = {by: at for by, at in shown.items() if len({_cell(group[0].cells, at) for group in groups}) > 1}
     ladders = []
     for group in groups:
-        told = ", ".join(f"{by}={value}" for by, at in differing.items() if (value := _cell(group[0].cells, at)))
+        alike = {by: {_cell(row.cells, at) for row in group} for by, at in differing.items()}
+        told = ", ".join(f"{by}={value}" for by, (value, *others) in alike.items() if value and not others)
         runs = tuple(sorted((row.run for row in group), key=lambda run: run.gpus))
         ladders.append(Ladder(printable(told or file)[:300], runs))
     return ladders

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from diagnose.diagnosis import Estimate, Money
 from diagnose.diagnosis.estimates import between, hours_text, number, tokens_text
-from diagnose.predict.scaling.answer import Scaling, ScalingReport, Size, Wall
+from diagnose.predict.scaling.answer import Scaling, ScalingReport, Size
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
@@ -52,7 +52,7 @@ def _print_job(page: Page, job: Scaling, report: ScalingReport) -> None:
     _print_table(page, job)
     page.gap()
     _print_tax(page, job)
-    page.paragraph(Text(_wall_line(job.wall), "yellow" if job.wall.earliest else ""), label="wall:")
+    page.paragraph(Text(_wall_line(job), "yellow" if job.wall.earliest else ""), label="wall:")
     if job.because and job.because != job.wall.because:
         page.paragraph(plain(job.because), label="unknown:")
     _print_costs(page, job, report)
@@ -151,14 +151,19 @@ def _print_tax(page: Page, job: Scaling) -> None:
         )
 
 
-def _wall_line(wall: Wall) -> str:
+def _wall_line(job: Scaling) -> str:
+    wall = job.wall
     if wall.because:
         return f"unknown: {wall.because}"
     if wall.earliest is None:
         return f"none up to {_gpus(wall.horizon)}: what grows with the GPUs stays below the work of a step"
     until = f"or {_gpus(wall.latest)} at the latest" if wall.latest else f"or not up to {_gpus(wall.horizon)}"
-    likely = f", {_gpus(wall.likely)} is likely" if wall.likely else ""
-    return f"at {_gpus(wall.earliest)} at the earliest{likely}, {until}: there what grows with the GPUs passes the work"
+    told = wall.likely is not None and wall.likely >= job.base_gpus
+    likely = f", {_gpus(wall.likely)} is likely" if told and wall.likely else ""
+    first = f"at {_gpus(wall.earliest)} at the earliest"
+    if wall.earliest < job.base_gpus:
+        first = f"perhaps below {_gpus(job.base_gpus)} already, which a smaller run would tell"
+    return f"{first}{likely}, {until}: there what grows with the GPUs passes the work"
 
 
 def _print_costs(page: Page, job: Scaling, report: ScalingReport) -> None:

@@ -64,6 +64,7 @@ def benchmarks(session: nox.Session) -> None:
 BENCHMARKS = (
     ("benchmarks/calibration.py",),
     ("benchmarks/overhead.py",),
+    ("benchmarks/sampling_cost.py", "--rounds", "20"),
     ("benchmarks/load.py", "--size", "100M"),
     ("benchmarks/ranks.py", "--ranks", "8,64"),
     ("benchmarks/ranks_confusion.py", "--seeds", "2"),

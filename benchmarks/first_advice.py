@@ -30,7 +30,7 @@ from advice_jobs.kinds import KINDS, Kind
 SCRIPTS = Path(__file__).parent / "advice_jobs"
 REPEATS = 3
 TIMEOUT_S = 300
-NOISE = 0.03  # a mean of some dozen steps is no better than that
+NOISE = 0.03  # a mean of some dozen steps is no better than that; where the repeats lie further apart, that counts
 WIDTHS = (32, 24, 16, 12, 9, 7, 0)
 HEADS = ("job", "first advice", "right", "promised", "measured", "inside", "repeats")
 
@@ -63,7 +63,9 @@ class Outcome:
         if not self.speedups or self.told.promised is None:
             return None
         low, high = self.told.promised
-        return low * (1 - NOISE) <= median(self.speedups) <= (math.inf if high is None else high) * (1 + NOISE)
+        middle = median(self.speedups)
+        noise = max(NOISE, 1.48 * median(abs(one - middle) for one in self.speedups) / middle)
+        return low * (1 - noise) <= middle <= (math.inf if high is None else high) * (1 + noise)
 
 
 def told_of(diagnosis: Mapping[str, Any]) -> Told:

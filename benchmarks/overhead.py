@@ -93,7 +93,7 @@ def hooks() -> None:
             times["armed" if armed else "idle"].append(ns_per_call(step, STEPS))
         hook = ns_per_call(waiting.step_ended, CALLS)
         waiting.loop_ended()
-        session = Session(Config(folder, at_step=30, steps=20, control=20))
+        session = Session(Config(folder, at_step=30, steps=20, control=20, sample_steps=0))
         session.loop_begins("code")
         while session.phase != "done":
             step()

@@ -11,6 +11,7 @@ from typing import Any
 MOST_COUNT = 1 << 53  # what a double holds exactly; sums of a thousand of them fit 63 bits
 MOST_RANKS = 1 << 20  # of a job; who states more is damaged
 LONGEST_TEXT = 4096
+LONGEST_NAME = 512
 MOST_ENTRIES = 65_536
 _DEEPEST = 16
 
@@ -58,6 +59,12 @@ def text(value: Any, path: str, told: Told) -> Any:
     return encodable(value) if sound else _left_out(value, path, told)
 
 
+def name(value: Any, path: str, told: Told) -> Any:
+    """A text; what is beyond `LONGEST_NAME` characters is cut off, since it says no more to a reader."""
+    decoded = text(value, path, told)
+    return decoded if decoded is None else decoded[:LONGEST_NAME]
+
+
 def digits(value: Any, path: str, told: Told) -> Any:
     """A number of at most 18 digits, as text."""
     sound = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18
@@ -70,11 +77,11 @@ def scalar(value: Any, path: str, told: Told) -> Any:
     return kind(value, path, told)
 
 
-def listed(kind: Kind) -> Kind:
-    """A list; each entry that is none of the kind is left out and told."""
+def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
+    """A list of at most `most` entries; each that is none of the kind is left out and told."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
-        if not isinstance(value, list) or len(value) > MOST_ENTRIES:
+        if not isinstance(value, list) or len(value) > most:
             return _left_out(value, path, told)
         entries = (kind(entry, path, told) for entry in value)
         return [entry for entry in entries if entry is not None]
@@ -100,6 +107,18 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
         if not isinstance(value, list) or not least <= len(value) <= most:
             return _left_out(value, path, told)
         entries = [kind(entry, path, nothing_told) for entry in value]
+        return _left_out(value, path, told) if None in entries else entries
+
+    return decoded
+
+
+def row(*kinds: Kind) -> Kind:
+    """A list of as many entries as there are kinds, each of its own kind and none missing."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        if not isinstance(value, list) or len(value) != len(kinds):
+            return _left_out(value, path, told)
+        entries = [kind(entry, path, nothing_told) for kind, entry in zip(kinds, value, strict=True)]
         return _left_out(value, path, told) if None in entries else entries
 
     return decoded

@@ -36,6 +36,11 @@ def _again(what: str, where: str | None, why: str, do: str) -> UserError:
     return UserError(what, where=where, why=why, do=do)
 
 
+def to_install(extra: str) -> str:
+    """What to type for an extra of the project: no index has it, so that it comes from a checkout."""
+    return f'pip install ".[{extra}]" in a checkout of diagnose'
+
+
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that a hostile name cannot drive the terminal."""
     if text.isprintable():

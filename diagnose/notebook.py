@@ -12,7 +12,7 @@ from rich.console import Console
 
 from diagnose import analysis
 from diagnose.diagnosis import Diagnosis
-from diagnose.errors import UserError
+from diagnose.errors import UserError, to_install
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.tables import Table, tables_of
@@ -129,9 +129,7 @@ def analyze(path: str | Path, *, options: analysis.Options | None = None, **stat
 
 def _frame(table: Table) -> "DataFrame":
     if find_spec("pandas") is None:
-        raise UserError(
-            "no data frames without pandas", why="it is not installed", do='pip install "diagnose-training[tables]"'
-        )
+        raise UserError("no data frames without pandas", why="it is not installed", do=to_install("tables"))
     from pandas import DataFrame
 
     frame = DataFrame(list(table.rows), columns=list(table.columns), dtype=object)

@@ -72,6 +72,8 @@ def rule_section(rule: Rule) -> str:
     for withheld in rule.patch.not_when if rule.patch else ():
         if withheld.holds:
             lines += ["", f"**No patch when** `{withheld.holds.text}`: {named(withheld.because)}"]
+    if rule.lines:
+        lines += ["", f"Names {rule.lines.told}."]
     if rule.numerics:
         lines += ["", "The change alters the numbers training computes: compare the loss."]
     if rule.see:

@@ -27,16 +27,23 @@ class StepClock:
 
     def step_begins(self) -> None:
         """A step begins now."""
-        self._began = self._mark()
+        self._began: Mark | None = self._mark()
+
+    def step_is_underway(self) -> None:
+        """The running step began unseen, before anything looked: it gets no time."""
+        self._began = None
 
     def step_ended(self, phase: str) -> int:
-        """A step of `phase` ends now; its host time in nanoseconds."""
-        ended = self._mark()
+        """A step of `phase` ends now; its host time in nanoseconds, 0 where its beginning was not seen."""
+        began, ended = self._began, self._mark()
+        if began is None:
+            self.step_passed(phase)
+            return 0
         if phase == "waiting":
-            self._waited.append(ended[0] - self._began[0])
+            self._waited.append(ended[0] - began[0])
         elif phase in KEPT:
-            self._spans.setdefault(phase, []).append((self._began, ended))
-        return ended[0] - self._began[0]
+            self._spans.setdefault(phase, []).append((began, ended))
+        return ended[0] - began[0]
 
     def step_passed(self, phase: str) -> None:
         """A step of `phase` has ended without a time."""

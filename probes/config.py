@@ -23,6 +23,7 @@ class Config:
         at_step: number of the first recorded step, from 1; None opens the window when step times settle.
         stop: end the job once the window is written.
         control: steps timed without the profiler, before and again after.
+        sample_steps: steps in which the stack is sampled, at most; 0 samples none, None as many as the samples take.
         token: tells what this run writes from what others write; None without a `diagnose run`.
     """
 
@@ -33,6 +34,7 @@ class Config:
     at_step: int | None = None
     stop: bool = False
     control: int = protocol.CONTROL
+    sample_steps: int | None = None
     token: str | None = None
 
     def to_json(self) -> str:

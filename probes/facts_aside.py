@@ -1,11 +1,14 @@
-"""The facts of a window, by a module that is only imported when they are due."""
+"""The facts of a window, by modules that are only imported when they are due."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .aside import aside
+
+if TYPE_CHECKING:
+    from .stack_samples import StackSampler
 
 
 def facts_of(job: object, **known: object) -> dict[str, object]:
@@ -15,3 +18,9 @@ def facts_of(job: object, **known: object) -> dict[str, object]:
     """
     capture_facts: Any = aside(lambda: import_module(".capture_facts", __package__))
     return dict(capture_facts.facts(job, **known))
+
+
+def samples_of(sampler: StackSampler, asked: bool) -> dict[str, object]:
+    """As `folding.stack_samples`; to be called beside the training thread."""
+    folding: Any = import_module(".folding", __package__)
+    return dict(folding.stack_samples(sampler, asked))

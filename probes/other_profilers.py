@@ -28,6 +28,7 @@ _RESULTS = "kineto_results"  # of a profiler: replaced when it ends
 _own: Any = None
 _thread = 0
 _give_way: Callable[[], object] = list
+_before: Callable[[], object] = list
 _forsake: Callable[[], object] = list
 _prepared: list[tuple[Any, int]] = []  # weak references, and which results each had then
 
@@ -49,6 +50,12 @@ def begins(profiler: Any, give_way: Callable[[], object], forsake: Callable[[], 
     """
     global _own, _thread, _give_way, _forsake
     _own, _thread, _give_way, _forsake = profiler, get_ident(), give_way, forsake
+
+
+def tell(before: Callable[[], object]) -> None:
+    """Call `before` each time that a profiler of the job is about to begin, in whatever thread."""
+    global _before
+    _before = before
 
 
 def ended() -> None:
@@ -82,6 +89,7 @@ def _watched(original: Any) -> Any:
     @wraps(original)
     def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _own is None or self is not held(_own, "profiler"):
+            _before()
             if _own is not None:
                 (_give_way if get_ident() == _thread else _forsake)()
             if _RESULTS in vars(self):

@@ -19,6 +19,7 @@ STEPS = 4  # the first of three or more is not counted: it holds what was launch
 WARMUP = 2
 SKIP = 10
 CONTROL = 3
+SAMPLE_STEPS_TOGETHER = 20  # by ranks that `--stop` ends; elsewhere as many as the samples take
 WARMUP_IN_CODE = 1  # `profile()` opens where the script says, often in a loop hardly longer than the window
 WAIT_IN_CODE = 0
 
@@ -48,6 +49,10 @@ SAVE_RANGE = "diagnose.save"
 OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
+
+# What a record holds of sampled stacks, at most.
+MOST_STACKS = 200
+MOST_STACK_FRAMES = 40
 
 # What runs a training loop, as the record has it; each may use those that stand before it.
 BARE_LOOP = "bare loop"

@@ -15,18 +15,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from . import other_profilers
-from .aside import InTurn
 from .clock import StepClock
 from .config import Config, rank_and_world
-from .facts_aside import facts_of
-from .guard import guarded, quietly, say, silent, told
+from .facts_aside import facts_of, samples_of
+from .guard import guarded, quietly, say, told
 from .interrupts import of_the_job
 from .job_objects import JobObjects
+from .outcome import Outcome
 from .protocol import JOBS_PROFILER
 from .ranges import StepRange
-from .rank_files import RankFiles
 from .recorder import Recorder
-from .window import PROFILED, Window, planned
+from .stack_samples import StackSampler
+from .window import PROFILED, SAMPLING, Window, planned
 
 MOST_WINDOWS = 4  # a search over hyperparameters trains hundreds of times
 MOST_BATCHES = 50  # and four steps' worth, without a step: the events of an evaluation would fill the memory
@@ -48,11 +48,9 @@ class Session:
         self.objects = JobObjects()
         self.window: Window | None = None
         self.recorder: Recorder | None = None
-        self.error: str | None = None
-        self.files: RankFiles | None = None
+        self.outcome = Outcome()
         self.clock = StepClock(clock)
-        self._facts: dict[str, object] | None = None
-        self._writing = InTurn()
+        self.sampler = StackSampler(threading.get_ident())
         self._step_range = StepRange()
         self._opened = 0
         self._busy = self._passed = False
@@ -96,8 +94,12 @@ class Session:
             return
         self._fetched += 1
         usual = self._fetched_per_step  # hundreds, where gradients are accumulated
-        if usual and self.phase in PROFILED and self._fetched > MOST_BATCHES + 4 * usual:
+        if not usual or self._fetched <= MOST_BATCHES + 4 * usual:
+            return
+        if self.phase in PROFILED:
             self.loop_ended("many batches came without a step")
+        elif self.phase == SAMPLING:
+            self._safely(self._sampled, "capture stopped")
 
     def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
         """The loop is over, in whatever way: writes what the window holds so far.
@@ -123,10 +125,12 @@ class Session:
             self._safely(self._finish, "capture stopped")
 
     def _open(self, total: int | None, done: int) -> None:
-        self.error, self.files, self.recorder, self._facts = None, None, None, None
+        self.outcome.begins()
+        self.recorder = None
         self.stop_asked = self._passed = False
         self._fetched = self._fetched_per_step = 0
         self._thread = threading.get_ident()
+        self.sampler = StackSampler(self._thread)
         _, world_size = rank_and_world()
         self.window = Window(planned(self.config, world_size, total, done), done)
         if self.config.at_step is not None and self.config.at_step <= done:
@@ -144,7 +148,10 @@ class Session:
             self._pass_over(window)
             return
         before = window.phase
-        window.step_ended(self.clock.step_ended(before))
+        ns = self.clock.step_ended(before)
+        if before == SAMPLING:
+            window.sampled = self.sampler.step_ended(window.number + 1)
+        window.step_ended(ns)
         if before in PROFILED and self.recorder is not None:
             self.recorder.step()
         if window.phase != before:
@@ -155,6 +162,7 @@ class Session:
     def _pass_over(self, window: Window) -> None:
         """A step with a profiler of the job on, or the one in which that one stopped."""
         self._passed = self.beside_a_profiler()
+        self.sampler.pause()
         if not window.passed and window.is_ahead:
             say(f"another profiler, the job's own, is on at step {window.number + 1}: the capture waits for its end")
         window.step_passed()
@@ -183,24 +191,26 @@ class Session:
         elif before in PROFILED and after not in PROFILED:
             self._disarm()
             self._write()
+        if after == SAMPLING:
+            self._note_facts()
+            other_profilers.tell(self.sampler.pause)
+            self.sampler.start()
         if after == "done":
             self._finish()
 
+    def _sampled(self) -> None:
+        """What follows is no step: of those before it there are samples, or not."""
+        assert self.window is not None
+        self.window.phase = "done"
+        self._finish()
+
     def _arm(self) -> None:
         assert self.window is not None
-        if self.files is None:
-            self._claim()
-        assert self.files is not None
-        self.recorder = Recorder(self.files.trace, self.window.plan.warmup, self.window.plan.active)
+        if self.outcome.files is None:
+            self.outcome.claim(self.config.out)
+        assert self.outcome.files is not None
+        self.recorder = Recorder(self.outcome.files.trace, self.window.plan.warmup, self.window.plan.active)
         self.recorder.start(self._give_way, self.window.number + 1)
-
-    def _claim(self) -> None:
-        rank, world_size = rank_and_world()
-
-        def claim() -> None:  # there even if an exception of the job ends the waiting
-            self.files = RankFiles(self.config.out, rank, world_size)
-
-        self._beside(claim)
 
     def _disarm(self) -> None:
         if self.recorder is not None:
@@ -209,41 +219,28 @@ class Session:
     def _write(self) -> None:
         """Write the trace, once, and wait for it."""
         if self.recorder is not None:
-            self._beside(self.recorder.write)
-
-    def _beside(self, call: Callable[[], object]) -> None:
-        """Run `call`, whose business are files."""
-        self._writing.run(call, self._failed)
+            self.outcome.beside(self.recorder.write)
 
     def _finish(self) -> None:
         """Write what is due: the trace, the facts, and the marker that says that nothing more comes."""
         if self.window is None or self.window.phase != "done":
             return
-        guarded(self._write, "no trace written", self._failed)
-        files = self.files
-        if files is not None:
+        self.sampler.stop()
+        guarded(self._write, "no trace written", self.outcome.failed)
+        if self.outcome.files is not None:
             if not self.beside_a_profiler():
                 self._note_facts()
-            known = self._facts
-            if known is not None:
-                known["error"] = self.error
-                guarded(lambda: self._beside(lambda: files.write_record(known)), "capture facts not written")
-            guarded(lambda: self._beside(lambda: files.finish(self.error)), "no marker written")
-            self.stop_asked = self.config.stop and self.error is None
-        self.files = self.window = None
-
-    def _failed(self, why: str) -> None:
-        self.error = self.error or why
+            sampler, plan = self.sampler, self.window.plan
+            self.outcome.write(lambda: {"stack_samples": quietly(lambda: samples_of(sampler, plan.sampling > 0))})
+            self.stop_asked = self.config.stop and self.outcome.error is None
+        self.outcome.files = self.window = None
 
     def _note_facts(self) -> None:
-        """While the model lives: what is written at exit comes after its end."""
-        if self._facts is None:
-            with silent():
-                guarded(lambda: vars(self).update(_facts=self._known()), "capture facts not written")
+        self.outcome.note(self._known)
 
     def _known(self) -> dict[str, object]:
-        of = {name: getattr(self, name) for name in ("window", "clock", "recorder", "source", "error")}
-        return facts_of(self.objects, **of)
+        of = {name: getattr(self, name) for name in ("window", "clock", "recorder", "source")}
+        return facts_of(self.objects, error=self.outcome.error, **of)
 
     def _cut_short(self, why: str) -> None:
         window = self.window
@@ -253,10 +250,10 @@ class Session:
             self._disarm()
         if self.recorder is None or not self.recorder.recorded:
             beside = ", while another profiler was running in this process" if self._passed else ""
-            self.error = f"{why} after {window.count} steps, before a step was recorded{beside}"
-            say(f"no trace written: {self.error}")
-            if self.files is None and window.count:
-                self._claim()
+            self.outcome.error = f"{why} after {window.count} steps, before a step was recorded{beside}"
+            say(f"no trace written: {self.outcome.error}")
+            if self.outcome.files is None and window.count:
+                self.outcome.claim(self.config.out)
         if not self.beside_a_profiler():
             self._note_facts()
 
@@ -273,8 +270,8 @@ class Session:
                 if interrupt is error:
                     raise
                 raise interrupt from None
-            self.error = f"{doing}: {told(error)}"
-            say(self.error)
+            self.outcome.error = why = f"{doing}: {told(error)}"
+            say(why)
             self._abandon()
         finally:
             self._busy = False
@@ -282,7 +279,9 @@ class Session:
     def _interrupted(self, interrupt: BaseException) -> None:
         """The job's exception is on its way through: a running profiler is stopped, files wait for the exit."""
         if self.phase in PROFILED or (self.recorder is not None and self.recorder.running):
-            self.error = f"the window was cut by {type(interrupt).__name__}, raised by a signal handler of the job"
+            self.outcome.error = (
+                f"the window was cut by {type(interrupt).__name__}, raised by a signal handler of the job"
+            )
             self._stop_all()
 
     def _abandon(self) -> None:
@@ -293,5 +292,6 @@ class Session:
     def _stop_all(self) -> None:
         if self.window is not None:
             self.window.phase = "done"
+        quietly(self.sampler.stop)
         if self.recorder is not None:
             quietly(self.recorder.abort)

@@ -102,6 +102,7 @@ def _begin(current: Session, optimizer: Any) -> None:
     quietly(current.objects.note_loop)
     done = 0 if current.beside_a_profiler() else steps_before(optimizer)
     current.loop_begins("optimizer", None if current.config.at_step else loader_hooks.longest_loader(), done)
+    current.clock.step_is_underway()  # a loop shows first where its first optimizer step ends
 
 
 def remove() -> None:

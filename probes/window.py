@@ -1,22 +1,31 @@
-"""Where the window lies: a count of steps moves it from waiting to done. Knows no profiler and no clock."""
+"""Where the window lies: a count of steps moves it from waiting to done. Knows no profiler and no clock.
+
+Stacks are sampled in its last phase: a short loop, or one of unknown length, loses samples and never its recording.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from .config import Config
+from .protocol import SAMPLE_STEPS_TOGETHER
 
-PHASES = ("waiting", "control", "warmup", "active", "cooldown", "control_after", "done")
+SAMPLING = "sampling"
+PHASES = ("waiting", "control", "warmup", "active", "cooldown", "control_after", SAMPLING, "done")
 PROFILED = ("warmup", "active")
+UNLIMITED = 1 << 40
 SETTLED_STEPS = 3
 SETTLED_WITHIN = 0.2
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in each phase; `waiting` is the most it takes, and exact when `fixed`."""
+    """Steps in each phase; `waiting` is the most it takes, and exact when `fixed`.
+
+    `sampling` is the most it takes, and exact when `ends_job`: ranks that end by themselves have to end together.
+    """
 
     waiting: int
     control: int
@@ -26,6 +35,8 @@ class Plan:
     control_after: int
     fixed: bool
     shortened: bool = False
+    sampling: int = 0
+    ends_job: bool = False
 
 
 def planned(config: Config, world_size: int = 1, total: int | None = None, done: int = 0) -> Plan:
@@ -45,12 +56,17 @@ def planned(config: Config, world_size: int = 1, total: int | None = None, done:
         waiting = max(before - warmup - control, 0)
     fixed = config.at_step is not None or world_size > 1
     plan = Plan(waiting, control, warmup, active, int(control > 0), control, fixed)
-    return plan if total is None else _shortened(plan, max(total, 1), config.at_step is not None)
+    if total is not None:
+        plan = _shortened(plan, max(total, 1), config.at_step is not None)
+    together = world_size > 1 and config.stop
+    most = config.sample_steps
+    sampling = (SAMPLE_STEPS_TOGETHER if together else UNLIMITED) if most is None else max(most, 0)
+    return replace(plan, sampling=sampling, ends_job=together)
 
 
 def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
     """The plan cut to `total` steps: after the window first, then wait (unless exact), control, warm-up, recording."""
-    length = {phase: getattr(plan, phase) for phase in PHASES[:-1]}
+    length = {phase: getattr(plan, phase) for phase in PHASES[: PHASES.index(SAMPLING)]}
     least = {"waiting": 1, "warmup": 1, "active": 1}
     if exact and plan.waiting + plan.control + plan.warmup < total:
         least["waiting"] = plan.waiting
@@ -71,6 +87,7 @@ class Window:
         count: steps of this loop that have ended, the `passed` ones among them, which a profiler of the job was on in.
         first_active: the number of the first recorded step, as the job counts; 0 before there is one.
         cut_by: what ended the window before its plan did, "" when nothing did.
+        sampled: there are samples enough, or none to be had.
     """
 
     def __init__(self, plan: Plan, done: int = 0) -> None:
@@ -80,7 +97,7 @@ class Window:
         self.first_active = 0
         self.cut_by = ""
         self._done = done
-        self.settled = False
+        self.settled = self.sampled = False
         self._taken = 0
         self._last: deque[int] = deque(maxlen=SETTLED_STEPS)
         self._advance()
@@ -132,6 +149,8 @@ class Window:
     def _complete(self) -> bool:
         if self._taken >= int(getattr(self.plan, self.phase)):
             return True
+        if self.phase == SAMPLING:
+            return self.sampled and not self.plan.ends_job
         return self.phase == "waiting" and self.settled and not self.plan.fixed
 
 

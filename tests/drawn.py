@@ -4,18 +4,22 @@ import diagnoses
 from msgspec.structs import replace
 
 from diagnose.diagnosis import (
+    CodeLine,
     Diagnosis,
     Evidence,
     Finding,
     HistoryChange,
     KernelRow,
     Lane,
+    OperatorRow,
     Patch,
     Peak,
     RooflineEntry,
     Roofs,
     SliceLabel,
     StepTimeline,
+    UserCode,
+    UserFunction,
 )
 from diagnose.diagnosis.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
 
@@ -51,6 +55,27 @@ def kernel(name: str, ns: int, **changes: object) -> KernelRow:
     known = {"family": "gemm", "class_": "compute", "bound": "compute", "operator": "aten::mm", "above_roof_ns": 1234}
     figures = {"count": 12.0, "ns": ns, "share": ns / (174 * MS), "mean_ns": ns // 12}
     return KernelRow(**{"name": name} | known | figures | changes)  # type: ignore[arg-type]
+
+
+def operator(name: str, ns: int, **changes: object) -> OperatorRow:
+    figures = {"count": 12.0, "ns": ns, "share": ns / (174 * MS), "mean_ns": ns // 12, "shapes": "512x512, 512x512"}
+    return OperatorRow(**{"name": name} | figures | changes)  # type: ignore[arg-type]
+
+
+def code_line(name: str = "collate", **changes: object) -> CodeLine:
+    of = {"share": 0.62, "of": "214 samples of the training thread"}
+    return CodeLine(**{"file": f"{name}.py", "line": 31, "function": name} | of | changes)  # type: ignore[arg-type]
+
+
+def user_code(name: str = "collate") -> UserCode:
+    """One function of the name."""
+    function = UserFunction(file=f"src/{name}.py", line=31, function=name, share=0.62, total_share=0.7, doing="loading")
+    return UserCode(
+        functions=(function,),
+        of="214 samples of the training thread",
+        other_share=0.38,
+        cost_share=0.0021,
+    )
 
 
 def entry(family: str, **changes: object) -> RooflineEntry:
@@ -135,6 +160,9 @@ def hostile() -> Diagnosis:
         predicted_speedup=(1.1, 1.2),
         patch=Patch(target="environment", set={HOSTILE: HOSTILE}),
         assumes=HOSTILE,
+        where=(code_line(HOSTILE, of=HOSTILE), code_line(HOSTILE)),
+        where_because=HOSTILE,
+        where_capture_next=HOSTILE,
     )
     job = joined(HOSTILE)
     assert job.postmortem is not None
@@ -151,6 +179,8 @@ def hostile() -> Diagnosis:
         kernels=(kernel(HOSTILE, MS, operator=HOSTILE, family=HOSTILE), kernel("a" + HOSTILE, MS)),
         roofline=(entry(HOSTILE, note=HOSTILE),),
         operators=(entry(HOSTILE),),
+        host_operators=(operator(HOSTILE, MS, shapes=HOSTILE),),
+        user_code=user_code(HOSTILE),
         roofs=drawn().roofs,
         versions={HOSTILE: HOSTILE},
     )

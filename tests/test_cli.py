@@ -214,6 +214,12 @@ def test_metrics_and_rules_are_listed_and_explained() -> None:
         assert f"\n{label}" in page.stdout
 
 
+def test_explain_says_which_lines_a_finding_names() -> None:
+    page = " ".join(run("explain", "straggler").stdout.split())
+
+    assert 'names: lines beyond the other ranks, where straggler_cause == "host"' in page
+
+
 def test_explain_suggests_the_nearest_rule() -> None:
     name = run("rules").stdout.split()[0]
 

@@ -34,6 +34,8 @@ def test_the_value_of_the_patch_is_followed_before_that_of_the_kind() -> None:
     [
         ((1.5, 2.0), (1.4, 1.6, 9.0), True),
         ((1.5, 2.0), (1.3, 1.3, 1.6), False),
+        ((1.5, 2.0), (2.0, 2.2, 2.6), True),
+        ((1.5, 2.0), (2.2, 2.2, 2.6), False),
         ((1.5, None), (7.0,), True),
         (None, (1.5,), None),
         ((1.5, 2.0), (), None),

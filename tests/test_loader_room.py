@@ -116,6 +116,29 @@ def test_workers_that_leave_no_core_idle_may_slow_the_step_more(tmp_path: Path, 
     assert said["most_host_time_factor"] == slower
 
 
+@pytest.mark.parametrize(("workers", "faster"), [(0, 1.0), (1, 1 / 1.5)])
+def test_what_the_profiler_adds_hides_where_the_step_waits_for_workers(
+    tmp_path: Path, workers: int, faster: float
+) -> None:
+    found = waiting(tmp_path, cores(64), workers=workers, loading=loads(workers, 0.06))
+
+    assert {fact.name: fact.value for fact in found.facts}["least_host_time_factor"] == pytest.approx(faster)
+
+
+def test_a_worker_that_shares_the_last_core_may_load_a_third_slower(tmp_path: Path) -> None:
+    for name in ("shared", "spare"):
+        (tmp_path / name).mkdir()
+    shared = data_wait(waiting(tmp_path / "shared", cores(2), loading=loads(0, 1)))
+    spare = data_wait(waiting(tmp_path / "spare", cores(3, local_ranks=1), loading=loads(0, 1)))
+
+    assert shared.patch is not None
+    assert shared.patch.set["num_workers"] == 1
+    assert shared.predicted_speedup is not None
+    assert shared.predicted_speedup[0] == 1.0  # one worker at 70 % loads 8 ms in 11.4, longer than the step of 10
+    assert spare.predicted_speedup is not None
+    assert spare.predicted_speedup[0] > 1.3
+
+
 def test_workers_that_compute_on_all_cores_are_not_to_be_raised(tmp_path: Path) -> None:
     finding = data_wait(waiting(tmp_path, cores(5), workers=4, loading=loads(4, 0.95)))
 

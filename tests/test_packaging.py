@@ -2,7 +2,9 @@
 
 import importlib.metadata
 import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -83,8 +85,53 @@ def test_the_version_is_said_once() -> None:
     assert PROJECT["project"]["version"] == diagnose.__version__
 
 
+def pins_of(name: str) -> dict[str, str]:
+    """The version that each distribution has in a file of constraints, by its name in lower case."""
+    lines = (line.split("==") for line in (ROOT / name).read_text().splitlines() if "==" in line)
+    return {distribution.lower(): version for distribution, version in lines}
+
+
+EXTRAS = tuple(PROJECT["project"]["optional-dependencies"])
+PINNED_APART = {"hta": "constraints-hta.txt"}
+CHOSEN_BY_TORCH = ("nvidia-", "cuda-", "triton")  # each build of torch needs its own
+TOGETHER = ",".join(extra for extra in EXTRAS if extra not in PINNED_APART)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extras", [*EXTRAS, TOGETHER])
+def test_the_extras_resolve_with_their_pins_within_a_minute(extras: str, tmp_path: Path) -> None:
+    tree = copied_tree(tmp_path)
+    pins = PINNED_APART.get(extras, "constraints.txt")
+    resolve = ["install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(tmp_path / "report.json")]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *resolve, f"{tree}[{extras}]", "-c", str(ROOT / pins)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    chosen = {canonical(one["metadata"]["name"]) for one in report["install"]} - {"diagnose-training"}
+    unpinned = chosen - {canonical(name) for name in pins_of(pins)}
+    assert not {name for name in unpinned if not name.startswith(CHOSEN_BY_TORCH)}, "a pin is missing"
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_only_pandas_keeps_the_extra_hta_apart() -> None:
+    apart, usual = pins_of("constraints-hta.txt"), pins_of("constraints.txt")
+
+    assert {name for name in apart.keys() & usual.keys() if apart[name] != usual[name]} == {"pandas"}
+
+
 def test_the_pins_cover_every_dependency_that_is_always_installed() -> None:
-    pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    pins = pins_of("constraints.txt").keys()
     needed = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["dev"]]
     names = {requirement.split(">")[0].split(";")[0].strip().lower() for requirement in needed}
 

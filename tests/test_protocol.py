@@ -58,7 +58,7 @@ def test_the_command_the_callback_and_the_configuration_have_the_same_defaults()
     command = {parameter.name: parameter.default for parameter in run.params}
     callback = signature(DiagnoseCallback).parameters
 
-    names = ("steps", "warmup", "skip")
+    names = ("steps", "warmup", "skip", "sample_steps")
     assert [command[name] for name in names] == [config[name] for name in names]
     assert [callback[name].default for name in names] == [config[name] for name in names]
     assert signature(profile).parameters["active"].default == config["steps"]

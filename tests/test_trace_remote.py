@@ -137,7 +137,7 @@ def test_a_missing_driver(url: str, module: str, package: str, monkeypatch: pyte
         monkeypatch.delitem(registry._registry, protocol, raising=False)
     with pytest.raises(UserError, match=rf"why: {package} is not installed") as error:
         analyze(url)
-    assert 'pip install "diagnose-training[remote]"' in error.value.message
+    assert 'pip install ".[remote]"' in error.value.message
     assert error.value.exit_code == 3
 
 

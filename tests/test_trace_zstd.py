@@ -79,7 +79,7 @@ def test_a_rank_of_a_folder(tmp_path: Path) -> None:
 
 def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "zstd", None)
-    with pytest.raises(UserError, match=r"diagnose-training\[zstd\]"):
+    with pytest.raises(UserError, match=r'pip install "\.\[zstd\]" in a checkout of diagnose'):
         read(saved(tmp_path / "trace.json.zst", b"\x28\xb5\x2f\xfd rest"))
 
 

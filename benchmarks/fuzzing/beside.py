@@ -95,6 +95,8 @@ def _list(seeded: random.Random, node: dict[str, Any], name: str, nulls: float) 
         return [round(5e6 * seeded.uniform(0.9, 1.2)) for _ in range(seeded.randint(0, 12))]
     if name == "speedup":
         return [1.05, 1.2]
+    if "prefixItems" in node:
+        return [_of_schema(seeded, each, "", nulls) for each in node["prefixItems"]]
     return [_of_schema(seeded, node.get("items", {"type": "string"}), "", nulls) for _ in range(2)]
 
 

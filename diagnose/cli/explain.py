@@ -53,6 +53,8 @@ def _explain(page: Page, rule: Rule) -> None:
     for withheld in rule.patch.not_when if rule.patch else ():
         if withheld.holds is not None:
             page.paragraph(f"{plain(withheld.holds.text)}: {_named(withheld.because)}", label="no patch:")
+    if rule.lines:
+        page.paragraph(plain(rule.lines.told), label="names:")
     if rule.numerics:
         page.paragraph("the change alters the numbers training computes: compare the loss", label="numerics:")
     _facts(page, rule)

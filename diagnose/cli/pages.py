@@ -13,12 +13,12 @@ from diagnose import __version__
 from diagnose.cli.typed import options_typed
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
-from diagnose.errors import UserError, printable
+from diagnose.errors import UserError, printable, to_install
 
 STDOUT = Path("-")
 Command = TypeVar("Command", bound=Callable[..., Any])
 _HTML, _MARKDOWN, _TABLES = "the HTML report", "the Markdown report", "the tables"
-_TO_GET_PARQUET = 'for Parquet beside CSV: pip install "diagnose-training[tables]"'
+_TO_GET_PARQUET = f"for Parquet beside CSV: {to_install('tables')}"
 
 
 def _checked(_context: click.Context, option: click.Parameter, to: Path | None) -> Path | None:

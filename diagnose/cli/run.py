@@ -65,6 +65,15 @@ _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
     help=f"Wait at most N steps for step times to settle (default: {protocol.SKIP}).",
 )
 @click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
+@click.option(
+    "--sample-steps",
+    metavar="N",
+    default=None,
+    type=click.IntRange(min=0),
+    help="Sample the stack of the training thread in at most N steps after the window (default: for two seconds, which "
+    "are 200 samples).",
+)
+@click.option("--no-sampling", is_flag=True, help="Sample no stacks: no line of code is named.")
 @click.option("--stop", is_flag=True, help="End the job after the window.")
 @output_options
 @click.option(
@@ -84,6 +93,8 @@ def run(
     warmup: int,
     skip: int,
     at_step: int | None,
+    sample_steps: int | None,
+    no_sampling: bool,
     stop: bool,
     patch_file: str | None,
     command: tuple[str, ...],
@@ -111,7 +122,8 @@ def run(
     argv = resolved(command)
     patch = _patch(patch_file, argv, reports)
     plain = inherited_environment()
-    bundle, env = _prepared(out, Config("", steps, warmup, skip, at_step, stop), plain, patch)
+    config = Config("", steps, warmup, skip, at_step, stop, sample_steps=0 if no_sampling else sample_steps)
+    bundle, env = _prepared(out, config, plain, patch)
     try:
         job, bundle = _started(argv, env, plain, bundle, patch)
     except OSError as error:

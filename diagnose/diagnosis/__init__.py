@@ -3,6 +3,8 @@
 from diagnose.diagnosis.advice import (
     NOT_RECOMMENDED,
     Applied,
+    CodeLine,
+    CodePlace,
     Evidence,
     FactReport,
     Finding,
@@ -17,7 +19,7 @@ from diagnose.diagnosis.advice import (
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
 from diagnose.diagnosis.job import HistoryChange, Loss, RankReport, TraceSummary
-from diagnose.diagnosis.kernels import KernelRow, Peak, RooflineEntry, Roofs
+from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import Convention, LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.terms import (
     Bound,
@@ -32,6 +34,7 @@ from diagnose.diagnosis.terms import (
     VerdictClass,
 )
 from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
+from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
 __all__ = [
     "NOT_RECOMMENDED",
@@ -39,10 +42,13 @@ __all__ = [
     "Applied",
     "Bound",
     "CauseClass",
+    "CodeLine",
+    "CodePlace",
     "Confidence",
     "Convention",
     "Cost",
     "Diagnosis",
+    "Doing",
     "Estimate",
     "Evidence",
     "FactReport",
@@ -59,6 +65,7 @@ __all__ = [
     "NotAdvised",
     "NotApplied",
     "NotJudged",
+    "OperatorRow",
     "Patch",
     "Peak",
     "PlanStep",
@@ -76,6 +83,8 @@ __all__ = [
     "StepTimeline",
     "Steps",
     "TraceSummary",
+    "UserCode",
+    "UserFunction",
     "Verdict",
     "VerdictClass",
     "WaterfallPart",

@@ -32,6 +32,30 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     of: str = ""
 
 
+class CodePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the user's code, and the function that it is in, "<module>" outside of any."""
+
+    file: str
+    line: int
+    function: str
+
+
+class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of the user's code that a fault is at, by the line of it with most of that time.
+
+    `share` is its time, what it calls included, of what `of` says; of a late rank, what it spends there beyond the
+    median of the other ranks. `most_in` is the function of the user that more than half of that is in, null where that
+    is the function itself.
+    """
+
+    file: str
+    line: int
+    function: str
+    share: float
+    of: str
+    most_in: CodePlace | None = None
+
+
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """A concrete change: `set` holds the values for `target`, in the words of what runs the training loop.
 
@@ -57,6 +81,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `action` is the change in a few words: the settings of `patch`, or where nothing is set, an imperative of the rule;
     "" where the rule has none.
+
+    `where` are the lines of the user's code that most of it is at, at most three. Where a capture looked for them in
+    vain, `where_because` says why and `where_capture_next` what to capture. Where none ever looked, all are empty.
     """
 
     rule: str
@@ -71,6 +98,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     assumes: str = ""
     booked_share: float | None = None
     hidden_share: float | None = None
+    where: tuple[CodeLine, ...] = ()
+    where_because: str = ""
+    where_capture_next: str = ""
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +124,9 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """What to do next, and why that before everything else.
 
     `kind` is "change", "capture" (the capture is at fault, and `do` says what to do about it), "nothing", or "unknown"
-    where that was not judged. `rule` names the finding, whose `says`, `action`, `do`, `patch` and `predicted_speedup`
-    stand here again; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the
-    plan that buy more than the noise of the steps, in its order.
+    where that was not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch` and
+    `predicted_speedup` stand here again; without one `rule` is empty and `says` is the whole answer. `worth_doing` are
+    the rules of the plan that buy more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]
@@ -108,6 +138,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     do: str = ""
     patch: Patch | None = None
     predicted_speedup: Speedup | None = None
+    where: tuple[CodeLine, ...] = ()
     worth_doing: tuple[str, ...] = ()
 
 

@@ -18,10 +18,11 @@ from diagnose.diagnosis.advice import (
 )
 from diagnose.diagnosis.cost import Cost
 from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
-from diagnose.diagnosis.kernels import KernelRow, RooflineEntry, Roofs
+from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.timeline import SlowStep, StepTimeline
+from diagnose.diagnosis.user_code import UserCode
 
 SCHEMA_VERSION = 4
 
@@ -30,6 +31,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything any report shows. Serialise with `to_json`.
 
     `cost` is null where neither a price nor a power is known.
+    `host_operators` are of a job without a GPU. `user_code` is null where nothing looked for its lines.
     `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
     """
@@ -60,6 +62,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     slow_steps: tuple[SlowStep, ...] = ()
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
+    host_operators: tuple[OperatorRow, ...] = ()
+    user_code: UserCode | None = None
     roofs: Roofs | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     facts: tuple[FactReport, ...] = ()

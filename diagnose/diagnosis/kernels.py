@@ -1,4 +1,4 @@
-"""What the GPU ran, by kernel, family and operator, and what bounds it."""
+"""What the device ran, by kernel, family and operator, and what bounds it."""
 
 import msgspec
 
@@ -24,6 +24,23 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
     mean_ns: Nanoseconds
     above_roof_ns: int | None
+
+
+class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Operators of one name on a typical rank without a GPU, per step; the last row sums up `names` others.
+
+    `ns` is their own time, without the operators that they call, on all threads of the process: so rows can add up to
+    more than the step, of which `share` is one. `shapes` are the sizes of the inputs that took most of it, such as
+    "512x1024, 1024x4096", "" where they were not recorded.
+    """
+
+    name: str
+    names: int = 1
+    count: float
+    ns: Nanoseconds
+    share: Share
+    mean_ns: Nanoseconds
+    shapes: str
 
 
 class RooflineEntry(msgspec.Struct, frozen=True, kw_only=True):

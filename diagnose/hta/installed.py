@@ -2,10 +2,10 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from diagnose.errors import UserError
+from diagnose.errors import UserError, to_install
 
 _NAMES = ("HolisticTraceAnalysis", "traceinsight")  # of the same project, before and since version 0.6
-_INSTALL = 'pip install "diagnose-training[hta]"'
+_INSTALL = to_install("hta")
 
 
 def require() -> None:

@@ -12,11 +12,13 @@ from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
+from diagnose.judge.operator_table import operator_table
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.summary import fact_report, summary_of
 from diagnose.judge.typical_rank import predictor_of, replay_report
+from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.patch.applied import applied_of
@@ -51,7 +53,7 @@ def diagnose(case: Case) -> Diagnosis:
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
         operators=part("operators", lambda: operators_of_job(case.measured), ()),
-        findings=findings,
+        findings=part("user_code", lambda: located(findings, case.rules, case, predictor.measured), findings),
         plan=part("plan", lambda: plan_steps(case.facts, predictor, weights), ()),
         replay=replay_report(predictor),
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
@@ -66,6 +68,8 @@ def diagnose(case: Case) -> Diagnosis:
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
         timeline=part("timeline", lambda: step_timeline(predictor.measured), None),
         kernels=part("kernels", lambda: kernel_rows(predictor.measured), ()),
+        host_operators=part("host_operators", lambda: operator_table(predictor.measured), ()),
+        user_code=part("user_code", lambda: user_code_of(predictor.measured), None),
         roofs=part("roofs", lambda: roofs_of(predictor.measured), None),
         versions=part("versions", lambda: versions_of(predictor.measured), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),

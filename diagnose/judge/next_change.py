@@ -32,6 +32,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
         do=finding.do,
         patch=finding.patch,
         predicted_speedup=finding.predicted_speedup,
+        where=finding.where,
         worth_doing=worth_doing,
     )
 

@@ -11,6 +11,7 @@ from diagnose.arrays import Ints, Mask
 from diagnose.attribution.attribution import Attribution
 from diagnose.facts import Scalar, Unknown, Value
 from diagnose.hardware import Device, Gpu
+from diagnose.metrics.lines.of_rank import RankCode, code_of
 from diagnose.metrics.settings import Settings, device_of
 from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_GPU, NO_RECORD, NOT_RECORDED, UNKNOWN_DEVICE
 from diagnose.ranks import JobView
@@ -61,6 +62,11 @@ class Measured:
     def pieces_share(self, pieces: iv.Intervals) -> float:
         """The pieces of time, of the counted steps."""
         return min(iv.total(pieces) / max(self.attribution.total_ns, 1), 1.0)
+
+    @cached_property
+    def user_code(self) -> RankCode:
+        """The lines of the user's code in which the time goes."""
+        return code_of(self.timeline, self.record)
 
     @property
     def step_s(self) -> float:

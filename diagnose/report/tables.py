@@ -24,6 +24,7 @@ _CHANGE: Columns = {"target": str, "change": str, "flags": str}
 _FACT: Columns = {"fact": str}
 _VALUE: Columns = {"value": float, "text": str, "unit": str, "of": str}
 _FINDING: Columns = {"rule": str, "class": str, "severity": str, "says": str, "action": str, "do": str, "assumes": str}
+_WHERE: Columns = {"rule": str, "file": str, "line": int, "function": str, "share": float, "of": str}
 _PLAN: Columns = {"position": int, "rule": str, "effort": str, "changes_numerics": bool}
 _RANK: Columns = {"rank": int, "host": str, "device": str, "bound_by": str, "steps": int}
 _REASON: Columns = {"because": str, "capture_next": str}
@@ -66,6 +67,23 @@ _KERNELS: Fields = {
     "share_of_step": ("share", float),
     "mean_ns": ("mean_ns", int),
     "above_roof_ns": ("above_roof_ns", int),
+}
+_HOST_OPERATORS: Fields = {
+    "operator": ("name", str),
+    "names": ("names", int),
+    "count_per_step": ("count", float),
+    "per_step_ns": ("ns", int),
+    "share_of_step": ("share", float),
+    "mean_ns": ("mean_ns", int),
+    "input_shapes": ("shapes", str),
+}
+_USER_CODE: Fields = {
+    "file": ("file", str),
+    "line": ("line", int),
+    "function": ("function", str),
+    "own_share": ("share", float),
+    "share_with_calls": ("total_share", float),
+    "doing": ("doing", str),
 }
 _MFU: Fields = {
     "convention": ("name", str),
@@ -179,6 +197,8 @@ def _of_step(d: Diagnosis) -> dict[str, Table]:
         "roofline": _records(_ROOFLINE, d.roofline),
         "operators": _records(_ROOFLINE, d.operators),
         "kernels": _records(_KERNELS, d.kernels),
+        "host_operators": _records(_HOST_OPERATORS, d.host_operators),
+        "user_code": _records(_USER_CODE, d.user_code.functions if d.user_code else ()),
         "mfu": _records(_MFU, d.mfu.conventions),
         "facts": _table(_FACT | _VALUE | _REASON, facts),
     }
@@ -187,8 +207,10 @@ def _of_step(d: Diagnosis) -> dict[str, Table]:
 def _of_judgement(d: Diagnosis) -> dict[str, Table]:
     evidence = ([f.rule, e.fact, *_split(e.value), e.unit, e.of] for f in d.findings for e in f.evidence)
     reasons: Fields = {"rule": ("rule", str), "because": ("because", str), "capture_next": ("capture_next", str)}
+    where = ([f.rule, w.file, w.line, w.function, w.share, w.of] for f in d.findings for w in f.where)
     return {
         "findings": _table(_FINDING | _GAIN | _CHANGE, map(_finding, d.findings)),
+        "where": _table(_WHERE, where),
         "evidence": _table({"rule": str} | _FACT | _VALUE, evidence),
         "plan": _table(_PLAN | _GAIN | _SO_FAR | _CHANGE, (_planned(*numbered) for numbered in enumerate(d.plan, 1))),
         "not_advised": _records({"change": ("what", str), "because": ("because", str)}, d.not_advised),

@@ -56,6 +56,17 @@ def parents(trace: Trace, rows: Ints) -> Ints:
     return parent
 
 
+def nearest(marked: Mask, parent: Ints) -> Ints:
+    """For each event, given its parent, itself where it is marked, else the nearest marked one around it; NONE.
+
+    Each round looks twice as far, so that deep nests take few.
+    """
+    up = np.append(np.where(marked, np.arange(len(parent)), parent), NONE)
+    while not np.array_equal(further := up[up], up):
+        up = further
+    return up[:-1]
+
+
 def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
     """For each row of `inner`, the innermost row of `outer` that was running when it began, on its thread; -1."""
     return _running(trace, outer, trace.pid[inner], trace.tid[inner], trace.ts[inner])

@@ -11,9 +11,10 @@ from diagnose.facts import Scalar
 from diagnose.metrics.kernel_groups.registry import GROUPS
 from diagnose.patch.worlds import settings
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
+from diagnose.rule.lines import Lines
 from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
-from diagnose.rule.rule_file import NotWhenTable, PatchTable, RuleFile, WhatIfTable
+from diagnose.rule.rule_file import LinesTable, NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
 HOST_TIME = frozenset({*IDLE, *OPERATORS, OPTIMIZER_OPERATORS})
 
@@ -57,6 +58,7 @@ class _Builder:
             remedy=self.remedy(file.whatif) if file.whatif else None,
             patch=self.patch(file.patch) if file.patch else None,
             not_when=self.not_when(file.not_when, "not_when"),
+            lines=self.lines(file.lines) if file.lines else None,
             negative=self.negative(),
             examples=file.example,
             path=self.path,
@@ -82,6 +84,15 @@ class _Builder:
             )
             for number, table in enumerate(tables)
         )
+
+    def lines(self, table: LinesTable) -> Lines:
+        if not (table.doing or table.calls or table.excess):
+            raise RuleError("the lines are not chosen", where=f"{self.path}: lines", do="add doing, calls or excess")
+        for name in table.calls:
+            if not name.isidentifier():
+                raise RuleError(f"'{name}' is no name of a function", where=f"{self.path}: lines.calls")
+        holds = self.parse(table.if_, "lines.if", "flag") if table.if_ else None
+        return Lines(frozenset(table.doing), frozenset(table.calls), table.excess, holds)
 
     def negative(self) -> Unless | None:
         table = self.file.negative

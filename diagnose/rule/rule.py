@@ -13,6 +13,7 @@ from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
 from diagnose.patch.worlds import world_of
 from diagnose.rule.condition import Condition
+from diagnose.rule.lines import Lines
 from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, untold
 from diagnose.rule.remedy import Remedy
 from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, Need, RuleClass, Target
@@ -102,6 +103,7 @@ class Rule:
     remedy: Remedy | None
     patch: PatchTemplate | None
     not_when: tuple[Unless, ...]
+    lines: Lines | None
     negative: Unless | None
     examples: tuple[ExampleTable, ...]
     path: Path

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from diagnose.diagnosis import Severity
+from diagnose.diagnosis import Doing, Severity
 from diagnose.rule.condition import RuleError, did_you_mean
 
 _LARGEST_BYTES = 1 << 20
@@ -80,6 +80,18 @@ class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     not_when: tuple[NotWhenTable, ...] = ()
 
 
+class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which lines of the user's code a finding names: by what they are for, what they call, or one rank's excess.
+
+    With `if` they are only named where that holds.
+    """
+
+    doing: tuple[Doing, ...] = ()
+    calls: tuple[Text, ...] = ()
+    excess: bool = False
+    if_: Text | None = msgspec.field(default=None, name="if")
+
+
 class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The remedy that would not help while the rule is quiet."""
 
@@ -118,6 +130,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     patch: PatchTable | None = None
     advice: tuple[AdviceTable, ...] = ()
     not_when: tuple[NotWhenTable, ...] = ()
+    lines: LinesTable | None = None
     negative: NegativeTable | None = None
     example: tuple[ExampleTable, ...]
 
@@ -128,6 +141,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "patch": PatchTable,
     "advice": AdviceTable,
     "not_when": NotWhenTable,
+    "lines": LinesTable,
     "negative": NegativeTable,
     "example": ExampleTable,
 }
@@ -173,7 +187,7 @@ def _explained(message: str, path: Path) -> RuleError:
     if named:
         return RuleError("missing key", where=where, do=f"add {named[1]} = ...")
     if "Invalid enum value" in what:
-        value, choices = what.split("'")[1], _choices(table, parts[-1])
+        value, choices = what.split("'")[1], _choices(table, [part for part in parts if not part.isdigit()][-1])
         hint = did_you_mean(value, choices) or f"one of {', '.join(choices)}"
         return RuleError(f"'{value}' is not possible here", where=where, do=hint)
     if "regex" in what:
@@ -183,7 +197,8 @@ def _explained(message: str, path: Path) -> RuleError:
 
 def _choices(table: type[msgspec.Struct], key: str) -> list[str]:
     field = next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
-    return [str(choice) for choice in get_args(field.type)]
+    one, *others = get_args(field.type)
+    return [str(choice) for choice in (get_args(one) if others == [...] else (one, *others))]
 
 
 def _in_toml_words(what: str) -> str:

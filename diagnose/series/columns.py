@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diagnose.errors import printable
+
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _SPELLED = {
@@ -30,6 +32,10 @@ _NAMES = {
 _ROLE_OF = {name: role for role, names in _NAMES.items() for name in names.split()}
 _TIMES = ("duration", "rate", "time", "clock")
 PARTS = ("compute", "wait", "data")
+_SECTION = re.compile(r"\s*(?:train|trainer|training|perf)/", re.IGNORECASE)
+_IN_SECTION = ("step", "duration")  # a clock or a rate there is often the whole run's: train/train_runtime
+LOG_CALLS = "_step"  # W&B's: the calls of wandb.log
+_RATE = re.compile(r"(?:[ _-]per[ _-]|/\s*)(?:s|sec|secs|second)\W*\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -42,26 +48,82 @@ class Column:
     unit: str = ""
 
 
+@dataclass(frozen=True)
+class Stated:
+    """What the user says about a log: its column of steps, its column of times, and the unit of times."""
+
+    step: str | None = None
+    time: str | None = None
+    unit: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are named."""
+        return tuple(name for name in (self.step, self.time) if name is not None)
+
+
+NOTHING_STATED = Stated()
+
+
 def column(at: int, name: str) -> Column | None:
     """The column called `name`, None when it says nothing about step times."""
-    words = re.sub(r"[^a-z0-9]+", "_", name.strip().lower().replace("µ", "u")).strip("_")
-    words = re.sub(r"^(?:it|iter|steps)_(?:s|sec)$", "its", words)
+    role, unit = _told_by(name)
+    if role is None and _SECTION.match(name):
+        role, unit = _told_by(_SECTION.sub("", name, count=1))
+        role = role if role in _IN_SECTION else None
+    return None if role is None else Column(at, name, role, unit)
+
+
+def _told_by(name: str) -> tuple[str | None, str]:
+    """The role that a name tells, and the unit that it ends with."""
+    words = re.sub(r"^(?:it|iter|steps)_(?:s|sec)$", "its", _words(name))
     if words in _ROLE_OF:
-        return Column(at, name, _ROLE_OF[words])
+        return _ROLE_OF[words], ""
     base, _, last = words.rpartition("_")
-    if last in _UNIT_OF and base in _ROLE_OF and _ROLE_OF[base] not in ("step", "rank", "host", "rate"):
-        return Column(at, name, _ROLE_OF[base], _UNIT_OF[last])
-    return None
+    if last in _UNIT_OF and _ROLE_OF.get(base) not in ("step", "rank", "host", "rate"):
+        return _ROLE_OF.get(base), _UNIT_OF[last]
+    return None, ""
 
 
-def columns(names: Sequence[str]) -> dict[str, Column]:
-    """The first column of each role."""
+def _words(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower().replace("µ", "u")).strip("_")
+
+
+def columns(names: Sequence[str], stated: Stated = NOTHING_STATED) -> dict[str, Column]:
+    """The first column of each role; what the user stated comes first, and W&B's count of log calls last.
+
+    Raises:
+        ValueError: a stated column is not among the names, or tells no times; the message says which.
+    """
     of_role: dict[str, Column] = {}
-    for at, name in enumerate(names):
-        one = column(at, name)
-        if one is not None:
+    if stated.step is not None:
+        of_role["step"] = Column(_at(names, stated.step), stated.step, "step")
+    if stated.time is not None:
+        times = _of_times(_at(names, stated.time), stated.time)
+        of_role[times.role] = times
+    taken = {one.at for one in of_role.values()}
+    free = [one for at, name in enumerate(names) if at not in taken and (one := column(at, name)) is not None]
+    for one in sorted(free, key=lambda one: one.name.strip() == LOG_CALLS):
+        if stated.time is None or one.role not in _TIMES:
             of_role.setdefault(one.role, one)
     return of_role
+
+
+def _at(names: Sequence[str], stated: str) -> int:
+    stripped = [name.strip() for name in names]
+    if stated.strip() not in stripped:
+        raise ValueError(f"no column {printable(stated)[:200]} in the log")
+    return stripped.index(stated.strip())
+
+
+def _of_times(at: int, name: str) -> Column:
+    """A column that is said to hold times: what its name tells, else a clock where it grows with the step."""
+    role, unit = _told_by(_SECTION.sub("", name, count=1))
+    if role in _TIMES:
+        return Column(at, name, role, unit)
+    if _RATE.search(name):
+        raise ValueError(f"{printable(name)[:200]} is a rate of something else than steps")
+    return Column(at, name, "time", _UNIT_OF.get(_words(name).rpartition("_")[2], ""))
 
 
 def timed(of_role: dict[str, Column]) -> Column | None:

@@ -8,13 +8,15 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.errors import UserError
-from diagnose.series.columns import PARTS, UNIT_NAMES, UNITS_S, Column, timed
+from diagnose.series.columns import LOG_CALLS, PARTS, UNIT_NAMES, UNITS_S, Column, timed
 from diagnose.series.steps_log import MOST_ROWS, Table
 from diagnose.series.tracks import Track
 
 MOST_TRACKS = 16_384
 _MOST_JUMPS = 0.02  # of the rows: more steps back than that are rows out of order, not restarts
 _ONCE = 0.6  # of the rows have a step of their own: the others are repetitions, not other ranks
+_LEAST_RISES = 3  # of a clock; times of steps that slow down once or twice rise as often
+_MOST_FALLS = 0.1  # of the rises: restarts
 _TICKS = 20  # of the clock, that a sample is long
 
 
@@ -127,12 +129,13 @@ def _size_of_clock(values: Floats) -> str:
 
 
 def _rises(table: Table, values: Floats) -> bool:
-    """Whether the values grow with the step, as a clock does."""
+    """Whether the values grow with the step again and again and hardly ever fall, as those of a clock do."""
     step = np.asarray(table.values["step"], np.float64)
     known = np.isfinite(step) & np.isfinite(values)
     order = np.argsort(step[known], kind="stable")
     grows = np.diff(values[known][order][:: max(len(order) // 1000, 1)])
-    return len(grows) > 2 and float(np.mean(grows >= 0)) > 0.9 and float(np.sum(grows)) > 0
+    rises, falls = int(np.sum(grows > 0)), int(np.sum(grows < 0))
+    return rises >= _LEAST_RISES and falls <= _MOST_FALLS * rises and float(np.sum(grows)) > 0
 
 
 def _by_rank(table: Table, usable: Mask, rank: int | None) -> list[tuple[Ints, int | None, str]]:
@@ -245,6 +248,12 @@ def _merged(
     return kept, middle, float(np.median(np.diff(kept))) if len(kept) > 1 else 1.0, {}
 
 
-def cut_note(table: Table) -> list[str]:
-    """A sentence for a log of which not all was read."""
-    return [f"only the first {MOST_ROWS:,} rows are read"] if table.cut else []
+def reservations(table: Table) -> list[str]:
+    """A sentence for each reservation about a log: not all was read, or its steps are calls of wandb.log."""
+    told = [f"only the first {MOST_ROWS:,} rows are read"] if table.cut else []
+    if table.columns["step"].name.strip() == LOG_CALLS:
+        told.append(
+            "_step counts calls of wandb.log: each sample is the time from one to the next, whatever number of training"
+            " steps that is; --step-column NAME takes the job's own count"
+        )
+    return told

@@ -9,7 +9,8 @@ from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import RECORD
-from diagnose.series.ordering import Told, cut_note, missing_ranks, tracks_of
+from diagnose.series.columns import Stated
+from diagnose.series.ordering import Told, missing_ranks, reservations, tracks_of
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.tracks import Series, Track
 from diagnose.series.windows import windows
@@ -17,6 +18,7 @@ from diagnose.trace.record import record_beside, timed_steps
 
 STATE = "trainer_state.json"
 _LOGS = (".csv", ".tsv", ".jsonl")
+_JSON_LINES = (".jsonl", ".ndjson")
 _MOST_LOGS = 4096
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})", re.IGNORECASE)
 _CAPTURE_NAME = re.compile(RECORD.replace(".", r"\.").format(r"(\d{1,9})") + r"\Z")
@@ -29,20 +31,27 @@ _NO_TIMES = Unknown(
 )
 
 
-def read_series(path: Path, unit: str | None = None) -> Series:
+def read_series(
+    path: Path, unit: str | None = None, step_column: str | None = None, time_column: str | None = None
+) -> Series:
     """The step times at `path`: a file, or a folder with logs, else a trainer state, else capture records, else traces.
 
     Args:
         path: the file or folder.
         unit: "s", "ms", "us" or "ns", for times whose column states none.
+        step_column: the column of a log that counts the steps; told by its name where None.
+        time_column: the column of a log that tells their times; told by its name where None.
 
     Raises:
         UserError: nothing there tells step times, or it cannot be read.
     """
     if not path.exists():
         raise UserError("no such file or folder", where=path, do="check the path")
+    stated = Stated(step_column, time_column, unit)
     if not path.is_dir():
-        return _of_file(path, unit)
+        return _of_file(path, stated)
+    if stated.names:
+        return _with_named_columns(path, stated)
     logged = series_beside(path, unit)
     if logged is not None and logged.tracks:
         return logged
@@ -62,7 +71,7 @@ def series_beside(path: Path, unit: str | None = None) -> Series | None:
     folder = path if path.is_dir() else path.parent
     for source in (_logs, _states, _captures):
         try:
-            series = source(folder, unit)
+            series = source(folder, Stated(unit=unit))
         except (UserError, OSError):
             continue
         if series is not None:
@@ -70,28 +79,39 @@ def series_beside(path: Path, unit: str | None = None) -> Series | None:
     return None
 
 
-def _of_file(path: Path, unit: str | None) -> Series:
+def _with_named_columns(folder: Path, stated: Stated) -> Series:
+    series = _logs(folder, stated)
+    if series is None:
+        raise UserError(
+            "no log in the folder has the named columns", where=folder, why=", ".join(stated.names), do="name the log"
+        )
+    return series
+
+
+def _of_file(path: Path, stated: Stated) -> Series:
     if path.suffix.lower() in (".csv", ".tsv", ".txt", ".log"):
-        return _joined([path], unit, "csv")
-    if path.suffix.lower() in (".jsonl", ".ndjson"):
-        return _joined([path], unit, "jsonl")
+        return _of_tables([(path, _table(path, stated))], stated.unit, "csv")
+    if path.suffix.lower() in _JSON_LINES:
+        return _of_tables([(path, _table(path, stated))], stated.unit, "jsonl")
+    if stated.names:
+        raise UserError("no columns to name", where=path, why="only logs have them: .csv .tsv .jsonl")
     if _CAPTURE_NAME.search(path.name):
         captured = _captured([path])
         if captured is not None:
             return captured
         raise UserError("no step times in the capture record", where=path, do=_DO)
     if path.suffix.lower() == ".json":
-        return _of_state(path, unit)
+        return _of_state(path, stated)
     raise UserError("no log of steps", where=path, why="its name ends in none of .csv .tsv .jsonl .json", do=_DO)
 
 
-def _logs(folder: Path, unit: str | None) -> Series | None:
+def _logs(folder: Path, stated: Stated) -> Series | None:
     """The logs in the folder that fit; those of one rank each are one job."""
     paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in _LOGS and not p.name.startswith("."))[:_MOST_LOGS]
     fitting = []
     for path in paths:
         try:
-            fitting.append((path, _table(path)))
+            fitting.append((path, _table(path, stated)))
         except UserError:
             continue
     if not fitting:
@@ -100,28 +120,24 @@ def _logs(folder: Path, unit: str | None) -> Series | None:
     if len(fitting) > 1 and len(by_rank) < len(fitting):
         names = ", ".join(path.name[:60] for path, _ in fitting[:6])
         raise UserError(f"{len(fitting)} logs in one folder", where=folder, do=f"name one of: {names}")
-    return _of_tables(fitting, unit, "csv")
+    return _of_tables(fitting, stated.unit, "csv")
 
 
-def _joined(paths: Sequence[Path], unit: str | None, kind: str) -> Series:
-    return _of_tables([(path, _table(path)) for path in paths], unit, kind)
-
-
-def _table(path: Path) -> Table:
-    return read_jsonl(path) if path.suffix.lower() in (".jsonl", ".ndjson") else read_csv(path)
+def _table(path: Path, stated: Stated) -> Table:
+    return (read_jsonl if path.suffix.lower() in _JSON_LINES else read_csv)(path, stated)
 
 
 def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str) -> Series:
     tracks: list[Track] = []
-    told, reads, cut = Told(), [], []
+    told, reads, reserved = Told(), [], list[str]()
     for path, table in tables:
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
         tracks_read, read, told_here = tracks_of(table, unit, int(named[1]) if named else None)
         tracks += tracks_read
         reads.append(read)
-        cut += cut_note(table)
+        reserved += [one for one in reservations(table) if one not in reserved]
         told = _both(told, told_here)
-    notes = (*cut, *told.notes(), *missing_ranks(tracks))
+    notes = (*reserved, *told.notes(), *missing_ranks(tracks))
     files = tuple(shown_path(path) for path, _ in tables)
     unknown = (
         None if tracks else Unknown("no row has a step and a positive time", another_run("log the time of every step"))
@@ -141,11 +157,11 @@ def _both(one: Told, other: Told) -> Told:
     )
 
 
-def _states(folder: Path, unit: str | None) -> Series | None:
+def _states(folder: Path, stated: Stated) -> Series | None:
     """The trainer state in the folder, else that of its latest checkpoint."""
     candidates = [folder / STATE, *sorted(folder.glob(f"checkpoint-*/{STATE}"), key=_checkpoint, reverse=True)]
     path = next((p for p in candidates if p.is_file()), None)
-    return None if path is None else _of_state(path, unit)
+    return None if path is None else _of_state(path, stated)
 
 
 def _checkpoint(path: Path) -> int:
@@ -153,11 +169,11 @@ def _checkpoint(path: Path) -> int:
     return int(number) if number.isdecimal() and len(number) < 16 else -1
 
 
-def _of_state(path: Path, unit: str | None) -> Series:
+def _of_state(path: Path, stated: Stated) -> Series:
     history = read_state(path)
     table = state_table(history)
     if table is not None:
-        series = _of_tables([(path, table)], unit, "trainer_state")
+        series = _of_tables([(path, table)], stated.unit, "trainer_state")
         return replace(series, notes=(*series.notes, "each sample is the mean of the steps between two entries"))
     notes = []
     rates = (finite(entry.get("train_steps_per_second"), 1e-9, 1e9) for entry in reversed(history))
@@ -170,7 +186,7 @@ def _of_state(path: Path, unit: str | None) -> Series:
     return Series("trainer_state", (shown_path(path),), "", (), (), tuple(notes), _NO_TIMES)
 
 
-def _captures(folder: Path, unit: str | None) -> Series | None:
+def _captures(folder: Path, stated: Stated) -> Series | None:
     return _captured(sorted(p for p in folder.iterdir() if _CAPTURE_NAME.fullmatch(p.name))[:_MOST_LOGS])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from diagnose.decoding import encodable, finite
 from diagnose.errors import UserError, printable
-from diagnose.series.columns import Column, columns, fits
+from diagnose.series.columns import Column, Stated, columns, fits
 from diagnose.trace.source import opened
 
 MOST_ROWS = 2_000_000
@@ -22,7 +22,10 @@ LARGEST_STATE = 256 << 20
 _NAN = float("nan")
 _LARGEST = 4e18  # nanoseconds since 1970 are 1.8e18
 _NUMERIC = ("step", "duration", "rate", "time", "clock", "rank", "compute", "wait", "data")
-_DO = "name a column step and one of step_time_s, step_time_ms, timestamp, elapsed_s, steps_per_second"
+_DO = (
+    "say which they are, --step-column NAME --time-column NAME, or name a column step and one of step_time_s,"
+    " step_time_ms, timestamp, elapsed_s, steps_per_second"
+)
 
 
 @dataclass
@@ -76,7 +79,7 @@ class Table:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def read_csv(path: Path) -> Table:
+def read_csv(path: Path, stated: Stated) -> Table:
     """The table of a CSV file with a header; comma, semicolon or tab.
 
     Raises:
@@ -86,7 +89,7 @@ def read_csv(path: Path) -> Table:
     header = next(lines, "").removeprefix("\ufeff")
     delimiter = max(",;\t", key=header.count)
     names = next(csv.reader([header], delimiter=delimiter), [])
-    used = _fitting(path, names)
+    used = _fitting(path, names, stated)
     rows: Iterator[list[str]] = csv.reader(lines, delimiter=delimiter)
     if delimiter == ";":
         rows = ([cell.replace(",", ".") for cell in row] for row in rows)
@@ -96,7 +99,7 @@ def read_csv(path: Path) -> Table:
         raise UserError("cannot read the log", where=path, why=str(error)) from error
 
 
-def read_jsonl(path: Path) -> Table:
+def read_jsonl(path: Path, stated: Stated) -> Table:
     """The table of a file with one JSON object in each line; lines that are none are passed over.
 
     Raises:
@@ -104,7 +107,7 @@ def read_jsonl(path: Path) -> Table:
     """
     first = [row for _, row in zip(range(200), _objects(path), strict=False)]
     names = list(dict.fromkeys(key for row in first for key in row))
-    used = _fitting(path, names)
+    used = _fitting(path, names, stated)
     return Table(used).take([row.get(name) for name in names] for row in _objects(path))
 
 
@@ -149,10 +152,13 @@ def state_table(history: list[dict[str, Any]]) -> Table | None:
     return Table(used).take(rows)
 
 
-def _fitting(path: Path, names: Sequence[str]) -> dict[str, Column]:
-    used = columns([name[:200] for name in names[:2000]])
+def _fitting(path: Path, names: Sequence[str], stated: Stated) -> dict[str, Column]:
+    listed = ", ".join(printable(name)[:40] for name in names[:20]) or "none"
+    try:
+        used = columns([name[:200] for name in names[:2000]], stated)
+    except ValueError as error:
+        raise UserError(str(error), where=path, why=f"columns: {listed}", do=_DO) from error
     if not fits(used):
-        listed = ", ".join(printable(name)[:40] for name in names[:20]) or "none"
         raise UserError("no columns of steps and their times in the log", where=path, why=f"columns: {listed}", do=_DO)
     return used
 

@@ -8,12 +8,15 @@ from diagnose.decoding import (
     flag,
     in_order,
     listed,
+    name,
     number,
+    row,
     scalar,
     table,
     text,
     whole,
 )
+from diagnose.probes.protocol import MOST_STACK_FRAMES, MOST_STACKS
 
 _COUNT = number(0)
 _BYTES = number(0)
@@ -119,6 +122,23 @@ _EXPECTED = {
     "unprofiled_step_ns": _NS,
     "samples_per_step": _COUNT,
 }
+_MS = number(0, 1e9)
+_STACKS = {
+    **dict.fromkeys(("interval_ms", "wall_ms", "cost_ms"), _MS),
+    **dict.fromkeys(("steps", "first_step", "samples", "in_user_code", "left_out"), whole(0, 1 << 48)),
+    "stacks": listed(
+        table(
+            {
+                "frames": all_of(row(name, whole(0, 1 << 31), name), most=MOST_STACK_FRAMES),
+                "doing": name,
+                "calls": name,
+                "samples": whole(1, 1 << 48),
+            }
+        ),
+        most=MOST_STACKS,
+    ),
+    "why_none": text,
+}
 
 RECORD = table(
     {
@@ -163,6 +183,7 @@ RECORD = table(
         "expected": table(_EXPECTED),
         "steps": table(_STEPS),
         "overhead_factor": _FACTOR,
+        "stack_samples": table({**_STACKS, "workers": table(_STACKS)}),
         "profiler": table({"record_python_gc_info": flag}),
         "error": text,
     }

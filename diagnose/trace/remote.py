@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from diagnose.errors import UserError, printable
+from diagnose.errors import UserError, printable, to_install
 from diagnose.trace.discover import SUFFIXES
 from diagnose.trace.streams import copy_stream, is_stream, shown
 
@@ -152,7 +152,7 @@ def _uninstalled(url: str, package: str) -> UserError:
         "cannot read from there",
         where=displayed(url),
         why=f"{package or 'the driver'} is not installed",
-        do='pip install "diagnose-training[remote]"' + (f", or only {package}" if package else ""),
+        do=to_install("remote") + (f", or only pip install {package}" if package else ""),
     )
 
 

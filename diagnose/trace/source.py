@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 
-from diagnose.errors import UserError
+from diagnose.errors import UserError, to_install
 from diagnose.trace.unpacking import GZIP_MAGIC, ZSTD_MAGIC, Frames, Members, Unpacker
 
 fast_zlib: ModuleType
@@ -113,9 +113,7 @@ class Source:
         if not start.startswith(ZSTD_MAGIC):
             return None
         if zstd is None:
-            raise UserError(
-                "cannot unpack zstd", where=self.path, do='pip install "diagnose-training[zstd]", or unpack it first'
-            )
+            raise UserError("cannot unpack zstd", where=self.path, do=f"{to_install('zstd')}, or unpack it first")
         return Frames(zstd)
 
 

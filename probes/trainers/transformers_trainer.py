@@ -184,6 +184,7 @@ def DiagnoseCallback(
     warmup: int = protocol.WARMUP,
     skip: int = protocol.SKIP,
     at_step: int | None = None,
+    sample_steps: int | None = None,
 ) -> Any:
     """A TrainerCallback that captures one window of `steps` into `out_dir` (default: diagnose-runs/<time>).
 
@@ -191,7 +192,8 @@ def DiagnoseCallback(
     settings given there win.
     """
     callback = _callback_class()()
-    config = Config(out_dir or protocol.default_out(), steps=steps, warmup=warmup, skip=skip, at_step=at_step)
+    out = out_dir or protocol.default_out()
+    config = Config(out, steps, warmup, skip, at_step, sample_steps=sample_steps)
     callback.diagnose_session = session() or configure(config)
     install()
     return callback

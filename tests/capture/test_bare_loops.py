@@ -44,6 +44,27 @@ def test_an_optimizer_that_steps_no_more_does_not_hold_the_steps_up() -> None:
     assert steps_in("AB" * 10 + "A" * 100).endswith("A|A|A|")
 
 
+BEFORE = ("waiting", "control_before", "warmup")
+SLOW = """
+import time
+for (batch,) in loader(40):
+    time.sleep(0.01)
+    model(batch).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_the_first_step_which_nobody_saw_begin_has_no_time(tmp_path: Path) -> None:
+    done = run(BARE + SLOW, tmp_path, {})
+
+    assert done.returncode == 0, done.stderr
+    steps = facts(tmp_path / "out")["steps"]
+    assert steps["waiting_ns"][0] is None
+    assert min(steps["waiting_ns"][1:]) > 10_000_000
+    assert steps["first_active_step"] == 1 + sum(len(steps[f"{name}_ns"]) for name in BEFORE)
+
+
 TWO = """
 other = nn.Linear(8, 1)
 second = torch.optim.SGD(other.parameters(), lr=0.1)
@@ -122,7 +143,7 @@ def test_a_loop_shorter_than_the_window_still_leaves_a_trace(tmp_path: Path) -> 
 
 def test_stop_leaves_the_loop_through_system_exit(tmp_path: Path) -> None:
     script = BARE + "try:\n    loop(5000)\nfinally:\n    print('cleaned up')\nprint('not reached')\n"
-    done = run(script, tmp_path, {"stop": True})
+    done = run(script, tmp_path, {"stop": True, "sample_steps": 2})
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "cleaned up\n"

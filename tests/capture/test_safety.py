@@ -29,6 +29,9 @@ PATCH = {
     "a batch cannot be read": "from diagnose.probes.job_objects import JobObjects; JobObjects.note_batch = broken",
     "a loader cannot be measured": "from diagnose.probes.loader_work import Loaders; Loaders.fetching = broken",
     "padding cannot be counted": "from diagnose.probes.padding import Padding; Padding.note = broken",
+    "the stack cannot be read": "from diagnose.probes.stack_samples import StackSampler; StackSampler._look = broken",
+    "stacks cannot be folded": "from diagnose.probes import folding; folding.stack_samples = broken",
+    "the sampling cannot begin": "from diagnose.probes.stack_samples import StackSampler; StackSampler.start = broken",
     "the window fails": "from diagnose.probes.window import Window; Window.step_ended = broken",
 }
 FAULTS = """
@@ -75,7 +78,7 @@ def test_a_fault_in_the_probe_costs_the_capture_and_not_the_job(fault: str, tmp_
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
     assert "Traceback" not in done.stderr
     unread = ("a batch cannot be read", "a loader cannot be measured", "padding cannot be counted")
-    quiet = fault in ("the ranges fail", *unread)
+    quiet = fault in ("the ranges fail", "the stack cannot be read", "stacks cannot be folded", *unread)
     assert len(said(done)) <= 2
     assert bool(said(done)) or quiet
     left = {path.name for path in (tmp_path / "out").iterdir()} if (tmp_path / "out").exists() else set()

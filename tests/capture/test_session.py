@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from diagnose.probes.config import Config, from_environment
+from diagnose.probes.protocol import SAMPLE_STEPS_TOGETHER
 from diagnose.probes.rank_files import RankFiles
 from diagnose.probes.session import Session
-from diagnose.probes.window import PHASES, Plan, Window, planned, settled
+from diagnose.probes.window import PHASES, UNLIMITED, Plan, Window, planned, settled
 
 torch = pytest.importorskip("torch")
 
@@ -52,7 +53,7 @@ def test_a_settled_loop_goes_through_every_phase_in_order() -> None:
     ran = phases(Window(planned(Config("out"))), 20)
 
     counts = [ran.count(phase) for phase in PHASES]
-    assert counts == [4, 3, 2, 4, 1, 3, 3]
+    assert counts == [4, 3, 2, 4, 1, 3, 3, 0]
     assert ran == sorted(ran, key=PHASES.index)
 
 
@@ -87,7 +88,33 @@ def test_a_short_loop_still_records(total: int) -> None:
 
 
 def test_a_loop_of_one_step_records_it() -> None:
-    assert planned(Config("out"), total=1) == Plan(0, 0, 0, 1, 0, 0, fixed=True, shortened=True)
+    assert planned(Config("out"), total=1) == Plan(0, 0, 0, 1, 0, 0, True, True, UNLIMITED)
+
+
+def test_stacks_are_sampled_last_until_there_are_enough_or_their_steps_are_over() -> None:
+    enough, bounded = (
+        Window(planned(Config("out", at_step=2))),
+        Window(planned(Config("out", at_step=2, sample_steps=3))),
+    )
+    for window in (enough, bounded):
+        while window.phase != "sampling":
+            window.step_ended(100)
+
+    assert phases(bounded, 5) == ["sampling"] * 3 + ["done"] * 2
+    assert phases(enough, 50) == ["sampling"] * 50
+    enough.sampled = True
+    assert phases(enough, 2) == ["sampling", "done"]
+
+
+def test_ranks_that_end_the_job_sample_equally_many_steps() -> None:
+    window = Window(planned(Config("out", at_step=2, stop=True), world_size=2))
+    window.sampled = True
+
+    assert phases(window, 60).count("sampling") == SAMPLE_STEPS_TOGETHER
+
+
+def test_without_sampling_the_window_is_done_after_the_control_steps() -> None:
+    assert "sampling" not in phases(Window(planned(Config("out", sample_steps=0))), 40)
 
 
 def test_the_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +126,7 @@ def test_the_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[tuple[Session, Clock]]:
     clock = Clock()
-    made = Session(Config(str(tmp_path / "out"), skip=2, warmup=1, steps=2, control=2), clock)
+    made = Session(Config(str(tmp_path / "out"), skip=2, warmup=1, steps=2, control=2, sample_steps=0), clock)
     yield made, clock
     made.loop_ended()
 
@@ -175,7 +202,7 @@ def test_a_loop_that_ends_before_the_window_says_so(
 
 def test_stop_is_asked_for_once_the_window_is_written(tmp_path: Path) -> None:
     clock = Clock()
-    session = Session(Config(str(tmp_path), skip=1, control=0, stop=True), clock)
+    session = Session(Config(str(tmp_path), skip=1, control=0, stop=True, sample_steps=0), clock)
     session.loop_begins("code")
     drive(session, clock, 6)
     assert not session.stop_asked

@@ -78,7 +78,7 @@ def test_the_facts_say_what_trained(captured: Path) -> None:
 
 def test_stop_ends_the_training_after_the_window(tmp_path: Path) -> None:
     script = TRAINER + "made = trainer(max_steps=2000)\nmade.train()\nprint(made.state.global_step)\n"
-    done = run(script, tmp_path, {"stop": True, "skip": 2, "control": 0})
+    done = run(script, tmp_path, {"stop": True, "skip": 2, "control": 0, "sample_steps": 2})
 
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.splitlines()[-1]) < 20

@@ -74,7 +74,7 @@ def test_options_are_keywords_and_a_wrong_name_is_an_error() -> None:
 def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "find_spec", lambda _: None)
 
-    with pytest.raises(UserError, match=re.escape('pip install "diagnose-training[tables]"')):
+    with pytest.raises(UserError, match=re.escape('pip install ".[tables]"')):
         _ = Analysis(diagnoses.data_bound()).ledger
 
 

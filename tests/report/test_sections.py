@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import diagnoses
 import drawn
 import pytest
+from drawn import MS
 from msgspec.structs import fields
 from rich.console import Console
 
@@ -36,8 +37,9 @@ def everything() -> Diagnosis:
     """A diagnosis in which no section is empty; a new section needs its part here."""
     applied = Applied(patches=(diagnoses.DATA_WAIT.patch,), because="the run before has no steps")  # type: ignore[arg-type]
     slow = SlowStep(step=1007, rank=1, recorded=True, ns=250_000_000, factor=1.4, cause="data-wait", cause_ns=7_000_000)
+    more = {"host_operators": (drawn.operator("aten::addmm", 9 * MS),), "user_code": drawn.user_code()}
     cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
-    return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost)
+    return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
 
 
 def in_text(name: str, diagnosis: Diagnosis) -> tuple[str, str]:

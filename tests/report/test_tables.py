@@ -18,7 +18,7 @@ from diagnose.report.tables import Table, csv_of, parquet_of, tables_of
 
 NAMES = {
     "ledger", "waterfall", "roofline", "operators", "kernels", "mfu", "facts", "findings", "evidence", "plan",
-    "not_advised", "not_judged", "ranks", "stragglers", "traffic",
+    "not_advised", "not_judged", "ranks", "stragglers", "traffic", "host_operators", "user_code", "where",
 }  # fmt: skip
 HOSTILE = 'a,"b"\n=1+1\u202e;核'
 
@@ -150,7 +150,7 @@ def test_the_folder_gets_a_file_for_each_table_and_keeps_its_others(tmp_path: Pa
     done = analyze("--tables", tmp_path)
 
     assert done.stdout == analyze().stdout
-    assert done.stderr.startswith(f"wrote 15 tables to {tmp_path}")
+    assert done.stderr.startswith(f"wrote {len(NAMES)} tables to {tmp_path}")
     assert {path.stem for path in tmp_path.glob("*.csv")} == NAMES
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert (tmp_path / "plan.csv").read_bytes() == csv_of(tables_of(job())["plan"])
@@ -164,7 +164,7 @@ def test_without_pyarrow_a_line_says_how_to_get_parquet(tmp_path: Path, monkeypa
 
     assert done.exit_code == 0
     assert done.stdout == analyze("--json").stdout
-    assert 'for Parquet beside CSV: pip install "diagnose-training[tables]"' in done.stderr
+    assert 'for Parquet beside CSV: pip install ".[tables]"' in done.stderr
     assert not list(tmp_path.rglob("*.parquet"))
 
 

@@ -47,3 +47,12 @@ def test_a_missing_file_is_an_error_for_users(tmp_path: Path) -> None:
 
     assert page.exit_code == 3
     assert "no such file or folder" in page.stderr
+
+
+def test_the_columns_can_be_named(tmp_path: Path) -> None:
+    log = tmp_path / "laps.csv"
+    log.write_text("n,lap\n" + "".join(f"{n},{0.3 if n < 200 else 0.4}\n" for n in range(1, 401)))
+
+    page = CliRunner().invoke(main, ["series", str(log), "--step-column", "n", "--time-column", "lap"])
+
+    assert "since step 200: 33 % slower" in " ".join(page.stdout.split())

@@ -48,6 +48,7 @@ def test_a_log_without_times_is_refused_with_its_columns(tmp_path: Path) -> None
         read_series(written(tmp_path / "log.csv", "step,loss", "1,4.2"))
 
     assert "columns: step, loss" in str(error.value)
+    assert "--time-column NAME" in error.value.do
     assert "step_time_s" in error.value.do
 
 
@@ -162,6 +163,15 @@ def test_what_the_probe_recorded(tmp_path: Path) -> None:
     (track,) = series.tracks
     assert (track.host, track.seconds.max()) == ("n0", 0.3)
     assert track.step.tolist() == [*range(56, 99), 106, 107, 108]
+
+
+def test_a_step_whose_beginning_the_probe_did_not_see_is_no_sample(tmp_path: Path) -> None:
+    steps = {"waiting_ns": [None, 300_000_000, 300_000_000], "warmup_ns": [900_000_000], "first_active_step": 5}
+    (tmp_path / "capture-rank0.json").write_text(json.dumps({"rank": 0, "steps": steps}))
+
+    (track,) = read_series(tmp_path).tracks
+
+    assert (track.step.tolist(), track.seconds.tolist()) == ([2, 3], [0.3, 0.3])
 
 
 def test_several_windows_of_a_run_make_a_series_that_names_the_trace_to_look_at(tmp_path: Path) -> None:

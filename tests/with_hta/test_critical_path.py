@@ -58,13 +58,13 @@ def test_a_trace_without_synchronisation_events_is_said_to_be_less_sure() -> Non
 
 def test_without_the_extra_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_installed() -> None:
-        raise UserError("HolisticTraceAnalysis is not installed", do='pip install "diagnose-training[hta]"')
+        raise UserError("HolisticTraceAnalysis is not installed", do='pip install ".[hta]"')
 
     monkeypatch.setattr("diagnose.cli.critical_path.require", not_installed)
     result = CliRunner().invoke(main, ["analyze", "no-such-trace.json", "--critical-path"])
 
     assert result.exit_code == 3
-    assert 'pip install "diagnose-training[hta]"' in result.output
+    assert 'pip install ".[hta]"' in result.output
 
 
 @pytest.mark.parametrize("option", ["--json", "--quiet"])

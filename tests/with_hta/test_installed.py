@@ -29,7 +29,7 @@ def test_without_it_the_error_names_the_extra(with_installed) -> None:
     with pytest.raises(UserError) as refused:
         installed.require()
 
-    assert refused.value.do == 'pip install "diagnose-training[hta]"'
+    assert refused.value.do == 'pip install ".[hta]" in a checkout of diagnose'
 
 
 def test_both_names_at_once_are_refused(with_installed) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from diagnose.analysis.workers.task import Result, Task, done
-from diagnose.errors import UserError
+from diagnose.errors import UserError, to_install
 
 PATIENCE = "30s"
 NO_WORKER_S = 300.0  # without any worker, before the analysis gives up
@@ -71,7 +71,7 @@ def _connected(scheduler: str) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise UserError("--scheduler needs Dask", do='pip install "diagnose-training[cluster]"') from error
+        raise UserError("--scheduler needs Dask", do=to_install("cluster")) from error
     where = {"scheduler_file": scheduler} if Path(scheduler).is_file() else {"address": scheduler}
     try:
         return Client(**where, timeout=PATIENCE, set_as_default=False)

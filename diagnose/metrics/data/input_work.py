@@ -27,7 +27,7 @@ _IMPORTS = "<frozen importlib"
 _LEAST_STEPS = 3
 STACKS = capture_setting("with_stack=True in a run of its own")
 STACKS_BY_HAND = capture_setting(
-    "torch.profiler and with_stack=True in a run of its own: diagnose run records no stacks"
+    "torch.profiler and with_stack=True in a run of its own: diagnose run samples stacks and records no calls"
 )
 
 

@@ -14,6 +14,7 @@ LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an esti
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
 LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
 LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
+PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
 HANDING_OVER_CROWDED = 1.5  # where they leave no core idle: a loop on 2 cores with 8 and 14 workers takes 1.28 and 1.51
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
@@ -76,10 +77,18 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
     workers = 1.0 if unsized else float(advised)  # any host has a second core
     if workers <= running:
         return without_room
-    efficiency = max(1 - LOST_TO_EACH * workers, LEAST_EFFICIENCY) if worst else 1.0
-    batch = max(wait, running) / (workers * efficiency)
+    batch = max(wait, running) / (workers * (_least_efficiency(m, workers) if worst else 1.0))
     rest = 1 - wait + (_slower_host(m, workers) - 1) * m.share(*HOST_WORK) if worst else 1 - wait
     return min(max(batch - rest, 0.0) / wait, 1.0)
+
+
+@metric("factor", needs_gpu=False)
+def least_host_time_factor(m: Measured) -> Value:
+    """Host time of a step with the advised workers over that of now, at best: where workers run, the profiler may
+    lengthen the host's work without lengthening the step, which waits for them.
+    """
+    advised = advised_loader_workers(m)
+    return advised if isinstance(advised, Unknown) else (1 / PROFILED if _running(m) else 1.0)
 
 
 @metric("factor", needs_gpu=False)
@@ -92,8 +101,17 @@ def most_host_time_factor(m: Measured) -> Value:
 
 
 def _slower_host(m: Measured, workers: float) -> float:
+    return HANDING_OVER_CROWDED if _crowded(m, workers) else HANDING_OVER
+
+
+def _least_efficiency(m: Measured, workers: float) -> float:
+    return LEAST_EFFICIENCY if _crowded(m, workers) else max(1 - LOST_TO_EACH * workers, LEAST_EFFICIENCY)
+
+
+def _crowded(m: Measured, workers: float) -> bool:
+    """Whether workers and training leave no core idle."""
     cores = cores_per_rank(m)
-    return HANDING_OVER if isinstance(cores, Unknown) or workers + 1 < float(cores) else HANDING_OVER_CROWDED
+    return not isinstance(cores, Unknown) and workers + 1 >= float(cores)
 
 
 def _running(m: Measured) -> int:

@@ -11,13 +11,13 @@ from diagnose.diagnosis.postmortem import HostCode
 from diagnose.facts import duration
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.host_work import HostKind, Ran
+from diagnose.trace.python_frames import user_frame
 
 EXPLAINS = 0.5  # part of the lateness that slower operators, or one place of the code, have to account for
 SLOWER = 1.04  # times as long each: less is noise
 MORE_OFTEN = 1.1  # times as many calls
 FEWEST = 3  # names of operators that are compared
 _WAITS = re.compile(r"aten::(item|_local_scalar_dense|is_nonzero|nonzero|copy_|to|_to_copy)$|c10d::|record_param_comms")
-_NOT_THE_JOBS = re.compile(r"<|torch/|.*(site|dist)-packages/|.*/lib/python3|nn\.Module: |(threading|contextlib)\.py\(")
 Place = tuple[HostKind, str]
 _KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
 
@@ -102,7 +102,7 @@ def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, mo
     }
     for kind in _KINDS:
         places = [key for key in found if key[0] == kind]
-        own = [key for key in places if kind != "function" or not _NOT_THE_JOBS.match(key[1])]
+        own = [key for key in places if kind != "function" or user_frame(key[1]) is not None]
         if places:
             return min(own or places, key=lambda key: found[key])
     return None

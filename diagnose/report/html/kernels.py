@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis, KernelRow
+from diagnose.diagnosis import Diagnosis, KernelRow, OperatorRow
 from diagnose.facts import duration
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import cause_name, counted, short_name
+from diagnose.report.views.words import cause_name, counted, short_name, times
 
 FIRST_SHOWN = 20
 _FAMILIES = {"comm": "collectives", "memcpy": "copies"}
@@ -30,10 +30,31 @@ def kernels_view(diagnosis: Diagnosis) -> list[KernelView] | None:
     return [_view(row) for row in diagnosis.kernels] or None
 
 
+@dataclass(frozen=True)
+class OperatorView:
+    """One operator as shown; `row` keeps the numbers that columns are sorted by."""
+
+    row: OperatorRow
+    name: str
+    ns: str
+    mean: str
+    count: str
+
+
+def host_operators_view(diagnosis: Diagnosis) -> list[OperatorView] | None:
+    """The operators of a job without a GPU, in their order; None without any."""
+    rows = [
+        OperatorView(
+            row, row.name or counted(row.names, "other name"), duration(row.ns), duration(row.mean_ns), times(row.count)
+        )
+        for row in diagnosis.host_operators
+    ]
+    return rows or None
+
+
 def _view(row: KernelRow) -> KernelView:
     short = short_name(row.name) if row.name else counted(row.names, "other name")
     family = _FAMILIES.get(row.family) or (cause_name(row.family) if row.family else "")
-    digits = 0 if row.count >= 100 or float(row.count).is_integer() else 1
     return KernelView(
         row=row,
         short=short,
@@ -41,6 +62,6 @@ def _view(row: KernelRow) -> KernelView:
         kind=" · ".join(filter(None, (row.class_, family if family != row.class_ else ""))),
         ns=duration(row.ns),
         mean=duration(row.mean_ns),
-        count=f"{row.count:,.{digits}f}",
+        count=times(row.count),
         above="" if row.above_roof_ns is None else duration(row.above_roof_ns),
     )

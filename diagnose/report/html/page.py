@@ -18,7 +18,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.job import job_view
-from diagnose.report.html.kernels import kernels_view
+from diagnose.report.html.kernels import host_operators_view, kernels_view
 from diagnose.report.html.ledger import ledger_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
@@ -40,6 +40,7 @@ from diagnose.report.views.summary import (
     steps_line,
     verdict_view,
 )
+from diagnose.report.views.user_code import user_code_view
 from diagnose.report.views.words import causes_named, evidence_line, first_sentence, speedup
 
 _HERE = Path(__file__).parent
@@ -75,6 +76,8 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
     "timeline": Part(timeline_view),
     "roofline": Part(roofline_view),
     "kernels": Part(kernels_view),
+    "host_operators": Part(host_operators_view),
+    "user_code": Part(user_code_view),
     "ranks": Part(heat_view),
     "job": Part(job_view, inside="ranks"),
     "findings": Part(findings_view),

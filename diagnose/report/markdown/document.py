@@ -8,6 +8,7 @@ from diagnose.report.markdown.chapters import Part, put_together
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
 from diagnose.report.markdown.job import job, ranks
+from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.changes import Change, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
@@ -123,7 +124,7 @@ def _plan(draft: Draft) -> str:
     alone: str = to.text(changes.nothing)
     if not changes.nothing and first is not None and first.finding.rule != opened:
         head = spaced((_headline("First: ", first.headline, to), first.finding.severity))
-        alone = _change(head, first.finding.says, first.finding.do, first.typed, to)
+        alone = _change(head, first.finding.says, first.finding.do, first.typed, first.where, to)
     planned = [_planned(i, change, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
     hidden = len(changes.plan) - len(planned)
     together = f"Together {changes.together}" if changes.together else ""
@@ -139,7 +140,7 @@ def _planned(number: int, change: Change, to: Writer) -> str:
     numerics = "can change the results" if change.numerics else ""
     name = _headline(f"{number}. ", change.headline, to)
     head = spaced((name, change.severity, so_far, to.text(change.effort), numerics))
-    return _change(head, change.says, change.do, change.typed, to)
+    return _change(head, change.says, change.do, change.typed, change.where, to)
 
 
 def _headline(number: str, told: Headline, to: Writer) -> Inline:
@@ -149,9 +150,10 @@ def _headline(number: str, told: Headline, to: Writer) -> Inline:
     return spaced((Inline(f"{bold(Inline(f'{number}{action}'))}{gain}"), to.code(told.fault)))
 
 
-def _change(head: str, says: str, do: str, typed: Sequence[str], to: Writer) -> str:
+def _change(head: str, says: str, do: str, typed: Sequence[str], where: str, to: Writer) -> str:
     shell = bool(typed) and all(line.startswith("export ") for line in typed)
-    return blocks([head, f"{to.text(says)} {to.text(do)}".strip(), to.fence(typed, "sh" if shell else "python")])
+    told = " ".join(filter(None, (to.text(says), where and f"Where: {to.text(where)}.", to.text(do))))
+    return blocks([head, told, to.fence(typed, "sh" if shell else "python")])
 
 
 def _findings(draft: Draft) -> str:
@@ -228,6 +230,7 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "plan": Part("What to change", _plan),
     "cost": Part("Cost", _cost),
     "findings": Part("Findings", _findings, folds=True),
+    "user_code": Part("Where Python is", user_code, folds=True),
     "ranks": Part("Ranks", ranks, folds=True),
     "job": Part("", job),
     "not_advised": Part("What would not help", _not_advised, folds=True),
@@ -236,4 +239,5 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "timeline": _TOO_LONG,
     "roofline": _TOO_LONG,
     "kernels": _TOO_LONG,
+    "host_operators": _TOO_LONG,
 }

@@ -29,7 +29,7 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(_headline(view.next.headline, view.next.finding.severity), label="next:")
         _full(page, view.next, extent.details)
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
-    page.entries("then:", [_brief(change.headline, change.says) for change in later])
+    page.entries("then:", [joined([_brief(change.headline, change.says), change.where]) for change in later])
     _together(page, view)
     if view.noise:
         page.paragraph(Text(view.noise, "yellow"))
@@ -42,6 +42,8 @@ def print_next(page: Page, diagnosis: Diagnosis) -> None:
         page.paragraph(view.nothing, label="next:")
         return
     page.paragraph(_brief(view.next.headline, first_sentence(view.next.finding.says)), label="next:")
+    if view.next.where:
+        page.paragraph(view.next.where)
 
 
 def _together(page: Page, view: PlanView) -> None:
@@ -69,6 +71,8 @@ def _full(page: Page, full: Full, details: bool) -> None:
     page.paragraph(plain(finding.says))
     if finding.evidence:
         page.field("evidence", evidence_line(finding.evidence))
+    if full.where or (details and full.no_line):
+        page.field("where", full.where or f"unknown: {full.no_line}")
     page.field("do", plain(finding.do))
     if details and finding.assumes:
         page.field("assumes", plain(finding.assumes))

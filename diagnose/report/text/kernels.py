@@ -1,30 +1,28 @@
-"""The longest kernels as printed: how often, how long, what of the step, what bounds them and what launched them."""
+"""The longest kernels as printed, or without a GPU the longest operators: how often, how long, what of the step."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import TypeVar
 
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis, KernelRow
+from diagnose.diagnosis import Diagnosis, KernelRow, OperatorRow
 from diagnose.facts import duration, spoken
+from diagnose.report.text.columns import Column, heads, line
 from diagnose.report.text.page import Extent, Page
 from diagnose.report.views.ledger import basis
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import counted, short_name
+from diagnose.report.views.words import counted, short_name, times
 
-_COLUMNS: tuple[tuple[str, int, int, Callable[[KernelRow], str]], ...] = (  # name, cells, from this width on
-    ("count", 9, 64, lambda row: f"{row.count:,.{0 if row.count >= 100 or float(row.count).is_integer() else 1}f}"),
-    ("time", 10, 0, lambda row: duration(row.ns)),
-    ("share", 9, 0, lambda row: spoken(row.share, "share")),
-    ("bound", 14, 64, lambda row: row.bound),
-    ("operator", 30, 100, lambda row: plain(row.operator)),
-)
-_WORDS = ("bound", "operator")
+Row = TypeVar("Row", KernelRow, OperatorRow)
+_FIGURES = (Column("count", 9, least=64), Column("time", 10), Column("share", 9))
+_OF_KERNELS = (*_FIGURES, Column("bound", 14, least=64, is_word=True), Column("operator", 30, least=100, is_word=True))
+_OF_OPERATORS = (*_FIGURES, Column("shapes", 34, least=100, is_word=True))
 
 
 def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """As many of the longest by name as were asked for; says so where there are none."""
-    rows, most = diagnosis.kernels, extent.kernels
-    if not most:
+    rows = diagnosis.kernels
+    if not extent.kernels or (not rows and diagnosis.host_operators):
         return
     if not rows:
         page.paragraph("no GPU kernels in the counted steps", label="kernels:")
@@ -33,21 +31,38 @@ def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     of = basis(diagnosis).name
     about = f"the longest on a typical rank, per step, in % of the {of}; those of several streams can run together"
     page.paragraph(about, label="kernels:")
-    named, rest = [row for row in rows if row.name], [row for row in rows if not row.name]
-    page.line(Text(_line(page, "kernel", {name: name for name, *_ in _COLUMNS}), "dim"))
-    for row in named[:most]:
-        cells = {name: show(row) for name, _, _, show in _COLUMNS}
-        page.line(Text(_line(page, short_name(row.name), cells)))
-    hidden = len(named[most:]) + sum(row.names for row in rest)
+    page.line(Text(line(page, _OF_KERNELS, "kernel", heads(_OF_KERNELS)), "dim"))
+    for row in _named(rows)[: extent.kernels]:
+        cells = _figures(row) | {"bound": row.bound, "operator": plain(row.operator)}
+        page.line(Text(line(page, _OF_KERNELS, short_name(row.name), cells)))
+    _rest(page, rows, extent.kernels)
+
+
+def print_host_operators(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """As many of the longest as of kernels; a job without operators, or with kernels, has none."""
+    rows, of = diagnosis.host_operators, basis(diagnosis).name
+    if not extent.kernels or not rows:
+        return
+    about = f"no GPU kernels; the longest on a typical rank, per step, in % of the {of}, what each calls left out"
+    page.paragraph(about, label="operators:")
+    page.line(Text(line(page, _OF_OPERATORS, "operator", heads(_OF_OPERATORS)), "dim"))
+    for row in _named(rows)[: extent.kernels]:
+        page.line(Text(line(page, _OF_OPERATORS, plain(row.name), _figures(row) | {"shapes": plain(row.shapes)})))
+    _rest(page, rows, extent.kernels)
+
+
+def _figures(row: KernelRow | OperatorRow) -> dict[str, str]:
+    return {"count": times(row.count), "time": duration(row.ns), "share": spoken(row.share, "share")}
+
+
+def _named(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.name]
+
+
+def _rest(page: Page, rows: Sequence[KernelRow | OperatorRow], most: int) -> None:
+    """How many names are not listed, and their time."""
+    hidden = [row for at, row in enumerate(rows) if at >= most or not row.name]
     if hidden:
-        spent = sum(row.ns for row in [*named[most:], *rest])
-        page.line(Text(f"  +{counted(hidden, 'name')} with {duration(spent)}", "dim"))
+        names, spent = sum(row.names for row in hidden), sum(row.ns for row in hidden)
+        page.line(Text(f"  +{counted(names, 'name')} with {duration(spent)}", "dim"))
     page.gap()
-
-
-def _line(page: Page, name: str, cells: dict[str, str]) -> str:
-    """The name cut to what the columns leave; numbers stand right in theirs, words left."""
-    shown = [(cells[column], wide, column in _WORDS) for column, wide, least, _ in _COLUMNS if page.width >= least]
-    room = page.width - 2 - sum(wide for _, wide, _ in shown)
-    placed = [f"  {page.fitted(text, wide - 2)}" if word else f"{text:>{wide}}" for text, wide, word in shown]
-    return f"  {page.fitted(name, room)}{''.join(placed)}"

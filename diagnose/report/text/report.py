@@ -14,7 +14,7 @@ from diagnose.report.text.changes import (
     print_plan,
 )
 from diagnose.report.text.job import print_job, print_late_ranks, print_missing, print_ranks
-from diagnose.report.text.kernels import print_kernels
+from diagnose.report.text.kernels import print_host_operators, print_kernels
 from diagnose.report.text.ledger import print_ledger
 from diagnose.report.text.page import Extent, Page
 from diagnose.report.text.roofline import print_roofline
@@ -29,6 +29,7 @@ from diagnose.report.text.summary import (
     print_verdict,
     verdict_line,
 )
+from diagnose.report.text.user_code import print_user_code
 from diagnose.report.views.sections import LeftOut, spelled
 
 SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
@@ -44,6 +45,8 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "timeline": LeftOut("lines of text cannot draw it; --html does"),
     "roofline": print_roofline,
     "kernels": print_kernels,
+    "host_operators": print_host_operators,
+    "user_code": print_user_code,
     "ranks": print_ranks,
     "job": print_job,
     "plan": print_plan,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.facts import spoken
+from diagnose.report.views.user_code import no_line, where_line
 from diagnose.report.views.words import first_sentence, flags_line, patch_lines, speedup, to_capture
 
 HIDDEN_WORTH_TELLING = 0.02
@@ -26,7 +27,10 @@ class Headline:
 
 @dataclass(frozen=True)
 class Change:
-    """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script."""
+    """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
+
+    `where` are the lines of the user's code that it is about, "" where none are known.
+    """
 
     rule: str
     headline: Headline
@@ -38,16 +42,19 @@ class Change:
     numerics: bool
     typed: list[str]
     flags: str
+    where: str
 
 
 @dataclass(frozen=True)
 class Full:
-    """A finding with everything that is known of it."""
+    """A finding with everything that is known of it; `where` are the lines of code, `no_line` why there are none."""
 
     finding: Finding
     headline: Headline
     typed: list[str]
     flags: str
+    where: str
+    no_line: str
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,8 @@ def findings_view(diagnosis: Diagnosis) -> list[Full]:
 
 def _full(finding: Finding) -> Full:
     told = headline(finding, _explained_gain(finding))
-    return Full(finding, told, patch_lines(finding.patch), flags_line(finding.patch))
+    where = where_line(finding.where)
+    return Full(finding, told, patch_lines(finding.patch), flags_line(finding.patch), where, no_line(finding))
 
 
 def headline(finding: Finding, gain: str) -> Headline:
@@ -149,6 +157,7 @@ def _change(diagnosis: Diagnosis, at: int) -> Change:
         numerics=step.numerics,
         typed=patch_lines(step.patch),
         flags=flags_line(step.patch),
+        where=where_line(finding.where) if finding else "",
     )
 
 

@@ -21,6 +21,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "timeline": ("timeline",),
     "roofline": ("roofline", "operators", "roofs"),
     "kernels": ("kernels",),
+    "host_operators": ("host_operators",),
+    "user_code": ("user_code",),
     "ranks": ("ranks",),
     "job": ("postmortem",),
     "provenance": ("trace", "versions"),

@@ -160,6 +160,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def times(count: float) -> str:
+    """How often per step: with a decimal where it is no whole number and small."""
+    return f"{count:,.{0 if count >= 100 or float(count).is_integer() else 1}f}"
+
+
 def spans(numbers: Sequence[int]) -> str:
     """Ascending numbers with runs of three or more abbreviated, such as "1, 4-7"."""
     runs: list[list[int]] = []

@@ -1,0 +1,41 @@
+"""The user's code of one rank, by what there is of it."""
+
+from dataclasses import dataclass
+
+from diagnose.facts import Unknown
+from diagnose.metrics.lines.recorded import recorded
+from diagnose.metrics.lines.sampled import sampled
+from diagnose.metrics.lines.user_code import UserCode
+from diagnose.timeline import Timeline
+from diagnose.trace.record import CaptureRecord
+from diagnose.trace.stacks import StackSamples, stack_samples
+
+
+@dataclass(frozen=True)
+class RankCode:
+    """What is known of the user's code on one rank.
+
+    Attributes:
+        training: the training thread's, why it is unknown, or None where nothing ever looked for it.
+        samples: the record's samples, None where it has none.
+    """
+
+    training: UserCode | Unknown | None = None
+    samples: StackSamples | None = None
+
+    @property
+    def cost_share(self) -> float | None:
+        """CPU time of the sampling, of the steps in which it was done; None where none was done."""
+        if self.samples is None or not self.samples.samples or not self.samples.wall_ms:
+            return None
+        return min(self.samples.cost_ms / self.samples.wall_ms, 1.0)
+
+
+def code_of(timeline: Timeline, record: CaptureRecord) -> RankCode:
+    """The samples of the record, else the calls of the trace; a record without samples says why it has none."""
+    samples = stack_samples(record)
+    by_samples = sampled(samples) if samples is not None else None
+    training = by_samples if isinstance(by_samples, UserCode) else recorded(timeline) or by_samples
+    if isinstance(training, Unknown) and isinstance(by_samples, Unknown):
+        training = by_samples
+    return RankCode(training, samples)

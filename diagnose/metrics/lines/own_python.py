@@ -1,0 +1,40 @@
+"""How much of the Python outside of operators is at lines of the user's own."""
+
+from collections.abc import Sequence
+
+from diagnose.facts import Unknown, Value, capture_setting, nothing_helps
+from diagnose.metrics.lines.sampled import FEWEST_SAMPLES, spent
+from diagnose.metrics.lines.user_code import Spent, UserCode
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+LINES_ARE_UNKNOWN = Unknown("where the Python of the step is was not seen", capture_setting("diagnose run"))
+NO_PYTHON_WAITED_FOR = Unknown("nothing waits for Python outside of operators", nothing_helps("there is none to move"))
+TRAINS = ("forward", "backward", "optimizer")
+
+
+@metric("share", "the Python outside of operators", needs_gpu=False)
+def own_python_share(m: Measured) -> Value:
+    """Time at lines of the user's code that are no part of loading, of the model or of the optimizer, of what waits for
+    Python, at most all of it.
+
+    A line that the model or the optimizer runs under, as `trainer.train()`, calls the training itself: what else it
+    takes is the library's.
+    """
+    seen, python = _seen(m), m.share("python")
+    if isinstance(seen, Unknown) or not python:
+        return seen if isinstance(seen, Unknown) else NO_PYTHON_WAITED_FOR
+    stacks, whole = seen
+    training = {stack.frames[-1] for stack in stacks if stack.doing in TRAINS}
+    own = sum(s.weight for s in stacks if s.doing == "step" and s.frames[-1] not in training)
+    return min(own / whole / python, 1.0)
+
+
+def _seen(m: Measured) -> tuple[Sequence[Spent], float] | Unknown:
+    """What the training thread did in the user's code, and of how much: few samples of it are many of libraries."""
+    code, samples = m.user_code.training, m.user_code.samples
+    if isinstance(code, UserCode):
+        return code.stacks, code.whole
+    if samples is not None and samples.samples >= 2 * FEWEST_SAMPLES:
+        return spent(samples), float(samples.samples)
+    return code if isinstance(code, Unknown) else LINES_ARE_UNKNOWN

@@ -1,0 +1,156 @@
+"""Where the user's code was, by the calls that torch.profiler recorded with `with_stack=True` in the counted steps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.arrays import Floats, Ints, Mask
+from diagnose.facts import Unknown
+from diagnose.metrics.lines.user_code import CALLS, Spent, UserCode
+from diagnose.metrics.unknowns import NO_PYTHON
+from diagnose.roofline.owners import NONE, distinct, nearest, parents
+from diagnose.timeline import Timeline
+from diagnose.trace import Trace
+from diagnose.trace.python_frames import DOINGS, called, doing_of, user_frame
+from diagnose.trace.stacks import Frame
+from diagnose.trace.vocabulary import ANNOTATIONS, OPS, PYTHON, RUNTIME, STEP_MARK
+
+_OTHERWISE = len(DOINGS) - 1
+DEEPEST = 40  # frames of a stack, from the innermost on, as a record has at most
+
+
+def recorded(timeline: Timeline) -> UserCode | Unknown | None:
+    """The training thread's code, each line with the libraries' calls that it makes; None without recorded calls."""
+    if timeline.trace.left_out:
+        return NO_PYTHON
+    calls = _Calls(timeline, np.flatnonzero(timeline.trace.rows_of(*PYTHON)))
+    calls = _Calls(timeline, calls.rows[calls.inside_ns > 0])
+    if not calls.is_user.any():
+        return None
+    training = calls.of_training_thread()
+    whole = float(calls.own_ns[training].sum())
+    if not whole:
+        return None
+    return UserCode(
+        stacks=tuple(calls.spent(training)),
+        whole=whole,
+        of="the Python time of the counted steps",
+        source=CALLS,
+        step_ns=whole / max(timeline.steps.count, 1),
+    )
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The recorded calls of all threads as columns, in the order of `rows`."""
+
+    timeline: Timeline
+    rows: Ints
+
+    @cached_property
+    def name(self) -> Ints:
+        """Which of `names` each call has."""
+        return np.unique(self.timeline.trace.name[self.rows], return_inverse=True)[1].ravel()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the calls, each once."""
+        return [self.timeline.trace.names[each] for each in np.unique(self.timeline.trace.name[self.rows])]
+
+    @cached_property
+    def frames(self) -> list[Frame | None]:
+        """What of the user's code each name is."""
+        return [user_frame(name) for name in self.names]
+
+    @cached_property
+    def is_user(self) -> Mask:
+        """Mask of the calls of the user's functions."""
+        return np.array([frame is not None for frame in self.frames], bool)[self.name]
+
+    @cached_property
+    def parent(self) -> Ints:
+        """The call that each was made by, NONE for the outermost."""
+        return parents(self.timeline.trace, self.rows)
+
+    @cached_property
+    def inside_ns(self) -> Ints:
+        """Time of each call inside the counted steps."""
+        trace, windows = self.timeline.trace, self.timeline.steps.host
+        return iv.coverage(windows, trace.ts[self.rows], trace.ends(self.rows))
+
+    @cached_property
+    def own_ns(self) -> Floats:
+        """The same without the calls that it makes."""
+        made = self.parent >= 0
+        below = np.bincount(self.parent[made], weights=self.inside_ns[made], minlength=len(self.rows))
+        return np.maximum(self.inside_ns - below, 0.0)
+
+    @cached_property
+    def folded(self) -> Ints:
+        """The user's call that each is part of: itself, or the nearest one that made it; NONE."""
+        return nearest(self.is_user, self.parent)
+
+    @cached_property
+    def doing(self) -> Ints:
+        """What each is done for, as a place in DOINGS: by itself and all calls around it, the first of the list."""
+        told = np.array([DOINGS.index(doing_of(name) or DOINGS[-1]) for name in self.names])[self.name]
+        found = np.full(len(self.rows), _OTHERWISE)
+        for doing in range(_OTHERWISE - 1, -1, -1):
+            marked = told == doing
+            ends = self.is_user if DOINGS[doing] == "optimizer" else marked  # a closure's code is the step's again
+            if marked.any():
+                by = nearest(marked | ends, self.parent)
+                found[(by >= 0) & marked[by]] = doing
+        return found
+
+    def of_training_thread(self) -> Mask:
+        """Mask of the calls of one thread: of those that mark steps, else that run operators, the one with most time in
+        the user's code.
+        """
+        trace = self.timeline.trace
+        marks = self.timeline.matching(STEP_MARK, *ANNOTATIONS)
+        threads, which = np.unique(_thread(trace, self.rows), return_inverse=True)
+        steps = np.flatnonzero(marks if marks.any() else trace.rows_of(*OPS, *RUNTIME))
+        works = np.isin(threads, _thread(trace, steps))
+        ns = np.bincount(which.ravel(), weights=np.where(self.folded >= 0, self.own_ns, 0.0))
+        chosen = np.flatnonzero(works) if works.any() else np.arange(len(threads))
+        return which.ravel() == chosen[ns[chosen].argmax()]
+
+    def spent(self, chosen: Mask) -> Iterator[Spent]:
+        """Time of the chosen calls by the user's stack that each is part of, what it is for, and what that calls."""
+        at = np.flatnonzero(chosen & (self.folded >= 0) & (self.own_ns > 0))
+        call = nearest(~self.is_user & (self.folded == self.parent), self.parent)[at]
+        is_below = (call >= 0) & (self.folded[call] == self.folded[at])
+        number, stacks = self._stacks(chosen)
+        keys, group = distinct(number[self.folded[at]], self.doing[at], np.where(is_below, self.name[call], NONE))
+        weights = np.bincount(group, weights=self.own_ns[at], minlength=keys.shape[1])
+        for (stack, doing, by), weight in zip(keys.T.tolist(), weights.tolist(), strict=True):
+            yield Spent(stacks[stack], DOINGS[doing], called(self.names[by]) if by >= 0 else "", weight)
+
+    def _stacks(self, chosen: Mask) -> tuple[Ints, list[tuple[Frame, ...]]]:
+        """For each of the user's calls the number of its stack, and the stacks: its own frame behind those around it.
+
+        A call begins after the one that made it, so that one pass in order of begin finds the stack around each.
+        """
+        users = np.flatnonzero(chosen & self.is_user)
+        begin, ns = (column[self.rows[users]] for column in (self.timeline.trace.ts, self.timeline.trace.dur))
+        users = users[np.lexsort((users, -ns, begin))]
+        made = self.parent[users]
+        around = np.where(made >= 0, self.folded[made], NONE)
+        number, known = np.full(len(self.rows) + 1, NONE), dict[tuple[int, int], int]()
+        stacks: list[tuple[Frame, ...]] = []
+        for call, by, name in zip(users.tolist(), around.tolist(), self.name[users].tolist(), strict=True):
+            key = int(number[by]), name
+            if key not in known:
+                known[key] = len(stacks)
+                frame = self.frames[name]
+                stacks.append(((*stacks[key[0]], frame) if key[0] >= 0 else (frame,))[-DEEPEST:])
+            number[call] = known[key]
+        return number, stacks
+
+
+def _thread(trace: Trace, rows: Ints) -> Ints:
+    return trace.pid[rows] * (1 << 32) + trace.tid[rows]

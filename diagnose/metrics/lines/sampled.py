@@ -1,0 +1,51 @@
+"""Where the user's code was by the samples that `diagnose run` took of the stack, after its window."""
+
+from math import ceil
+
+from diagnose.facts import Capture, Unknown, another_run, capture_setting
+from diagnose.metrics.lines.user_code import SAMPLES, Spent, UserCode
+from diagnose.trace.python_frames import DOINGS
+from diagnose.trace.stacks import Stack, StackSamples
+
+FEWEST_SAMPLES = 50  # of the user's code: a share of a half is then known to a seventh of the whole
+_ENOUGH = 2 * FEWEST_SAMPLES
+_MOST_STEPS = 1000
+WITH_STACK = another_run("record a few steps with torch.profiler and with_stack=True, in a run of its own")
+
+
+def sampled(samples: StackSamples) -> UserCode | Unknown:
+    """The training thread's code, or why its lines are unknown."""
+    if samples.why_none:
+        sampling = capture_setting("diagnose run without --no-sampling, in a run of more steps", WITH_STACK)
+        return Unknown(f"the stack was not sampled: {samples.why_none}", sampling)
+    stacks = samples.stacks
+    whole = max(samples.samples, sum(stack.samples for stack in stacks))
+    in_user_code = sum(stack.samples for stack in stacks if stack.frames)
+    if in_user_code < FEWEST_SAMPLES:
+        told = f"{in_user_code} of {whole} samples of the training thread show your code"
+        return Unknown(f"{told}: fewer than {FEWEST_SAMPLES} name no line", _more(samples.steps, in_user_code, whole))
+    return UserCode(
+        stacks=spent(samples),
+        whole=whole,
+        of=f"{whole:,} samples of the training thread",
+        source=SAMPLES,
+        step_ns=samples.wall_ms * 1e6 / max(samples.steps, 1),
+    )
+
+
+def spent(samples: StackSamples) -> tuple[Spent, ...]:
+    """The samples that show the user's code."""
+    return tuple(Spent(s.frames, _doing(s), s.calls, s.samples) for s in samples.stacks if s.frames)
+
+
+def _doing(stack: Stack) -> str:
+    return stack.doing if stack.doing in DOINGS else DOINGS[-1]
+
+
+def _more(steps: int, in_user_code: int, whole: int) -> Capture:
+    """More steps where these gave few samples; where many samples show other code, the calls themselves."""
+    if whole >= _ENOUGH:
+        return WITH_STACK
+    wanted = min(ceil(_ENOUGH * max(steps, 1) / max(in_user_code, 1)), _MOST_STEPS)
+    setting = f"diagnose run --sample-steps {wanted}, in a run of as many steps after the window"
+    return capture_setting(setting, WITH_STACK)

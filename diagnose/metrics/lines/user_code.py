@@ -1,0 +1,168 @@
+"""Where the user's code spends the time of a thread: one shape for samples of the stack and for recorded calls."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from diagnose.trace.stacks import Frame
+
+Function = tuple[str, str]  # file and name; one of the same name elsewhere in the file counts as the same
+SAMPLES, CALLS = "samples", "calls"
+NEARLY_ALWAYS = 0.98  # of the samples: the script, its main function, the loop around everything
+MOSTLY = 0.8
+Key = TypeVar("Key", Function, int, str)
+
+
+def function_of(frame: Frame) -> Function:
+    """The function that a line is of."""
+    return frame.file, frame.function
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Time on one stack of the user's frames.
+
+    Attributes:
+        frames: the outermost first, at least one; what the last calls in libraries and in C is part of its time.
+        doing: one of `trace.python_frames.DOINGS`.
+        calls: the function of a library or in C that the last frame was calling, "" where none or not known.
+        weight: samples, or nanoseconds of recorded calls.
+    """
+
+    frames: tuple[Frame, ...]
+    doing: str
+    calls: str
+    weight: float
+
+    @property
+    def once(self) -> dict[Function, Frame]:
+        """Each function of the stack at its innermost frame, the outermost first: one that calls itself counts once."""
+        return {function_of(frame): frame for frame in self.frames}
+
+
+@dataclass(frozen=True)
+class FunctionTime:
+    """A function of the user with its time, the line and the doing that most of it goes to, and the function inside
+    which most of it is, None where that is the function itself or no single one.
+    """
+
+    function: Function
+    line: int
+    doing: str
+    weight: float
+    most_in: Frame | None = None
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """What one thread did, of which the user's code is a part.
+
+    Attributes:
+        stacks: those with code of the user.
+        whole: samples, or nanoseconds, of the thread altogether.
+        of: what `whole` is, in words.
+        source: SAMPLES or CALLS.
+        step_ns: how long a step took in which this was seen.
+    """
+
+    stacks: tuple[Spent, ...]
+    whole: float
+    of: str
+    source: str
+    step_ns: float
+
+    @cached_property
+    def own(self) -> list[FunctionTime]:
+        """Time at the functions' own lines, most first."""
+        return summed((stack.frames[-1], stack) for stack in self.stacks)
+
+    @cached_property
+    def altogether(self) -> list[FunctionTime]:
+        """Time of the functions while they were on the stack, what they call included, most first."""
+        return summed((frame, stack) for stack in self.stacks for frame in stack.once.values())
+
+    def spent_by(self, chosen: Callable[[Spent], bool]) -> list[FunctionTime]:
+        """Time of the chosen stacks by the function that it is of, most first: the outermost one that does little else,
+        or, where each around it does other things, the innermost.
+        """
+        stacks = [stack for stack in self.stacks if chosen(stack)]
+        inside: dict[Function, float] = defaultdict(float)
+        for stack in stacks:
+            for function in stack.once:
+                inside[function] += stack.weight
+        return summed((entry(stack, self.devoted(inside)), stack) for stack in stacks)
+
+    def devoted(self, weights: Mapping[Function, float]) -> frozenset[Function]:
+        """The functions of whose time most is in these weights, but for what is around nearly everything, and for what
+        several lines call: a decorator, a helper.
+        """
+        everything = sum(stack.weight for stack in self.stacks)
+        return frozenset(
+            each.function
+            for each in self.altogether
+            if each.weight < NEARLY_ALWAYS * everything
+            if weights.get(each.function, 0.0) >= MOSTLY * each.weight
+            if self._called_by_one_line[each.function] >= MOSTLY * each.weight
+        )
+
+    @cached_property
+    def _called_by_one_line(self) -> dict[Function, float]:
+        """Of the time of each function, how much the line that calls it most has; the outermost have one caller."""
+        by_line: dict[Function, dict[Frame | None, float]] = defaultdict(lambda: defaultdict(float))
+        for stack in self.stacks:
+            callers: dict[Function, Frame | None] = {}
+            for frame, caller in zip(stack.frames, (None, *stack.frames), strict=False):
+                callers.setdefault(function_of(frame), caller)
+            for function, caller in callers.items():
+                by_line[function][caller] += stack.weight
+        return {function: max(lines.values()) for function, lines in by_line.items()}
+
+    def share(self, weight: float) -> float:
+        """The weight as a share of the whole."""
+        return min(weight / max(self.whole, 1e-9), 1.0)
+
+    def ns(self, weight: float) -> float:
+        """How long the weight is in one step."""
+        return weight / max(self.whole, 1e-9) * self.step_ns
+
+    def weight(self, ns: float) -> float:
+        """The weight of so long in each step."""
+        return ns / max(self.step_ns, 1e-9) * self.whole
+
+
+def entry(stack: Spent, functions: frozenset[Function]) -> Frame:
+    """The frame of the outermost of the functions on the stack, else the innermost frame."""
+    return next((frame for function, frame in stack.once.items() if function in functions), stack.frames[-1])
+
+
+def summed(parts: Iterable[tuple[Frame, Spent]]) -> list[FunctionTime]:
+    """The stacks by the function that each counts for, most time first; of equal ones the first in its file."""
+    of: dict[Function, list[tuple[Frame, Spent]]] = defaultdict(list)
+    for frame, stack in parts:
+        of[function_of(frame)].append((frame, stack))
+    found = [_function_time(function, own) for function, own in of.items()]
+    return sorted(found, key=lambda each: (-each.weight, each.function[0], each.line))
+
+
+def _function_time(function: Function, parts: list[tuple[Frame, Spent]]) -> FunctionTime:
+    weight = sum(stack.weight for _, stack in parts)
+    inner, inside = _most((function_of(stack.frames[-1]), stack.weight) for _, stack in parts)
+    deeper = (stack for _, stack in parts if function_of(stack.frames[-1]) == inner)
+    line, _ = _most((stack.frames[-1].line, stack.weight) for stack in deeper)
+    return FunctionTime(
+        function,
+        _most((frame.line, stack.weight) for frame, stack in parts)[0],
+        _most((stack.doing, stack.weight) for _, stack in parts)[0],
+        weight,
+        Frame(inner[0], line, inner[1]) if inner != function and 2 * inside > weight else None,
+    )
+
+
+def _most(weighted: Iterator[tuple[Key, float]]) -> tuple[Key, float]:
+    """What has most weight altogether, and how much."""
+    total: dict[Key, float] = defaultdict(float)
+    for what, weight in weighted:
+        total[what] += weight
+    return max(total.items(), key=lambda item: item[1])

@@ -1,0 +1,36 @@
+"""Rows of a name and figures, in as many columns as the console has room for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnose.report.text.page import Page
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of so many cells, shown where the console has at least `least`; words stand left, numbers right."""
+
+    name: str
+    cells: int
+    least: int = 0
+    is_word: bool = False
+
+
+def heads(columns: Sequence[Column]) -> dict[str, str]:
+    """The cells of the line above the rows."""
+    return {column.name: column.name for column in columns}
+
+
+def line(page: Page, columns: Sequence[Column], name: str, cells: Mapping[str, str]) -> str:
+    """The name cut to what the columns leave, then the cell of each."""
+    placed = [_placed(page, column, cells[column.name]) for column in columns if page.width >= column.least]
+    return f"  {page.fitted(name, room(page, columns))}{''.join(placed)}"
+
+
+def room(page: Page, columns: Sequence[Column]) -> int:
+    """The cells that the columns leave for the name."""
+    return page.width - 2 - sum(column.cells for column in columns if page.width >= column.least)
+
+
+def _placed(page: Page, column: Column, text: str) -> str:
+    return f"  {page.fitted(text, column.cells - 2)}" if column.is_word else f"{text:>{column.cells}}"

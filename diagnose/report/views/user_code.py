@@ -1,0 +1,92 @@
+"""Lines of the user's code as every report tells them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from diagnose.diagnosis import CodeLine, Diagnosis, Finding, UserFunction
+from diagnose.facts import spoken
+from diagnose.report.views.plain import plain
+
+WORTH_TELLING = 0.0005
+OUTSIDE = "<module>"  # how Python calls the code outside of functions
+
+
+@dataclass(frozen=True)
+class FunctionView:
+    """One function as shown; `row` keeps the numbers that columns are sorted by, `in_file` leaves out the folders."""
+
+    row: UserFunction
+    place: str
+    in_file: str
+    share: str
+    total: str
+
+
+@dataclass(frozen=True)
+class UserCodeView:
+    """Where Python is: the functions of the training thread, and what their shares are of.
+
+    `unknown` says why there are none and what to capture, `other` how much is in no function of the list, `cost` what
+    the sampling took.
+    """
+
+    functions: list[FunctionView]
+    of: str
+    other: str
+    cost: str
+    unknown: str
+
+
+def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
+    """The section; None where nothing looked for lines."""
+    code = diagnosis.user_code
+    if code is None:
+        return None
+    sampling = (
+        "" if code.cost_share is None else f"sampling took {spoken(code.cost_share, 'share')} of the sampled steps"
+    )
+    return UserCodeView(
+        functions=list(map(_view, code.functions)),
+        of=plain(code.of),
+        other=spoken(code.other_share, "share") if (code.other_share or 0) >= WORTH_TELLING else "",
+        cost=sampling,
+        unknown=told_unknown(code.because, code.capture_next),
+    )
+
+
+def _view(row: UserFunction) -> FunctionView:
+    place = placed(row.function, row.file, row.line)
+    in_file = placed(row.function, PurePosixPath(row.file).name, row.line)
+    return FunctionView(row, place, in_file, spoken(row.share, "share"), spoken(row.total_share, "share"))
+
+
+def placed(function: str, file: str, line: int) -> str:
+    """`collate (data.py:31)`; code outside of functions has its line alone."""
+    where = f"{file}:{line}"
+    return plain(where if function == OUTSIDE else f"{function} ({where})")
+
+
+def where_line(where: Sequence[CodeLine]) -> str:
+    """`collate (data.py:31) takes 62.0 %, main (train.py:12) 20.1 % of 214 samples of the training thread`, or ""."""
+    if not where:
+        return ""
+    first, *others = ((placed(line.function, line.file, line.line), spoken(line.share, "share")) for line in where)
+    told = [f"{first[0]} takes {first[1]}", *(f"{place} {share}" for place, share in others)]
+    inside = "; ".join(_inside(line) for line in where if line.most_in)
+    return "; ".join(filter(None, (f"{', '.join(told)} of {plain(where[0].of)}", inside)))
+
+
+def _inside(line: CodeLine) -> str:
+    deeper = line.most_in
+    return plain(f"most of {line.function} in {placed(deeper.function, deeper.file, deeper.line)}") if deeper else ""
+
+
+def no_line(finding: Finding) -> str:
+    """Why a finding names no line though a capture looked for it, and what would name it; "" elsewhere."""
+    return told_unknown(finding.where_because, finding.where_capture_next)
+
+
+def told_unknown(because: str, capture_next: str) -> str:
+    """The reason and what to do as one sentence."""
+    return plain("; ".join(filter(None, (because, capture_next))))

@@ -1,0 +1,51 @@
+"""Which lines of the user's code the finding of a rule names."""
+
+from dataclasses import dataclass
+
+from diagnose.facts import Facts
+from diagnose.rule.condition import Condition
+
+LOADING, COLLECTING = "loading", "collecting"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Chooses lines by what the training thread does there, by what they call, or by what one rank does alone.
+
+    Attributes:
+        doing: some of `Doing`; none asks for nothing.
+        calls: names of functions of libraries or in C; none asks for nothing.
+        excess: the lines of the latest rank, by what it spends there beyond the others.
+        holds: without it no line is named.
+    """
+
+    doing: frozenset[str]
+    calls: frozenset[str]
+    excess: bool
+    holds: Condition | None
+
+    def apply(self, facts: Facts) -> bool:
+        """Whether lines are named in this job."""
+        return self.holds is None or self.holds.evaluate(facts) is True
+
+    def choose(self, doing: str, calls: str) -> bool:
+        """Whether a line is one of these."""
+        return (not self.doing or doing in self.doing) and (not self.calls or calls in self.calls)
+
+    @property
+    def told(self) -> str:
+        """Which lines these are, in words."""
+        doing, calls = (" or ".join(sorted(names)) for names in (self.doing, self.calls))
+        parts = (doing and f"of {doing}", calls and f"that call {calls}", self.excess and "beyond the other ranks")
+        told = " ".join(part for part in parts if part)
+        return f"lines {told}, where {self.holds.text}" if self.holds else f"lines {told}"
+
+    @property
+    def of_loading(self) -> bool:
+        """Whether they are those of what loads batches, which with loader workers other processes do."""
+        return self.doing == {LOADING}
+
+    @property
+    def of_collector(self) -> bool:
+        """Whether they are those at which Python collects garbage."""
+        return self.doing == {COLLECTING}

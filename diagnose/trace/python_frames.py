@@ -1,0 +1,67 @@
+"""What the name of a Python event says: a line of the user's code, a library's, a function in C, and what it is for.
+
+torch.profiler with with_stack=True names a call "FILE(LINE): FUNCTION", LINE being where the function begins, or where
+a generator goes on; a call into C is "<built-in method item of Tensor object at 0x...>".
+"""
+
+import re
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from diagnose.trace.stacks import Frame
+
+_TABLE = Path(__file__).parents[1] / "data" / "python_libraries.toml"
+_CALL = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)", re.DOTALL)
+_IN_C = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
+_INSTALLED = re.compile(
+    r"(^|/)(site-packages|dist-packages)/|/lib(64)?/python\d[\d.]*/|/python[\d.]*/lib/", re.IGNORECASE
+)
+_TYPED_IN = re.compile(r"<(stdin|ipython-input)")  # other names in angle brackets are of code that a library made
+COLLECTION = "Python GC"
+DOINGS = ("collecting", "loading", "backward", "forward", "optimizer", "step")
+"""What a thread is doing; of two that hold, as in a forward pass that is run again in the backward pass, the first."""
+_DONE_BY = {  # what the name of a call says of all that runs inside it
+    "collecting": re.compile(COLLECTION),
+    "loading": re.compile(r"(.*/)?(torch/utils/data|accelerate/data_loader\.py)"),
+    "backward": re.compile(r"<built-in method run_backward|(.*/)?torch/(_tensor|autograd/\w+)\.py\(\d+\): \w*backward"),
+    "forward": re.compile(r"nn\.Module: |(.*/)?torch/nn/modules/module\.py\(\d+\): \w*call_impl"),
+    "optimizer": re.compile(r"(.*/)?torch/optim/(?!lr_scheduler)|(.*/)?accelerate/optimizer\.py\(\d+\): step"),
+}
+
+
+def user_frame(name: str) -> Frame | None:
+    """The line of the user's code that an event of this name is; None where it is a library's, C's, or no call."""
+    call = _CALL.fullmatch(name)
+    if call is None or name.startswith("nn.Module: "):
+        return None
+    file = call["file"]
+    return None if is_of_library(file) else Frame(file, int(call["line"]), call["function"])
+
+
+def is_of_library(file: str) -> bool:
+    """Whether a file, named in full or without an entry of sys.path, is of Python, of a package, or made by one."""
+    path = file.replace("\\", "/")
+    if path.startswith("<"):
+        return _TYPED_IN.match(path) is None
+    if _INSTALLED.search(path):
+        return True
+    return not path.startswith("/") and path.split("/")[0].removesuffix(".py") in _libraries()
+
+
+def called(name: str) -> str:
+    """The function that an event of this name is a call of, in C or in Python, "" where it names none."""
+    call = _IN_C.match(name) or _CALL.fullmatch(name)
+    return call["function"] if call else ""
+
+
+def doing_of(name: str) -> str:
+    """What all inside a call of this name is done for, "" where the name does not say."""
+    return next((doing for doing, made_by in _DONE_BY.items() if made_by.match(name)), "")
+
+
+@cache
+def _libraries() -> frozenset[str]:
+    listed = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return sys.stdlib_module_names.union(*listed.values())

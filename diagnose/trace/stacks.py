@@ -1,0 +1,94 @@
+"""The stack samples of a record: where Python was, in steps of their own before the window."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diagnose.decoding import entries
+from diagnose.trace.record import CaptureRecord
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of the user's code that ran or had called what ran, as `diagnose.probes.folding` names it."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack that was seen in `samples` samples.
+
+    Attributes:
+        frames: the user's own, the outermost first; none where no code of the user was on the stack.
+        doing: "loading", "backward", "forward", "optimizer" or "step"; "" where it is not said.
+        calls: the function of C or of a library that the innermost frame was calling, by the name that its line has for
+            it (`item`, `dumps`); "" where none or not known.
+    """
+
+    frames: tuple[Frame, ...]
+    doing: str
+    calls: str
+    samples: int
+
+
+@dataclass(frozen=True)
+class StackSamples:
+    """The samples of one rank's training thread.
+
+    Attributes:
+        samples: taken, of which `in_user_code` have a frame of the user's.
+        steps: of the job, in which they were taken.
+        interval_ms: between two samples.
+        wall_ms: of those steps, from the first sample's wait to the last one.
+        cost_ms: CPU time of the sampling within `wall_ms`.
+        stacks: the most frequent first; their samples may be fewer than `samples`.
+        workers: those of loader workers.
+        why_none: why there are no samples; "" where there are.
+    """
+
+    samples: int
+    in_user_code: int
+    steps: int
+    interval_ms: float
+    wall_ms: float
+    cost_ms: float
+    stacks: tuple[Stack, ...]
+    workers: tuple[Stack, ...] = ()
+    why_none: str = ""
+
+
+def stack_samples(record: CaptureRecord) -> StackSamples | None:
+    """The samples in the record; None where it has no such field, as those of other versions."""
+    found = record.get("stack_samples")
+    if not isinstance(found, Mapping):
+        return None
+    workers = found.get("workers")
+    return StackSamples(
+        samples=found.get("samples") or 0,
+        in_user_code=found.get("in_user_code") or 0,
+        steps=found.get("steps") or 0,
+        interval_ms=float(found.get("interval_ms") or 0),
+        wall_ms=float(found.get("wall_ms") or 0),
+        cost_ms=float(found.get("cost_ms") or 0),
+        stacks=_stacks(found),
+        workers=_stacks(workers) if isinstance(workers, Mapping) else (),
+        why_none=found.get("why_none") or "",
+    )
+
+
+def _stacks(found: Mapping[str, Any]) -> tuple[Stack, ...]:
+    """Those whose frames and number of samples are sound, the most frequent first."""
+    whole = (each for each in entries(found.get("stacks")) if each.get("frames") is not None and each.get("samples"))
+    stacks = (
+        Stack(
+            tuple(Frame(file, line, function) for file, line, function in each["frames"]),
+            each.get("doing") or "",
+            each.get("calls") or "",
+            each["samples"],
+        )
+        for each in whole
+    )
+    return tuple(sorted(stacks, key=lambda stack: -stack.samples))

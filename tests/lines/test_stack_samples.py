@@ -1,0 +1,124 @@
+"""The sampler beside a training thread: what counts, when it ends, and that it holds nothing of the job."""
+
+import _thread
+import os
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+
+from diagnose.probes import stack_samples
+from diagnose.probes.folding import Folding
+from diagnose.probes.stack_samples import ENOUGH, StackSampler
+
+
+@pytest.fixture
+def sampler() -> StackSampler:
+    return StackSampler(threading.get_ident())
+
+
+def until_looked(sampler: StackSampler) -> None:
+    """A step: some looks long."""
+    looked = sum(sampler._pending.values())
+    while sum(sampler._pending.values()) < looked + 3:
+        time.sleep(0.001)
+
+
+def functions(sampler: StackSampler) -> set[str]:
+    """The functions of this file that have samples."""
+    folded = Folding(sampler.codes).of(sampler.stacks)
+    return {
+        function for frames, *_ in folded for file, _, function in frames if file.endswith(os.path.basename(__file__))
+    }
+
+
+def test_samples_count_when_their_step_is_over(sampler: StackSampler) -> None:
+    sampler.start()
+    until_looked(sampler)
+    assert (sampler.samples, sampler.steps) == (0, 0)
+
+    sampler.step_ended(7)
+    sampler.stop()
+
+    assert sampler.samples >= 3
+    assert (sampler.steps, sampler.first_step) == (1, 7)
+    assert sampler.wall_ns > 0 < sampler.cost_ns
+    assert "until_looked" in functions(sampler)
+
+
+def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: StackSampler) -> None:
+    def passed_over() -> None:
+        until_looked(sampler)
+
+    sampler.start()
+    passed_over()
+    sampler.pause()
+    assert not sampler.step_ended(7)  # begins again here
+    until_looked(sampler)
+    sampler.step_ended(8)
+    sampler.stop()
+
+    assert (sampler.steps, sampler.first_step) == (1, 8)
+    assert "passed_over" not in functions(sampler)
+
+
+def test_there_are_enough_at_the_end_of_a_step(sampler: StackSampler) -> None:
+    sampler.start()
+    sampler._pending[1, 0] = ENOUGH
+
+    assert sampler.step_ended(7)
+    assert len(sys._current_frames()) == threading.active_count()  # its thread is gone
+    assert sampler.step_ended(8)
+    assert sampler.steps == 1
+
+
+def test_nothing_is_kept_alive(sampler: StackSampler) -> None:
+    class Batch:
+        pass
+
+    def step() -> "weakref.ref[Batch]":
+        batch = Batch()
+        found = sampler._look()
+        assert any(sampler.codes[identity][0].co_name == "step" for identity in found[::2])
+        return weakref.ref(batch)
+
+    assert step()() is None
+
+
+def test_a_failing_look_ends_the_sampling_and_nothing_else(
+    sampler: StackSampler, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def look() -> tuple[int, ...]:
+        raise ValueError("of an audit hook")
+
+    monkeypatch.setattr(sampler, "_look", look)
+    sampler.start()
+    while not sampler.why_none:
+        time.sleep(0.001)
+
+    assert sampler.step_ended(7)
+    assert sampler.why_none == "the sampling failed: ValueError"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_another_thread_there_are_no_samples(sampler: StackSampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_given: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", none)
+    sampler.start()
+
+    assert sampler.step_ended(7)
+    assert sampler.why_none == "no thread could be started"
+
+
+def test_an_interpreter_that_runs_threads_at_once_is_not_looked_at(
+    sampler: StackSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_samples.sys, "_is_gil_enabled", lambda: False, raising=False)
+    sampler.start()
+
+    assert "at once" in sampler.why_none
+    assert sampler.step_ended(7)

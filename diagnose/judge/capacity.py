@@ -1,6 +1,6 @@
 """The memory ledger of the captured job against the recorded peaks."""
 
-from diagnose.diagnosis.capacity import Capacity, MemoryPart, Room
+from diagnose.diagnosis.capacity import Capacity, MemoryCount, MemoryPart, Room
 from diagnose.metrics import Measured
 from diagnose.predict.fit.memory import MemoryLedger, memory_ledger
 from diagnose.predict.fit.recorded import recorded_plan
@@ -14,7 +14,7 @@ def capacity_of(m: Measured) -> Capacity:
         return Capacity(because=plan)
     ledger = memory_ledger(plan)
     allocated, reserved = (_peak(m, name) for name in ("max_allocated_bytes", "max_reserved_bytes"))
-    return Capacity(
+    counted = MemoryCount(
         parts=_parts(ledger),
         allocated_bytes=ledger.allocated_bytes,
         reserved_bytes=ledger.reserved_bytes,
@@ -32,6 +32,7 @@ def capacity_of(m: Measured) -> Capacity:
             for found in remedies(plan)
         ),
     )
+    return Capacity(counted=counted)
 
 
 def _parts(ledger: MemoryLedger) -> tuple[MemoryPart, ...]:

@@ -7,6 +7,7 @@ from diagnose.diagnosis.capacity import NO_CAPACITY
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.capacity import capacity_of
 from diagnose.judge.case import Case
+from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import findings_of, plan_steps, weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
@@ -76,7 +77,8 @@ def diagnose(case: Case) -> Diagnosis:
         versions=part("versions", lambda: versions_of(predictor.measured), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
-    answer = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
+    advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
+    answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
 
 

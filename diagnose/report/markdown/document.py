@@ -12,6 +12,7 @@ from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import Change, Headline, captures_view, findings_view, plan_view
+from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import basis, outside_line, rows
 from diagnose.report.views.sections import LeftOut
@@ -76,6 +77,10 @@ def _missing(draft: Draft) -> str:
 
 def _history(draft: Draft) -> str:
     return draft.to.items([f"History: {says}" for says in history_lines(draft.diagnosis)])
+
+
+def _cost(draft: Draft) -> str:
+    return draft.to.items(cost_lines(draft.diagnosis) or [])
 
 
 def _slow_steps(draft: Draft) -> str:
@@ -232,6 +237,7 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "steps": Part("", _steps),
     "ledger": Part("Where the step goes", _ledger),
     "plan": Part("What to change", _plan),
+    "cost": Part("Cost", _cost),
     "findings": Part("Findings", _findings, folds=True),
     "user_code": Part("Where Python is", user_code, folds=True),
     "capacity": Part("Memory", _capacity, folds=True),

@@ -21,6 +21,7 @@ from diagnose.report.text.page import Extent, Page
 from diagnose.report.text.roofline import print_roofline
 from diagnose.report.text.summary import (
     print_applied,
+    print_cost,
     print_history,
     print_notes,
     print_provenance,
@@ -51,6 +52,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "ranks": print_ranks,
     "job": print_job,
     "plan": print_plan,
+    "cost": print_cost,
     "findings": print_findings,
     "not_advised": print_not_advised,
     "not_judged": print_not_judged,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.capacity import Capacity
+from diagnose.diagnosis.capacity import MemoryCount
 from diagnose.facts import spoken
 from diagnose.report.views.words import counted
 
@@ -25,34 +25,32 @@ class CapacityView:
 
 def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:
     """The ledger; None where the record does not tell the job."""
-    capacity = diagnosis.capacity
-    if capacity.because:
+    count = diagnosis.capacity.counted
+    if count is None:
         return None
-    parts = sorted(capacity.parts, key=lambda part: -part.bytes)
+    parts = sorted(count.parts, key=lambda part: -part.bytes)
     return CapacityView(
-        lines=[_counted(capacity), *_recorded(capacity), _batch(capacity)],
+        lines=[_counted(count), *_recorded(count), _batch(count)],
         parts=[(part.name, spoken(part.bytes, "bytes")) for part in parts],
-        room=[
-            (room.name, spoken(room.freed_bytes, "bytes"), f"{room.largest_micro_batch:,}") for room in capacity.room
-        ],
+        room=[(room.name, spoken(room.freed_bytes, "bytes"), f"{room.largest_micro_batch:,}") for room in count.room],
     )
 
 
-def _counted(capacity: Capacity) -> str:
-    share = capacity.total_bytes / capacity.device_bytes
-    held, whole = spoken(capacity.total_bytes, "bytes"), spoken(capacity.device_bytes, "bytes")
+def _counted(count: MemoryCount) -> str:
+    share = count.total_bytes / count.device_bytes
+    held, whole = spoken(count.total_bytes, "bytes"), spoken(count.device_bytes, "bytes")
     return f"by its sizes the job takes {held}, {100 * share:.0f} % of the device's {whole}"
 
 
-def _recorded(capacity: Capacity) -> list[str]:
+def _recorded(count: MemoryCount) -> list[str]:
     """Each recorded peak with the miss of the count."""
     peaks = (
-        ("allocated", capacity.recorded_allocated_bytes, capacity.allocated_bytes, capacity.allocated_miss),
-        ("reserved", capacity.recorded_reserved_bytes, capacity.reserved_bytes, capacity.reserved_miss),
+        ("allocated", count.recorded_allocated_bytes, count.allocated_bytes, count.allocated_miss),
+        ("reserved", count.recorded_reserved_bytes, count.reserved_bytes, count.reserved_miss),
     )
     return [
-        f"torch {did} {spoken(seen, 'bytes')} at most; counted are {spoken(count, 'bytes')}, {_off(miss)}"
-        for did, seen, count, miss in peaks
+        f"torch {did} {spoken(seen, 'bytes')} at most; counted are {spoken(held, 'bytes')}, {_off(miss)}"
+        for did, seen, held, miss in peaks
         if seen is not None and miss is not None
     ]
 
@@ -61,7 +59,7 @@ def _off(miss: float) -> str:
     return f"{100 * abs(miss):.0f} % {'more' if miss > 0 else 'less'}"
 
 
-def _batch(capacity: Capacity) -> str:
-    largest = counted(capacity.largest_micro_batch, "sequence")
-    now = f"; it is {capacity.micro_batch:,}"
-    return f"the largest micro-batch that fits by the count is {largest} of {capacity.seq_len:,} tokens{now}"
+def _batch(count: MemoryCount) -> str:
+    largest = counted(count.largest_micro_batch, "sequence")
+    now = f"; it is {count.micro_batch:,}"
+    return f"the largest micro-batch that fits by the count is {largest} of {count.seq_len:,} tokens{now}"

@@ -14,6 +14,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "missing": ("trace",),
     "ledger": ("ledger", "waterfall"),
     "plan": ("next", "plan", "replay"),
+    "cost": ("cost",),
     "findings": ("findings",),
     "not_advised": ("not_advised",),
     "not_judged": ("not_judged",),

@@ -22,7 +22,6 @@ from diagnose.diagnosis import (
     Verdict,
     WaterfallPart,
 )
-from diagnose.diagnosis.capacity import Capacity, MemoryCount, MemoryPart, Room
 from diagnose.diagnosis.postmortem import Straggler
 from diagnose.facts import analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.judge.next_change import recommended
@@ -48,25 +47,6 @@ def steps(step_ms: float, count: int, **changes: Any) -> Steps:
     return Steps(**{"source": "ProfilerStep", "count": count, "time_ns": total, "device_time_ns": total} | changes)
 
 
-COUNTED = MemoryCount(
-    parts=(
-        MemoryPart(name="weights", bytes=5 << 30, transient=False),
-        MemoryPart(name="norm", bytes=1, transient=True),
-    ),
-    allocated_bytes=40 << 30,
-    reserved_bytes=44 << 30,
-    total_bytes=45 << 30,
-    device_bytes=80 << 30,
-    recorded_allocated_bytes=50 << 30,
-    recorded_reserved_bytes=None,
-    allocated_miss=-0.2,
-    reserved_miss=None,
-    seq_len=1024,
-    micro_batch=4,
-    largest_micro_batch=9,
-    room=(Room(name="Liger kernels", freed_bytes=6 << 30, largest_micro_batch=13),),
-)
-CAPACITY = Capacity(counted=COUNTED)
 UNKNOWN_MFU = Mfu(
     value=None,
     reason="the GPU (NVIDIA PG506-230) is not in the table of peaks; pass --peak-tflops and --hbm-gbs",

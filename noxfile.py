@@ -69,5 +69,6 @@ BENCHMARKS = (
     ("benchmarks/ranks.py", "--ranks", "8,64"),
     ("benchmarks/ranks_confusion.py", "--seeds", "2"),
     ("benchmarks/series.py", "--seeds", "5"),
+    ("benchmarks/fit_memory.py",),
     ("benchmarks/fuzz.py", "--tries", "1000", "--jobs", "2"),
 )

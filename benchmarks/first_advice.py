@@ -159,7 +159,8 @@ def written(outcomes: Sequence[Outcome], folder: Path) -> Path:
         "# First advice", "", "`python benchmarks/first_advice.py --write benchmarks/reports`", "",
         summary(outcomes), "",
         f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}", *(f"| {' | '.join(row(one))} |" for one in outcomes), "",
-        f"Ratios of mean steps on {os.cpu_count()} cores; inside allows {NOISE:.0%} for noise.", "",
+        f"Ratios of mean steps on {os.cpu_count()} cores; inside allows {NOISE:.0%} for noise, and the spread of the"
+        " repeats where that is more (1.48 times their median deviation).", "",
     ]  # fmt: skip
     path = folder / f"first-advice-{datetime.datetime.now(datetime.UTC).date()}.md"
     path.write_text("\n".join(lines))

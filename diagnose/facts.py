@@ -115,6 +115,7 @@ Unit = Literal[
     "flops_per_s",
     "bytes_per_s",
     "flops_per_byte",
+    "w",
 ]
 Value = Scalar | Unknown
 
@@ -159,6 +160,8 @@ def spoken(value: Scalar | None, unit: str) -> str:
         return scaled(value, 1000, ("B/s", "kB/s", "MB/s", "GB/s"))
     if unit == "flops_per_byte":
         return f"{value:,.1f} FLOP/B"
+    if unit == "w":
+        return f"{value:,.0f} W"
     if unit == "version":
         return f"{value:.1f}"
     if unit == "factor":

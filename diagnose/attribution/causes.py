@@ -16,7 +16,7 @@ GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
 UNKNOWN_DEVICE = "unknown-device"
-_LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
+LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def not_counted(matrix: str) -> str:
 
 def waiting_for(class_: str) -> str:
     """The cause of waiting for a rank that is late by causes of a class."""
-    return _LATE_RANK + class_
+    return LATE_RANK + class_
 
 
 _MATRIX = (

@@ -13,6 +13,10 @@ from diagnose.cli.group import LazyGroup
         "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
         "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
         "series": ("diagnose.cli.series", "Say since which step a job is slower, and which steps to look at."),
+        "scaling": (
+            "diagnose.cli.scaling",
+            "Say how a job scales with its GPUs, and how many to take.",
+        ),
         "rules": ("diagnose.cli.rules", "List the rules."),
         "explain": ("diagnose.cli.explain", "Explain one rule: what it looks at, what to do, when it does not matter."),
         "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),

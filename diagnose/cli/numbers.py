@@ -21,7 +21,21 @@ class _Positive(click.FloatRange):
         return number
 
 
+class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A time such as 90m, 12h or 3d, in hours; a number alone is hours."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip().lower()
+        factor = _IN_HOURS.get(text[-1:], 1.0)
+        number = POSITIVE.convert(text[:-1] if text[-1:] in _IN_HOURS else text, param, ctx)
+        return number * factor
+
+
+_IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 POSITIVE = _Positive(min=0, min_open=True)
+HOURS = _Hours()
 MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
 
 _STATED = (
@@ -31,15 +45,29 @@ _STATED = (
     ("--tokens-per-step", "Tokens of one step on one GPU, for MFU, when neither trace nor capture tells."),
     ("--peak-tflops", "Peak of one device in TFLOP/s, for MFU, when the device is unknown."),
     ("--hbm-gbs", "Memory bandwidth of one device in GB/s, when the device is unknown or its memory is another."),
-    ("--gpu-hour-price", "Price of a GPU-hour, to put a price on stragglers."),
     ("--network-gbs", "Network of one node in GB/s, all its cards in one direction, for collectives between nodes."),
 )
-STATED = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
+_COSTS = (
+    ("--gpu-hour-price", "Price of a GPU-hour in any currency, for what training and stragglers cost.", POSITIVE),
+    ("--power-w", "Watts of one GPU, with its part of the host where you count it; else as captured.", POSITIVE),
+    ("--pue", "Energy of the data centre over that of its computers: 1 where it is not given.", _Positive(min=1)),
+    ("--kg-per-kwh", "Kilograms of CO2e of a kilowatt-hour, for emissions.", POSITIVE),
+    ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
+)
+STATED = tuple(name.removeprefix("--").replace("-", "_") for name, *_ in (*_STATED, *_COSTS))
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def stated_options(command: Command) -> Command:
     """Adds the options whose values are the fields of `Settings`; all are positive numbers."""
+    command = cost_options(command)
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
+    return command
+
+
+def cost_options(command: Command) -> Command:
+    """Adds the options that say what a GPU-hour costs, and how much is to be trained."""
+    for name, text, kind in reversed(_COSTS):
+        command = click.option(name, metavar="F", type=kind, help=text)(command)
     return command

@@ -16,6 +16,7 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
+from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
 from diagnose.diagnosis.job import HistoryChange, Loss, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
@@ -24,6 +25,7 @@ from diagnose.diagnosis.terms import (
     Bound,
     CauseClass,
     Confidence,
+    Estimate,
     FindingClass,
     LaneKind,
     Severity,
@@ -44,8 +46,10 @@ __all__ = [
     "CodePlace",
     "Confidence",
     "Convention",
+    "Cost",
     "Diagnosis",
     "Doing",
+    "Estimate",
     "Evidence",
     "FactReport",
     "Finding",
@@ -57,6 +61,7 @@ __all__ = [
     "LedgerEntry",
     "Loss",
     "Mfu",
+    "Money",
     "NotAdvised",
     "NotApplied",
     "NotJudged",
@@ -69,6 +74,7 @@ __all__ = [
     "ReplayReport",
     "RooflineEntry",
     "Roofs",
+    "Saving",
     "Severity",
     "SliceClass",
     "SliceLabel",

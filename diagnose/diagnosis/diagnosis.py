@@ -16,6 +16,8 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
+from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
+from diagnose.diagnosis.cost import Cost
 from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
@@ -29,6 +31,7 @@ SCHEMA_VERSION = 4
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything any report shows. Serialise with `to_json`.
 
+    `cost` is null where neither a price nor a power is known.
     `host_operators` are of a job without a GPU. `user_code` is null where nothing looked for its lines.
     `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
@@ -56,6 +59,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
     applied: Applied | None = None
+    capacity: Capacity = NO_CAPACITY
+    cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()

@@ -16,5 +16,6 @@ LaneKind = Literal["stream", "thread", "cause"]
 SliceClass = Literal[CauseClass, ""]
 
 Speedup = tuple[float, float | None]  # [low, high] of the step's speed; low is promised, null: the best is not known
+Estimate = tuple[float, float, float]  # [low, likely, high]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]

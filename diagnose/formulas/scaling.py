@@ -1,5 +1,7 @@
 """How a job scales with its ranks, and what a partial speed-up is worth."""
 
+import math
+
 from diagnose.formulas.throughput import step_s
 
 
@@ -31,7 +33,12 @@ def doubling_efficiency(ranks: int, rate_per_rank: float, rate_per_rank_doubled:
     return total_rate(2 * ranks, rate_per_rank_doubled) / (2 * total_rate(ranks, rate_per_rank))
 
 
-def scaling_tax_s(batch: int, tokens: int, rate_per_rank: float, rate_alone: float) -> float:
+def efficiency_per_doubling(ranks: int, rate_per_rank: float, more_ranks: int, rate_per_rank_of_more: float) -> float:
+    """The same between any two sizes: the mean of the doublings between them, (r_M / r_N)^(1 / log2(M / N))."""
+    return float((rate_per_rank_of_more / rate_per_rank) ** (1 / math.log2(more_ranks / ranks)))
+
+
+def scaling_tax_s(batch: float, tokens: int, rate_per_rank: float, rate_alone: float) -> float:
     """Seconds that a step lasts longer in the job than on a single rank; rates in tokens per second."""
     return step_s(batch, tokens, rate_per_rank) - step_s(batch, tokens, rate_alone)
 

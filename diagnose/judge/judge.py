@@ -3,8 +3,11 @@
 from msgspec.structs import replace
 
 from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, WaterfallPart
+from diagnose.diagnosis.capacity import NO_CAPACITY
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
+from diagnose.judge.capacity import capacity_of
 from diagnose.judge.case import Case
+from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import findings_of, plan_steps, weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
@@ -57,6 +60,7 @@ def diagnose(case: Case) -> Diagnosis:
         replay=replay_report(predictor),
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
+        capacity=part("capacity", lambda: capacity_of(case.measured[0]), NO_CAPACITY),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
@@ -73,7 +77,8 @@ def diagnose(case: Case) -> Diagnosis:
         versions=part("versions", lambda: versions_of(predictor.measured), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
-    answer = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
+    advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
+    answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
 
 

@@ -20,6 +20,10 @@ class Settings:
         hbm_gbs: memory bandwidth of one device, GB/s.
         step: number of the one step to count; None counts all that the window holds whole.
         gpu_hour_price: of one GPU, in any currency.
+        power_w: of one GPU, with its part of the host where that is meant too.
+        pue: energy of the data centre over that of its computers.
+        kg_per_kwh: kilograms of CO2e of a kilowatt-hour.
+        tokens: to train on.
         network_gbs: of a node's network, all its cards together, one direction, GB/s.
     """
 
@@ -32,6 +36,10 @@ class Settings:
     step: int | None = None
     gpu_hour_price: float | None = None
     network_gbs: float | None = None
+    power_w: float | None = None
+    pue: float | None = None
+    kg_per_kwh: float | None = None
+    tokens: float | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

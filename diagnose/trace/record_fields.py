@@ -50,7 +50,17 @@ _DEVICE = {
     "memory_bus_bits": number(0, 1 << 20),
     "l2_cache_bytes": _BYTES,
     "nvml": table(
-        {name: number(0, 1e6) for name in ("memory_clock_mhz", "memory_clock_max_mhz", "memory_bus_bits", "clock_mhz")}
+        {
+            name: number(0, 1e6)
+            for name in (
+                "memory_clock_mhz",
+                "memory_clock_max_mhz",
+                "memory_bus_bits",
+                "clock_mhz",
+                "power_w",
+                "power_limit_w",
+            )
+        }
     ),
 }
 _MODEL = {

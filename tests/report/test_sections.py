@@ -4,6 +4,7 @@ import importlib
 import io
 from collections.abc import Mapping
 
+import counted_memory
 import diagnoses
 import drawn
 import pytest
@@ -12,6 +13,8 @@ from msgspec.structs import fields
 from rich.console import Console
 
 from diagnose.diagnosis import Applied, Diagnosis, SlowStep
+from diagnose.judge.cost import cost_of
+from diagnose.metrics.settings import Settings
 from diagnose.report import markdown
 from diagnose.report.markdown import document
 from diagnose.report.markdown.draft import Draft
@@ -36,7 +39,9 @@ def everything() -> Diagnosis:
     applied = Applied(patches=(diagnoses.DATA_WAIT.patch,), because="the run before has no steps")  # type: ignore[arg-type]
     slow = SlowStep(step=1007, rank=1, recorded=True, ns=250_000_000, factor=1.4, cause="data-wait", cause_ns=7_000_000)
     more = {"host_operators": (drawn.operator("aten::addmm", 9 * MS),), "user_code": drawn.user_code()}
-    return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), **more)
+    more |= {"capacity": counted_memory.CAPACITY}
+    cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
+    return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
 
 
 def in_text(name: str, diagnosis: Diagnosis) -> tuple[str, str]:

@@ -118,3 +118,20 @@ def _over(m: Measured, precision: str) -> Value:
     if fp32 is None or other is None:
         return Unknown("the table of peaks does not have both", nothing_helps("these peaks are published or not"))
     return fp32 / other
+
+
+@metric("w", needs_gpu=False)
+def gpu_power_w(m: Measured) -> Value:
+    """Power of the device at the end of the capture, read once through NVML."""
+    return _power(m, "power_w")
+
+
+@metric("w", needs_gpu=False)
+def gpu_power_limit_w(m: Measured) -> Value:
+    """The most power that the device is allowed to take."""
+    return _power(m, "power_limit_w")
+
+
+def _power(m: Measured, name: str) -> Value:
+    watts = m.record.number(f"device.nvml.{name}")
+    return watts if watts else Unknown("no capture record tells the power", DIAGNOSE_RUN)

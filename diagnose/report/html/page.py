@@ -23,7 +23,9 @@ from diagnose.report.html.ledger import ledger_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
 from diagnose.report.views.applied import applied_view
+from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
+from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
@@ -68,6 +70,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
     "notes": Part(notes_of, inside="verdict"),
     "ledger": Part(ledger_view),
     "plan": Part(plan_view),
+    "cost": Part(cost_lines),
     "not_advised": Part(lambda diagnosis: diagnosis.not_advised),
     "not_judged": Part(captures_view, inside="not_advised"),
     "slow_steps": Part(slow_steps_view),
@@ -76,6 +79,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
     "kernels": Part(kernels_view),
     "host_operators": Part(host_operators_view),
     "user_code": Part(user_code_view),
+    "capacity": Part(capacity_view),
     "ranks": Part(heat_view),
     "job": Part(job_view, inside="ranks"),
     "findings": Part(findings_view),

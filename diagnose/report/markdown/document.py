@@ -10,7 +10,9 @@ from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
 from diagnose.report.markdown.job import job, ranks
 from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
+from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import Change, Headline, captures_view, findings_view, plan_view
+from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import basis, outside_line, rows
 from diagnose.report.views.sections import LeftOut
@@ -75,6 +77,10 @@ def _missing(draft: Draft) -> str:
 
 def _history(draft: Draft) -> str:
     return draft.to.items([f"History: {says}" for says in history_lines(draft.diagnosis)])
+
+
+def _cost(draft: Draft) -> str:
+    return draft.to.items(cost_lines(draft.diagnosis) or [])
 
 
 def _slow_steps(draft: Draft) -> str:
@@ -180,6 +186,14 @@ def _findings(draft: Draft) -> str:
     )
 
 
+def _capacity(draft: Draft) -> str:
+    view, to = capacity_view(draft.diagnosis), draft.to
+    if view is None:
+        return ""
+    heads = ("change", "frees", "largest micro-batch")
+    return blocks([to.items(view.lines), to.table(("part", "counted"), view.parts), to.table(heads, view.room)])
+
+
 def _not_advised(draft: Draft) -> str:
     diagnosis, to = draft.diagnosis, draft.to
     changes = [(to.code(item.what), item.because) for item in diagnosis.not_advised]
@@ -223,8 +237,10 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "steps": Part("", _steps),
     "ledger": Part("Where the step goes", _ledger),
     "plan": Part("What to change", _plan),
+    "cost": Part("Cost", _cost),
     "findings": Part("Findings", _findings, folds=True),
     "user_code": Part("Where Python is", user_code, folds=True),
+    "capacity": Part("Memory", _capacity, folds=True),
     "ranks": Part("Ranks", ranks, folds=True),
     "job": Part("", job),
     "not_advised": Part("What would not help", _not_advised, folds=True),

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
+from diagnose.report.text.capacity import print_capacity
 from diagnose.report.text.changes import (
     print_findings,
     print_next,
@@ -20,6 +21,7 @@ from diagnose.report.text.page import Extent, Page
 from diagnose.report.text.roofline import print_roofline
 from diagnose.report.text.summary import (
     print_applied,
+    print_cost,
     print_history,
     print_notes,
     print_provenance,
@@ -46,9 +48,11 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "kernels": print_kernels,
     "host_operators": print_host_operators,
     "user_code": print_user_code,
+    "capacity": print_capacity,
     "ranks": print_ranks,
     "job": print_job,
     "plan": print_plan,
+    "cost": print_cost,
     "findings": print_findings,
     "not_advised": print_not_advised,
     "not_judged": print_not_judged,

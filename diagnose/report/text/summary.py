@@ -8,6 +8,7 @@ from diagnose.report.text.changes import SEVERITY_STYLE
 from diagnose.report.text.ledger import STYLE
 from diagnose.report.text.page import LABEL, Extent, Page, joined
 from diagnose.report.views.applied import applied_view
+from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import history_lines, loss_line, notes_of, steps_line, verdict_view
@@ -75,6 +76,13 @@ def print_slow_steps(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     shown = views if extent.details else views[:SLOW_STEPS_SHOWN]
     if shown:
         page.entries("slow steps:", [Text(plain(view.line)) for view in shown], len(views) - len(shown), most=2)
+
+
+def print_cost(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
+    """What the job costs, a sentence each, where a price or a power is known."""
+    lines = cost_lines(diagnosis) or []
+    for i, line in enumerate(lines):
+        page.paragraph(Text(line, "dim" if line is lines[-1] else ""), label="" if i else "cost:")
 
 
 def print_provenance(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

@@ -1,0 +1,52 @@
+"""What a job takes of device memory by the sizes of its model, held against what was recorded."""
+
+import msgspec
+
+
+class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the memory ledger. `transient` parts are taken and given back in each step."""
+
+    name: str
+    bytes: int
+    transient: bool
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that makes room: what it frees, and the largest micro-batch, in sequences, that fits with it."""
+
+    name: str
+    freed_bytes: int
+    largest_micro_batch: int
+
+
+class MemoryCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory ledger of a rank against the recorded peaks of torch's allocator.
+
+    The parts add up to `total_bytes`; the allocator reserves all but the CUDA context, and tensors take all of that but
+    fragmentation. A miss is the counted peak over the recorded one, less one; null where that peak is not recorded.
+    Micro-batches are in sequences of `seq_len` tokens.
+    """
+
+    parts: tuple[MemoryPart, ...]
+    allocated_bytes: int
+    reserved_bytes: int
+    total_bytes: int
+    device_bytes: int
+    recorded_allocated_bytes: int | None
+    recorded_reserved_bytes: int | None
+    allocated_miss: float | None
+    reserved_miss: float | None
+    seq_len: int
+    micro_batch: int
+    largest_micro_batch: int
+    room: tuple[Room, ...]
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job takes of device memory, `counted` by its sizes; null where `because` says what is not known."""
+
+    counted: MemoryCount | None = None
+    because: str = ""
+
+
+NO_CAPACITY = Capacity(because="not judged: a defect of diagnose in capacity")

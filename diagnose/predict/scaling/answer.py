@@ -1,0 +1,122 @@
+"""What the runs of a job at several sizes say. Frozen; the reports are pure functions of it."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from diagnose.diagnosis.cost import Money
+from diagnose.diagnosis.terms import Estimate
+
+Kind = Literal["weak", "strong", "mixed", "unknown"]
+_NUMBERS = re.compile(r"\[\n[\s\d,.e+-]+\]")
+
+
+class TaxPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step spends on `name` beyond what the smallest run spends, for the same work; negative is less."""
+
+    name: str
+    s: float
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """The job at one number of GPUs. Estimates are [low, likely, high]; null is not known.
+
+    `runs` were measured there, 0 where the size is extrapolated. `speedup` and `efficiency` are over the smallest size:
+    the rate of the job, and the rate of a GPU. `doubling_efficiency` is what the last doubling of GPUs was worth: the
+    growth of the rate for each doubling since the size before, over 2. `tax_s` is how much longer a step takes than the
+    same work of a GPU at the smallest size, `tax_parts` what that went to. `communication_s` is measured, and no work
+    hides it. `cost_factor` is the cost of a token over that at the smallest size. `training_h` and `training` are of
+    the tokens that were asked for, `billion` of 10^9 tokens.
+    """
+
+    gpus: int
+    nodes: int | None
+    runs: int
+    step_s: Estimate | None
+    tokens_per_step: float | None
+    tokens_per_s: Estimate | None
+    tokens_per_s_per_gpu: Estimate | None
+    speedup: Estimate | None
+    efficiency: Estimate | None
+    doubling_efficiency: Estimate | None
+    tax_s: Estimate | None
+    tax_parts: tuple[TaxPart, ...] = ()
+    communication_s: float | None = None
+    cost_factor: Estimate | None
+    billion: Money = Money()
+    training_h: Estimate | None = None
+    training: Money = Money()
+
+
+class Wall(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of GPUs from which on what grows with them takes longer than the work of a step.
+
+    Null is none up to `horizon`, or where `because` is given, unknown. `earliest` and `latest` bound what the runs do
+    not rule out.
+    """
+
+    earliest: int | None = None
+    likely: int | None = None
+    latest: int | None = None
+    horizon: int = 0
+    because: str = ""
+
+
+class Purpose(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of GPUs for a purpose: "deadline", "budget", "fastest", "cheapest" or "least energy".
+
+    `gpus` is null where none does, or where it is unknown; `says` is the whole answer as a sentence.
+    """
+
+    purpose: str
+    gpus: int | None
+    extrapolated: bool = False
+    says: str
+
+
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """One job at several sizes.
+
+    `kind` is "weak" where the tokens of a step per GPU stay, "strong" where those of the whole step do, "mixed" where
+    neither does, "unknown" where the runs do not tell. `base_gpus` is the smallest size, which all else is compared
+    with. `because` says why nothing is extrapolated, "" where something is.
+    """
+
+    name: str
+    kind: Kind
+    base_gpus: int
+    sizes: tuple[Size, ...]
+    wall: Wall
+    purposes: tuple[Purpose, ...]
+    notes: tuple[str, ...]
+    because: str = ""
+
+
+class ScalingReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `diagnose scaling` found. `sources` is what was read; `power_from` says where the power of a GPU is from."""
+
+    schema_version: int = 1
+    sources: tuple[str, ...]
+    jobs: tuple[Scaling, ...]
+    gpu_hour_price: float | None = None
+    power_w: float | None = None
+    power_from: str = ""
+    pue: float = 1.0
+    kg_per_kwh: float | None = None
+    tokens: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def to_json(report: ScalingReport) -> str:
+    """The report as one indented JSON object, each list of numbers on one line."""
+    indented = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+    return _NUMBERS.sub(lambda numbers: "".join(numbers[0].split()).replace(",", ", "), indented)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    described = msgspec.json.schema(ScalingReport)
+    for definition in described["$defs"].values():
+        definition["required"] = sorted(definition["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ScalingReport"} | described

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from fit_rates import Row, choices, fitted, ratios
+from fit_rates import FIRM, LOOSE, Row, choices, fitted, ratios
 from fit_rows import SOURCES
 
 from diagnose.predict.fit.stacks import RATES, WIDE_NODES, Stack, stacks
@@ -44,6 +44,8 @@ FREE = {
     ),
 }
 
+FIRMNESS = {"nanotron": FIRM}
+
 
 def scores(rows: Sequence[Row], predicted: np.ndarray) -> str:
     """One line of the table: errors of |predicted / measured - 1|."""
@@ -71,11 +73,15 @@ class Fold:
     predicted: np.ndarray
 
 
+def _firmness(stack: Stack) -> float:
+    return FIRMNESS.get(stack.name, LOOSE)
+
+
 def left_out(rows: Sequence[Row], start: Stack, what: str, key: Callable[[Row], object]) -> Iterator[Fold]:
     """A fold for each value of the key."""
     for value in sorted({key(row) for row in rows}, key=str):
         inside = [row for row in rows if key(row) == value]
-        blind = fitted([row for row in rows if key(row) != value], start, FREE[start.name])
+        blind = fitted([row for row in rows if key(row) != value], start, FREE[start.name], _firmness(start))
         yield Fold(f"{what} {value}", inside, ratios(inside, blind))
 
 
@@ -165,7 +171,7 @@ def main() -> None:
     for name in options.stack or SOURCES:
         table, read = SOURCES[name]
         rows, start = list(read(options.tables / table)), stacks()[name]
-        stack = fitted(rows, start, FREE[name])
+        stack = fitted(rows, start, FREE[name], _firmness(start))
         by_model = list(left_out(rows, start, "model", lambda row: row.model))
         by_nodes = list(left_out(rows, start, "nodes", lambda row: row.plan.nodes))
         stack = replace(stack, span=spans(by_model, stack), stall_chance=stall_chances(rows, stack))

@@ -10,7 +10,7 @@ from diagnose.predict.fit.stacks import Stack
 from diagnose.predict.fit.step_time import predict_step
 
 TOLERANCE = 0.06  # of the logarithm: rows further off count less (Cauchy)
-PRIOR = 0.03  # how firmly a rate that no row tells stays where it starts, in rows for a factor e
+LOOSE, FIRM = 0.03, 0.2  # how firmly a rate stays where it starts, in rows for a factor e
 ITERATIONS = 25
 
 
@@ -36,8 +36,11 @@ def ratios(rows: Sequence[Row], stack: Stack) -> np.ndarray:
     return np.array([predict_step(r.plan, stack).tokens_per_s_per_gpu / r.tokens_per_s_per_gpu for r in rows])
 
 
-def fitted(rows: Sequence[Row], start: Stack, names: Sequence[str]) -> Stack:
-    """The stack with the named rates fitted, in logarithms, from where they start (Levenberg and Marquardt)."""
+def fitted(rows: Sequence[Row], start: Stack, names: Sequence[str], firmness: float = LOOSE) -> Stack:
+    """The stack with the named rates fitted, in logarithms, from where they start (Levenberg and Marquardt).
+
+    Where many rates share what the rows tell, a firm start keeps those that only trade places with each other.
+    """
     x0 = np.log([getattr(start, name) for name in names])
     most = np.array([0.0 if name.endswith("_share") else np.inf for name in names])  # nothing exceeds its whole
 
@@ -45,7 +48,7 @@ def fitted(rows: Sequence[Row], start: Stack, names: Sequence[str]) -> Stack:
         return start.with_rates(dict(zip(names, map(float, np.exp(np.minimum(x, most))), strict=True)))
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.log(ratios(rows, stack(x))) / TOLERANCE, PRIOR * (x - x0) / TOLERANCE])
+        return np.concatenate([np.log(ratios(rows, stack(x))) / TOLERANCE, firmness * (x - x0) / TOLERANCE])
 
     return stack(_minimised(residuals, x0))
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.capture, pytest.mark.long]
 
 FOUND = 0.8  # of its time at least, but for what chance does to so few samples
 BUSY = """
-import atexit, functools, json, sys, time
+import atexit, functools, io, json, sys, time
 spans = []
 def timed(function):
     @functools.wraps(function)
@@ -43,8 +43,7 @@ def accuracy(outputs):
     return sum(value.item() > 0 for value in outputs)  # HERE accuracy
 @timed
 def log(number):
-    with open(sys.argv[1] + "/log.json", "w") as file:
-        json.dump(list(range(number)), file)  # HERE log
+    json.dump(list(range(number)), io.StringIO())  # HERE log
 """
 BARE_LOOP = (
     BARE
@@ -99,6 +98,31 @@ slow.add_callback(Logs())
 slow.train()
 """
 )
+LIGHTNING = (
+    BARE
+    + BUSY
+    + """
+import lightning
+outputs = torch.randn(40_000)
+class Slow(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = model
+    def training_step(self, batch, _):
+        accuracy(outputs)
+        return self.model(batch[0]).square().mean()
+    def configure_optimizers(self):
+        return optimizer
+class Logs(lightning.Callback):
+    def on_before_optimizer_step(self, *args, **kwargs):
+        step_ended()
+    def on_train_batch_end(self, *args, **kwargs):
+        log(100_000)
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = lightning.Trainer(max_steps=100, accelerator="cpu", callbacks=[Logs()], **quiet)
+trainer.fit(Slow(), loader(100, collate_fn=collate))
+"""
+)
 
 
 def shares(spans: list[list[Any]], first: int, steps: int) -> dict[str, float]:
@@ -111,8 +135,8 @@ def shares(spans: list[list[Any]], first: int, steps: int) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("script", "library"),
-    [(BARE_LOOP, "torch"), (ACCELERATE, "accelerate"), (TRANSFORMERS, "transformers")],
-    ids=["bare loop", "Accelerate", "Trainer"],
+    [(BARE_LOOP, "torch"), (ACCELERATE, "accelerate"), (TRANSFORMERS, "transformers"), (LIGHTNING, "lightning")],
+    ids=["bare loop", "Accelerate", "Trainer", "Lightning"],
 )
 def test_a_slow_function_is_named_with_its_time(script: str, library: str, tmp_path: Path) -> None:
     needs(library)

@@ -69,7 +69,8 @@ def test_there_are_enough_at_the_end_of_a_step(sampler: StackSampler) -> None:
     sampler._pending[1, 0] = ENOUGH
 
     assert sampler.step_ended(7)
-    assert len(sys._current_frames()) == threading.active_count()  # its thread is gone
+    while len(sys._current_frames()) > threading.active_count():  # its thread is still on its way out
+        time.sleep(0.001)
     assert sampler.step_ended(8)
     assert sampler.steps == 1
 

@@ -64,13 +64,22 @@ def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: S
     assert "passed_over" not in functions(sampler)
 
 
+def sampling_threads() -> list[str]:
+    """Functions of the sampler that threads are in."""
+    frames = sys._current_frames().values()
+    return [frame.f_code.co_qualname for frame in frames if frame.f_code.co_filename == stack_samples.__file__]
+
+
 def test_there_are_enough_at_the_end_of_a_step(sampler: StackSampler) -> None:
     sampler.start()
+    until_looked(sampler)
     sampler._pending[1, 0] = ENOUGH
+    assert sampling_threads()
 
     assert sampler.step_ended(7)
-    while len(sys._current_frames()) > threading.active_count():  # its thread is still on its way out
-        time.sleep(0.001)
+    for _ in range(1000):  # it is told that the thread ends, just before it does
+        time.sleep(0.001 if sampling_threads() else 0)
+    assert not sampling_threads()
     assert sampler.step_ended(8)
     assert sampler.steps == 1
 

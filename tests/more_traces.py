@@ -3,11 +3,10 @@
 DIAGNOSE_MORE_TRACES names the folder that holds them.
 """
 
-import os
 from functools import cache
 from pathlib import Path
 
-import pytest
+from needs import file_beside
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
@@ -17,10 +16,7 @@ VARIABLE = "DIAGNOSE_MORE_TRACES"
 
 def more_trace(name: str) -> Path:
     """The file; the test is skipped where the folder or the file is missing."""
-    path = Path(os.environ.get(VARIABLE, "")) / name
-    if VARIABLE not in os.environ or not path.is_file():
-        pytest.skip(f"{VARIABLE} names no folder that holds {name}")
-    return path
+    return file_beside(VARIABLE, name)
 
 
 @cache

@@ -1,6 +1,8 @@
 """What some tests need beside the analysis."""
 
+import os
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -10,3 +12,11 @@ def needs(*modules: str) -> None:
     for name in modules:
         if find_spec(name) is None:
             pytest.skip(f"needs {name}", allow_module_level=True)
+
+
+def file_beside(variable: str, name: str) -> Path:
+    """The file in the folder that the variable names; the test is skipped where the folder or the file is missing."""
+    path = Path(os.environ.get(variable, "")) / name
+    if variable not in os.environ or not path.is_file():
+        pytest.skip(f"{variable} names no folder that holds {name}")
+    return path

@@ -18,6 +18,7 @@ from diagnose.diagnosis.advice import (
 )
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.cost import Cost
+from diagnose.diagnosis.documents import described, indented
 from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
@@ -76,13 +77,9 @@ _NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")  # no text holds a bare end of line
 
 def to_json(diagnosis: Diagnosis) -> str:
     """The diagnosis as one indented JSON object, each list of numbers on one line."""
-    indented = msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
-    return _NUMBERS.sub(lambda numbers: "".join(numbers[0].split()).replace(",", ", "), indented)
+    return indented(diagnosis, _NUMBERS)
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    described = msgspec.json.schema(Diagnosis)
-    for definition in described["$defs"].values():
-        definition["required"] = sorted(definition["properties"])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Diagnosis"} | described
+    return described(Diagnosis)

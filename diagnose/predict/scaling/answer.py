@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from diagnose.diagnosis.cost import Money
+from diagnose.diagnosis.documents import described, indented
 from diagnose.diagnosis.terms import Estimate
 
 Kind = Literal["weak", "strong", "mixed", "unknown"]
@@ -110,13 +111,9 @@ class ScalingReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_json(report: ScalingReport) -> str:
     """The report as one indented JSON object, each list of numbers on one line."""
-    indented = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
-    return _NUMBERS.sub(lambda numbers: "".join(numbers[0].split()).replace(",", ", "), indented)
+    return indented(report, _NUMBERS)
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    described = msgspec.json.schema(ScalingReport)
-    for definition in described["$defs"].values():
-        definition["required"] = sorted(definition["properties"])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ScalingReport"} | described
+    return described(ScalingReport)

@@ -53,6 +53,7 @@ class Stack:
         dtype: that it trains in unless told otherwise.
         model_prefix: how the short names of its source's models continue the names of the table of models.
         uneven_stages: stages are balanced by weights.
+        mfu_as: whose count of model FLOPs its MFU is, one of `MFU_AS`.
         span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
     """
 
@@ -88,6 +89,7 @@ class Stack:
     dtype: str
     model_prefix: str
     uneven_stages: bool
+    mfu_as: str
     span: Mapping[str, tuple[float, float]]
 
     def stalls(self, nodes: int) -> float:
@@ -98,6 +100,10 @@ class Stack:
     def with_rates(self, rates: Mapping[str, float]) -> "Stack":
         """The same stack with some of its rates replaced."""
         return replace(self, **dict(rates))  # type: ignore[arg-type]
+
+    def counting_as(self, mfu_as: str | None) -> "Stack":
+        """The same stack whose MFU is that project's count; its own where none is named."""
+        return self if mfu_as is None else replace(self, mfu_as=mfu_as)
 
     def check(self, sharding: Sharding) -> None:
         """Nothing, when the stack can divide a job so.

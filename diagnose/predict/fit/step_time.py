@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diagnose.formulas.model_flops import all_parameter_flops_per_token, mfu_share
+from diagnose.formulas.model_flops import mfu_share
 from diagnose.predict.fit.job import JobPlan
+from diagnose.predict.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.predict.fit.stacks import WIDE_NODES, Stack
 from diagnose.predict.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
 from diagnose.predict.fit.transfers import gathering_s, reduction_s
@@ -23,8 +24,9 @@ class StepTime:
         slowest_s: seconds when it goes badly; one measured run in five lay outside of both ends.
         tokens: of the step.
         gpus: that run it.
-        model_flops: of the step: 6 for every parameter, and attention without a causal discount.
-        peak_flops: dense peak of a GPU in the precision that it computes in.
+        mfu_as: whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
+        model_flops: of the step.
+        peak_flops: dense peak of a GPU that MFU is a share of.
         stall_chance: share of measured runs of this kind that stalled in every micro-batch.
         stalled_s: seconds of the step when it does.
     """
@@ -34,6 +36,7 @@ class StepTime:
     slowest_s: float
     tokens: int
     gpus: int
+    mfu_as: str
     model_flops: float
     peak_flops: float
     stall_chance: float
@@ -90,8 +93,9 @@ def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
         slowest_s=max(predicted / low, steady_s + stall_s if chance > _POSSIBLE else 0.0),
         tokens=plan.tokens_per_step,
         gpus=plan.gpus,
-        model_flops=all_parameter_flops_per_token(plan.model, plan.seq_len) * plan.tokens_per_step,
-        peak_flops=board.peak_flops,
+        mfu_as=stack.mfu_as,
+        model_flops=counted_flops_per_token(plan, stack.mfu_as) * plan.tokens_per_step,
+        peak_flops=counted_peak_flops(plan, stack.mfu_as),
         stall_chance=chance,
         stalled_s=steady_s + stall_s,
     )

@@ -62,7 +62,7 @@ def _speed(page: Page, made: Forecast) -> None:
 def _rate(step: StepTime) -> str:
     slow, fast = (step.tokens / seconds / step.gpus for seconds in (step.slowest_s, step.fastest_s))
     of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU ({slow:,.0f} to {fast:,.0f})"
-    peak = f"{step.mfu:.1%} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s"
+    peak = f"{step.mfu:.1%} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
     return f"{of_gpu}, {step.tokens_per_s:,.0f} in all, {peak}"
 
 

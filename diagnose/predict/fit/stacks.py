@@ -46,8 +46,10 @@ class Stack:
         liger_logits: of the loss's bytes, the share that Liger's fused loss leaves.
         compiled_elementwise: of the elementwise bytes, the share that torch.compile leaves.
         fp8_share: of the time of the blocks' matrix products, what they take in fp8.
-        stall_s: of each hand-over of a micro-batch, and of each reduction of gradients, in a job that stalls.
-        stall_chance: share of jobs with pipelines and data parallelism between nodes that stall, by number of nodes.
+        stall_s: of each exchange of a rank with another node, in a job that stalls.
+        collective_stall_s: of each tensor-parallel collective between nodes, in a job that stalls.
+        stall_odds: what each unit of `stalls.evidence` adds to the logarithm of the odds of a stall; empty where no run
+            is known to stall.
         divides_blocks: it has tensor and pipeline parallelism.
         zero_stages: that it has.
         dtype: that it trains in unless told otherwise.
@@ -83,7 +85,8 @@ class Stack:
     compiled_elementwise: float
     fp8_share: float
     stall_s: float
-    stall_chance: Mapping[str, float]
+    collective_stall_s: float
+    stall_odds: Mapping[str, float]
     divides_blocks: bool
     zero_stages: tuple[int, ...]
     dtype: str
@@ -91,11 +94,6 @@ class Stack:
     uneven_stages: bool
     mfu_as: str
     span: Mapping[str, tuple[float, float]]
-
-    def stalls(self, nodes: int) -> float:
-        """Share of pipelines with data parallelism between so many nodes that stall in every micro-batch."""
-        known = [(int(most), chance) for most, chance in self.stall_chance.items()]
-        return next((chance for most, chance in sorted(known) if nodes <= most), max((c for _, c in known), default=0))
 
     def with_rates(self, rates: Mapping[str, float]) -> "Stack":
         """The same stack with some of its rates replaced."""

@@ -8,10 +8,11 @@ from diagnose.predict.fit.job import JobPlan
 from diagnose.predict.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.predict.fit.stacks import WIDE_NODES, Stack
 from diagnose.predict.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
-from diagnose.predict.fit.transfers import gathering_s, reduction_s
+from diagnose.predict.fit.stalls import median_s, stall_chance, stall_s
+from diagnose.predict.fit.transfers import gathering_s, reduction_s, shard_latency_s
 
 _BACKWARD_SHARE = 2 / 3  # of a micro-batch: what the reduction of gradients can hide behind
-_LIKELY, _POSSIBLE = 0.5, 0.05  # chances of a stall from which on it is predicted, and part of the range
+_BEYOND = 0.1  # share of runs that are faster than the fast end of the range, and slower than the slow one
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,13 @@ class StepTime:
 
     @property
     def expected_tokens_per_s(self) -> float:
-        """Tokens per second on average over runs of which some stall."""
-        steady = self.step_s - self.parts.get("stalls", 0.0)
-        return self.tokens * ((1 - self.stall_chance) / steady + self.stall_chance / self.stalled_s)
+        """Tokens per second on average over runs, of which some stall."""
+        return self.tokens * ((1 - self.stall_chance) / self.steady_s + self.stall_chance / self.stalled_s)
+
+    @property
+    def steady_s(self) -> float:
+        """Seconds of the step of a run that does not stall."""
+        return self.step_s - self.parts["stalls"]
 
 
 def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
@@ -81,23 +86,20 @@ def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
     board = board_of(plan)
     parts = _parts(plan, stack, board)
     steady_s = sum(parts.values())
-    stall_s = stack.stall_s * _hand_overs(plan)
-    chance = _stall_chance(plan, stack)
-    if chance > _LIKELY:
-        parts["stalls"] = stall_s
+    stalled_s, chance = steady_s + stall_s(plan, stack), stall_chance(plan, stack)
+    parts["stalls"] = median_s(steady_s, stalled_s, chance) - steady_s
     low, high = stack.span[regime(plan)]
-    predicted = sum(parts.values())
     return StepTime(
         parts=parts,
-        fastest_s=predicted / high,
-        slowest_s=max(predicted / low, steady_s + stall_s if chance > _POSSIBLE else 0.0),
+        fastest_s=(stalled_s if chance > 1 - _BEYOND else steady_s) / high,
+        slowest_s=(stalled_s if chance > _BEYOND else steady_s) / low,
         tokens=plan.tokens_per_step,
         gpus=plan.gpus,
         mfu_as=stack.mfu_as,
         model_flops=counted_flops_per_token(plan, stack.mfu_as) * plan.tokens_per_step,
         peak_flops=counted_peak_flops(plan, stack.mfu_as),
         stall_chance=chance,
-        stalled_s=steady_s + stall_s,
+        stalled_s=stalled_s,
     )
 
 
@@ -127,20 +129,8 @@ def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch
         seconds += exposed_s(reduction_s(plan, stack, parameters), share, behind_s)
     if zero in (1, 2):
         seconds += stack.gather_exposed_share * gathering_s(plan, stack, parameters)
+        seconds += shard_latency_s(plan, stack)
     return seconds
-
-
-def _hand_overs(plan: JobPlan) -> int:
-    """Times in a step that a rank waits for what others send it: each micro-batch of a pipeline, else the gradients."""
-    return plan.accumulation + plan.sharding.pp - 1 if plan.sharding.pp > 1 else 1
-
-
-def _stall_chance(plan: JobPlan, stack: Stack) -> float:
-    """In the widest jobs everything between nodes stalled, in others only pipelines with data parallelism."""
-    sharding = plan.sharding
-    if plan.nodes < WIDE_NODES and 1 in (sharding.pp, sharding.dp, plan.nodes):
-        return 0.0
-    return stack.stalls(plan.nodes)
 
 
 def regime(plan: JobPlan) -> str:

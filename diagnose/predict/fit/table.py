@@ -20,7 +20,8 @@ from diagnose.predict.fit.step_time import predict_step
 
 ShapeOf = Callable[[str], ModelShape]
 LedgerOf = Callable[[JobPlan], MemoryLedger]
-ADDED = ("predicted_tokens_per_s_per_gpu", "predicted_mfu_percent", "predicted_memory_gb", "fits")
+_EXPECTED = "expected_tokens_per_s_per_gpu"  # on average over runs, of which some stall: choose by it
+ADDED = ("predicted_tokens_per_s_per_gpu", "predicted_mfu_percent", "predicted_memory_gb", "fits", _EXPECTED)
 STATED = ("stated_mfu_percent", "stated_tflops_per_gpu")
 NEEDED = ("model", "gpu", "gpus", "micro_batch")
 _SEQ_LEN = 4096
@@ -175,7 +176,8 @@ def _predicted(plan: JobPlan, stack: Stack, ledger_of: LedgerOf) -> dict[str, st
     """The columns `ADDED`."""
     step, ledger = predict_step(plan, stack), ledger_of(plan)
     memory, fits = f"{ledger.allocated_bytes / GIB:.2f}", "yes" if ledger.fits else "no"
-    values = (f"{step.tokens_per_s_per_gpu:.1f}", f"{100 * step.mfu:.2f}", memory, fits)
+    expected = f"{step.expected_tokens_per_s / step.gpus:.1f}"
+    values = (f"{step.tokens_per_s_per_gpu:.1f}", f"{100 * step.mfu:.2f}", memory, fits, expected)
     return dict(zip(ADDED, values, strict=True))
 
 

@@ -55,7 +55,7 @@ def _speed(page: Page, made: Forecast) -> None:
     _shares(page, [(name, seconds * 1e3) for name, seconds in step.parts.items()], "ms")
     page.paragraph(f"{made.stack.source}; measured runs lay outside of the range in one of five cases", label="rates:")
     if step.stall_chance:
-        text = f"{step.stall_chance:.0%} of such jobs there stalled in each step, for a reason that is not known"
+        text = f"{step.stall_chance:.0%} of such jobs there stalled in each step, for reasons that are not known"
         page.paragraph(f"{text}; stalled, the step takes {_seconds(step.stalled_s)}", label="risk:")
 
 
@@ -102,7 +102,8 @@ def _to_expect(step: StepTime) -> str:
     text = f"{step.expected_tokens_per_s / step.gpus:,.0f} tokens/s of a GPU"
     if not step.stall_chance:
         return text
-    return f"{text} ({step.tokens_per_s_per_gpu:,.0f}, but {step.stall_chance:.0%} of such jobs stall)"
+    steady = step.tokens / step.steady_s / step.gpus
+    return f"{text} ({steady:,.0f}, but {step.stall_chance:.0%} of such jobs stall)"
 
 
 def _launch(page: Page, made: Forecast) -> None:

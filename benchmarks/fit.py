@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import fit_pairs
 import numpy as np
 from fit_rates import FIRM, LOOSE, Row, choices, fitted, ratios, steady_ratios
 from fit_rows import SOURCES
@@ -37,6 +38,7 @@ FREE = {
         for name in RATES
         if name not in (*_TP, *_HF, *_COMPILED, "half_nodes", "reduce_exposed_share", "logits_bytes")
     ),
+    "megatron": ("matrix_share", "attention_share", "elementwise_bytes", "tp_exposed_share", "gather_exposed_share"),
     "torchtitan": ("matrix_share", "elementwise_bytes", "gather_exposed_share", "tp_exposed_share", *_COMPILED),
     "transformers": tuple(
         name
@@ -147,6 +149,7 @@ def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator
     yield "Measured over predicted, of models that were left out, 10th to 90th percentile without stalls:"
     yield f"{ends}."
     yield f"Runs inside of the predicted range: {100 * within_range(rows, stack):.0f} % of all.\n"
+    yield from fit_pairs.report(rows, stack)
     yield "| rate | value |\n|---|---|"
     yield from (f"| {name} | {getattr(stack, name):.3g} |" for name in FREE[stack.name])
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from fit_megatron import megatron
 from fit_rates import Row
 
 from diagnose.formulas.model import ModelShape
@@ -109,6 +110,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Path], Iterator[Row]]]] = {
     "nanotron": ("ultrascale_playbook_h100.csv", nanotron),
     "llm-foundry": ("llm_foundry_mpt.csv", llm_foundry),
     "torchtitan": ("torchtitan.csv", torchtitan),
+    "megatron": ("megatron_bridge.csv", megatron),
     "transformers": ("", lambda _: transformers()),
 }
 """Stack to its table, in the folder of public tables ("" is in the repository), and how it is read."""

@@ -13,6 +13,7 @@ from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import Convention, flops_per_token
+from diagnose.report.views.words import mfu_details, mfu_line
 
 H100 = 989.4e12
 CONFIG = {
@@ -133,6 +134,16 @@ def test_mfu_is_counted_as_the_project_that_the_user_names(tmp_path: Path, whose
     assert (found.mfu.conventions[0].name, found.mfu.unused_option) == (counted, "")
     assert found.mfu.model_flops_per_step == pytest.approx(flops_per_token(LLAMA, 512, counted) * TOKENS)
     assert sum(part.points for part in found.waterfall) == pytest.approx(100)
+
+
+def test_the_details_name_whose_count_each_figure_is(tmp_path: Path) -> None:
+    mfu = run(tmp_path, capture=record(), mfu_as="nanotron").mfu
+
+    assert mfu_line(mfu).endswith("FLOPs by nanotron's and llm-foundry's count")
+    by_convention = mfu_details(mfu)[0]
+    assert by_convention.startswith("MFU by convention: nanotron and llm-foundry ")
+    assert ", Megatron (causal) " in by_convention
+    assert ", transformers " in by_convention
 
 
 def test_a_count_that_cannot_be_made_is_said_to_be_unused(tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @click.option("--pp", type=_COUNT, help="Pipeline stages.")
 @click.option("--zero", type=click.IntRange(0, 3), help="ZeRO stage: what data-parallel ranks divide.")
 @click.option("--fsdp", type=click.Choice(tuple(_FSDP)), help="The same as ZeRO stage 3 or 2.")
-@click.option("--stack", metavar="NAME", help="Whose rates: transformers, llm-foundry, torchtitan or nanotron.")
+@click.option(
+    "--stack", metavar="NAME", help="Whose rates: transformers, llm-foundry, torchtitan, megatron or nanotron."
+)
 @click.option(
     "--calibrate", type=click.Path(path_type=Path), help="JSON of a diagnosed run: its rates, not the stack's."
 )

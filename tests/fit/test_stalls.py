@@ -49,6 +49,15 @@ def test_more_nodes_a_pipeline_and_memory_that_is_nearly_full_make_stalls_likeli
     assert chance(pipeline) < chance(full)
 
 
+def test_memory_counts_most_where_tensor_parallelism_crosses_nodes_without_a_pipeline() -> None:
+    def worse(roomy: JobPlan, micro_batch: int) -> float:
+        full = replace(roomy, micro_batch=micro_batch)
+        odds = [chance / (1 - chance) for chance in (stall_chance(plan, NANOTRON) for plan in (roomy, full))]
+        return odds[1] / odds[0]
+
+    assert worse(plan(2, tp=16), 64) > worse(plan(2, tp=8, dp=2), 32) > 1
+
+
 @pytest.mark.parametrize(("chance", "lowest", "highest"), [(0.0, 1, 1), (0.1, 1, 1.02), (0.4, 1.05, 1.2), (0.9, 9, 10)])
 def test_half_of_all_runs_stay_below_the_step_to_expect(chance: float, lowest: float, highest: float) -> None:
     assert lowest <= median_s(1.0, 10.0, chance) <= highest

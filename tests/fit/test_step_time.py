@@ -90,6 +90,20 @@ def test_small_micro_batches_wait_for_the_host():
     assert waits[0] > 0.05 > waits[1]
 
 
+def test_the_optimizer_moves_the_bytes_that_the_number_type_keeps():
+    # 2 + 2 + 4 bytes of weight, gradient and AdamW's states in bf16, twice as many in fp32, 2 + 2 with SGD
+    stack = stack_of("transformers")
+    seconds = {
+        name: predict_step(plan(**more), stack).parts["optimizer"]
+        for name, more in {
+            "bf16": {"dtype": "bf16"},
+            "mixed": {"dtype": "bf16-mixed"},
+            "sgd": {"dtype": "bf16", "optimizer": "sgd"},
+        }.items()
+    }
+    assert seconds["mixed"] == pytest.approx(2 * seconds["bf16"]) == pytest.approx(4 * seconds["sgd"])
+
+
 def test_eager_attention_is_slower_than_fused_and_liger_faster_than_none():
     stack = stack_of("transformers")
     step = {name: predict_step(plan(**more), stack).step_s for name, more in {
@@ -120,5 +134,5 @@ def test_gpus_are_spread_evenly_over_the_fewest_machines_of_eight(gpus, nodes):
 def test_unknown_boards_and_stacks_say_what_is_known():
     with pytest.raises(UserError, match="did you mean"):
         gpu_named("H1000")
-    with pytest.raises(UserError, match="use one of nanotron, llm-foundry, torchtitan, transformers"):
+    with pytest.raises(UserError, match="use one of nanotron, llm-foundry, torchtitan, transformers, megatron"):
         stack_of("deepspeed")

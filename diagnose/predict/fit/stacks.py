@@ -40,7 +40,7 @@ class Stack:
         half_nodes: nodes of a group at which half of that is reached.
         reduce_exposed_share: of gradient reduction, what the backward pass does not hide.
         gather_exposed_share: the same where ranks hold shards (ZeRO, FSDP).
-        optimizer_bytes: that the optimizer reads and writes for each parameter of a rank.
+        optimizer_passes: times that the optimizer moves the bytes of its weights, gradients and states.
         step_s: of each optimizer step whatever its size.
         liger_elementwise: of the elementwise bytes, the share that Liger's kernels leave.
         liger_logits: of the loss's bytes, the share that Liger's fused loss leaves.
@@ -78,7 +78,7 @@ class Stack:
     half_nodes: float
     reduce_exposed_share: float
     gather_exposed_share: float
-    optimizer_bytes: float
+    optimizer_passes: float
     step_s: float
     liger_elementwise: float
     liger_logits: float

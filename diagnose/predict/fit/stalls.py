@@ -39,16 +39,19 @@ def evidence(plan: JobPlan) -> dict[str, float]:
 
     Nodes; nodes of a tensor-parallel group beside a pipeline, in doublings; that there is no pipeline; and the share
     of the GPU's memory that the fullest rank takes beyond a roomy one, since an allocator short of room gives memory
-    back and asks for it again.
+    back and asks for it again. That share counts by itself where tensor parallelism crosses nodes without a pipeline:
+    there all ranks of a group wait for the one whose allocator does so.
     """
     sharding = plan.sharding
     group_nodes = max(sharding.tp / plan.gpus_per_node, 1)
+    beyond = max(_memory_share(plan) - ROOMY_SHARE, 0.0)
     return {
         "base": 1.0,
         "node": float(plan.nodes),
         "tp_nodes_doubled": math.log2(group_nodes) if sharding.pp > 1 else 0.0,
         "no_pipeline": float(sharding.pp == 1),
-        "memory_beyond_share": max(_memory_share(plan) - ROOMY_SHARE, 0.0),
+        "memory_beyond_share": beyond,
+        "wide_tp_memory_beyond_share": beyond if group_nodes > 1 and sharding.pp == 1 else 0.0,
     }
 
 

@@ -114,9 +114,16 @@ def _parts(plan: JobPlan, stack: Stack, board: Board) -> dict[str, float]:
     parameters = max(stage_parameters(plan, stage) for stage in by_kind)
     parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
     owned = parameters / (plan.sharding.shards if plan.sharding.zero else 1)
-    parts["optimizer"] = stack.optimizer_bytes * owned / board.memory_bytes_per_s
+    parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
     parts["once a step"] = stack.step_s
     return parts
+
+
+def _state_bytes(plan: JobPlan) -> float:
+    """Bytes that the optimizer's step is about, for each parameter: what it updates, from what, and what it keeps."""
+    precision = plan.precision
+    held = precision.weight_bytes + precision.master_bytes + precision.gradient_bytes
+    return held + plan.optimizer_states.state_bytes(precision)
 
 
 def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:

@@ -53,6 +53,18 @@ def test_each_rule_has_a_line_and_all_of_them() -> None:
     assert lines[-1] == ["appending:", "on"]
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_narrow_page_keeps_what_counts(columns: int) -> None:
+    keep_some()
+    record(promise(9, rules=("a-rule-of-a-company-with-a-name-that-is-longer-than-any-page-is-wide",)))
+
+    lines = CliRunner(env={"COLUMNS": str(columns)}).invoke(main, ["ledger"]).output.splitlines()
+
+    table = lines[: lines.index("")]
+    assert max(map(len, table)) <= columns
+    assert [line.split()[:4] for line in table if line.startswith("data-wait")] == [["data-wait", "3", "2", "(66.7"]]
+
+
 def test_it_says_what_is_left_out_and_why_nothing_is_appended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep_some()
     with (folder / "promises.jsonl").open("a") as damaged:

@@ -21,7 +21,7 @@ from diagnose.patch.promises.promise import Promise
 from diagnose.trace.ownership import is_users_alone
 
 NAME = "promises.jsonl"
-LARGEST_BYTES = 1 << 20  # some 2,500 promises
+LARGEST_BYTES = 1 << 20  # some 3,000 promises
 PATIENCE_S = 10.0
 _LOOK_EVERY_S = 0.01
 _OPENED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

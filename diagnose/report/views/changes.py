@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.facts import spoken
 from diagnose.report.views.user_code import no_line, where_line
-from diagnose.report.views.words import first_sentence, flags_line, patch_lines, speedup, to_capture
+from diagnose.report.views.words import apply_line, first_sentence, flags_line, patch_lines, speedup, to_capture
 
 HIDDEN_WORTH_TELLING = 0.02
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
@@ -29,6 +29,8 @@ class Headline:
 class Change:
     """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
 
+    `apply` is the command that runs the job with it, the script unedited; "" where no run can.
+
     `where` are the lines of the user's code that it is about, "" where none are known.
     """
 
@@ -42,6 +44,7 @@ class Change:
     numerics: bool
     typed: list[str]
     flags: str
+    apply: str
     where: str
 
 
@@ -53,6 +56,7 @@ class Full:
     headline: Headline
     typed: list[str]
     flags: str
+    apply: str
     where: str
     no_line: str
 
@@ -111,7 +115,8 @@ def findings_view(diagnosis: Diagnosis) -> list[Full]:
 def _full(finding: Finding) -> Full:
     told = headline(finding, _explained_gain(finding))
     where = where_line(finding.where)
-    return Full(finding, told, patch_lines(finding.patch), flags_line(finding.patch), where, no_line(finding))
+    typed, flags = patch_lines(finding.patch), flags_line(finding.patch)
+    return Full(finding, told, typed, flags, apply_line(finding.rule, finding.patch), where, no_line(finding))
 
 
 def headline(finding: Finding, gain: str) -> Headline:
@@ -157,6 +162,7 @@ def _change(diagnosis: Diagnosis, at: int) -> Change:
         numerics=step.numerics,
         typed=patch_lines(step.patch),
         flags=flags_line(step.patch),
+        apply=apply_line(step.rule, step.patch),
         where=where_line(finding.where) if finding else "",
     )
 

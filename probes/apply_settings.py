@@ -1,13 +1,13 @@
 """Patches of settings of the process: torch's, and how often Python's garbage collector runs.
 
-They are set once torch is imported, and again after the job's first optimizer step, since what the script sets by
-itself stands before its loop.
+They are set after the job's first optimizer step, since what the script sets by itself stands before its loop. The
+precision is set once torch is imported, too: what is compiled meanwhile would be compiled again.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,13 @@ _FIRST_GENERATIONS = 1  # of the collector: what has survived two collections is
 
 
 def install() -> None:
-    """Set what is asked for, now and after the first optimizer step."""
+    """Set what is asked for, after the first optimizer step at the latest."""
     patch = job_patch()
     if patch is None or not (values_for(patch, TORCH) or values_for(patch, GC)):
         return
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    guarded(lambda: _set(patch), "the patch of torch's settings is not applied")
+    guarded(lambda: _set(patch, ("float32_matmul_precision",)), "the patch of torch's settings is not applied")
     for key in values_for(patch, TORCH):
         if key in _SETTINGS:
             patch.holds(TORCH, key, partial(_changed_since, patch, key))
@@ -59,7 +59,7 @@ class _Steps:
             gc.collect(_FIRST_GENERATIONS)
 
     def _first(self, optimizer: Any) -> None:
-        _set(self._patch)
+        _set(self._patch, _SETTINGS)
         if values_for(self._patch, TORCH).get("compile"):
             compiled_next(self._patch, optimizer)
         every = values_for(self._patch, GC).get("every_steps")
@@ -71,17 +71,16 @@ class _Steps:
             self._patch.applied(GC, ["every_steps"])
 
 
-def _set(patch: JobPatch) -> None:
-    for key, value in values_for(patch, TORCH).items():
-        if key not in _SETTINGS:
-            continue
+def _set(patch: JobPatch, keys: Iterable[str]) -> None:
+    wanted = values_for(patch, TORCH)
+    for key in (key for key in keys if key in wanted):
         refused, read, write = _SETTINGS[key]
-        because = refused(value)
+        because = refused(wanted[key])
         if because:
-            patch.take_back(TORCH, key, because)
+            patch.refuse(TORCH, key, because)
             continue
-        if read() != value:
-            write(value)
+        if read() != wanted[key]:
+            write(wanted[key])
         patch.applied(TORCH, [key])
 
 

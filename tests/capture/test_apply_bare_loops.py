@@ -122,6 +122,14 @@ def test_settings_of_torch_stand_when_the_loop_runs(tmp_path: Path) -> None:
     assert said(done) == ["diagnose: not applied: cudnn_benchmark (there is no GPU, and cuDNN runs on one alone)"]
 
 
+def test_a_job_that_asks_for_the_same_results_keeps_its_convolutions(tmp_path: Path) -> None:
+    body = "torch.use_deterministic_algorithms(True)\n" + SETTINGS
+    done = ran(tmp_path, body, {"torch": {"cudnn_benchmark": True}})
+
+    assert done.stdout == "highest False\n"
+    assert said(done) == ["diagnose: not applied: cudnn_benchmark (the job asks for deterministic algorithms)"]
+
+
 def test_a_setting_that_the_loop_sets_back_is_not_in_use(tmp_path: Path) -> None:
     body = """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

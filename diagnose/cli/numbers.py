@@ -45,13 +45,15 @@ class _Batch(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
             return value
         text = str(value).strip().lower()
         counts_sequences = text.endswith("seq")
-        size = POSITIVE.convert(text.removesuffix("seq").strip(), param, ctx)
+        size = _AT_LEAST_ONE.convert(text.removesuffix("seq").strip(), param, ctx)
         return CriticalBatch(size, "sequences" if counts_sequences else "tokens")
 
 
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 POSITIVE = _Positive(min=0, min_open=True)
 HOURS = _Hours()
+_AT_LEAST_ONE = _Positive(min=1)
+_MTBF = _Positive(min=0, min_open=True, max=1e9)
 BATCH = _Batch()
 MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
 
@@ -73,11 +75,7 @@ _COSTS = (
 )
 _OF_TRAINING = (
     ("--critical-batch", "Batch above which more buys little, in tokens (2M) or sequences (512seq).", BATCH),
-    (
-        "--mtbf-hours",
-        "Hours between failures of the whole job, for how often to save; else as published.",
-        POSITIVE,
-    ),
+    ("--mtbf-hours", "Hours between failures of the whole job, for how often to save; else as published.", _MTBF),
 )
 _ALL = (*_STATED, *_COSTS, *_OF_TRAINING)
 STATED = tuple(name.removeprefix("--").replace("-", "_") for name, *_ in _ALL)

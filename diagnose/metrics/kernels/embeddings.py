@@ -1,5 +1,7 @@
 """Embedding tables: what lookups and their gradients take, how many there are, and how many rows they touch."""
 
+import math
+
 import numpy as np
 
 from diagnose import intervals as iv
@@ -66,7 +68,7 @@ def touched_rows_share(m: Measured) -> Value:
         return NO_LOOKUPS
     sizes = [dims for row in rows.tolist() if len(dims := operator_dims(m, row)) > 1 and len(dims[0]) == 2]
     tables = sum(table[0] * table[1] for table, *_ in sizes)
-    touched = sum(min(int(np.prod(indices)), table[0]) * table[1] for table, indices, *_ in sizes)
+    touched = sum(min(math.prod(indices), table[0]) * table[1] for table, indices, *_ in sizes)
     return touched / tables if tables else NO_SIZES
 
 

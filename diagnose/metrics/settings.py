@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from diagnose.formulas.critical_batch import CriticalBatch
 from diagnose.hardware import Device, resolve
 from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
@@ -25,6 +26,8 @@ class Settings:
         pue: energy of the data centre over that of its computers.
         kg_per_kwh: kilograms of CO2e of a kilowatt-hour.
         tokens: to train on.
+        mtbf_hours: between two failures of the whole job.
+        critical_batch: above which a larger global batch buys little.
         network_gbs: of a node's network, all its cards together, one direction, GB/s.
     """
 
@@ -42,6 +45,8 @@ class Settings:
     pue: float | None = None
     kg_per_kwh: float | None = None
     tokens: float | None = None
+    mtbf_hours: float | None = None
+    critical_batch: CriticalBatch | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from public_tables import public_table
 
 from diagnose.formulas.memory import GIB
+from diagnose.formulas.model import ModelShape
 from diagnose.predict.fit.job import CHECKPOINTINGS, JobPlan, Sharding
 from diagnose.predict.fit.memory import memory_ledger, stage_ledgers
 from diagnose.predict.fit.precision import OPTIMIZERS, PRECISIONS
@@ -217,3 +218,11 @@ def test_a_board_has_the_memory_that_it_was_seen_to_report() -> None:
     assert job("OPT-1.3B").gpu.memory_bytes == 85_018_279_936
     assert job("OPT-1.3B", gpu="H100-64GB-MN5").gpu.memory_bytes == int(63.43 * GIB)
     assert job("OPT-1.3B", gpu="L40S").gpu.memory_bytes == 48_000_000_000  # none was seen: as marketed
+
+
+def test_a_factored_moment_is_a_row_and_a_column_of_each_matrix() -> None:
+    shape = ModelShape(hidden=4, layers=1, heads=2, ffn=8, vocab=10)
+    attention, feed_forward, tables, norms = 4 * (4 + 4), 3 * (4 + 8), 2 * (10 + 4), 3 * 4
+    assert shape.factored_values == attention + feed_forward + tables + norms
+    experts = replace(shape, experts=3, experts_per_token=1, expert_ffn=8)
+    assert experts.factored_values == attention + 3 * feed_forward + (4 + 3) + tables + norms

@@ -192,8 +192,8 @@ def _capacity(draft: Draft) -> str:
     view, to = capacity_view(draft.diagnosis), draft.to
     if view is None:
         return ""
-    heads = ("change", "frees", "largest micro-batch")
-    return blocks([to.items(view.lines), to.table(("part", "counted"), view.parts), to.table(heads, view.room)])
+    tables = [block for table in view.tables for block in (table.caption, to.table(table.heads, table.rows))]
+    return blocks([to.items(view.lines), *tables])
 
 
 def _not_advised(draft: Draft) -> str:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from diagnose.formulas.critical_batch import CriticalBatch
+from diagnose.formulas.mfu_conventions import MFU_AS
 
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
@@ -78,7 +79,7 @@ _OF_TRAINING = (
     ("--mtbf-hours", "Hours between failures of the whole job, for how often to save; else as published.", _MTBF),
 )
 _ALL = (*_STATED, *_COSTS, *_OF_TRAINING)
-STATED = tuple(name.removeprefix("--").replace("-", "_") for name, *_ in _ALL)
+STATED = (*(name.removeprefix("--").replace("-", "_") for name, *_ in _ALL), "mfu_as")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -86,10 +87,15 @@ def stated_options(command: Command) -> Command:
     """Adds the options whose values are the fields of `Settings`."""
     for name, text, kind in reversed(_OF_TRAINING):
         command = click.option(name, metavar="F", type=kind, help=text)(command)
-    command = cost_options(command)
+    command = mfu_as_option(cost_options(command))
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command
+
+
+def mfu_as_option(command: Command) -> Command:
+    """Adds the option that says whose count of model FLOPs MFU is stated by."""
+    return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Whose count of FLOPs MFU is.")(command)
 
 
 def cost_options(command: Command) -> Command:

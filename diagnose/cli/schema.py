@@ -6,13 +6,15 @@ import click
 
 from diagnose import diagnosis
 from diagnose.cli.exit_status import writing
-from diagnose.predict import scaling
+from diagnose.predict import data_pipeline, scaling
+
+_OF = {"analyze": diagnosis.schema, "data": data_pipeline.schema, "scaling": scaling.schema}
 
 
 @click.command(epilog="Example:  diagnose schema > diagnosis.schema.json")
-@click.option("--of", type=click.Choice(["analyze", "scaling"]), default="analyze", help="Of which command's --json.")
+@click.option("--of", type=click.Choice(list(_OF)), default="analyze", help="Of which command's --json.")
 def schema(of: str) -> None:
     """Print the JSON Schema of `analyze --json`, or of another command's."""
-    described = scaling.schema() if of == "scaling" else diagnosis.schema()
+    described = _OF[of]()
     with writing():
         click.echo(json.dumps(described, indent=2))

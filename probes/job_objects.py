@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .held import held, inner_loader, is_a, items, shape, size, unseen, untouched
+from .held import element_bytes, held, inner_loader, is_a, items, shape, size, unseen, untouched
 from .loader_work import Loaders
 from .loop_frames import loop_on_stack
 from .padding import Padding
@@ -74,12 +74,13 @@ class JobObjects:
 
 
 def described(batch: object) -> dict[str, Any]:
-    """Shapes by name, and tokens (elements of `input_ids`) or None."""
+    """Shapes by name, bytes of the tensors, and tokens (elements of `input_ids`) or None."""
     tensors = dict(tensors_of(batch))
     ids = tensors.get("input_ids")
     with untouched(), unseen():
         return {
             "shapes": {name: shape(tensor) for name, tensor in tensors.items()},
+            "bytes": sum(size(tensor) * element_bytes(tensor) for tensor in tensors.values()),
             "tokens": None if ids is None else size(ids),
         }
 

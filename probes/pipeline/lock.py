@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SWITCH_S = 1e-4  # who lets go of the lock for a moment gets it back soon
+SWITCH_S = 5e-4  # who lets go of the lock for a moment gets it back soon
 _HASHED = bytes(32 << 20)  # hashing so much lets go of the lock for long
 
 

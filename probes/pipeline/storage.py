@@ -16,9 +16,10 @@ from typing import Any
 from .files_read import ReadCounters, files_of, io_counters
 
 CHUNK_BYTES = 1 << 20
+PAGE_BYTES = 4096  # the least that a file system reads
 LEAST_READ_BYTES = 1 << 10  # of a sample, so that it is taken to come from files
 MOST_BYTES, MOST_PIECES = 256 << 20, 2000
-FROM_STORAGE = 0.5  # of the bytes, at least, so that a read counts as cold
+FROM_STORAGE = 0.5  # of the pages, at least, so that a read counts as cold
 WHOLE_FILES = 0.5  # files that are opened for a sample, at least, where each sample is a file
 MUCH_LARGER = 2  # a file than what is read of it at once: it is read in pieces
 _SEED = 0
@@ -98,7 +99,8 @@ def _read_twice(files: list[str], pieces: list[tuple[str, int, int, float]], sec
     after = io_counters()
     warm, _ = _timed(pieces[:done], seconds * 0.3)
     fetched = after["read_bytes"] - before["read_bytes"] if before and after else None
-    return {"cold": _unless(_why_not_cold(evicted, fetched, cold["bytes"]), cold), "warm": warm}
+    wanted = sum(-(-length // PAGE_BYTES) * PAGE_BYTES for _, _, length, _ in pieces[:done])
+    return {"cold": _unless(_why_not_cold(evicted, fetched, wanted), cold), "warm": warm}
 
 
 def _unless(because: str, known: dict[str, Any]) -> dict[str, Any]:
@@ -112,8 +114,8 @@ def _why_not_cold(evicted: str, fetched: int | None, wanted: int) -> str:
         return "the kernel does not say what it fetched from storage"
     if fetched < FROM_STORAGE * wanted:
         return (
-            "the files stayed in the host's memory: they are new and not written yet, in use elsewhere, or of a "
-            "file system that does not count what it fetches"
+            "the files stayed in the host's memory: mapped by the job, new and not written yet, in use elsewhere, or "
+            "of a file system that does not count what it fetches"
         )
     return ""
 

@@ -90,7 +90,7 @@ def test_a_dataset_that_waits_for_its_files_is_limited_by_the_storage() -> None:
 
 @pytest.mark.parametrize(
     ("in_python", "without_lock", "held"),
-    [((50, 50), (99, 99), "held"), ((99, 99), (99, 99), "free"), ((70, 70), (99, 99), "partly")],
+    [((50, 50), (99, 99), "held"), ((99, 99), (99, 99), "free"), ((75, 80), (99, 99), "partly")],
 )
 def test_a_thread_in_python_says_whether_the_lock_is_held(
     in_python: tuple[int, int], without_lock: tuple[int, int], held: str

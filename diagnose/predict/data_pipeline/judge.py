@@ -8,6 +8,7 @@ from diagnose.predict.data_pipeline.question import Question
 from diagnose.predict.data_pipeline.stages import smallest_of, stages_of
 from diagnose.predict.data_pipeline.workers import needed, rates_of
 
+AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least where neither waits for the lock
 BUSY_HOST = 0.2  # of the time in process, without a core to run on
 
 
@@ -50,7 +51,7 @@ def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str
     if _together(lock.without_lock) < SEVERAL:
         return "unknown", "no second core was free to try it"
     together = _together(lock.in_python)
-    return ("held" if together <= TAKES_TURNS else "free" if together >= SEVERAL else "partly"), ""
+    return ("held" if together <= TAKES_TURNS else "free" if together >= AT_ONCE else "partly"), ""
 
 
 def _together(beside: Beside) -> float:

@@ -21,6 +21,7 @@ COMMANDS = [
     "data",
     "fit",
     "series",
+    "ledger",
     "rules",
     "explain",
     "metrics",

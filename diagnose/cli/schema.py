@@ -6,15 +6,20 @@ import click
 
 from diagnose import diagnosis
 from diagnose.cli.exit_status import writing
+from diagnose.patch.promises import tally
 from diagnose.predict import data_pipeline, scaling
 
-_OF = {"analyze": diagnosis.schema, "data": data_pipeline.schema, "scaling": scaling.schema}
+_OF = {
+    "analyze": diagnosis.schema,
+    "data": data_pipeline.schema,
+    "scaling": scaling.schema,
+    "ledger": tally.schema,
+}
 
 
 @click.command(epilog="Example:  diagnose schema > diagnosis.schema.json")
 @click.option("--of", type=click.Choice(list(_OF)), default="analyze", help="Of which command's --json.")
 def schema(of: str) -> None:
     """Print the JSON Schema of `analyze --json`, or of another command's."""
-    described = _OF[of]()
     with writing():
-        click.echo(json.dumps(described, indent=2))
+        click.echo(json.dumps(_OF[of](), indent=2))

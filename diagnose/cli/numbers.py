@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from diagnose.formulas.mfu_conventions import MFU_AS
+
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
 
@@ -54,16 +56,21 @@ _COSTS = (
     ("--kg-per-kwh", "Kilograms of CO2e of a kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
 )
-STATED = tuple(name.removeprefix("--").replace("-", "_") for name, *_ in (*_STATED, *_COSTS))
+STATED = (*(name.removeprefix("--").replace("-", "_") for name, *_ in (*_STATED, *_COSTS)), "mfu_as")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def stated_options(command: Command) -> Command:
-    """Adds the options whose values are the fields of `Settings`; all are positive numbers."""
-    command = cost_options(command)
+    """Adds the options whose values are the fields of `Settings`; all but --mfu-as are positive numbers."""
+    command = mfu_as_option(cost_options(command))
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command
+
+
+def mfu_as_option(command: Command) -> Command:
+    """Adds the option that says whose count of model FLOPs MFU is stated by."""
+    return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Whose count of FLOPs MFU is.")(command)
 
 
 def cost_options(command: Command) -> Command:

@@ -16,6 +16,7 @@ class Settings:
         params: parameters that a token is multiplied with.
         seq_len: tokens of one sequence.
         tokens_per_step: tokens of one step on one rank, padding included.
+        mfu_as: whose count of model FLOPs MFU is stated by, one of `MFU_AS`; None for PaLM's.
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
         step: number of the one step to count; None counts all that the window holds whole.
@@ -31,6 +32,7 @@ class Settings:
     params: float | None = None
     seq_len: float | None = None
     tokens_per_step: float | None = None
+    mfu_as: str | None = None
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
     step: int | None = None

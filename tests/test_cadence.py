@@ -87,3 +87,20 @@ def test_a_job_that_fails_often_is_not_told_to_save_less(tmp_path: Path) -> None
     assert cadence_of(found).patch is None
     assert cadence_of(found).action == "write checkpoints behind the next steps"
     assert (cadence_of(found).predicted_speedup or (0, 0))[0] == 1
+
+
+def test_a_run_that_is_shorter_than_the_interval_saves_at_its_end(tmp_path: Path) -> None:
+    ends = {"training_arguments": {"save_strategy": "steps", "save_steps": 2, "max_steps": 40}}
+    found = saving(tmp_path, ends, mtbf_hours=1.0)
+
+    patch = cadence_of(found).patch
+    assert patch is not None
+    assert patch.set == {"save_steps": 40}
+    assert "the run ends after 40 steps" in cadence_of(found).do
+
+
+def test_a_run_of_so_many_epochs_has_no_such_end(tmp_path: Path) -> None:
+    epochs = {"training_arguments": {"save_strategy": "steps", "save_steps": 2, "max_steps": -1}}
+    found = saving(tmp_path, epochs, mtbf_hours=1.0)
+
+    assert cadence_of(found).patch.set == {"save_steps": 300}  # type: ignore[union-attr]

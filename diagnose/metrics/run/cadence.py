@@ -89,6 +89,16 @@ def evaluation_interval_steps(m: Measured) -> Value:
     return _interval(m, EVAL)
 
 
+@metric("count", needs_gpu=False)
+def run_steps(m: Measured) -> Value:
+    """Optimizer steps after which the whole run ends (max_steps)."""
+    steps = m.record.number("training_arguments.max_steps")
+    if steps is None or steps < 1:
+        because = "no capture record gives max_steps: the run is as long as its epochs, or its loop"
+        return Unknown(because, nothing_helps("the run states no number of steps"))
+    return steps
+
+
 @metric("share", RUN, needs_gpu=False)
 def checkpoint_run_share(m: Measured) -> Value:
     """Part of the run in which the loop saves checkpoints, from one checkpoint's time and save_steps."""

@@ -12,6 +12,7 @@ from diagnose.metrics.run.cadence import (
     WRITTEN_SLOWLY,
     checkpoint_ns,
     plain_step_ns,
+    run_steps,
     save_interval_steps,
     slowed_by_profiler,
 )
@@ -50,7 +51,10 @@ def _mtbf_s(m: Measured) -> tuple[float, float]:
 
 @metric("count", needs_gpu=False)
 def best_save_interval_steps(m: Measured) -> Value:
-    """Steps between checkpoints for which saving and work done again take least: sqrt(2 x cost x job_mtbf_ns)."""
+    """Steps between checkpoints for which saving and work done again take least: sqrt(2 x cost x job_mtbf_ns).
+
+    At most run_steps, since a run that is shorter saves at its end alone.
+    """
     return _steps(m, _mtbf_s(m)[0])
 
 
@@ -77,7 +81,8 @@ def _steps(m: Measured, mtbf_s: float) -> float | Unknown:
     if isinstance(cost_ns, Unknown):
         return cost_ns
     steps = best_interval_s(float(cost_ns) / 1e9, mtbf_s) / _step_s(m)
-    return max(float(f"{steps:.{_DIGITS - 1}e}"), 1.0)
+    rounded, run = max(float(f"{steps:.{_DIGITS - 1}e}"), 1.0), run_steps(m)
+    return rounded if isinstance(run, Unknown) else min(rounded, float(run))
 
 
 @metric("share", RUN, needs_gpu=False)

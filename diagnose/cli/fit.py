@@ -17,7 +17,7 @@ from diagnose.predict.fit.calibration import calibrated
 from diagnose.predict.fit.forecast import Forecast, best_forecast, forecast, to_json
 from diagnose.predict.fit.job import ATTENTIONS, CHECKPOINTINGS, JobPlan, Sharding
 from diagnose.predict.fit.memory import memory_ledger
-from diagnose.predict.fit.models import model_from
+from diagnose.predict.fit.models import longest_usual, model_from, with_places
 from diagnose.predict.fit.remedies import largest_micro_batch
 from diagnose.predict.fit.stacks import Stack, stack_of
 from diagnose.predict.fit.table import as_csv, predictions, read_table
@@ -35,7 +35,7 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @click.option("--gpu", metavar="NAME", help="One of `diagnose hardware`.")
 @click.option("--gpus", type=_COUNT, help="GPUs in all (default: what the division takes, else 1).")
 @click.option("--nodes", type=_COUNT, help="Machines (default: at most eight GPUs in each).")
-@click.option("--seq-len", type=_COUNT, default=2048, show_default=True, help="Tokens of a sequence.")
+@click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or what the model has places for).")
 @click.option("--micro-batch", type=_COUNT, help="Sequences that a GPU computes at once.")
 @click.option("--accumulation", type=_COUNT, help="Micro-batches of an optimizer step.")
 @click.option("--global-batch", type=_COUNT, help="Sequences of an optimizer step, over all GPUs.")
@@ -130,13 +130,14 @@ def _stack(given: dict[str, Any]) -> Stack:
 
 def _plan(given: dict[str, Any], gpus: int, sharding: Sharding, stack: Stack) -> JobPlan:
     name, model = model_from(given["model"])
+    seq_len = given["seq_len"] or longest_usual(model)
     return JobPlan(
         name=name,
-        model=model,
+        model=with_places(model, seq_len, stack),
         gpu=gpu_named(given["gpu"]),
         gpus=gpus,
         nodes=given["nodes"] or fewest_nodes(gpus),
-        seq_len=given["seq_len"],
+        seq_len=seq_len,
         micro_batch=given["micro_batch"] or 1,
         accumulation=given["accumulation"] or 1,
         dtype=given["dtype"] or stack.dtype,

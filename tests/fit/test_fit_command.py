@@ -111,6 +111,12 @@ def test_what_the_trainer_cannot_divide_points_to_the_stack_that_can():
             "transformers divides only data: tp=2, pp=1",
         ),
         (("--model", "8b", "--gpu", "H100", "--dp", "4", "--tp", "2", "--zero", "3"), "zero may be 0, 1"),
+        (
+            ("--model", "8b", "--gpu", "H100", "--dp", "4", "--tp", "2", "--zero", "3"),
+            "--stack may be torchtitan, megatron for it",
+        ),
+        (("--model", "8b", "--gpu", "H100", "--pp", "64"), "pp may be 1 to 32"),
+        (("--model", "gpt2", "--gpu", "H100", "--seq-len", "2048"), "use --seq-len 1024, or a config.json"),
         (("--table", "none.csv"), "--out is missing"),
         (("--table", "none.csv", "--out", "o.csv"), "cannot read the table: none.csv"),
     ],
@@ -187,3 +193,58 @@ def test_a_table_that_cannot_be_used_is_refused_as_a_whole(tmp_path, text, said)
     assert done.exit_code == 3
     assert said in done.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize(("model", "tokens"), [("gpt2", 1024), ("opt-1.3b", 2048), ("8b", 2048)])
+def test_sequences_are_as_long_as_usual_where_the_model_has_places_for_them(model: str, tokens: int) -> None:
+    assert asked("--model", model, "--gpu", "H100")["plan"]["seq_len"] == tokens
+
+
+def test_a_stack_that_builds_the_model_gives_it_a_place_for_each_token() -> None:
+    short = asked("--model", "gpt2", "--gpu", "H100", "--micro-batch", "1", "--stack", "llm-foundry")
+    long = asked(
+        "--model", "gpt2", "--gpu", "H100", "--micro-batch", "1", "--stack", "llm-foundry", "--seq-len", "2048"
+    )
+    weights = [
+        next(part["bytes"] for part in made["memory"]["parts"] if part["name"] == "weights") for made in (short, long)
+    ]
+    assert weights[1] - weights[0] == 4 * 1024 * 768  # fp32 rows of the hidden width
+
+
+def test_what_does_not_fit_is_told_what_fits_together_and_not_how_to_launch_it() -> None:
+    said = " ".join(fit("--model", "1b", "--gpu", "L4").stdout.split())
+    assert "not even one sequence fits 2 with 8-bit AdamW and Liger kernels together" in said
+    assert "step: were there room, " in said
+    assert "launch: nothing, since the job does not fit" in said
+    assert "TrainingArguments" not in said
+
+
+def test_what_no_change_makes_fit_is_told_what_else_there_is() -> None:
+    said = " ".join(fit("--model", "8b", "--gpu", "H100").stdout.split())
+    assert "nor with 8-bit AdamW, full activation checkpointing and Liger kernels: take more GPUs" in said
+    assert "LoRA and offloading, which need less, are not counted here" in said
+
+
+@pytest.mark.parametrize(("gpu", "stack", "ran"), [
+    ("H100", "transformers", True), ("MI300X", "transformers", False), ("A100", "llm-foundry", True),
+    ("H200", "nanotron", False), ("GB200", "megatron", True),
+])  # fmt: skip
+def test_rates_of_other_gpus_are_told_to_be_so(gpu: str, stack: str, ran: bool) -> None:
+    given = ("--model", "1b", "--gpu", gpu, "--stack", stack, "--micro-batch", "1")
+    assert asked(*given)["stack"]["ran_on_such_a_board"] is ran
+    assert ("is among them: what they reached" in " ".join(fit(*given).stdout.split())) is not ran
+
+
+def test_a_stall_is_never_certain() -> None:
+    said = " ".join(fit("--model", "8b", "--gpu", "H100", "--tp", "16").stdout.split())
+    assert "risk: over 99 % of such jobs are expected to stall" in said
+
+
+def test_long_steps_are_told_in_seconds_and_columns_stand_in_line() -> None:
+    done = fit("--model", "8b", "--gpu", "H100", "--seq-len", "131072", "--micro-batch", "8", "--dp", "1")
+    lines = done.stdout.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("rate:"))
+    parts = [line for line in lines[start:] if " s  " in line and "%" in line]
+    assert len(parts) >= 3
+    assert len({line.index(" s  ") for line in parts}) == 1
+    assert " ms " not in done.stdout

@@ -17,7 +17,7 @@ MODEL = "Llama-3.2-1B"  # 16 layers, 32 heads, 8 key and value heads
     [
         (Sharding(tp=3), "tp may be 1, 2, 4, 8, 16, 32"),
         (Sharding(pp=5), "pp may be 1, 2, 4, 8, 16"),
-        (Sharding(pp=32, uneven_stages=True), "pp may be 1, 2, 4, 8, 16"),
+        (Sharding(pp=32, uneven_stages=True), "pp may be 1 to 16"),
         (Sharding(dp=4, replicas=3), "replicas may be 1, 2, 4"),
         (Sharding(zero=4), "3 (ZeRO-3 or FSDP FULL_SHARD)"),
         (Sharding(schedule="zb"), "schedule may be 1f1b, afab"),  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from diagnose.predict.fit.job import JobPlan
 from diagnose.predict.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
 from diagnose.predict.fit.memory import MemoryLedger, memory_ledger
 from diagnose.predict.fit.reasons import division, why
-from diagnose.predict.fit.remedies import Remedy, largest_micro_batch, remedies
+from diagnose.predict.fit.remedies import Remedy, largest_micro_batch, remedies, together
 from diagnose.predict.fit.search import Ranked, Search, search
 from diagnose.predict.fit.stacks import Stack, stacks
 from diagnose.predict.fit.step_time import StepTime, predict_step
@@ -53,6 +53,14 @@ class Forecast:
         stages = (*self.stack.zero_stages, self.plan.sharding.zero)
         larger = (remedy for remedy in self.remedies if remedy.largest_micro_batch > self.largest)
         return tuple(remedy for remedy in larger if remedy.plan.sharding.zero in stages)
+
+    @property
+    def several_remedies(self) -> tuple[tuple[str, ...], int]:
+        """Changes that together may make room for one sequence where none does alone, and the largest micro-batch then:
+        0 where not even all of them do.
+        """
+        names, plan = together(self.plan, self.stack.zero_stages)
+        return names, largest_micro_batch(plan)
 
 
 def forecast(plan: JobPlan, stack: Stack, found: Search | None = None, elsewhere: Ranked | None = None) -> Forecast:
@@ -111,7 +119,11 @@ def to_json(made: Forecast) -> dict[str, Any]:
             "parts": [{"name": part.name, "bytes": part.bytes} for part in made.ledger.parts],
         },
         "step": _step(made.step),
-        "stack": {"name": made.stack.name, "source": made.stack.source},
+        "stack": {
+            "name": made.stack.name,
+            "source": made.stack.source,
+            "ran_on_such_a_board": made.stack.ran_on(made.plan.gpu.key),
+        },
         "ranked": [] if made.found is None else _ranked(made.found),
         "elsewhere": None if made.elsewhere is None else _entry(made.elsewhere),
         "reasons": [{"step": step, "because": because} for step, because in made.reasons],

@@ -174,9 +174,11 @@ def check_sharding(model: ModelShape, sharding: Sharding) -> None:
         why = f"tensor parallelism gives each rank whole heads, and {' and '.join(bad)} cannot be divided by it"
         raise UserError("tp does not fit the model", where=f"tp={sharding.tp}", why=why, do=_allowed("tp", degrees))
     if sharding.pp > model.layers or (model.layers % sharding.pp and not sharding.uneven_stages):
-        why = f"the model has {model.layers} layers, and each pipeline stage takes as many of them as the others"
-        degrees = _divisors(model.layers)
-        raise UserError("pp does not fit the model", where=f"pp={sharding.pp}", why=why, do=_allowed("pp", degrees))
+        takes = "at least one of them" if sharding.uneven_stages else "as many of them as the others"
+        why = f"the model has {model.layers} layers, and each pipeline stage takes {takes}"
+        degrees = _allowed("pp", _divisors(model.layers))
+        do = f"pp may be 1 to {model.layers}" if sharding.uneven_stages else degrees
+        raise UserError("pp does not fit the model", where=f"pp={sharding.pp}", why=why, do=do)
 
 
 def _cut_kv_heads(model: ModelShape, tp: int) -> list[str]:

@@ -47,7 +47,9 @@ def is_for_trainer(plan: JobPlan) -> bool:
 def launch_file(plan: JobPlan) -> tuple[str, str]:
     """Name and text of the file that divides the job: accelerate's configuration, or a part of nanotron's."""
     if not is_for_trainer(plan):
-        return "nanotron.yaml", _yaml({"parallelism": _nanotron(plan), "tokens": _nanotron_tokens(plan)})
+        optimizer = {"zero_stage": plan.sharding.zero}
+        parts = {"parallelism": _nanotron(plan), "optimizer": optimizer, "tokens": _nanotron_tokens(plan)}
+        return "nanotron.yaml", _yaml(parts)
     return "accelerate.yaml", _yaml(_accelerate(plan))
 
 

@@ -1,6 +1,7 @@
 """Where a job's model comes from: a configuration file of transformers, or a name of the table."""
 
 import json
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_families import MODEL_TYPES
 from diagnose.formulas.named_models import NAMED_MODELS, named_model
+from diagnose.predict.fit.stacks import Stack
 
+_TOKENS = 2048
 _MOST_BYTES = 1 << 20  # a configuration is a few kilobytes
 
 
@@ -33,6 +36,30 @@ def model_from(text: str) -> tuple[str, ModelShape]:
     near = get_close_matches(text.rsplit("/", 1)[-1], NAMED_MODELS, n=5, cutoff=0.4) or list(NAMED_MODELS)[:8]
     do = f"pass its config.json, or a name of the table, such as {', '.join(near)}"
     raise UserError("no file and no known model of that name", where=text, do=do)
+
+
+def longest_usual(model: ModelShape) -> int:
+    """Tokens of a sequence that nobody states: 2048, or halves of it where the model has places for no more."""
+    usual = _TOKENS
+    while model.positions and usual > max(model.positions, 1):
+        usual //= 2
+    return usual
+
+
+def with_places(model: ModelShape, seq_len: int, stack: Stack) -> ModelShape:
+    """The model with a learned place for each token of a sequence; one without such places as it is.
+
+    Raises:
+        UserError: it has fewer, and transformers takes them as its configuration has them. Other stacks build the model
+            for the sequences.
+    """
+    if not model.positions or seq_len <= model.positions:
+        return model
+    if stack.name == "transformers":
+        why = f"the model has learned places for {model.positions} tokens"
+        do = f"use --seq-len {longest_usual(model)}, or a config.json with more of them"
+        raise UserError("the sequences are longer than the model takes", where=f"{seq_len} tokens", why=why, do=do)
+    return replace(model, positions=seq_len)
 
 
 def _from_file(path: Path) -> tuple[str, ModelShape]:

@@ -6,6 +6,7 @@ from diagnose.predict.fit.step_time import StepTime
 
 _SMALL = 0.02  # share of the step from which a part is named
 _MOST_NAMED = 3
+_NEARLY_ALL = 0.99
 
 
 def division(plan: JobPlan) -> str:
@@ -29,6 +30,16 @@ def largest_losses(step: StepTime) -> list[tuple[str, float]]:
     return sorted((entry for entry in named if entry[1] >= _SMALL), key=lambda entry: -entry[1])[:_MOST_NAMED]
 
 
+def percent(share: float, digits: int = 1) -> str:
+    """A share as reports write it."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def chance(step: StepTime) -> str:
+    """How likely a stall is, which is an estimate and never certain."""
+    return "over 99 %" if step.stall_chance > _NEARLY_ALL else percent(step.stall_chance, 0)
+
+
 def why(found: Search, headroom_gb: float) -> list[tuple[str, str]]:
     """The three steps for the best configuration, each as (step, reason)."""
     best = found.ranked[0]
@@ -40,10 +51,10 @@ def why(found: Search, headroom_gb: float) -> list[tuple[str, str]]:
 
 
 def _throughput(found: Search, best: Ranked) -> str:
-    chance = best.step.stall_chance
-    risk = f"; {chance:.0%} of such jobs stall, which the ranking counts as a mean over runs" if chance else ""
-    losses = ", ".join(f"{name} {share:.0%}" for name, share in largest_losses(best.step))
-    text = (f"beside the arithmetic the step is {losses}" if losses else "the step is arithmetic") + risk
+    stalls = f"; {chance(best.step)} of such jobs stall, which the ranking counts as a mean over runs"
+    risk = stalls if best.step.stall_chance else ""
+    losses = ", ".join(f"{name} {percent(share, 0)}" for name, share in largest_losses(best.step))
+    text = (f"beside the arithmetic, of the step: {losses}" if losses else "the step is arithmetic") + risk
     if len(found.ranked) == 1:
         return text
-    return f"{text}; the next best, {division(found.ranked[1].plan)}, is {found.loss(1):.1%} slower"
+    return f"{text}; the next best, {division(found.ranked[1].plan)}, is {percent(found.loss(1))} slower"

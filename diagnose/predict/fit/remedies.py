@@ -1,5 +1,6 @@
 """The largest micro-batch that fits, as the job is and after each change that makes room."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from diagnose.predict.fit.job import JobPlan
@@ -55,6 +56,31 @@ def remedies(plan: JobPlan) -> tuple[Remedy, ...]:
         if freed > 0:
             found.append(Remedy(name, changed, freed, largest_micro_batch(changed)))
     return tuple(sorted(found, key=lambda remedy: (-remedy.largest_micro_batch, -remedy.freed_bytes)))
+
+
+def together(plan: JobPlan, zero_stages: Collection[int]) -> tuple[tuple[str, ...], JobPlan]:
+    """Changes until one sequence fits, each time the one that frees most, and the job with them.
+
+    Where it still does not fit they are all that frees anything.
+
+    Args:
+        plan: the job.
+        zero_stages: that its stack has.
+    """
+    made: tuple[str, ...] = ()
+    job = replace(plan, micro_batch=1)
+    while not _fits(job, 1, 1.0):
+        left = [
+            (memory_ledger(changed).total_bytes, name, changed)
+            for name, changed in _changes(job)
+            if changed.sharding.zero in (*zero_stages, job.sharding.zero)
+        ]
+        least = min(left, key=lambda each: each[0], default=None)
+        if least is None or least[0] >= memory_ledger(job).total_bytes:
+            break
+        _, name, job = least
+        made = (*made, name)
+    return made, job
 
 
 def _changes(plan: JobPlan) -> list[tuple[str, JobPlan]]:

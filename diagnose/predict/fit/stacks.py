@@ -22,6 +22,7 @@ class Stack:
     Attributes:
         name: as users type it.
         source: the published runs that the rates were fitted on.
+        boards: on which GPUs these ran, by how the names of the table of GPUs begin.
         matrix_share: of the dense peak, what matrix products of endless width reach.
         matrix_half_width: columns of a rank's slice of the hidden width at which half of that is reached.
         attention_share: of the dense peak, what fused attention reaches on the pairs that a causal mask leaves.
@@ -61,6 +62,7 @@ class Stack:
 
     name: str
     source: str
+    boards: tuple[str, ...]
     matrix_share: float
     matrix_half_width: float
     attention_share: float
@@ -95,6 +97,10 @@ class Stack:
     mfu_as: str
     span: Mapping[str, tuple[float, float]]
 
+    def ran_on(self, board: str) -> bool:
+        """Whether a run on such a board is among those that the rates were fitted on."""
+        return board.startswith(self.boards)
+
     def with_rates(self, rates: Mapping[str, float]) -> "Stack":
         """The same stack with some of its rates replaced."""
         return replace(self, **dict(rates))  # type: ignore[arg-type]
@@ -115,7 +121,10 @@ class Stack:
             raise UserError(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
         if sharding.dp > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
-            raise UserError(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=f"zero may be {allowed}")
+            able = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
+            names = ", ".join(other.name for other in able if sharding.zero in other.zero_stages)
+            do = f"zero may be {allowed}" + (f"; --stack may be {names} for it" if names else "")
+            raise UserError(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
 
 
 RATES = tuple(field.name for field in fields(Stack) if field.type is float or field.type == "float")
@@ -141,4 +150,5 @@ def stack_of(name: str) -> Stack:
 
 def _stack(name: str, row: Mapping[str, Any]) -> Stack:
     span = {regime: (low, high) for regime, (low, high) in row["span"].items()}
-    return Stack(**{**row, "name": name, "span": span, "zero_stages": tuple(row["zero_stages"])})
+    lists = {key: tuple(row[key]) for key in ("boards", "zero_stages")}
+    return Stack(**{**row, **lists, "name": name, "span": span})

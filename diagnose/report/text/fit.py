@@ -6,12 +6,15 @@ from rich.text import Text
 from diagnose.errors import printable
 from diagnose.predict.fit.forecast import GB, SHOWN, Forecast
 from diagnose.predict.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
-from diagnose.predict.fit.reasons import batch, division
+from diagnose.predict.fit.reasons import batch, chance, division, percent
 from diagnose.predict.fit.step_time import StepTime
 from diagnose.report.text.page import Page, widest
 
 _SMALLEST_PART = 0.005  # of the step or of the memory: what is less is summed up in one line
+_ROUNDED = ("bf16", "fp16")
+_REST = "less than 0.5 % each"
 _BAR = 20
+_LONG_S = 10  # a step from here on is told in seconds
 _LEAST_SHOWN = 0.05  # in the unit of the column, which has one digit
 _WIDE = 60  # cells from which on parts are indented like text
 
@@ -40,44 +43,75 @@ def _memory(page: Page, made: Forecast) -> None:
     ledger = made.ledger
     verdict = "fits" if ledger.fits else "does not fit"
     text = f"{verdict}: {ledger.total_bytes / GB:.1f} of {ledger.capacity_bytes / GB:.1f} GB on the fullest GPU"
-    page.paragraph(Text(text, "green" if ledger.fits else "red"), label="memory:")
+    told = Text(text, "green" if ledger.fits else "red")
+    page.paragraph(Text.assemble(told, "; parts in % of what the job takes"), label="memory:")
     _shares(page, [(part.name, part.bytes / GB) for part in ledger.parts], "GB")
     room = f"largest micro-batch that fits: {made.largest}" if made.largest else "not even one sequence fits"
     page.paragraph(room, label="room:")
     for remedy in made.helpful_remedies[:SHOWN]:
         page.paragraph(f"{remedy.largest_micro_batch} with {remedy.name}, which frees {remedy.freed_bytes / GB:.1f} GB")
+    if not made.largest and not made.helpful_remedies:
+        page.paragraph(_several(made))
+
+
+def _several(made: Forecast) -> str:
+    """What changes do together that do not make room one by one."""
+    names, micro_batch = made.several_remedies
+    changes = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    if micro_batch:
+        return f"{micro_batch} with {changes} together"
+    without = f"nor with {changes}" if names else "and no change frees anything"
+    others = "more GPUs, a smaller model" + (
+        "" if made.plan.dtype in _ROUNDED else ", or --dtype bf16, which rounds weights"
+    )
+    return f"{without}: take {others}; LoRA and offloading, which need less, are not counted here"
 
 
 def _speed(page: Page, made: Forecast) -> None:
     step = made.step
-    page.paragraph(f"{_seconds(step.step_s)} ({_seconds(step.fastest_s)} to {_seconds(step.slowest_s)})", label="step:")
+    room = "" if made.ledger.fits else "were there room, "
+    text = f"{room}{_seconds(step.step_s)} ({_seconds(step.fastest_s)} to {_seconds(step.slowest_s)}); parts in % of it"
+    page.paragraph(text, label="step:")
     page.paragraph(_rate(step), label="rate:")
-    _shares(page, [(name, seconds * 1e3) for name, seconds in step.parts.items()], "ms")
-    page.paragraph(f"{made.stack.source}; measured runs lay outside of the range in one of five cases", label="rates:")
+    unit, per_s = ("s", 1.0) if step.step_s >= _LONG_S else ("ms", 1e3)
+    _shares(page, [(name, seconds * per_s) for name, seconds in step.parts.items()], unit)
+    page.paragraph(_whose_rates(made), label="rates:")
     if step.stall_chance:
-        text = f"{step.stall_chance:.0%} of such jobs there stalled in each step, for reasons that are not known"
+        text = f"{chance(step)} of such jobs are expected to stall in each step, as runs there did for unknown reasons"
         page.paragraph(f"{text}; stalled, the step takes {_seconds(step.stalled_s)}", label="risk:")
+
+
+def _whose_rates(made: Forecast) -> str:
+    board = made.plan.gpu.key
+    if made.stack.ran_on(board):
+        return f"{made.stack.source}; measured runs lay outside of the range in one of five cases"
+    told = (
+        f"{made.stack.source}; no run on {board} is among them: what they reached of their GPU's peaks, and the range,"
+    )
+    return f"{told} may not hold for it; --calibrate takes a run of yours instead"
 
 
 def _rate(step: StepTime) -> str:
     slow, fast = (step.tokens / seconds / step.gpus for seconds in (step.slowest_s, step.fastest_s))
     of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU ({slow:,.0f} to {fast:,.0f})"
-    peak = f"{step.mfu:.1%} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
+    peak = f"{percent(step.mfu)} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
     return f"{of_gpu}, {step.tokens_per_s:,.0f} in all, {peak}"
 
 
 def _shares(page: Page, parts: list[tuple[str, float]], unit: str) -> None:
     total = sum(size for _, size in parts)
     shown = [(name, size) for name, size in parts if size >= _SMALLEST_PART * total]
+    rest = total - sum(size for _, size in shown)
+    names = [name for name, _ in shown] + [_REST] * (rest >= _LEAST_SHOWN)
     indent = 12 if page.width >= _WIDE else 2
-    width = widest([name for name, _ in shown], page.width - indent - 22)
+    width = widest(names, page.width - indent - 23)
     for name, size in sorted(shown, key=lambda part: -part[1]):
         share = size / total
-        bar = page.bar(share, _BAR, "cyan") if page.width >= width + _BAR + 34 else Text()
-        page.line(Text.assemble(" " * indent, page.fitted(name, width), f" {size:9,.1f} {unit} {share:6.1%}  ", bar))
-    rest = total - sum(size for _, size in shown)
+        bar = page.bar(share, _BAR, "cyan") if page.width >= width + _BAR + 35 else Text()
+        cells = f" {size:9,.1f} {unit} {percent(share):>7}  "
+        page.line(Text.assemble(" " * indent, page.fitted(name, width), cells, bar))
     if rest >= _LEAST_SHOWN:
-        page.line(Text(f"{' ' * indent}{page.fitted('less than 0.5 % each', width)} {rest:9,.1f} {unit}", "dim"))
+        page.line(Text(f"{' ' * indent}{page.fitted(_REST, width)} {rest:9,.1f} {unit}", "dim"))
 
 
 def _choice(page: Page, made: Forecast) -> None:
@@ -86,7 +120,7 @@ def _choice(page: Page, made: Forecast) -> None:
         page.paragraph(because, label=f"{what}:")
     for place, entry in enumerate(made.found.ranked[:SHOWN]):
         plan, step = entry.plan, entry.step
-        loss = "" if place == 0 else f", {made.found.loss(place):.1%} slower"
+        loss = "" if place == 0 else f", {percent(made.found.loss(place))} slower"
         again = f", checkpointing {plan.checkpointing}" if plan.checkpointing != "none" else ""
         how = f"{division(plan)}, micro-batch {plan.micro_batch} x {plan.accumulation}{again}"
         text = f"{place + 1}. {how}: {_to_expect(step)}{loss}"
@@ -103,10 +137,13 @@ def _to_expect(step: StepTime) -> str:
     if not step.stall_chance:
         return text
     steady = step.tokens / step.steady_s / step.gpus
-    return f"{text} ({steady:,.0f}, but {step.stall_chance:.0%} of such jobs stall)"
+    return f"{text} ({steady:,.0f}, but {chance(step)} of such jobs stall)"
 
 
 def _launch(page: Page, made: Forecast) -> None:
+    if not made.ledger.fits:
+        page.paragraph("nothing, since the job does not fit as it is planned", label="launch:")
+        return
     name, text = launch_file(made.plan)
     if is_for_trainer(made.plan):
         page.paragraph(_call("TrainingArguments", training_arguments(made.plan)), label="settings:")

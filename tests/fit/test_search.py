@@ -1,5 +1,6 @@
 """The search over divisions: it finds the best of all that fit, reaches the global batch, and says what others lose."""
 
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_global_batch_that_no_division_reaches_is_refused():
 
 def test_fsdp_is_launched_by_accelerate_with_its_own_checkpointing():
     job = replace(plan(), sharding=Sharding(dp=16, zero=3), checkpointing="full", micro_batch=2, accumulation=8)
-    name, text = launch_file(job)
+    name, text = launch_file(job, "transformers")
     assert name == "accelerate.yaml"
     for line in ("distributed_type: FSDP", "num_machines: 2", "num_processes: 16", "mixed_precision: bf16"):
         assert line in text.splitlines()
@@ -82,11 +83,40 @@ def test_fsdp_is_launched_by_accelerate_with_its_own_checkpointing():
     assert model_kwargs(job) == {"dtype": "float32", "attn_implementation": "sdpa"}
 
 
-def test_ddp_checkpoints_in_the_trainer_and_tensor_parallelism_needs_nanotron():
+def test_ddp_checkpoints_in_the_trainer():
     ddp = replace(plan(), checkpointing="full")
     assert training_arguments(ddp)["gradient_checkpointing"] is True
-    assert "distributed_type: MULTI_GPU" in launch_file(ddp)[1]
-    name, text = launch_file(replace(plan(), sharding=Sharding(dp=2, tp=8)))
+    assert "distributed_type: MULTI_GPU" in launch_file(ddp, "transformers")[1]
+
+
+def test_a_stack_with_settings_of_its_own_is_launched_by_them():
+    job = replace(plan(), sharding=Sharding(dp=2, tp=8, zero=1), micro_batch=2, accumulation=8)
+    name, text = launch_file(job, "nanotron")
     assert name == "nanotron.yaml"
-    assert "  tp: 8" in text
-    assert "  dp: 2" in text
+    assert {"  tp: 8", "  dp: 2", "  zero_stage: 1"} <= set(text.splitlines())
+    name, text = launch_file(job, "megatron")
+    assert name == "megatron's arguments"
+    assert {"--tensor-model-parallel-size 8", "--global-batch-size 32", "--use-distributed-optimizer"} <= set(
+        text.splitlines()
+    )
+    assert "--use-megatron-fsdp" not in text
+
+
+@pytest.mark.parametrize(
+    ("sharding", "settings"),
+    [
+        (Sharding(dp=16), {"data_parallel_replicate_degree": 16, "data_parallel_shard_degree": 1}),
+        (Sharding(dp=16, zero=3), {"data_parallel_shard_degree": 16, "fsdp_reshard_after_forward": "always"}),
+        (Sharding(dp=8, pp=2, zero=2), {"fsdp_reshard_after_forward": "never", "local_batch_size": 8,
+                                        "pipeline_parallel_microbatch_size": 2}),
+    ],
+)  # fmt: skip
+def test_torchtitan_reads_its_division_as_toml(sharding, settings):
+    job = replace(plan(), sharding=sharding, micro_batch=2, accumulation=4, checkpointing="selective")
+    name, text = launch_file(job, "torchtitan")
+    read = tomllib.loads(text)
+    flat = {key: value for section in read.values() for key, value in section.items()}
+    assert name == "torchtitan.toml"
+    assert settings.items() <= flat.items()
+    assert flat["global_batch_size"] == job.global_batch
+    assert flat["mode"] == "selective"

@@ -104,7 +104,7 @@ def _nothing_fits(plan: JobPlan, stack: Stack, found: Search, elsewhere: Ranked 
 
 def to_json(made: Forecast) -> dict[str, Any]:
     """The forecast as plain values; seconds, bytes and shares as their names say."""
-    name, text = launch_file(made.plan)
+    name, text = launch_file(made.plan, made.stack.name)
     return {
         "plan": _plan(made.plan),
         "memory": {
@@ -130,8 +130,8 @@ def to_json(made: Forecast) -> dict[str, Any]:
         "launch": {
             "file": name,
             "text": text,
-            "training_arguments": training_arguments(made.plan) if is_for_trainer(made.plan) else None,
-            "model_kwargs": model_kwargs(made.plan) if is_for_trainer(made.plan) else None,
+            "training_arguments": training_arguments(made.plan) if is_for_trainer(made.stack.name) else None,
+            "model_kwargs": model_kwargs(made.plan) if is_for_trainer(made.stack.name) else None,
         },
     }
 

@@ -176,8 +176,8 @@ def check_sharding(model: ModelShape, sharding: Sharding) -> None:
     if sharding.pp > model.layers or (model.layers % sharding.pp and not sharding.uneven_stages):
         takes = "at least one of them" if sharding.uneven_stages else "as many of them as the others"
         why = f"the model has {model.layers} layers, and each pipeline stage takes {takes}"
-        degrees = _allowed("pp", _divisors(model.layers))
-        do = f"pp may be 1 to {model.layers}" if sharding.uneven_stages else degrees
+        even = _allowed("pp", _divisors(model.layers))
+        do = f"pp may be 1 to {model.layers}" if sharding.uneven_stages else even
         raise UserError("pp does not fit the model", where=f"pp={sharding.pp}", why=why, do=do)
 
 

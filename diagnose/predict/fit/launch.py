@@ -1,9 +1,10 @@
-"""The settings that launch a plan: TrainingArguments and accelerate's configuration, or nanotron's parallelism."""
+"""The settings that launch a plan: TrainingArguments and accelerate's configuration, or its stack's own."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from diagnose.predict.fit.job import JobPlan
+from diagnose.predict.fit.launch_stacks import has_own_file, stack_file, yaml
 
 _OPTIMIZERS = {
     "adamw": "adamw_torch_fused",
@@ -39,22 +40,19 @@ def model_kwargs(plan: JobPlan) -> Settings:
     return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]}
 
 
-def is_for_trainer(plan: JobPlan) -> bool:
-    """Whether transformers' Trainer can divide a job so; tensor and pipeline parallelism need another stack."""
-    return plan.sharding.tp == plan.sharding.pp == 1
+def is_for_trainer(stack: str) -> bool:
+    """Whether transformers' Trainer launches the plans of the stack of that name."""
+    return not has_own_file(stack)
 
 
-def launch_file(plan: JobPlan) -> tuple[str, str]:
-    """Name and text of the file that divides the job: accelerate's configuration, or a part of nanotron's."""
-    if not is_for_trainer(plan):
-        optimizer = {"zero_stage": plan.sharding.zero}
-        parts = {"parallelism": _nanotron(plan), "optimizer": optimizer, "tokens": _nanotron_tokens(plan)}
-        return "nanotron.yaml", _yaml(parts)
-    return "accelerate.yaml", _yaml(_accelerate(plan))
+def launch_file(plan: JobPlan, stack: str) -> tuple[str, str]:
+    """Name and text of what divides the job: accelerate's configuration, or what the stack of that name reads."""
+    own = stack_file(plan, stack)
+    return own if own else ("accelerate.yaml", yaml(_accelerate(plan)))
 
 
 def _is_fsdp(plan: JobPlan) -> bool:
-    return plan.sharding.zero >= 2 and is_for_trainer(plan)
+    return plan.sharding.zero >= 2
 
 
 def _accelerate(plan: JobPlan) -> Settings:
@@ -79,35 +77,3 @@ def _accelerate(plan: JobPlan) -> Settings:
             "fsdp_state_dict_type": "SHARDED_STATE_DICT",
         }
     return config
-
-
-def _nanotron(plan: JobPlan) -> Settings:
-    sharding = plan.sharding
-    return {
-        "dp": sharding.dp,
-        "tp": sharding.tp,
-        "pp": sharding.pp,
-        "pp_engine": sharding.schedule,
-        "tp_mode": "REDUCE_SCATTER" if sharding.sequence_parallel else "ALL_REDUCE",
-        "tp_linear_async_communication": sharding.sequence_parallel,
-        "recompute_layer": plan.checkpointing != "none",
-    }
-
-
-def _nanotron_tokens(plan: JobPlan) -> Settings:
-    return {
-        "micro_batch_size": plan.micro_batch,
-        "batch_accumulation_per_replica": plan.accumulation,
-        "sequence_length": plan.seq_len,
-    }
-
-
-def _yaml(config: Settings, indent: str = "") -> str:
-    """Mappings of plain values as YAML."""
-    lines = []
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", _yaml(value, indent + "  ")]
-        else:
-            lines.append(f"{indent}{name}: {str(value).lower() if isinstance(value, bool) else value}")
-    return "\n".join(lines)

@@ -121,8 +121,8 @@ class Stack:
             raise UserError(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
         if sharding.dp > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
-            able = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
-            names = ", ".join(other.name for other in able if sharding.zero in other.zero_stages)
+            others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
+            names = ", ".join(other.name for other in others if sharding.zero in other.zero_stages)
             do = f"zero may be {allowed}" + (f"; --stack may be {names} for it" if names else "")
             raise UserError(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
 

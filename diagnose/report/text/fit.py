@@ -144,8 +144,8 @@ def _launch(page: Page, made: Forecast) -> None:
     if not made.ledger.fits:
         page.paragraph("nothing, since the job does not fit as it is planned", label="launch:")
         return
-    name, text = launch_file(made.plan)
-    if is_for_trainer(made.plan):
+    name, text = launch_file(made.plan, made.stack.name)
+    if is_for_trainer(made.stack.name):
         page.paragraph(_call("TrainingArguments", training_arguments(made.plan)), label="settings:")
         page.paragraph(_call("from_pretrained", model_kwargs(made.plan)))
     page.paragraph(name, label="launch:")

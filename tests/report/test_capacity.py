@@ -2,6 +2,7 @@
 
 import counted_memory
 import diagnoses
+import pytest
 from msgspec.structs import replace
 from report.printed import printed
 
@@ -36,6 +37,23 @@ def test_a_change_that_needs_more_than_there_is_does_not_fit() -> None:
     assert view is not None
     assert view.tables[1].rows[0][1] == "47.0 GiB, 2.0 GiB more; by the count it does not fit"
     assert view.lines[0].endswith("98 % of the device's 46.0 GiB: 1.0 GiB are left")
+
+
+@pytest.mark.parametrize(
+    ("seen_gib", "miss", "says"),
+    [
+        (80, -0.5, "40.0 GiB that torch allocated are not counted (another model, results that are kept, a longer "
+                   "batch); of the ranges below the low ends hold"),
+        (20, 1.0, "20.0 GiB are counted that torch never allocated (less is kept for the gradients than the sizes "
+                  "tell); of the ranges below the high ends hold"),
+    ],
+)  # fmt: skip
+def test_a_count_far_from_the_recorded_peak_says_so_and_leaves_no_room(seen_gib: int, miss: float, says: str) -> None:
+    far = replace(counted_memory.COUNTED, recorded_allocated_bytes=seen_gib << 30, allocated_miss=miss)
+    view = capacity_view(job(Capacity(counted=far)))
+    assert view is not None
+    assert says in view.lines
+    assert view.lines[0].endswith("56 % of the device's 80.0 GiB")
 
 
 def test_each_optimizer_says_what_it_does_to_training() -> None:

@@ -8,6 +8,7 @@ from diagnose.facts import spoken
 from diagnose.report.views.changes import headline
 
 Row = tuple[str, ...]
+_FAR = 0.25  # of the recorded peak: more than twice as far off as jobs are that the ledger was held against
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:
     if count is None:
         lines = [f"not counted: {diagnosis.capacity.because}", *_never_used(diagnosis)]
         return CapacityView(lines) if diagnosis.trains and _fact(diagnosis, "has_gpu") else None
-    lines = [_counted(count), *_recorded(count), _batch(count), *_fused(diagnosis)]
+    lines = [_counted(count), *_recorded(count), *_far_off(count), _batch(count), *_fused(diagnosis)]
     tables = (_parts(count), _plan(diagnosis, count), _room(count), _optimizers(count))
     return CapacityView(lines, [table for table in tables if table.rows])
 
@@ -77,8 +78,9 @@ def _counted(count: MemoryCount) -> str:
     share = count.total_bytes / count.device_bytes
     held, whole = spoken(count.total_bytes, "bytes"), spoken(count.device_bytes, "bytes")
     left = count.device_bytes - count.total_bytes
-    room = f"{spoken(left, 'bytes')} are left" if left >= 0 else f"{spoken(-left, 'bytes')} too much"
-    return f"by its sizes the job takes {held}, {100 * share:.0f} % of the device's {whole}: {room}"
+    room = f": {spoken(left, 'bytes')} are left" if left >= 0 else f": {spoken(-left, 'bytes')} too much"
+    takes = f"by its sizes the job takes {held}, {100 * share:.0f} % of the device's {whole}"
+    return takes if _far_off(count) else takes + room
 
 
 def _recorded(count: MemoryCount) -> list[str]:
@@ -92,6 +94,19 @@ def _recorded(count: MemoryCount) -> list[str]:
         for did, seen, held, miss in peaks
         if seen is not None and miss is not None
     ]
+
+
+def _far_off(count: MemoryCount) -> list[str]:
+    """What a count is worth that is far from the recorded peak; nothing where it is near."""
+    miss, seen = count.allocated_miss, count.recorded_allocated_bytes
+    if miss is None or seen is None or abs(miss) <= _FAR:
+        return []
+    apart = spoken(abs(seen - count.allocated_bytes), "bytes")
+    if miss < 0:
+        why = "another model, results that are kept, a longer batch"
+        return [f"{apart} that torch allocated are not counted ({why}); of the ranges below the low ends hold"]
+    why = "less is kept for the gradients than the sizes tell"
+    return [f"{apart} are counted that torch never allocated ({why}); of the ranges below the high ends hold"]
 
 
 def _off(miss: float) -> str:

@@ -51,6 +51,22 @@ def test_autocast_keeps_a_16_bit_copy_of_each_weight_and_fsdp_does_not() -> None
     assert fsdp.bytes_of("weights") == round(4 * PARAMETERS / 8)
 
 
+@pytest.mark.parametrize(("dtype", "weight", "gathered"), [("bf16-mixed", 4, 2), ("fp32", 4, 4), ("bf16", 2, 2)])
+def test_shard_grad_op_divides_the_weights_and_keeps_all_that_it_gathers(
+    dtype: str, weight: int, gathered: int
+) -> None:
+    ledger = memory_ledger(job("Llama-3.2-1B", Sharding(dp=8, zero=2), dtype=dtype))
+    assert ledger.bytes_of("weights") == round(weight * PARAMETERS / 8)
+    assert ledger.bytes_of("gathered weights") == gathered * PARAMETERS
+    assert ledger.bytes_of("weights cast by autocast") == 0
+
+
+def test_zero_2_beside_master_weights_keeps_the_weights_whole() -> None:
+    ledger = memory_ledger(job("Llama-3.2-1B", Sharding(dp=8, zero=2), dtype="bf16-master"))
+    assert ledger.bytes_of("weights") == 2 * PARAMETERS
+    assert ledger.bytes_of("gathered weights") == 0
+
+
 def test_hsdp_divides_by_the_ranks_of_one_replica() -> None:
     ledger = memory_ledger(job("Llama-3.2-1B", Sharding(dp=8, zero=3, replicas=2)))
     assert ledger.bytes_of("weights") == round(4 * PARAMETERS / 4)

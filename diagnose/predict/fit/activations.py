@@ -60,7 +60,7 @@ def block_activations(plan: JobPlan) -> BlockActivations:
 
 def runs_in_autocast(plan: JobPlan) -> bool:
     """Whether operators cast their inputs one by one; FSDP casts the weights of a block as it gathers them instead."""
-    return plan.precision.is_autocast and plan.sharding.zero < 3
+    return plan.precision.is_autocast and plan.sharding.zero < 2
 
 
 def _stream_bytes(plan: JobPlan) -> int:

@@ -13,7 +13,7 @@ from diagnose.predict.fit.step_time import predict_step
 from diagnose.predict.fit.transfers import gathering_s, nodes_spanned, shard_latency_s, tensor_parallel_s
 
 MODEL = ModelShape(hidden=4096, layers=32, heads=32, ffn=14336, vocab=131072)
-NANOTRON = stack_of("nanotron")
+NANOTRON, TRANSFORMERS = stack_of("nanotron"), stack_of("transformers")
 
 
 def plan(dp=1, tp=1, pp=1, zero=0, nodes=1, **more):
@@ -136,3 +136,14 @@ def test_unknown_boards_and_stacks_say_what_is_known():
         gpu_named("H1000")
     with pytest.raises(UserError, match="use one of nanotron, llm-foundry, torchtitan, transformers, megatron"):
         stack_of("deepspeed")
+
+
+def test_shard_grad_op_gathers_the_weights_once_for_each_micro_batch_and_full_shard_twice():
+    """Beside master weights stage 2 keeps the weights whole and gathers the new ones once a step."""
+    jobs = [plan(dp=8, zero=zero, accumulation=4, dtype="bf16-mixed") for zero in (2, 3)]
+    once, twice = (predict_step(job, TRANSFORMERS).parts for job in jobs)
+    assert 0 < once["sharded weights"] < twice["sharded weights"]
+    assert once["data-parallel transfers"] == twice["data-parallel transfers"] == 0
+    whole = predict_step(plan(dp=8, zero=2, accumulation=4, dtype="bf16-master"), TRANSFORMERS).parts
+    assert whole["data-parallel transfers"] > 0
+    assert whole["sharded weights"] < once["sharded weights"]

@@ -115,6 +115,14 @@ class JobPlan:
         return optimizer_of(self.optimizer)
 
     @property
+    def gathers_once(self) -> bool:
+        """Whether the weights are divided, and gathered for the forward pass and kept for the backward pass: FSDP's
+        SHARD_GRAD_OP, which stage 2 is wherever no master weights are kept beside.
+        """
+        sharding = self.sharding
+        return sharding.zero == 2 and sharding.shards > 1 and not self.precision.master_bytes
+
+    @property
     def gpus_per_node(self) -> int:
         """GPUs of a machine."""
         return self.gpus // self.nodes

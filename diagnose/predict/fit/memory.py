@@ -119,18 +119,17 @@ def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
 
     Gradients that are summed up in a wider type exist in the type of the backward pass as well. Autocast keeps a
     16-bit copy of each weight from its first use to the end of the backward pass. So does FSDP's SHARD_GRAD_OP of what
-    it gathers, and divides the weights themselves: stage 2 is it wherever no master weights are kept beside.
+    it gathers, and divides the weights themselves.
     """
     precision, sharding = plan.precision, plan.sharding
     parameters = stage_parameters(plan, stage)
-    gathers_all = sharding.zero == 2 and sharding.shards > 1 and not precision.master_bytes
-    shard = [1 / sharding.shards if sharding.zero >= first else 1.0 for first in (1, 2, 2 if gathers_all else 3)]
+    shard = [1 / sharding.shards if sharding.zero >= first else 1.0 for first in (1, 2, 2 if plan.gathers_once else 3)]
     sums_up = precision.gradient_bytes > precision.weight_bytes
     gradients = precision.gradient_bytes + (precision.weight_bytes if sums_up else 0)
     return {
         "weights": parameters * precision.weight_bytes * shard[2],
         "weights cast by autocast": parameters * precision.compute_bytes if runs_in_autocast(plan) else 0,
-        "gathered weights": parameters * precision.compute_bytes if gathers_all else 0,
+        "gathered weights": parameters * precision.compute_bytes if plan.gathers_once else 0,
         "gradients": parameters * gradients * shard[1],
         "master weights": parameters * precision.master_bytes * shard[0],
         "optimizer states": parameters * optimizer_bytes(plan) * shard[0],

@@ -136,11 +136,13 @@ def _host_s(plan: JobPlan, stack: Stack, blocks: int) -> float:
 
 
 def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s: float) -> float:
-    """What a micro-batch waits for weights (ZeRO-3: gathered for each pass) and for its gradients (from ZeRO-2 on)."""
+    """What a micro-batch waits for weights and, from ZeRO-2 on, for its gradients. FULL_SHARD gathers the weights for each
+    pass, SHARD_GRAD_OP for the forward pass.
+    """
     if plan.sharding.zero < 2:
         return 0.0
-    gathers = 2 * gathering_s(plan, stack, parameters) if plan.sharding.zero == 3 else 0.0
-    seconds = gathers + reduction_s(plan, stack, parameters)
+    passes = 2 if plan.sharding.zero == 3 else 1 if plan.gathers_once else 0
+    seconds = passes * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
     return exposed_s(seconds, stack.gather_exposed_share, device_s)
 
 

@@ -135,7 +135,7 @@ def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch
         hides = zero == 0 and plan.sharding.pp == 1
         share = stack.reduce_exposed_share if hides else stack.gather_exposed_share
         seconds += exposed_s(reduction_s(plan, stack, parameters), share, behind_s)
-    if zero in (1, 2):
+    if zero in (1, 2) and not plan.gathers_once:
         seconds += stack.gather_exposed_share * gathering_s(plan, stack, parameters)
         seconds += shard_latency_s(plan, stack)
     return seconds

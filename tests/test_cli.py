@@ -20,6 +20,7 @@ COMMANDS = [
     "analyze",
     "fit",
     "series",
+    "ledger",
     "rules",
     "explain",
     "metrics",

@@ -98,9 +98,9 @@ def single(seconds: Floats, share: float) -> tuple[list[int], float]:
     return [at], cost
 
 
-def burst(seconds: Floats, length: int) -> tuple[list[int], float]:
-    """`length` steps in the middle that take 1.3 times as long."""
-    at = np.arange(length) + len(seconds) // 2
+def burst(seconds: Floats) -> tuple[list[int], float]:
+    """A hundredth of the steps, 16 at least, in the middle that take 1.3 times as long."""
+    at = np.arange(max(16, len(seconds) // 100)) + len(seconds) // 2
     cost = 0.3 * float(seconds[at].sum())
     seconds[at] *= 1.3
     return at.tolist(), cost
@@ -116,11 +116,11 @@ def cadence(seconds: Floats, every: int, times: float) -> tuple[list[int], float
 PLANTED: dict[str, Callable[[Floats], tuple[list[int], float]]] = {
     "one step, 1 % of the run": lambda seconds: single(seconds, 0.01),
     "one step, 5 % of the run": lambda seconds: single(seconds, 0.05),
-    "16 steps of 1.3x": lambda seconds: burst(seconds, 16),
+    "a burst of 1.3x": burst,
     "every 50 steps 3x": lambda seconds: cadence(seconds, 50, 3),
     "every 1,000 steps 30x": lambda seconds: cadence(seconds, 1000, 30),
 }
-_LEAST_LENGTH = {"16 steps of 1.3x": 300, "every 50 steps 3x": 300, "every 1,000 steps 30x": 2000}
+_LEAST_LENGTH = {"a burst of 1.3x": 300, "every 50 steps 3x": 300, "every 1,000 steps 30x": 2000}
 
 
 def stalls_in(seconds: Floats) -> tuple[Stall, ...]:
@@ -185,8 +185,8 @@ def stalls_text(seeds: int) -> str:
     return (
         f"`python benchmarks/series.py --only stalls --seeds {seeds} --write`: series of 300 ms steps, {seeds} seeds"
         f" for false alarms,\n{max(seeds // 2, 1)} for each kind of stall. A stall is found when it is named at its"
-        " step with its cost within a fifth; a cadence when a\nstall is named with its period. What costs less than"
-        " 0.2 % of the run is never named: 16 steps of 1.3x are 0.14 % of 3,500.\n\n"
+        " step with its cost within a fifth; a cadence when a\nstall is named with its period. A burst is a hundredth"
+        " of the steps, 16 at least.\n\n"
         f"{stalls_table(seeds)}\n\nStep times that MLPerf training runs logged, all in one file, and the stalls of each"
         f" job:\n\n{real_runs()}\n"
     )

@@ -12,7 +12,10 @@ from diagnose.cli.group import LazyGroup
         "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
         "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
         "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
-        "series": ("diagnose.cli.series", "Say since which step a job is slower, and which steps to look at."),
+        "series": (
+            "diagnose.cli.series",
+            "Say which steps of a job stall, since when it is slower, and what to look at.",
+        ),
         "scaling": (
             "diagnose.cli.scaling",
             "Say how a job scales with its GPUs, and how many to take.",

@@ -25,7 +25,7 @@ from diagnose.series import judged, read_runs, to_json
 def series(
     paths: tuple[Path, ...], as_json: bool, unit: str | None, step_column: str | None, time_column: str | None
 ) -> None:
-    """Say which steps of a job stall, since which step it is slower, and which steps to look at.
+    """Say which steps of a job stall, since when it is slower, and what to look at.
 
     PATH is a log of steps (.csv, .tsv, .jsonl), the text log of a training loop (torchtitan, Megatron-LM, NeMo,
     DeepSpeed, MLPerf's MLLOG), a trainer_state.json of transformers, a TensorBoard export, a capture-rank<R>.json, or

@@ -7,7 +7,7 @@ import numpy as np
 from diagnose.arrays import Mask
 from diagnose.series.findings import Goodput, GoodputPart
 from diagnose.series.ordering import stray
-from diagnose.series.stalls import running_level
+from diagnose.series.stalls import LONGEST_WINDOW, running_level
 from diagnose.series.tracks import Event, Run, StepLog
 
 PARTS = ("productive", "stalls", "checkpoints", "evaluations", "restarts", "idle")
@@ -39,7 +39,7 @@ def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) ->
     again = _again(log)
     each = np.where(np.isfinite(log.duration_s[1:]), log.duration_s[1:], took / np.maximum(steps, 1e-9))
     level = np.zeros(len(each))
-    level[~again] = running_level(each[~again])
+    level[~again] = running_level(each[~again], window=LONGEST_WINDOW)
     in_steps = np.minimum(np.where(np.isfinite(log.duration_s[1:]), steps * each, took), took + 2.0)
     slow = np.maximum(in_steps - steps * level, 0.0)
     outside = took - in_steps

@@ -10,7 +10,7 @@ from diagnose.series.change_points import ChangePoints
 from diagnose.series.findings import Near
 from diagnose.series.log_events import KINDS
 from diagnose.series.periodic import Beat
-from diagnose.series.stalls import LEAST_EXCESS, LEAST_SHARE, running_level
+from diagnose.series.stalls import LEAST_EXCESS, LEAST_SHARE, LONGEST_WINDOW, running_level
 from diagnose.series.tracks import Run, Track
 
 _LISTED = 12  # slow samples of one period that are named one by one
@@ -64,7 +64,7 @@ def seen_in(run: Run, points: Sequence[ChangePoints]) -> tuple[Seen, ...]:
     if not points:
         return ()
     whole = float(np.median([time_of(one) for one in points]))
-    single = _with_periods(_together(points, whole))
+    single = with_periods(_together(points, whole))
     best = max(points, key=lambda one: sum(len(beat.rows) for beat in one.beats))
     periodic = [seen for beat in best.beats for seen in _of_beat(beat, whole)]
     told = _intervals(run, best.track)
@@ -85,7 +85,7 @@ def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> 
     chosen = np.flatnonzero((track.step >= step) & (track.step <= last_step))
     if not len(chosen):
         return None
-    level = running_level(track.seconds, sorted({shift.at for shift in point.shifts} - {0}))
+    level = running_level(track.seconds, sorted({shift.at for shift in point.shifts} - {0}), LONGEST_WINDOW)
     cost = float((track.seconds - level)[chosen].sum()) * track.steps_each
     whole = time_of(point)
     if float((track.seconds / level - 1)[chosen].mean()) < LEAST_EXCESS or cost < share * whole:
@@ -127,7 +127,7 @@ def _together(points: Sequence[ChangePoints], whole: float) -> list[Seen]:
     return together
 
 
-def _with_periods(seen: list[Seen]) -> list[Seen]:
+def with_periods(seen: list[Seen]) -> list[Seen]:
     """Stalls with the period that most of them keep: three or more, or two of which the first ends the first period."""
     if len(seen) < 2:
         return seen

@@ -8,7 +8,7 @@ from msgspec.structs import replace as with_words
 from diagnose.facts import duration
 from diagnose.series.change_points import ChangePoints
 from diagnose.series.findings import Recurs, Stall
-from diagnose.series.seen_stalls import Seen, looked_for, seen_in
+from diagnose.series.seen_stalls import Seen, looked_for, seen_in, with_periods
 from diagnose.series.stalls import LEAST_SHARE
 from diagnose.series.tracks import Run, Track
 
@@ -49,7 +49,9 @@ def _with_shared(name: str, seen: Mapping[str, Sequence[Seen]], points: Sequence
             if one.count == 1 and one.share >= LEAST_SHARE and not any(_same(one, mine) for mine in own):
                 found = looked_for(points[0], one.step, one.last_step, LEAST_SHARE / 2)
                 own += [replace(found, every=one.every, times=one.times)] if found is not None else []
-    return tuple(sorted(own, key=lambda one: one.step))
+    inserted = len(own) > len(seen[name])
+    own.sort(key=lambda one: one.step)
+    return tuple(with_periods(own) if inserted and all(one.count == 1 for one in own) else own)
 
 
 def _worth_naming(one: Seen, seen: Mapping[str, Sequence[Seen]]) -> bool:

@@ -3,7 +3,7 @@
 Each sample is held against the running median around it. How far the others reach by themselves is read from their own
 tail: the largest of them are fitted by a power law (Hill, Annals of Statistics 1975), whose index grows with the
 weight of the tail, so that a job whose steps vary much has to show more. What stands above all that this tail would
-reach by chance is a stall. Bursts are told from medians over 5 to 17 samples.
+reach by chance is a stall. Bursts are told from medians over 5 to 65 samples.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,19 @@ import numpy as np
 from diagnose.arrays import Floats, Ints
 from diagnose.series.tracks import Track
 
-ALPHA = 0.01  # chance that samples of one tail are taken for stalls, all widths together
+ALPHA = 0.01  # samples beyond a stall that the tail of the others may give
 _ALPHA_IN_LOGS = 0.1
 LEAST_EXCESS = 0.2  # of the step time around
 LEAST_SHARE = 0.002  # of the time of all steps: what costs less is not worth a finding
 _WINDOW = 51  # samples of the running median
-_WIDTHS = (5, 9, 17)  # samples of the medians that tell bursts
+_WIDTHS = (5, 9, 17, 33, 65)  # samples of the medians that tell bursts
+_TIMES_AS_WIDE = 4  # as a burst is the running median that it is held against
+LONGEST_WINDOW = _TIMES_AS_WIDE * _WIDTHS[-1] + 1
+_MOST_WINDOWED = 50_000_000  # values that are sorted for a running median: wider ones are left out for long series
 _RARE = 0.02  # of the samples may be stalls: what comes more often is how the job runs
 _TAILS = (0.02, 0.05)  # of the samples make a tail
 _LEAST_TAIL = 10
+_SEVERAL = 4  # that many where none is expected are surer than one
 _MOST_COUNTS = 100  # numbers of stalls that are tried
 _FINEST = 0.02  # of the step time: differences below are no tail
 _LEAST_INDEX = 0.15  # of the power law, for tails that end abruptly
@@ -54,8 +58,15 @@ def bursts(track: Track, edges: Sequence[int] = ()) -> tuple[Burst, ...]:
     for begin, end in _singles(excess):
         marked[begin:end] = True
     for width in _WIDTHS:
-        for begin, end in _slow_stretches(np.where(marked, 0.0, excess), width):
+        window = max(_TIMES_AS_WIDE * width + 1, _WINDOW)
+        if window * len(track) > _MOST_WINDOWED and width > _WIDTHS[0]:
+            break
+        around = running_level(track.seconds, edges, window)
+        slow = _slow_stretches(np.where(marked, 0.0, track.seconds / around - 1), width)
+        for begin, end in slow:
             marked[begin:end] = True
+            level[begin:end] = around[begin:end]
+    excess = track.seconds / level - 1
     each = (track.seconds * track.steps_each, (track.seconds - level) * track.steps_each)
     return tuple(
         Burst(begin, end, float(each[0][begin:end].sum()), float(each[1][begin:end].sum()))
@@ -64,18 +75,18 @@ def bursts(track: Track, edges: Sequence[int] = ()) -> tuple[Burst, ...]:
     )
 
 
-def running_level(seconds: Floats, edges: Sequence[int] = ()) -> Floats:
-    """The median of the samples around each, between the `edges`; shape as `seconds`."""
+def running_level(seconds: Floats, edges: Sequence[int] = (), window: int = _WINDOW) -> Floats:
+    """The median of the `window` samples around each, an odd number, between the `edges`; shape as `seconds`."""
     level = np.empty(len(seconds))
     for begin, end in zip((0, *edges), (*edges, len(seconds)), strict=True):
-        level[begin:end] = _running_median(seconds[begin:end])
+        level[begin:end] = _running_median(seconds[begin:end], window)
     return level
 
 
-def _running_median(values: Floats) -> Floats:
-    if len(values) <= _WINDOW:
+def _running_median(values: Floats, window: int) -> Floats:
+    if len(values) <= window:
         return np.full(len(values), np.median(values) if len(values) else 0.0)
-    return _medians_over(np.pad(values, _WINDOW // 2, mode="reflect"), _WINDOW)
+    return _medians_over(np.pad(values, window // 2, mode="reflect"), window)
 
 
 def _medians_over(values: Floats, width: int) -> Floats:
@@ -157,9 +168,9 @@ def _beyond(values: Floats, expected: Callable[[float, Floats], float], least_mo
     most = min(max(int(np.ceil(_RARE * len(values))), least_most), len(values) - lengths[-1] - 1)
     counts = np.unique(np.rint(np.geomspace(1, max(most, 1), _MOST_COUNTS)).astype(np.int64))
     for count in counts[counts <= most][::-1]:
-        candidate = float(ordered[count - 1])
+        candidate, limit = float(ordered[count - 1]), ALPHA * min(count, _SEVERAL) / _SEVERAL
         if candidate >= LEAST_EXCESS and all(
-            expected(candidate, ordered[count : count + length + 1]) < ALPHA / (1 + len(_WIDTHS)) for length in lengths
+            expected(candidate, ordered[count : count + length + 1]) < limit for length in lengths
         ):
             return np.asarray(order[:count], np.int64)
     return np.zeros(0, np.int64)

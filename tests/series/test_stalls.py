@@ -222,3 +222,18 @@ def test_what_columns_tell_beside_the_step_is_near(tmp_path: Path) -> None:
         (101, ["evaluation"]),
         (201, ["epoch"]),
     ]
+
+
+def test_a_stall_that_one_run_does_not_make_out_by_itself_is_told_by_the_others(tmp_path: Path) -> None:
+    """Three runs stall at step 300 by 5 s; the steps of the last vary so much that it could be chance there."""
+    rows = ["run,step,step_time_s"]
+    for run, noise in enumerate((0.03, 0.03, 0.35)):
+        seconds = steady(400, seed=run, noise=noise)
+        seconds[299] += 5
+        rows += [f"{run},{step},{s:.5f}" for step, s in enumerate(seconds, 1)]
+    alone = [rows[0], *rows[801:]]
+
+    found = judged(read_series(written(tmp_path, rows)))
+
+    assert [(one.run, one.step) for one in found.stalls] == [("0", 300), ("1", 300), ("2", 300)]
+    assert judged(read_series(written(tmp_path, alone))).stalls == ()

@@ -114,6 +114,7 @@ Unit = Literal[
     "flops",
     "flops_per_s",
     "bytes_per_s",
+    "samples_per_s",
     "flops_per_byte",
     "w",
 ]
@@ -158,6 +159,8 @@ def spoken(value: Scalar | None, unit: str) -> str:
         return scaled(value, 1000, ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
     if unit == "bytes_per_s":
         return scaled(value, 1000, ("B/s", "kB/s", "MB/s", "GB/s"))
+    if unit == "samples_per_s":
+        return f"{value:,.0f} samples/s" if value >= 100 else f"{value:,.1f} samples/s"
     if unit == "flops_per_byte":
         return f"{value:,.1f} FLOP/B"
     if unit == "w":
@@ -169,8 +172,14 @@ def spoken(value: Scalar | None, unit: str) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+_LONG = (("days", 86_400e9), ("h", 3_600e9), ("min", 60e9))
+
+
 def duration(ns: float) -> str:
-    """Nanoseconds in the largest unit that keeps the number at or above one."""
+    """Nanoseconds in the largest unit that keeps the number at or above one; of minutes, hours and days, at two."""
+    for unit, size_ns in _LONG:
+        if abs(ns) >= 2 * size_ns:
+            return f"{ns / size_ns:,.1f} {unit}"
     return scaled(ns, 1000, ("ns", "us", "ms", "s"))
 
 

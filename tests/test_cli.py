@@ -18,6 +18,7 @@ from diagnose.errors import UserError
 COMMANDS = [
     "run",
     "analyze",
+    "data",
     "fit",
     "series",
     "ledger",

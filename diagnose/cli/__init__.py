@@ -11,6 +11,10 @@ from diagnose.cli.group import LazyGroup
     commands_at={
         "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
         "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
+        "data": (
+            "diagnose.cli.data",
+            "Say how fast each stage of the input is, which is the smallest, and how many workers a step needs.",
+        ),
         "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
         "series": (
             "diagnose.cli.series",

@@ -7,9 +7,14 @@ import click
 from diagnose import diagnosis
 from diagnose.cli.exit_status import writing
 from diagnose.patch.promises import tally
-from diagnose.predict import scaling
+from diagnose.predict import data_pipeline, scaling
 
-_OF = {"analyze": diagnosis.schema, "scaling": scaling.schema, "ledger": tally.schema}
+_OF = {
+    "analyze": diagnosis.schema,
+    "data": data_pipeline.schema,
+    "scaling": scaling.schema,
+    "ledger": tally.schema,
+}
 
 
 @click.command(epilog="Example:  diagnose schema > diagnosis.schema.json")

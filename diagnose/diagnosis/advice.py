@@ -11,8 +11,8 @@ from diagnose.facts import Capture, to_do
 class FactReport(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement: its `value`, or null with the reason in `because` and what to capture in `capture_next`.
 
-    Units: share, ns, bytes, count, flag, text, factor, version, flops, flops_per_s, bytes_per_s, flops_per_byte, w.
-    `of` names the denominator of a share.
+    Units: share, ns, bytes, count, flag, text, factor, version, flops, flops_per_s, bytes_per_s, samples_per_s,
+    flops_per_byte, w. `of` names the denominator of a share.
     """
 
     name: str
@@ -62,12 +62,14 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     Targets are training_arguments (of transformers' Trainer), model_kwargs (of from_pretrained), environment,
     dataloader, ddp, lightning_trainer, ddp_strategy (of Lightning), accelerator, accelerate_ddp (of its
     DistributedDataParallelKwargs), ds_config (keys of DeepSpeed's JSON, joined by points), and code, whose values are
-    lines to type. `install` are commands that bring what the change needs and is not known to be there.
+    lines to type. `install` are commands that bring what the change needs and is not known to be there. `by_run` is
+    what `diagnose run --apply` sets in the place of lines to type, by target and key; empty where no run can.
     """
 
     target: str
     set: dict[str, Any]
     install: tuple[str, ...] = ()
+    by_run: dict[str, dict[str, Any]] = {}
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

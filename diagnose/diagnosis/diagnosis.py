@@ -35,6 +35,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     `cost` is null where neither a price nor a power is known.
     `host_operators` are of a job without a GPU. `user_code` is null where nothing looked for its lines.
     `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
+    `setup` are the settings of the job that its capture recorded, by their path in the record.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
     """
 
@@ -69,6 +70,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     user_code: UserCode | None = None
     roofs: Roofs | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+    setup: dict[str, float | bool | str] = msgspec.field(default_factory=dict)
     facts: tuple[FactReport, ...] = ()
 
 

@@ -11,6 +11,11 @@ from diagnose.cli.group import LazyGroup
     commands_at={
         "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
         "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
+        "compare": (
+            "diagnose.cli.compare",
+            "Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.",
+        ),
+        "baseline": ("diagnose.cli.baseline", "Keep a run under version control, and say when a later one is slower."),
         "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
         "series": ("diagnose.cli.series", "Say since which step a job is slower, and which steps to look at."),
         "scaling": (

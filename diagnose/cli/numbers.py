@@ -33,9 +33,24 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
         return number * factor
 
 
+class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A share such as 5% or 0.05; a number from 1 on without a percent sign is none."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        number = float(click.FloatRange().convert(text.removesuffix("%").strip(), param, ctx))  # type: ignore[arg-type]
+        share = number / 100 if text.endswith("%") else number
+        if not 0 <= share < 1:
+            self.fail(f"{value} is no share: write 5% or 0.05.", param, ctx)
+        return share
+
+
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 POSITIVE = _Positive(min=0, min_open=True)
 HOURS = _Hours()
+SHARE = _Share()
 MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
 
 _STATED = (
@@ -54,13 +69,18 @@ _COSTS = (
     ("--kg-per-kwh", "Kilograms of CO2e of a kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
 )
-STATED = tuple(name.removeprefix("--").replace("-", "_") for name, *_ in (*_STATED, *_COSTS))
+STATED_OF_WORK = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
+STATED = (*STATED_OF_WORK, *(name.removeprefix("--").replace("-", "_") for name, *_ in _COSTS))
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def stated_options(command: Command) -> Command:
     """Adds the options whose values are the fields of `Settings`; all are positive numbers."""
-    command = cost_options(command)
+    return work_options(cost_options(command))
+
+
+def work_options(command: Command) -> Command:
+    """Adds those of them that state the work of a step and the hardware."""
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command

@@ -127,7 +127,7 @@ def output_of(command: str) -> str:
     program, *arguments = shlex.split(command)
     assert program == "diagnose", command
     with contextlib.chdir(HERE.parent):
-        done = CliRunner(env={"COLUMNS": "88", "NO_COLOR": "1"}).invoke(diagnose, arguments)
+        done = CliRunner(env={"COLUMNS": "88", "NO_COLOR": "1", "DIAGNOSE_LEDGER": "off"}).invoke(diagnose, arguments)
     assert done.exit_code == 0, f"{command}: {done.output}"
     return "\n".join(line.rstrip() for line in done.stdout.strip("\n").split("\n"))
 

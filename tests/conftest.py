@@ -22,6 +22,15 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_ledger_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands under test neither append to the user's own promises nor quote them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIAGNOSE_LEDGER", "off")
+        patch.setenv("DIAGNOSE_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def without_the_last_net() -> Iterator[None]:
     """A defect inside one metric, rule or section fails the test, in this process and in those it starts."""
     with pytest.MonkeyPatch.context() as patch:

@@ -22,6 +22,7 @@ COMMANDS = [
     "baseline",
     "fit",
     "series",
+    "ledger",
     "rules",
     "explain",
     "metrics",

@@ -22,6 +22,7 @@ from diagnose.cli.group import LazyGroup
             "diagnose.cli.scaling",
             "Say how a job scales with its GPUs, and how many to take.",
         ),
+        "ledger": ("diagnose.cli.ledger", "Say how often changes gained what was predicted of them, rule by rule."),
         "rules": ("diagnose.cli.rules", "List the rules."),
         "explain": ("diagnose.cli.explain", "Explain one rule: what it looks at, what to do, when it does not matter."),
         "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),

@@ -13,6 +13,7 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import STATED, stated_options
 from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
+from diagnose.cli.promises import ledger_option, with_track_records
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
@@ -38,6 +39,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @rules_option
 @stated_options
 @loading_options
+@ledger_option("Quote no earlier promises (diagnose ledger).")
 @click.option(
     "--fail-on",
     type=click.Choice(_SEVERITIES[::-1]),
@@ -64,7 +66,7 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     with announced(Path(displayed(path)), wanted=not given["quiet"]) as watch:
         loading = loading_of(given, watch)
         with limited(loading.memory_bytes):
-            diagnosis = _diagnosed(path, given, loading)
+            diagnosis = with_track_records(_diagnosed(path, given, loading), given["no_ledger"])
     with writing():
         _show(diagnosis, path, given)
     if given["critical_path"]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from diagnose.capture.bundle import Bundle, Written
 from diagnose.capture.command import ignores_our_hook
 from diagnose.cli.outputs import Outputs
-from diagnose.cli.voice import say
+from diagnose.cli.promises import record, with_track_records
+from diagnose.cli.voice import guarded, say
 from diagnose.errors import printable
 
 POLL_EVERY_S = 0.3
@@ -23,14 +24,15 @@ class Reporter:
     Args:
         bundle: what the ranks write.
         outputs: where the report goes.
+        no_ledger: whether the ledger of promises is left alone.
 
     Attributes:
         done: whether nothing is to be reported any more.
         told: the report in a line, "" while there is none.
     """
 
-    def __init__(self, bundle: Bundle, outputs: Outputs) -> None:
-        self._bundle, self._outputs = bundle, outputs
+    def __init__(self, bundle: Bundle, outputs: Outputs, no_ledger: bool = True) -> None:
+        self._bundle, self._outputs, self._no_ledger = bundle, outputs, no_ledger
         self._came, self._since = 0, time.monotonic()
         self.done = False
         self.told = ""
@@ -60,7 +62,10 @@ class Reporter:
             say(_without(written))
         options = analysis.Options(run=_run_of(self._bundle.folder, written))
         diagnosis = analysis.analyze(self._bundle.folder, options=options)
-        self.told = self._outputs.publish(diagnosis, printable(near(self._bundle.folder)))
+        if not self._no_ledger:
+            guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
+        quoting = with_track_records(diagnosis, self._no_ledger)
+        self.told = self._outputs.publish(quoting, printable(near(self._bundle.folder)))
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:

@@ -22,6 +22,7 @@ from diagnose.capture.command import (
 )
 from diagnose.capture.folder import is_first_rank
 from diagnose.cli.outputs import Outputs, output_options
+from diagnose.cli.promises import ledger_option
 from diagnose.cli.reporter import POLL_EVERY_S, Reporter, last_words
 from diagnose.cli.typed import options_typed
 from diagnose.cli.voice import guarded, say, stderr
@@ -83,6 +84,7 @@ _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
     help="Run with a patch, the script unedited: a patch, a list, or a diagnosis, whose first planned change is taken "
     "(FILE#RULE: that of RULE).",
 )
+@ledger_option("Keep no promise that --apply puts to the test, and quote none.")
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -97,6 +99,7 @@ def run(
     no_sampling: bool,
     stop: bool,
     patch_file: str | None,
+    no_ledger: bool,
     command: tuple[str, ...],
     **given: Any,
 ) -> None:
@@ -134,7 +137,7 @@ def run(
         ctx.exit(exit_code_of(error))
     speaking = bundle if reports else None
     outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."])
-    reporter = Reporter(speaking, outputs) if speaking is not None and outputs.wanted else None
+    reporter = Reporter(speaking, outputs, no_ledger) if speaking is not None and outputs.wanted else None
     code = _followed(job, reporter)
     if speaking is not None:
         guarded(lambda: last_words(speaking, reporter, argv))

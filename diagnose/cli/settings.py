@@ -21,6 +21,7 @@ from diagnose.errors import UserError, printable
 OWN, SHARED = "diagnose.toml", "pyproject.toml"
 ONLY_TYPED = frozenset(
     {"html", "markdown", "report", "json", "tables", "annotate", "scheduler", "out", "apply", "patch_file", "as_json"}
+    | {"export", "clear", "yes"}
 )
 _LARGEST_BYTES = 1 << 20
 _STARTS_A_JOB = "run"

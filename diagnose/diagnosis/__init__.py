@@ -49,6 +49,7 @@ from diagnose.diagnosis.terms import (
     VerdictClass,
 )
 from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
+from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "StepTimeline",
     "Steps",
     "TraceSummary",
+    "TrackRecord",
     "UserCode",
     "UserFunction",
     "Verdict",

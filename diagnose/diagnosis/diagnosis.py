@@ -24,6 +24,7 @@ from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Ro
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.timeline import SlowStep, StepTimeline
+from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
 
 SCHEMA_VERSION = 4
@@ -36,6 +37,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     `host_operators` are of a job without a GPU. `user_code` is null where nothing looked for its lines.
     `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
     `setup` are the settings of the job that its capture recorded, by their path in the record.
+    `track_records` are added from the user's own ledger of promises by who shows the diagnosis; an analysis has none.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
     """
 
@@ -61,6 +63,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
     applied: Applied | None = None
+    track_records: tuple[TrackRecord, ...] = ()
     capacity: Capacity = NO_CAPACITY
     cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()

@@ -27,6 +27,7 @@ from typing import BinaryIO
 import msgspec
 
 from diagnose.trace.columns import Trace
+from diagnose.trace.ownership import is_users_alone
 from diagnose.trace.packing import MARK, Corrupt, is_marked, pack, unpack
 from diagnose.trace.source import BOMB_BYTES, BOMB_RATIO, fast_zlib
 
@@ -40,7 +41,6 @@ _ENDING, _UNFINISHED = ".trace", ".part"
 _ENTRY = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}\.trace")
 _PREFIX = "diagnose-"
 _PART = re.compile(r"diagnose-\w{8}\.part")
-_OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 _ABANDONED_AFTER_S = 3600
 _LOADED_BY = ("trace", "formulas/kineto.py", "decoding.py")
 _State = tuple[int, ...]
@@ -180,8 +180,7 @@ def _state(path: Path) -> _State:
 
 
 def _is_own_folder(folder: Path) -> bool:
-    stat = folder.stat()
-    return stat.st_uid == os.geteuid() and not stat.st_mode & _OTHERS_WRITE
+    return is_users_alone(folder.stat())
 
 
 @contextlib.contextmanager
@@ -194,7 +193,7 @@ def _own_file(path: Path) -> Iterator[BinaryIO]:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         stat = os.fstat(handle)
-        if not modes.S_ISREG(stat.st_mode) or stat.st_uid != os.geteuid() or stat.st_mode & _OTHERS_WRITE:
+        if not modes.S_ISREG(stat.st_mode) or not is_users_alone(stat):
             raise OSError("not a file of the user's alone")
         yield file
 

@@ -11,7 +11,7 @@ from diagnose.report.markdown.job import job, ranks
 from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.capacity import capacity_view
-from diagnose.report.views.changes import Change, Headline, captures_view, findings_view, plan_view
+from diagnose.report.views.changes import Change, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import basis, outside_line, rows
@@ -125,7 +125,7 @@ def _plan(draft: Draft) -> str:
     alone: str = to.text(changes.nothing)
     if not changes.nothing and first is not None and first.finding.rule != opened:
         head = spaced((_headline("First: ", first.headline, to), first.finding.severity))
-        alone = _change(head, first.finding.says, first.finding.do, first.typed, first.where, to)
+        alone = _change(head, first.finding.says, first.finding.do, first, to)
     planned = [_planned(i, change, to) for i, change in enumerate(changes.plan[: to.rows], 1)]
     hidden = len(changes.plan) - len(planned)
     together = f"Together {changes.together}" if changes.together else ""
@@ -141,7 +141,7 @@ def _planned(number: int, change: Change, to: Writer) -> str:
     numerics = "can change the results" if change.numerics else ""
     name = _headline(f"{number}. ", change.headline, to)
     head = spaced((name, change.severity, so_far, to.text(change.effort), numerics))
-    return _change(head, change.says, change.do, change.typed, change.where, to)
+    return _change(head, change.says, change.do, change, to)
 
 
 def _headline(number: str, told: Headline, to: Writer) -> Inline:
@@ -151,10 +151,11 @@ def _headline(number: str, told: Headline, to: Writer) -> Inline:
     return spaced((Inline(f"{bold(Inline(f'{number}{action}'))}{gain}"), to.code(told.fault)))
 
 
-def _change(head: str, says: str, do: str, typed: Sequence[str], where: str, to: Writer) -> str:
-    shell = bool(typed) and all(line.startswith("export ") for line in typed)
-    told = " ".join(filter(None, (to.text(says), where and f"Where: {to.text(where)}.", to.text(do))))
-    return blocks([head, told, to.fence(typed, "sh" if shell else "python")])
+def _change(head: str, says: str, do: str, change: Change | Full, to: Writer) -> str:
+    shell = bool(change.typed) and all(line.startswith("export ") for line in change.typed)
+    beside = ((change.where, f"Where: {change.where}."), (change.record, f"So far: {change.record}."))
+    told = " ".join(filter(None, (to.text(says), *(to.text(line) for known, line in beside if known), to.text(do))))
+    return blocks([head, told, to.fence(change.typed, "sh" if shell else "python")])
 
 
 def _findings(draft: Draft) -> str:

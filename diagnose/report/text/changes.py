@@ -29,7 +29,9 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(_headline(view.next.headline, view.next.finding.severity), label="next:")
         _full(page, view.next, extent.details)
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
-    page.entries("then:", [joined([_brief(change.headline, change.says), change.where]) for change in later])
+    page.entries(
+        "then:", [joined([_brief(change.headline, change.says), change.where, change.record]) for change in later]
+    )
     _together(page, view)
     if view.noise:
         page.paragraph(Text(view.noise, "yellow"))
@@ -73,6 +75,8 @@ def _full(page: Page, full: Full, details: bool) -> None:
         page.field("evidence", evidence_line(finding.evidence))
     if full.where or (details and full.no_line):
         page.field("where", full.where or f"unknown: {full.no_line}")
+    if full.record:
+        page.field("so far", full.record)
     page.field("do", plain(finding.do))
     if details and finding.assumes:
         page.field("assumes", plain(finding.assumes))

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from diagnose.diagnosis import Applied, Diagnosis
+from diagnose.diagnosis.track_record import NOT_TOLD_APART, standing
 from diagnose.facts import duration, spoken
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import speedup
 
-_SAME = 0.005  # what two printed factors cannot tell apart
+_STANDING = {"less": "less than predicted", "as": "as predicted", "more": "more than predicted"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def applied_line(applied: Applied | None) -> str:
 def got_slower(applied: Applied | None) -> bool:
     """Whether the step takes longer with the patch, by more than steps of the run lie apart."""
     measured = applied.measured_speedup if applied else None
-    return measured is not None and 1 - measured > max((applied and applied.noise_share) or 0.0, _SAME)
+    return measured is not None and 1 - measured > max((applied and applied.noise_share) or 0.0, NOT_TOLD_APART)
 
 
 def _compared(applied: Applied) -> str:
@@ -59,7 +60,4 @@ def _judged(applied: Applied) -> str:
         return f": slower than before{told}"
     if applied.predicted_speedup is None:
         return told
-    low, high = applied.predicted_speedup
-    if measured < low - _SAME:
-        return f": less than predicted{told}"
-    return f": more than predicted{told}" if high is not None and measured > high + _SAME else f": as predicted{told}"
+    return f": {_STANDING[standing(measured, applied.predicted_speedup)]}{told}"

@@ -29,7 +29,8 @@ class Headline:
 class Change:
     """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
 
-    `where` are the lines of the user's code that it is about, "" where none are known.
+    `where` are the lines of the user's code that it is about, `record` what such gains came to before, "" where that is
+    not known.
     """
 
     rule: str
@@ -43,11 +44,15 @@ class Change:
     typed: list[str]
     flags: str
     where: str
+    record: str
 
 
 @dataclass(frozen=True)
 class Full:
-    """A finding with everything that is known of it; `where` are the lines of code, `no_line` why there are none."""
+    """A finding with everything that is known of it; `where` are the lines of code, `no_line` why there are none.
+
+    `record` is what such gains came to before, "" where that is not known.
+    """
 
     finding: Finding
     headline: Headline
@@ -55,6 +60,7 @@ class Full:
     flags: str
     where: str
     no_line: str
+    record: str
 
 
 @dataclass(frozen=True)
@@ -93,25 +99,37 @@ def plan_view(diagnosis: Diagnosis) -> PlanView:
     return PlanView(
         nothing=answer.says if chosen is None else "",
         is_judged=answer.kind != "unknown",
-        next=None if chosen is None else _full(chosen),
+        next=None if chosen is None else _full(chosen, diagnosis),
         plan=[_change(diagnosis, at) for at in range(len(plan))],
         together=speedup(plan[-1].cumulative_speedup) if len(plan) > 1 and replay.valid else "",
         numerics=[step.rule for step in plan if step.numerics],
         noise=_noise_line(diagnosis),
         withheld="" if replay.valid else replay.because,
-        also=[_full(f) for f in diagnosis.findings if f.rule not in told and f.class_ != "validity"],
+        also=[_full(f, diagnosis) for f in diagnosis.findings if f.rule not in told and f.class_ != "validity"],
     )
 
 
 def findings_view(diagnosis: Diagnosis) -> list[Full]:
     """Every finding."""
-    return [_full(finding) for finding in diagnosis.findings]
+    return [_full(finding, diagnosis) for finding in diagnosis.findings]
 
 
-def _full(finding: Finding) -> Full:
-    told = headline(finding, _explained_gain(finding))
-    where = where_line(finding.where)
-    return Full(finding, told, patch_lines(finding.patch), flags_line(finding.patch), where, no_line(finding))
+def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
+    return Full(
+        finding=finding,
+        headline=headline(finding, _explained_gain(finding)),
+        typed=patch_lines(finding.patch),
+        flags=flags_line(finding.patch),
+        where=where_line(finding.where),
+        no_line=no_line(finding),
+        record=_record_line(diagnosis, finding.rule),
+    )
+
+
+def _record_line(diagnosis: Diagnosis, rule: str) -> str:
+    """What earlier promises of the rule came to, by the user's own ledger; "" where it quotes none."""
+    own = next((record for record in diagnosis.track_records if record.rule == rule), None)
+    return f"on this machine {own.inside} of {own.promises} such gains fell in the predicted range" if own else ""
 
 
 def headline(finding: Finding, gain: str) -> Headline:
@@ -158,6 +176,7 @@ def _change(diagnosis: Diagnosis, at: int) -> Change:
         typed=patch_lines(step.patch),
         flags=flags_line(step.patch),
         where=where_line(finding.where) if finding else "",
+        record=_record_line(diagnosis, step.rule),
     )
 
 

@@ -13,7 +13,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "late_ranks": ("stragglers",),
     "missing": ("trace",),
     "ledger": ("ledger", "waterfall"),
-    "plan": ("next", "plan", "replay"),
+    "plan": ("next", "plan", "replay", "track_records"),
     "cost": ("cost",),
     "findings": ("findings",),
     "not_advised": ("not_advised",),

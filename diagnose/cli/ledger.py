@@ -1,0 +1,102 @@
+"""`diagnose ledger`: how often changes gained what was predicted of them on this machine."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from diagnose.cli.exit_status import writing
+from diagnose.cli.terminal import terminal
+from diagnose.cli.whole_file import whole_file
+from diagnose.errors import UserError, printable
+from diagnose.patch.promises import Ledger, file, why_off
+from diagnose.patch.promises.export import exported
+from diagnose.patch.promises.tally import report_of, to_json
+from diagnose.report.text.promises import render
+from diagnose.report.views.words import counted
+
+
+@click.command(epilog="Example:  diagnose ledger --export promises.json")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@click.option("--export", metavar="FILE", type=click.Path(path_type=Path), help="Write the promises to FILE to share.")
+@click.option("--clear", is_flag=True, help="Forget all promises.")
+@click.option("--yes", is_flag=True, help="With --clear, do not ask.")
+def ledger(as_json: bool, export: Path | None, clear: bool, yes: bool) -> None:
+    """Say how often changes gained what was predicted of them, rule by rule.
+
+    `diagnose run --apply` appends what it puts to the test to a file on this machine. Nothing of it is sent anywhere.
+    """
+    if as_json + clear + (export is not None) > 1:
+        raise click.UsageError("Choose one of --json, --export and --clear.")
+    if yes and not clear:
+        raise click.UsageError("--yes belongs to --clear.")
+    if clear:
+        _clear(yes)
+        return
+    found = _kept()
+    if export is not None:
+        _export(found, export)
+        return
+    report = report_of(found, why_off())
+    with writing():
+        if as_json:
+            click.echo(to_json(report).encode())
+        else:
+            render(report, _shown(), terminal())
+
+
+def _kept() -> Ledger:
+    try:
+        return file.read(file.default_folder())
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _clear(yes: bool) -> None:
+    found = _kept()
+    if not found.promises and not found.unreadable:
+        click.echo("no promises are kept")
+        return
+    if not yes and not _is_asked_in_a_terminal():
+        raise click.UsageError("--clear asks only in a terminal: pass --yes.")
+    if not yes and not click.confirm(f"Forget {counted(len(found.promises), 'promise')} in {_shown()}?"):
+        click.echo("nothing is forgotten")
+        return
+    try:
+        file.clear(file.default_folder())
+    except OSError as error:
+        raise _unusable(error) from error
+    click.echo(f"{counted(len(found.promises), 'promise')} forgotten")
+
+
+def _is_asked_in_a_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _export(found: Ledger, to: Path) -> None:
+    own = file.default_folder() / file.NAME
+    if to.resolve() == own.resolve():
+        raise UserError("the ledger itself is no place for its export", where=to, do="name another file")
+    try:
+        with whole_file(to) as into:
+            into.write(exported(found).encode() + b"\n")
+    except OSError as error:
+        raise UserError("cannot write the export", where=to, why=error.strerror or str(error)) from error
+    click.echo(
+        f"wrote {counted(len(found.promises), 'promise')} to {printable(str(to))}\n"
+        "It holds dates, rules, predicted and achieved speedups, GPU or CPU models, counts of ranks and versions; no "
+        "paths, hosts, scripts or networks. `about` in it explains every field."
+    )
+
+
+def _unusable(error: OSError) -> UserError:
+    why = error.strerror or type(error).__name__
+    return UserError("the ledger of promises cannot be used", where=_shown(), why=why, do="mend or remove it")
+
+
+def _shown() -> str:
+    """Where the promises are, as it is printed."""
+    try:
+        return printable(str(file.default_folder() / file.NAME))
+    except OSError:
+        return file.NAME

@@ -1,0 +1,37 @@
+"""What commands do with the ledger of promises: quote it beside a diagnosis, and append what a run put to the test."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from diagnose.cli.voice import say
+from diagnose.errors import printable
+
+if TYPE_CHECKING:
+    from diagnose.diagnosis import Diagnosis
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def ledger_option(says: str) -> Callable[[Command], Command]:
+    """Adds --no-ledger, given as `no_ledger`."""
+    return click.option("--no-ledger", is_flag=True, help=says)
+
+
+def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":
+    """The diagnosis with what the user's ledger says of its rules, unless that is not wanted."""
+    from diagnose.patch import promises
+
+    return diagnosis if no_ledger else promises.quoting(diagnosis, promises.kept().promises)
+
+
+def record(diagnosis: "Diagnosis") -> None:
+    """Appends what a run with a patch put to the test, and says so in a line; nothing where there was nothing."""
+    from diagnose.patch import promises
+
+    done = promises.record(promises.promise_of_patch(diagnosis))
+    if done.failed:
+        say(f"not kept in the ledger of promises: {printable(done.because)}")
+    elif done.done:
+        say("kept in the ledger of promises (diagnose ledger shows it; --no-ledger keeps none)")

@@ -1,0 +1,101 @@
+"""From end to end: a diagnosis promises a gain, a run with its patch measures it, and the ledger keeps both."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs
+
+from diagnose.patch.promises import Promise, file
+
+TRAIN = """
+import time, torch
+torch.set_num_threads(1)
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 120
+    def __getitem__(self, i):
+        time.sleep(0.01)
+        return torch.ones(4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for batch in torch.utils.data.DataLoader(Slow(), batch_size=4):
+    loss = model(batch).mean()
+    time.sleep(0.02)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+class Runs:
+    """Runs the script with `diagnose run` in a folder where the ledger is on; the promises kept so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.data = folder, folder / "data"
+        (folder / "train.py").write_text(TRAIN)
+
+    def __call__(self, *options: str, **env: str) -> str:
+        """What the run says on stderr."""
+        ours = {"DIAGNOSE_LEDGER": "on", "DIAGNOSE_DATA_DIR": str(self.data), **env}
+        done = subprocess.run(
+            [sys.executable, "-m", "diagnose", "run", "--at-step", "8", "--no-sampling", *options, "--", "train.py"],
+            cwd=self.folder, env={**os.environ, **ours}, capture_output=True, text=True, check=False, timeout=180,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    @property
+    def kept(self) -> tuple[Promise, ...]:
+        return file.read(self.data).promises
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A run that was diagnosed, which by itself keeps no promise."""
+    needs("torch")
+    runs = Runs(tmp_path_factory.mktemp("promises"))
+    said = runs("--json", "before.json")
+    assert "ledger of promises" not in said
+    assert runs.kept == ()
+    return runs
+
+
+def test_a_run_with_the_patch_keeps_what_was_promised_and_what_came(before: Runs) -> None:
+    told = json.loads((before.folder / "before.json").read_text())
+    (promised,) = [finding for finding in told["findings"] if finding["rule"] == "data-wait"]
+
+    said = before("--apply", "before.json#data-wait", "--json", "after.json")
+
+    assert "diagnose: kept in the ledger of promises" in said
+    applied = json.loads((before.folder / "after.json").read_text())["applied"]
+    (kept,) = before.kept
+    assert (kept.rules, kept.source, kept.ranks) == (("data-wait",), "apply", 1)
+    assert kept.predicted[0] == pytest.approx(promised["predicted_speedup"][0], rel=1e-4)
+    assert kept.achieved[1] == pytest.approx(applied["measured_speedup"], rel=1e-4)
+    assert kept.versions.keys() >= {"torch", "diagnose"}
+    assert str(before.folder) not in (before.data / file.NAME).read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [(["--no-ledger"], {}), ([], {"DIAGNOSE_LEDGER": "", "LSB_JOBID": "7"})],
+    ids=["--no-ledger", "a scheduler"],
+)
+def test_what_is_not_wanted_is_not_kept(before: Runs, options: list[str], env: dict[str, str]) -> None:
+    until_then = before.kept
+
+    said = before("--apply", "before.json#data-wait", *options, **env)
+
+    assert "ledger of promises" not in said
+    assert before.kept == until_then
+
+
+def test_a_ledger_that_cannot_be_written_costs_a_line(before: Runs) -> None:
+    said = before("--apply", "before.json#data-wait", DIAGNOSE_DATA_DIR="/proc/diagnose")
+
+    assert "diagnose: not kept in the ledger of promises: No such file or directory" in said
+    assert "report: " in said.splitlines()[-1]

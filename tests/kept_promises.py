@@ -1,0 +1,43 @@
+"""Hand-built promises, and diagnoses of runs that put one to the test."""
+
+from typing import Any
+
+import diagnoses
+from msgspec.structs import replace
+
+from diagnose.diagnosis import Applied, Diagnosis, Patch
+from diagnose.patch.promises import Promise
+
+WORKERS = Patch(target="dataloader", set={"num_workers": 4})
+
+
+def promise(number: int = 0, **changes: Any) -> Promise:
+    """A gain of 1.4x promised for more workers, and measured; another `number` is another run."""
+    known = {
+        "date": "2026-05-04",
+        "rules": ("data-wait",),
+        "predicted": (1.3, None, 1.5),
+        "achieved": (1.38, 1.4, 1.42),
+        "inside": True,
+        "hardware": "NVIDIA H100 80GB HBM3",
+        "ranks": 8,
+        "versions": {"torch": "2.8.0", "diagnose": "0.1.0"},
+        "source": "apply",
+        "key": f"{number:024x}",
+    }
+    return Promise(**(known | changes))
+
+
+def missed(number: int) -> Promise:
+    """One that gained less than promised."""
+    return promise(number, achieved=(1.08, 1.1, 1.12), inside=False)
+
+
+def run_with_a_patch(measured: float | None = 1.4, **changes: Any) -> Diagnosis:
+    """A data-bound job of two ranks, run with more workers for which 1.3x to 1.5x were predicted."""
+    of_patch = {"patches": (WORKERS,), "rule": "data-wait", "predicted_speedup": (1.3, 1.5), "noise_share": 0.02}
+    return replace(
+        diagnoses.data_bound(),
+        applied=Applied(**(of_patch | {"measured_speedup": measured} | changes)),
+        versions={"torch": "2.8.0a0+git.buildhost", "transformers": "4.55.4", "python": "3.12"},
+    )

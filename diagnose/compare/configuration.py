@@ -8,13 +8,15 @@ from diagnose.facts import Scalar
 
 VERSIONS = "versions."
 _OF_THE_CAPTURE = "profiler."
+_UNRECORDED = ("captured_with", "compile_mode", "second_profiler", "uses_cuda_graphs", "uses_liger_loss")
 
 
 def configuration_changes(before: Side, after: Side) -> tuple[Changed, ...]:
-    """Recorded settings where both sides have a record, what both traces show, and versions that both tell."""
-    seen = _known_to_both(before.seen, after.seen)
+    """Recorded settings where both sides have a record, else what both traces show of them; versions that both tell."""
+    seen = tuple(_known_to_both(before.seen, after.seen))
     if before.setup and after.setup:
-        return (*_settings(before.setup, after.setup), *_versions(before, after), *seen)
+        unrecorded = (one for one in seen if one.what in _UNRECORDED)
+        return (*_settings(before.setup, after.setup), *_versions(before, after), *unrecorded)
     return (*seen, *_versions(before, after))
 
 

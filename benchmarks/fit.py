@@ -14,19 +14,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import fit_pairs
 import numpy as np
-from fit_rates import FIRM, LOOSE, Row, choices, fitted, ratios
+from fit_rates import FIRM, LOOSE, Row, choices, fitted, ratios, steady_ratios
 from fit_rows import SOURCES
+from fit_stalls import stalled, with_odds
 
-from diagnose.predict.fit.stacks import RATES, WIDE_NODES, Stack, stacks
-from diagnose.predict.fit.step_time import regime
+from diagnose.predict.fit.stacks import RATES, Stack, stacks
+from diagnose.predict.fit.step_time import predict_step, regime
 
 REPORTS = Path(__file__).parent / "reports"
 DATA = Path(__file__).parents[1] / "diagnose" / "data" / "training_stacks.toml"
 LEAST_MFU = 0.15
-TWICE = 2.0  # of the predicted time: a pipeline that takes as long has stalled
 FEWEST = 8  # rows of a regime from which on its own span is stated
-_TP = ("host_layer_tp_s", "tp_exposed_share", "tp_nodes_gbs", "ring_hop_s", "pipeline_hop_s", "handover_s", "stall_s")
+_BETWEEN = ("tp_nodes_gbs", "ring_hop_s", "pipeline_hop_s", "handover_s", "stall_s", "collective_stall_s")
+_TP = ("host_layer_tp_s", "tp_exposed_share", *_BETWEEN)
 _HF = ("score_bytes", "liger_elementwise", "liger_logits")
 _COMPILED = ("compiled_elementwise", "fp8_share")
 FREE = {
@@ -36,6 +38,7 @@ FREE = {
         for name in RATES
         if name not in (*_TP, *_HF, *_COMPILED, "half_nodes", "reduce_exposed_share", "logits_bytes")
     ),
+    "megatron": ("matrix_share", "attention_share", "elementwise_bytes", "tp_exposed_share", "gather_exposed_share"),
     "torchtitan": ("matrix_share", "elementwise_bytes", "gather_exposed_share", "tp_exposed_share", *_COMPILED),
     "transformers": tuple(
         name
@@ -66,45 +69,39 @@ class Fold:
         what: "model M" or "nodes N".
         rows: left out.
         predicted: over measured throughput of each.
+        steady: the same of the throughput predicted of a run that does not stall.
+        stalled: whether each took the time of a stalled job.
     """
 
     what: str
     rows: list[Row]
     predicted: np.ndarray
+    steady: np.ndarray
+    stalled: list[bool]
 
 
 def _firmness(stack: Stack) -> float:
     return FIRMNESS.get(stack.name, LOOSE)
 
 
+def learned(rows: Sequence[Row], start: Stack) -> Stack:
+    """The stack with rates and odds of a stall fitted on the rows."""
+    stack = with_odds(rows, start)
+    return with_odds(rows, fitted(rows, stack, FREE[start.name], _firmness(start)))
+
+
 def left_out(rows: Sequence[Row], start: Stack, what: str, key: Callable[[Row], object]) -> Iterator[Fold]:
     """A fold for each value of the key."""
     for value in sorted({key(row) for row in rows}, key=str):
         inside = [row for row in rows if key(row) == value]
-        blind = fitted([row for row in rows if key(row) != value], start, FREE[start.name], _firmness(start))
-        yield Fold(f"{what} {value}", inside, ratios(inside, blind))
-
-
-def stalled(row: Row, predicted: float) -> bool:
-    """Whether a pipeline between nodes took twice its time: what the chance of a stall counts, and no span."""
-    sharding = row.plan.sharding
-    return predicted > TWICE and row.plan.nodes < WIDE_NODES and min(sharding.pp, sharding.dp, row.plan.nodes) > 1
-
-
-def stall_chances(rows: Sequence[Row], stack: Stack) -> dict[str, float]:
-    """By the most nodes that it holds for; the widest jobs all stalled, which the fit of `stall_s` shows."""
-    if not stack.stall_chance:
-        return {}
-    predicted = ratios(rows, stack)
-    chances = {"64": 1.0}
-    for fewest, most in ((2, 16), (17, 32)):
-        seen = [
-            stalled(row, ratio)
-            for row, ratio in zip(rows, predicted, strict=True)
-            if fewest <= row.plan.nodes <= most and min(row.plan.sharding.pp, row.plan.sharding.dp) > 1
-        ]
-        chances[str(most)] = round(float(np.mean(seen)), 2)
-    return dict(sorted(chances.items(), key=lambda entry: int(entry[0])))
+        blind = learned([row for row in rows if key(row) != value], start)
+        yield Fold(
+            f"{what} {value}",
+            inside,
+            ratios(inside, blind),
+            steady_ratios(inside, blind),
+            [stalled(row, blind) for row in inside],
+        )
 
 
 def spans(folds: Sequence[Fold], stack: Stack) -> dict[str, tuple[float, float]]:
@@ -114,14 +111,23 @@ def spans(folds: Sequence[Fold], stack: Stack) -> dict[str, tuple[float, float]]
     many they are.
     """
     rows = [row for fold in folds for row in fold.rows]
-    predicted = np.concatenate([fold.predicted for fold in folds])
-    steady = np.array([not stalled(row, ratio) for row, ratio in zip(rows, predicted, strict=True)])
+    predicted = np.concatenate([fold.steady for fold in folds])
+    steady = ~np.concatenate([fold.stalled for fold in folds])
     found = {}
     for name in stack.span:
         own = steady & np.array([regime(row.plan) == name for row in rows])
         low, high = np.percentile(1 / predicted[own if own.sum() >= FEWEST else steady], [10, 90])
         found[name] = (round(float(low), 2), round(float(high), 2))
     return found
+
+
+def within_range(rows: Sequence[Row], stack: Stack) -> float:
+    """Share of the rows whose step lies in its predicted range."""
+    steps = [(row, predict_step(row.plan, stack)) for row in rows]
+    measured = [row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu for row, _ in steps]
+    return float(
+        np.mean([s.fastest_s <= seconds <= s.slowest_s for (_, s), seconds in zip(steps, measured, strict=True)])
+    )
 
 
 def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator[str]:
@@ -136,12 +142,14 @@ def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator
     typical = 100 * float(np.median(list(lost.values())))
     yield f"\nChosen for each model and GPUs, slower than the best row: {typical:.1f} % in the median of {len(lost)};"
     yield f"worst {', '.join(worst)}.\n"
-    if stack.stall_chance:
-        chances = ", ".join(f"{chance:.0%} on up to {nodes} nodes" for nodes, chance in stack.stall_chance.items())
-        yield f"Pipelines with data parallelism between nodes that stalled: {chances}.\n"
+    if stack.stall_odds:
+        odds = ", ".join(f"{name} {value:+.3g}" for name, value in stack.stall_odds.items())
+        yield f"Logarithm of the odds of a stall: {odds}.\n"
     ends = ", ".join(f"{name} {low} to {high}" for name, (low, high) in stack.span.items())
     yield "Measured over predicted, of models that were left out, 10th to 90th percentile without stalls:"
-    yield f"{ends}.\n"
+    yield f"{ends}."
+    yield f"Runs inside of the predicted range: {100 * within_range(rows, stack):.0f} % of all.\n"
+    yield from fit_pairs.report(rows, stack)
     yield "| rate | value |\n|---|---|"
     yield from (f"| {name} | {getattr(stack, name):.3g} |" for name in FREE[stack.name])
 
@@ -152,9 +160,9 @@ def updated(text: str, stack: Stack) -> str:
     for name in FREE[stack.name]:
         section = re.sub(rf"^{name} = .*$", f"{name} = {getattr(stack, name):.3g}", section, flags=re.M)
     span = ", ".join(f"{name} = [{low}, {high}]" for name, (low, high) in stack.span.items())
-    chances = ", ".join(f"{nodes} = {chance}" for nodes, chance in stack.stall_chance.items())
-    chances = f"{{ {chances} }}" if chances else "{}"
-    section = re.sub(r"^stall_chance = .*$", f"stall_chance = {chances}", section, flags=re.M)
+    odds = ", ".join(f"{name} = {value}" for name, value in stack.stall_odds.items())
+    odds = f"{{ {odds} }}" if odds else "{}"
+    section = re.sub(r"^stall_odds = .*$", f"stall_odds = {odds}", section, flags=re.M)
     return head + re.sub(r"^span = .*$", f"span = {{ {span} }}", section, flags=re.M) + rest
 
 
@@ -171,10 +179,10 @@ def main() -> None:
     for name in options.stack or SOURCES:
         table, read = SOURCES[name]
         rows, start = list(read(options.tables / table)), stacks()[name]
-        stack = fitted(rows, start, FREE[name], _firmness(start))
+        stack = learned(rows, start)
         by_model = list(left_out(rows, start, "model", lambda row: row.model))
         by_nodes = list(left_out(rows, start, "nodes", lambda row: row.plan.nodes))
-        stack = replace(stack, span=spans(by_model, stack), stall_chance=stall_chances(rows, stack))
+        stack = replace(stack, span=spans(by_model, stack))
         lines += report(rows, stack, by_model + by_nodes)
         data = updated(data, stack)
     print("\n".join(lines))

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from fit_megatron import megatron
 from fit_rates import Row
 
 from diagnose.formulas.model import ModelShape
@@ -14,7 +15,6 @@ from diagnose.predict.fit.models import model_from
 from diagnose.predict.fit.table import plan_of
 
 LADDER = Path(__file__).parent / "ladder.csv"
-_SHARDED = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2}
 
 
 def shape_of(name: str) -> ModelShape:
@@ -33,26 +33,8 @@ def llm_foundry(path: Path) -> Iterator[Row]:
     """The rows in bf16 of llm_foundry_mpt.csv: FSDP, whose wrapped blocks are gathered for each pass."""
     for row in _rows(path):
         if "bf16" in row["precision"]:
-            yield Row(_mpt_plan(row), float(row["throughput_t_s_gpu"]), float(row["mfu"]) / 100, row["model"])
-
-
-def _mpt_plan(row: Mapping[str, str]) -> JobPlan:
-    gpus = int(row["n_gpus"])
-    sharding = Sharding(dp=gpus, zero=_SHARDED[row["sharding_strategy"]])
-    return JobPlan(
-        name=f"mpt-{row['model']}",
-        model=shape_of(f"MPT-{row['model']}"),
-        gpu=gpu_named(row["gpu"]),
-        gpus=gpus,
-        nodes=max(gpus // 8, 1),
-        seq_len=int(row["seqlen_t"]),
-        micro_batch=int(row["microbatchsize"]),
-        accumulation=int(row["gradaccum"]),
-        dtype="bf16-mixed",
-        attention="flash",
-        checkpointing="full" if row["activation_checkpointing"] == "True" else "none",
-        sharding=sharding,
-    )
+            plan = plan_of(row, "llm-foundry", shape_of)
+            yield Row(plan, float(row["throughput_t_s_gpu"]), float(row["mfu"]) / 100, row["model"])
 
 
 _LADDER_DTYPES = {("fp32", "no"): "tf32", ("fp32", "bf16"): "bf16-mixed", ("bf16", "bf16"): "bf16"}
@@ -128,6 +110,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Path], Iterator[Row]]]] = {
     "nanotron": ("ultrascale_playbook_h100.csv", nanotron),
     "llm-foundry": ("llm_foundry_mpt.csv", llm_foundry),
     "torchtitan": ("torchtitan.csv", torchtitan),
+    "megatron": ("megatron_bridge.csv", megatron),
     "transformers": ("", lambda _: transformers()),
 }
 """Stack to its table, in the folder of public tables ("" is in the repository), and how it is read."""

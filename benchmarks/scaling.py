@@ -1,12 +1,14 @@
 """Whether the range of `diagnose scaling` holds: the largest size of each job, told from the smaller ones alone.
 
-    python benchmarks/scaling.py benchmarks/ladder.csv [more tables of runs]
+    python benchmarks/scaling.py benchmarks/ladder.csv [more tables of runs] [--write benchmarks/reports]
 
-Of every job of three sizes or more the runs of the largest are held back. Printed are how often the range left by the
-others held them, how wide it is (high over low), and how far its likely value is off, both as medians.
+Of every job of three sizes or more the runs of the largest are held back. The report has how often the range left by
+the others held them, how wide it is (high over low), and how far its likely value is off, both as medians.
 """
 
-import sys
+import argparse
+import datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -26,18 +28,35 @@ def held_back(ladder: Ladder) -> tuple[bool, float, float] | None:
     return low <= most and least <= high, high / low, abs(likely / middle - 1)
 
 
-def main(tables: list[str]) -> None:
+def report(tables: Sequence[Path], day: str) -> Iterator[str]:
     """A line for each table."""
-    print(f"{'table':<40} {'jobs':>5} {'held':>5} {'width':>6} {'off':>6}")
-    for name in tables:
-        ladders, _ = read_table(Path(name), Choice({}))
+    yield f"# The range of extrapolated throughput, {day}\n"
+    yield f"`python benchmarks/scaling.py {' '.join(table.name for table in tables)}`\n"
+    yield "| table | jobs of three sizes or more | largest size in the range | high over low | likely value off |"
+    yield "|---|---|---|---|---|"
+    for table in tables:
+        ladders, _ = read_table(table, Choice({}))
         told = [found for ladder in ladders if len(ladder.sizes) > 2 and (found := held_back(ladder)) is not None]
         if not told:
-            print(f"{Path(name).name:<40} {0:>5}")
+            yield f"| {table.name} | 0 | - | - | - |"
             continue
         held, width, off = zip(*told, strict=True)
-        print(f"{Path(name).name:<40} {len(told):>5} {sum(held):>5} {median(width):>6.2f} {100 * median(off):>4.0f} %")
+        cells = f"{len(told)} | {sum(held)} | {median(width):.2f} | {100 * median(off):.0f} %"
+        yield f"| {table.name} | {cells} |"
+
+
+def main() -> None:
+    """Print the report, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", type=Path, nargs="+")
+    parser.add_argument("--write", type=Path, help="folder to write scaling-DATE.md to")
+    options = parser.parse_args()
+    day = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    text = "\n".join(report(options.tables, day)) + "\n"
+    if options.write:
+        (options.write / f"scaling-{day}.md").write_text(text, encoding="utf-8")
+    print(text, end="")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -169,8 +169,14 @@ def spoken(value: Scalar | None, unit: str) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+_LONG = (("days", 86_400e9), ("h", 3_600e9), ("min", 60e9))
+
+
 def duration(ns: float) -> str:
-    """Nanoseconds in the largest unit that keeps the number at or above one."""
+    """Nanoseconds in the largest unit that keeps the number at or above one; of minutes, hours and days, at two."""
+    for unit, size_ns in _LONG:
+        if abs(ns) >= 2 * size_ns:
+            return f"{ns / size_ns:,.1f} {unit}"
     return scaled(ns, 1000, ("ns", "us", "ms", "s"))
 
 

@@ -14,6 +14,11 @@ from .interrupts import let_out
 from .job_patch import JobPatch, job_patch
 
 Choose = Callable[[JobPatch, "dict[str, Any]"], "dict[str, Any]"]
+HeldBack = Callable[["dict[str, Any]"], "Callable[[], object]"]
+
+
+def _nothing_held_back(arguments: dict[str, Any]) -> Callable[[], object]:
+    return lambda: None
 
 
 def values_for(patch: JobPatch, target: str) -> dict[str, Any]:
@@ -21,10 +26,11 @@ def values_for(patch: JobPatch, target: str) -> dict[str, Any]:
     return patch.values(target) if session() is not None else {}
 
 
-def patched_init(kind: Any, target: str, choose: Choose) -> None:
+def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _nothing_held_back) -> None:
     """Have `kind.__init__` take the values that `choose(patch, arguments)` gives, by parameter.
 
-    `choose` refuses what it leaves out. When the constructor fails with the values, it runs without them.
+    `choose` refuses what it leaves out. When the constructor fails with the values, it runs without them;
+    `held_back(arguments)` makes the arguments such that they can be given twice, and returns what to call in between.
     """
     patch = job_patch()
     if patch is None or not values_for(patch, target) or hasattr(kind.__init__, "__diagnose_apply__"):
@@ -33,23 +39,35 @@ def patched_init(kind: Any, target: str, choose: Choose) -> None:
 
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        asked: Any = None
+        patched: Any = None
         values: dict[str, Any] = {}
-        bound: Any = None
 
         def change() -> None:
-            nonlocal values, bound
-            values, bound = _changed(original, (self, *args), kwargs, lambda given: choose(patch, given))
+            nonlocal asked, patched, values
+            asked = signature(original).bind(self, *args, **kwargs)
+            values = choose(patch, _with_defaults(original, asked.arguments))
+
+        def as_asked() -> None:
+            if asked is None:
+                original(self, *args, **kwargs)
+            else:
+                original(*asked.args, **asked.kwargs)
 
         if not guarded(change, f"no patch of {kind.__name__}") or not values:
-            original(self, *args, **kwargs)
+            as_asked()
             return
+        go_back = held_back(asked.arguments)
         handled = sys.exc_info()[1]
         try:
-            original(*bound.args, **bound.kwargs)
+            patched = signature(original).bind(*asked.args, **asked.kwargs)
+            patched.arguments.update(values)
+            original(*patched.args, **patched.kwargs)
         except Exception as error:
             let_out(error, handled)
             refuse_all(patch, target, values, error)
-            original(self, *args, **kwargs)
+            go_back()
+            as_asked()
         else:
             patch.applied(target, values)
 
@@ -57,14 +75,12 @@ def patched_init(kind: Any, target: str, choose: Choose) -> None:
     kind.__init__ = __init__
 
 
-def _changed(original: Any, args: Any, kwargs: Any, choose: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """The values chosen for a call, and the call with them in place."""
-    given = signature(original).bind(*args, **kwargs)
+def _with_defaults(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, with those that were left out."""
+    given = signature(function).bind_partial()
+    given.arguments.update(arguments)
     given.apply_defaults()
-    values = choose(given.arguments)
-    bound = signature(original).bind(*args, **kwargs)
-    bound.arguments.update(values)
-    return values, bound
+    return dict(given.arguments)
 
 
 def refuse_all(patch: JobPatch, target: str, keys: Iterable[str], error: BaseException) -> None:

@@ -17,6 +17,10 @@ def _flag(value: object) -> str:
     return "" if isinstance(value, bool) else "true or false"
 
 
+def _only_true(value: object) -> str:
+    return "" if value is True else "true"
+
+
 def _whole(least: int, most: int = _LARGEST) -> Check:
     def check(value: object) -> str:
         fits = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
@@ -103,6 +107,17 @@ ALLOWED: Mapping[str, Mapping[str, Check]] = {
         "static_graph": _flag,
         "broadcast_buffers": _flag,
         "bucket_cap_mb": _or_null(_whole(1, 100_000)),
+    },
+    "optimizer": {"fused": _flag, "foreach": _flag},
+    "torch": {
+        "float32_matmul_precision": _word("highest", "high", "medium"),
+        "cudnn_benchmark": _flag,
+        "compile": _only_true,
+    },
+    "gc": {"every_steps": _whole(1)},
+    "accelerator": {
+        "mixed_precision": _word("no", "bf16", "fp16"),
+        "dynamo_backend": _word("no", "inductor"),
     },
     "environment": dict.fromkeys(ENVIRONMENT, _setting),
 }

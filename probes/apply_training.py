@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -12,6 +10,7 @@ from typing import Any
 
 from .apply import values_for, workers_refused
 from .apply_allowed import ALLOWED
+from .apply_compile import compiler_missing
 from .guard import guarded, quietly, told
 from .interrupts import let_out
 from .job_patch import JobPatch, job_patch
@@ -157,11 +156,7 @@ def _refused(field: str | None, value: Any, arguments: Any, wanted: Wanted) -> s
 
 def _compile_refused(arguments: Any) -> str:
     torch: Any = sys.modules["torch"]
-    on_gpu = not getattr(arguments, "use_cpu", False) and torch.cuda.device_count() > 0
-    if on_gpu:
-        return "" if find_spec("triton") is not None else "triton is not installed"
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    return "" if compiler else "there is no C++ compiler"
+    return compiler_missing(on_gpu=not getattr(arguments, "use_cpu", False) and torch.cuda.device_count() > 0)
 
 
 _before: dict[int, dict[str, Any]] = {}

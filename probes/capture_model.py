@@ -89,7 +89,7 @@ def optimizer_facts(optimizer: Any) -> dict[str, object] | None:
     if optimizer is None:
         return None
     groups = held(optimizer, "param_groups")
-    weights = _optimized(optimizer)
+    weights = optimized(optimizer)
     with untouched():
         return {
             "class": type(optimizer).__name__,
@@ -126,7 +126,7 @@ def module_of(optimizer: Any) -> Any:
     if optimizer is None:
         return None
     torch: Any = sys.modules["torch"]
-    wanted = {id(p) for p in _optimized(optimizer)}
+    wanted = {id(p) for p in optimized(optimizer)}
     best, best_score = None, (0, 0)
     for thing in gc.get_objects():
         if issubclass(type(thing), torch.nn.Module):
@@ -137,7 +137,7 @@ def module_of(optimizer: Any) -> Any:
     return best
 
 
-def _optimized(optimizer: Any) -> list[Any]:
+def optimized(optimizer: Any) -> list[Any]:
     """The parameters that the optimizer steps."""
     groups = held(optimizer, "param_groups")
     return [p for group in groups if type(group) is dict for p in group["params"]] if type(groups) is list else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .apply_allowed import holds, variable_text
@@ -20,6 +20,10 @@ _NEVER_MADE = {
     "model_kwargs": "no model was made by from_pretrained or from_config",
     "dataloader": "no DataLoader was made",
     "ddp": "no DistributedDataParallel was made",
+    "optimizer": "no optimizer of torch.optim was made",
+    "torch": "no optimizer step of torch.optim was seen",
+    "gc": "no optimizer step of torch.optim was seen",
+    "accelerator": "no Accelerator was made",
 }
 _LONGEST = 200
 
@@ -44,6 +48,8 @@ class JobPatch:
         self._refused = {(entry["target"], entry["key"]): entry["because"] for entry in refused}
         self._said = set(self._refused)
         self._expected = expected
+        self._awaited: dict[tuple[str, str], str] = {}
+        self._changed_since: dict[tuple[str, str], Callable[[], str]] = {}
 
     def values(self, target: str) -> dict[str, Any]:
         """What is asked for of `target`, by key."""
@@ -68,15 +74,28 @@ class JobPatch:
         self._applied.get(target, {}).pop(key, None)
         self.refuse(target, key, because)
 
+    def awaits(self, target: str, key: str, because: str) -> None:
+        """Give the reason to be told where what the value waits for never comes."""
+        self._awaited[target, key] = because
+
+    def holds(self, target: str, key: str, changed_since: Callable[[], str]) -> None:
+        """Ask `changed_since`, before the patch is told, why an applied value is in use no longer; empty when it is."""
+        self._changed_since[target, key] = changed_since
+
     def facts(self) -> dict[str, object]:
         """`applied`, `refused`, `expected` for capture-rank{R}.json; a key that nothing asked for is refused."""
+        for (target, key), changed_since in self._changed_since.items():
+            because = quietly(changed_since) if key in self._applied.get(target, {}) else ""
+            if because:
+                self.take_back(target, key, str(because))
         refused = dict(self._refused)
         for target, values in self._wanted.items():
             for key in values:
                 if target == "environment":
                     self._check_variable(key)
                 if key not in self._applied.get(target, {}) and (target, key) not in refused:
-                    refused[target, key] = _NEVER_MADE.get(target, "the variable was changed on the way or by the job")
+                    never = _NEVER_MADE.get(target, "the variable was changed on the way or by the job")
+                    refused[target, key] = self._awaited.get((target, key), never)
                     self._say(target, key, refused[target, key])
         return {
             "applied": {target: dict(values) for target, values in self._applied.items() if values},

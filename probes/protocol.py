@@ -33,6 +33,7 @@ PATCHES = {  # in a run with a patch
     "transformers.training_args": "apply_training",
     "transformers.trainer": "apply_trainer",
     "transformers.modeling_utils": "apply_model",
+    "accelerate.accelerator": "apply_accelerate",
 }
 
 # Ranges in a trace: around what the job does, and what begins and ends a step.

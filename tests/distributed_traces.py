@@ -283,7 +283,7 @@ DISTRIBUTED = {
     "checkpoint-cadence": Faulty(
         "critical",
         once("diagnose.save"),
-        training(save_steps=40),
+        training(save_steps=360_000),
         {"training_arguments": {"save_strategy": "steps", "save_steps": 10}},
     ),
     "evaluation-cadence": Faulty(

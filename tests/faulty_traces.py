@@ -198,6 +198,7 @@ LIGER, FUSED_ADAM = training(use_liger_kernel=True), training(optim="adamw_torch
 WORKERS = training(dataloader_num_workers=5, dataloader_persistent_workers=True)
 SDPA = Patch(target="model_kwargs", set={"attn_implementation": "sdpa"})
 SEGMENTS = Patch(target="environment", set={"PYTORCH_ALLOC_CONF": "expandable_segments:True"})
+COLLECTED = Patch(target="training_arguments", set={"gc_every_steps": 100})
 ATTENTION = operators(
     ("aten::bmm", [[96, 512, 64], [96, 64, 512]], GEMM, 100),
     ("aten::_softmax", [SCORES, [], []], SOFTMAX, 200),
@@ -225,7 +226,7 @@ CASES = {
     ),
     "allocator-churn": Case("critical", each_step(lambda job: job.malloc(2000)), SEGMENTS),
     "uncached-allocations": Case("critical", each_step(uncached, emptied)),
-    "gc-pauses": Case("critical", each_step(lambda job: job.gc(2000), lambda job: job.gc(10))),
+    "gc-pauses": Case("critical", each_step(lambda job: job.gc(2000), lambda job: job.gc(10)), COLLECTED),
     "host-optimizer": Case(
         "critical", each_step(optimizer("Lion", [], host_us=2000), optimizer("Lion", [], host_us=10))
     ),

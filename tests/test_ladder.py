@@ -33,13 +33,14 @@ def test_equal_rows_are_one_rung_and_what_ran_out_of_memory_is_a_rung_too() -> N
     assert found[-1].settings["liger"] is True
 
 
-def test_flops_of_a_token_by_four_conventions() -> None:
+def test_flops_of_a_token_by_each_convention() -> None:
     from ladder import MODEL, flops_by_convention
 
     assert flops_by_convention(MODEL, 1024) == {
         "palm": 7_817_134_080,
         "causal": 7_615_807_488,
         "6n": 7_414_886_400,
+        "6n-attention": 7_817_539_584,
         "hf": 5_838_876_672,
     }
 

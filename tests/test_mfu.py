@@ -12,7 +12,8 @@ from kineto_rows import GPUS
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.formulas.model import ModelShape
-from diagnose.formulas.model_flops import flops_per_token
+from diagnose.formulas.model_flops import Convention, flops_per_token
+from diagnose.report.views.words import mfu_details, mfu_line
 
 H100 = 989.4e12
 CONFIG = {
@@ -38,7 +39,9 @@ def record(**changes: Any) -> dict[str, Any]:
     return {key: found.get(key, {}) | changes.get(key, {}) for key in found | changes}
 
 
-def run(folder: Path, job: Trace | None = None, capture: dict[str, Any] | None = None, **stated: float) -> Diagnosis:
+def run(
+    folder: Path, job: Trace | None = None, capture: dict[str, Any] | None = None, **stated: float | str
+) -> Diagnosis:
     (job or steps()).write(folder / "rank0.json.gz")
     if capture is not None:
         (folder / "capture-rank0.json").write_text(json.dumps(capture))
@@ -67,7 +70,7 @@ def test_recorded_sizes_give_every_convention_with_palm_declared(tmp_path: Path)
     found = run(tmp_path, capture=record())
     step_s = found.steps.device_time_ns / found.steps.count / 1e9
 
-    assert [c.name for c in found.mfu.conventions] == ["palm", "causal", "6n", "hf", "operators"]
+    assert [c.name for c in found.mfu.conventions] == ["palm", "causal", "6n", "6n-attention", "hf", "operators"]
     assert found.mfu.model_flops_per_step == pytest.approx(palm())
     assert found.mfu.value == pytest.approx(palm() / (H100 * step_s))
     assert found.mfu.tokens_per_s == pytest.approx(TOKENS / step_s)
@@ -122,6 +125,36 @@ def test_stated_flops_win(tmp_path: Path) -> None:
     found = run(tmp_path, capture=record(), flops_per_step=1e12)
 
     assert (found.mfu.conventions[0].name, found.mfu.model_flops_per_step) == ("given", 1e12)
+
+
+@pytest.mark.parametrize(("whose", "counted"), [("megatron", "causal"), ("nanotron", "6n-attention"), ("hf", "hf")])
+def test_mfu_is_counted_as_the_project_that_the_user_names(tmp_path: Path, whose: str, counted: Convention) -> None:
+    found = run(tmp_path, capture=record(), mfu_as=whose)
+
+    assert (found.mfu.conventions[0].name, found.mfu.unused_option) == (counted, "")
+    assert found.mfu.model_flops_per_step == pytest.approx(flops_per_token(LLAMA, 512, counted) * TOKENS)
+    assert sum(part.points for part in found.waterfall) == pytest.approx(100)
+
+
+def test_the_details_name_whose_count_each_figure_is(tmp_path: Path) -> None:
+    mfu = run(tmp_path, capture=record(), mfu_as="nanotron").mfu
+
+    assert mfu_line(mfu).endswith("FLOPs by nanotron's and llm-foundry's count")
+    by_convention = mfu_details(mfu)[0]
+    assert by_convention.startswith("MFU by convention: nanotron and llm-foundry ")
+    assert ", Megatron (causal) " in by_convention
+    assert ", transformers " in by_convention
+
+
+def test_a_count_that_cannot_be_made_is_said_to_be_unused(tmp_path: Path) -> None:
+    (tmp_path / "unrecorded").mkdir()
+    unrecorded = run(tmp_path / "unrecorded", mfu_as="megatron").mfu
+    stated = run(tmp_path, capture=record(), mfu_as="megatron", flops_per_step=1e12).mfu
+
+    assert unrecorded.unused_option == (
+        "--mfu-as megatron is not used: the sizes of the model or its tokens are not known"
+    )
+    assert stated.unused_option == "--mfu-as megatron is not used: the FLOPs are stated"
 
 
 def test_padding_is_a_part_of_mfu_and_not_of_goodput(tmp_path: Path) -> None:

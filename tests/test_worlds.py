@@ -111,7 +111,11 @@ def test_the_fused_form_is_that_of_the_optimizer_that_runs() -> None:
     asked = Patch(target="training_arguments", set={"optim": "adamw_torch_fused"})
     made = world_of(job(BARE_LOOP, optimizer_name="Adam")).patch(asked)
 
-    assert made == Patch(target="code", set={"torch.optim": "torch.optim.Adam(..., fused=True)"})
+    assert made == Patch(
+        target="code",
+        set={"torch.optim": "torch.optim.Adam(..., fused=True)"},
+        by_run={"optimizer": {"fused": True}},
+    )
 
 
 def test_a_change_in_two_places_is_typed_line_by_line() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from diagnose.cli.exit_status import writing
-from diagnose.cli.numbers import POSITIVE
+from diagnose.cli.numbers import POSITIVE, mfu_as_option
 from diagnose.cli.terminal import terminal
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.errors import UserError, printable
@@ -51,11 +51,14 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @click.option("--pp", type=_COUNT, help="Pipeline stages.")
 @click.option("--zero", type=click.IntRange(0, 3), help="ZeRO stage: what data-parallel ranks divide.")
 @click.option("--fsdp", type=click.Choice(tuple(_FSDP)), help="The same as ZeRO stage 3 or 2.")
-@click.option("--stack", metavar="NAME", help="Whose rates: transformers, llm-foundry, torchtitan or nanotron.")
+@click.option(
+    "--stack", metavar="NAME", help="Whose rates: transformers, llm-foundry, torchtitan, megatron or nanotron."
+)
 @click.option(
     "--calibrate", type=click.Path(path_type=Path), help="JSON of a diagnosed run: its rates, not the stack's."
 )
 @click.option("--network-gbs", type=POSITIVE, help="What collectives reach of a node's network, GB/s one way.")
+@mfu_as_option
 @click.option("--json", "as_json", is_flag=True, help="Print the forecast as one JSON object on stdout.")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; with --out.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where the table with predictions goes.")
@@ -67,7 +70,7 @@ def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> No
     Without --dp, --tp, --pp, --zero or --fsdp every division of the GPUs is tried, and the best are ranked.
     """
     if table is not None:
-        _predict_table(table, out, given["stack"])
+        _predict_table(table, out, given["stack"], given["mfu_as"])
         return
     for name in ("model", "gpu"):
         if given[name] is None:
@@ -80,14 +83,14 @@ def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> No
             render(made, terminal())
 
 
-def _predict_table(table: Path, out: Path | None, stack: str | None) -> None:
+def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str | None) -> None:
     if out is None:
         raise UserError("--out is missing", why="--table writes the rows with their predictions to a file of its own")
     if is_same_file(table, out):
         raise UserError("--out is the table itself", where=out, do="name another file")
     if stack is not None:
         stack_of(stack)
-    made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_ledger)
+    made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_ledger, mfu_as)
     if len(made.problems) == len(made.rows):
         line, first = next(iter(made.problems.items()))
         raise UserError(
@@ -121,6 +124,7 @@ def _stack(given: dict[str, Any]) -> Stack:
     stack = stack_of(given["stack"] or ("nanotron" if given["tp"] or given["pp"] else "transformers"))
     if given["calibrate"] is not None:
         stack = calibrated(stack, given["calibrate"])
+    stack = stack.counting_as(given["mfu_as"])
     return stack.with_rates({"node_gbs": given["network_gbs"]}) if given["network_gbs"] else stack
 
 

@@ -6,6 +6,9 @@ from typing import Any, TypeVar
 
 import click
 
+from diagnose.formulas.critical_batch import CriticalBatch
+from diagnose.formulas.mfu_conventions import MFU_AS
+
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
 
@@ -47,10 +50,27 @@ class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
         return share
 
 
+class _Batch(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A batch such as 2M tokens, or 512seq: a number alone is tokens."""
+
+    name = "batch"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CriticalBatch:
+        if isinstance(value, CriticalBatch):
+            return value
+        text = str(value).strip().lower()
+        counts_sequences = text.endswith("seq")
+        size = _AT_LEAST_ONE.convert(text.removesuffix("seq").strip(), param, ctx)
+        return CriticalBatch(size, "sequences" if counts_sequences else "tokens")
+
+
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 POSITIVE = _Positive(min=0, min_open=True)
 HOURS = _Hours()
 SHARE = _Share()
+_AT_LEAST_ONE = _Positive(min=1)
+_MTBF = _Positive(min=0, min_open=True, max=1e9)
+BATCH = _Batch()
 MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
 
 _STATED = (
@@ -70,13 +90,20 @@ _COSTS = (
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
 )
 STATED_OF_WORK = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
-STATED = (*STATED_OF_WORK, *(name.removeprefix("--").replace("-", "_") for name, *_ in _COSTS))
+_OF_TRAINING = (
+    ("--critical-batch", "Batch above which more buys little, in tokens (2M) or sequences (512seq).", BATCH),
+    ("--mtbf-hours", "Hours between failures of the whole job, for how often to save; else as published.", _MTBF),
+)
+_ALL = (*_STATED, *_COSTS, *_OF_TRAINING)
+STATED = (*(name.removeprefix("--").replace("-", "_") for name, *_ in _ALL), "mfu_as")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def stated_options(command: Command) -> Command:
-    """Adds the options whose values are the fields of `Settings`; all are positive numbers."""
-    return work_options(cost_options(command))
+    """Adds the options whose values are the fields of `Settings`."""
+    for name, text, kind in reversed(_OF_TRAINING):
+        command = click.option(name, metavar="F", type=kind, help=text)(command)
+    return work_options(mfu_as_option(cost_options(command)))
 
 
 def work_options(command: Command) -> Command:
@@ -84,6 +111,11 @@ def work_options(command: Command) -> Command:
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command
+
+
+def mfu_as_option(command: Command) -> Command:
+    """Adds the option that says whose count of model FLOPs MFU is stated by."""
+    return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Whose count of FLOPs MFU is.")(command)
 
 
 def cost_options(command: Command) -> Command:

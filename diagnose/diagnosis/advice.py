@@ -62,12 +62,14 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     Targets are training_arguments (of transformers' Trainer), model_kwargs (of from_pretrained), environment,
     dataloader, ddp, lightning_trainer, ddp_strategy (of Lightning), accelerator, accelerate_ddp (of its
     DistributedDataParallelKwargs), ds_config (keys of DeepSpeed's JSON, joined by points), and code, whose values are
-    lines to type. `install` are commands that bring what the change needs and is not known to be there.
+    lines to type. `install` are commands that bring what the change needs and is not known to be there. `by_run` is
+    what `diagnose run --apply` sets in the place of lines to type, by target and key; empty where no run can.
     """
 
     target: str
     set: dict[str, Any]
     install: tuple[str, ...] = ()
+    by_run: dict[str, dict[str, Any]] = {}
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

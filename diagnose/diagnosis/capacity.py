@@ -12,11 +12,48 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that makes room: what it frees, and the largest micro-batch, in sequences, that fits with it."""
+    """A change that makes room: what it frees, and the largest micro-batch, in sequences, that fits with it.
+
+    `micro_batch_range` is [least, most] sequences, for what the ledger may be off by.
+    """
 
     name: str
     freed_bytes: int
     largest_micro_batch: int
+    micro_batch_range: tuple[int, int]
+
+
+class PlannedRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change of the plan does to memory, made after those before it; changes that do nothing are left out.
+
+    `freed_bytes` is negative where the change needs memory, `total_bytes` the ledger with it, at the `micro_batch` that
+    the plan has then. All are null where `because` says why its memory cannot be counted, as of all changes after it.
+    """
+
+    rule: str
+    freed_bytes: int | None = None
+    total_bytes: int | None = None
+    micro_batch: int | None = None
+    largest_micro_batch: int | None = None
+    micro_batch_range: tuple[int, int] | None = None
+    because: str = ""
+
+
+class OptimizerStates(msgspec.Struct, frozen=True, kw_only=True):
+    """What an optimizer keeps: the job's own where `in_use`, else one that it may be changed for.
+
+    `parameter_bytes` are of states and master weight of each parameter, before ranks divide them; `state_bytes` are of
+    the rank, and `total_bytes` the ledger with them. `numerics` is what the change does to training.
+    """
+
+    name: str
+    in_use: bool
+    parameter_bytes: float
+    state_bytes: int
+    total_bytes: int
+    largest_micro_batch: int
+    micro_batch_range: tuple[int, int]
+    numerics: str
 
 
 class MemoryCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +76,10 @@ class MemoryCount(msgspec.Struct, frozen=True, kw_only=True):
     seq_len: int
     micro_batch: int
     largest_micro_batch: int
+    micro_batch_range: tuple[int, int]
     room: tuple[Room, ...]
+    planned: tuple[PlannedRoom, ...]
+    optimizers: tuple[OptimizerStates, ...]
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,10 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     `ns` counts the whole of each activity that begins in the counted steps, so rows of streams that run together can
     add up to more than the step; `share` is of the step. `operator` launched most of the time, "" when not known.
     `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth), null where that is unknown.
+
+    `occupancy` are the warps that a multiprocessor holds at once, of those that it can hold, `waves` how often the
+    blocks fill the device, and `tail_share` is the share of its time in which the last wave leaves multiprocessors
+    idle. They are of the launches that Kineto describes, null where there are none.
     """
 
     name: str
@@ -24,6 +28,9 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
     mean_ns: Nanoseconds
     above_roof_ns: int | None
+    occupancy: Share | None = None
+    waves: float | None = None
+    tail_share: Share | None = None
 
 
 class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):

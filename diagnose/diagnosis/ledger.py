@@ -64,7 +64,7 @@ class WaterfallPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Convention(msgspec.Struct, frozen=True, kw_only=True):
-    """MFU as one convention counts it: "given", "palm", "causal", "6n", "hf" or "operators"."""
+    """MFU as one convention counts it: "given", "palm", "causal", "6n", "6n-attention", "hf" or "operators"."""
 
     name: str
     model_flops_per_step: float

@@ -9,6 +9,7 @@ from diagnose.arrays import Floats, Ints
 
 NO_TIME = int(np.iinfo(np.int64).min)
 DOUBLE_IS_EXACT_BELOW_US = 1 << 43
+_ROUNDED = 1e-3  # of a wave: blocks per multiprocessor are written to six digits
 
 
 def nanoseconds(us: Floats) -> Ints:
@@ -25,3 +26,33 @@ def nanoseconds(us: Floats) -> Ints:
 def blocks_per_sm(grid: Sequence[int], sms: int) -> float:
     """`blocks per SM` of a kernel: all its blocks over the multiprocessors; below 1 some have none."""
     return math.prod(grid) / sms
+
+
+def waves(blocks_per_sm: Floats, block_threads: Ints, occupancy_percent: Ints, multiprocessor_threads: int) -> Floats:
+    """Times that a kernel fills the device with blocks; 1 or less where one filling suffices, NaN where unknown.
+
+    Kineto's estimate of the occupancy is of the blocks that a multiprocessor holds at once, by CUDA's occupancy
+    calculator from registers and shared memory, or of all there are where these are fewer.
+
+    Args:
+        blocks_per_sm: all blocks over the multiprocessors.
+        block_threads: threads of a block.
+        occupancy_percent: warps that a multiprocessor holds at once, of those that it can hold.
+        multiprocessor_threads: that a multiprocessor can hold.
+    """
+    known = (block_threads > 0) & (occupancy_percent > 0) & (blocks_per_sm > 0)
+    held = np.rint(occupancy_percent / 100 * multiprocessor_threads / np.maximum(block_threads, 1))
+    with np.errstate(invalid="ignore"):
+        return np.where(known, blocks_per_sm / np.maximum(held, 1), np.nan)
+
+
+def tail_share(waves: Floats) -> Floats:
+    """Share of a kernel's time in which the last wave leaves multiprocessors idle: (ceil(w) - w) / ceil(w).
+
+    0 up to one wave, where the kernel is short of blocks from its beginning, and NaN where the waves are unknown.
+    NVIDIA, Matrix Multiplication Background, section 3.2 (wave quantisation).
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        whole = np.ceil(waves - _ROUNDED)
+        idle = np.maximum(whole - waves, 0) / whole
+    return np.where(waves <= 1 + _ROUNDED, 0.0, idle)

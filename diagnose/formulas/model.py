@@ -142,6 +142,21 @@ class ModelShape:
         return self.hidden * (self.vocab + self.positions + self.token_types)
 
     @property
+    def factored_values(self) -> int:
+        """Values of a moment that is kept as a row and a column of each matrix, and whole for vectors (Adafactor)."""
+        keys = self.kv_heads * self.head_dim
+        attention = 2 * (self.hidden + self.query_width) + 2 * (self.hidden + keys)
+        matrices = 3 if self.gated else 2
+        widths = [self.ffn] if not self.experts else [self.expert_ffn] * self.experts
+        widths += [self.shared_ffn] * self.shared_experts
+        router = self.hidden + self.experts if self.experts else 0
+        block = attention + router + sum(matrices * (self.hidden + width) for width in widths)
+        tables = [self.vocab, self.positions, self.token_types]
+        tables += [self.vocab] if self.lm_head and not self.tied else []
+        outside = sum(self.hidden + rows for rows in tables if rows)
+        return self.layers * block + outside + self.vector_parameters
+
+    @property
     def parameters(self) -> int:
         """Every parameter, a tied head counted once."""
         stored_twice = self.vocab * self.hidden if self.tied and self.lm_head else 0

@@ -1,4 +1,4 @@
-"""Model FLOPs of a training token or step by four conventions, and utilisation of the peak.
+"""Model FLOPs of a training token or step by five conventions, and utilisation of the peak.
 
 A multiply-add is 2 FLOPs. Training costs three forward passes: one forward, and two in the backward pass, for the
 gradients of inputs and of weights. Model FLOPs leave out whatever is computed again; hardware FLOPs count it.
@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from diagnose.formulas.model import ModelShape
 
-Convention = Literal["palm", "causal", "6n", "hf"]
+Convention = Literal["palm", "causal", "6n", "6n-attention", "hf"]
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 FORWARD, BACKWARD, BACKWARD_OF_FROZEN = 2, 4, 2
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 4  # of attention: QKᵀ and AV, and the gradients of both sides of each
@@ -83,10 +83,16 @@ def _hf(shape: ModelShape, tokens: float) -> float:
     return dense_flops_per_token(shape.parameters_without_embeddings)
 
 
+def _six_n_and_attention(shape: ModelShape, tokens: float) -> float:
+    """6·N + 12·L·H·d·T with N all parameters, the embedding and norms too."""
+    return dense_flops_per_token(shape.active_parameters) + attention_flops(shape, tokens)
+
+
 _FLOPS_PER_TOKEN: dict[Convention, Callable[[ModelShape, float], float]] = {
     "palm": _palm,
     "causal": _causal,
     "6n": _six_n,
+    "6n-attention": _six_n_and_attention,
     "hf": _hf,
 }
 
@@ -101,15 +107,11 @@ def flops_per_token(shape: ModelShape, tokens: float, convention: Convention = "
             "palm": 6 for each parameter that is multiplied and attention without a causal discount (PaLM, appendix B).
             "causal": the same with the attention that the mask lets through (Megatron-LM).
             "6n": 6 for each parameter, attention left out; of a mixture of experts the active ones (Kaplan et al.).
+            "6n-attention": the same and attention without a causal discount (nanotron, llm-foundry).
             "hf": 6 for each parameter outside the embeddings, so without a tied head (transformers
             `floating_point_ops`); it counts every expert.
     """
     return _FLOPS_PER_TOKEN[convention](shape, tokens)
-
-
-def all_parameter_flops_per_token(shape: ModelShape, tokens: float) -> float:
-    """6·N + 12·L·H·d·T with N all parameters, norms too: torchtitan's count of a dense model with a tied head."""
-    return dense_flops_per_token(shape.active_parameters) + attention_flops(shape, tokens)
 
 
 def partly_frozen_flops_per_token(frozen_parameters: float, trained_parameters: float) -> float:

@@ -32,5 +32,6 @@ _NAMES = {
 
 def named_model(name: str) -> tuple[str, ModelShape] | None:
     """The table's name and the shape of a model by its name, repository or short form; None for an unknown one."""
-    known = _NAMES.get(name.lower()) or _NAMES.get(name.lower().rsplit("/", 1)[-1])
+    short = name.lower().rsplit("/", 1)[-1]
+    known = _NAMES.get(name.lower()) or _NAMES.get(short) or _NAMES.get(short.replace("_", "-"))
     return (known, NAMED_MODELS[known]) if known else None

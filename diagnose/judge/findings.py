@@ -5,6 +5,7 @@ from functools import partial
 
 from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep, VerdictClass
 from diagnose.facts import Facts, Unknown, spoken
+from diagnose.judge.batch_advice import batch_advice
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.patches import spelled
@@ -66,7 +67,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         severity=judgement.answer,  # type: ignore[arg-type]
         says=" ".join(filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts)))),
         action=(patch and in_short(patch)) or rule.action_for(facts),
-        do=rule.advised(facts),
+        do=" ".join(filter(None, (rule.advised(facts), batch_advice(rule, facts)))),
         evidence=evidence,
         predicted_speedup=predictor.predict(rule),
         patch=patch,

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, WaterfallPart
-from diagnose.diagnosis.capacity import NO_CAPACITY
+from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, PlanStep, WaterfallPart
+from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.capacity import capacity_of
 from diagnose.judge.case import Case
@@ -48,6 +48,8 @@ def diagnose(case: Case) -> Diagnosis:
     predictor = predictor_of(case, judged)
     weights = weights_of(judged, verdict.class_)
     findings = findings_of(judged, case.facts, predictor, sections, weights)
+    nothing_planned: tuple[PlanStep, ...] = ()
+    plan = part("plan", lambda: plan_steps(case.facts, predictor, weights), nothing_planned)
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks, case.measured),
@@ -57,11 +59,11 @@ def diagnose(case: Case) -> Diagnosis:
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
         operators=part("operators", lambda: operators_of_job(case.measured), ()),
         findings=part("user_code", lambda: located(findings, case.rules, case, predictor.measured), findings),
-        plan=part("plan", lambda: plan_steps(case.facts, predictor, weights), ()),
+        plan=plan,
         replay=replay_report(predictor),
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
-        capacity=part("capacity", lambda: capacity_of(case.measured[0]), NO_CAPACITY),
+        capacity=part("capacity", lambda: _capacity(case, plan), NO_CAPACITY),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
@@ -82,6 +84,11 @@ def diagnose(case: Case) -> Diagnosis:
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
     answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
+
+
+def _capacity(case: Case, plan: tuple[PlanStep, ...]) -> Capacity:
+    by_id = {rule.id: rule for rule in case.rules}
+    return capacity_of(case.measured[0], [by_id[step.rule] for step in plan], case.facts)
 
 
 def _trains(case: Case) -> bool | None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Labels
+from diagnose.arrays import Array, Floats, Ints, Labels
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import class_of
 from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
 from diagnose.hardware.device import PRECISIONS
 from diagnose.metrics import Measured
+from diagnose.metrics.kernels.waves import launches_of
 
 KERNELS_KEPT = 200
 LONGEST_NAME = 2000
@@ -76,6 +77,9 @@ class _Grouped:
         self.time = (gpu.end - gpu.start)[at]
         self.ns, self.count = np.bincount(group, weights=self.time), np.bincount(group)
         above = roofline.above_roof_ns[at]
+        launched = launches_of(measured, at)
+        self.occupancy, self.waves = self._mean(launched.occupancy), self._mean(launched.waves)
+        self.tail = self._mean(launched.tail_share)
         self.known = np.bincount(group, weights=~np.isnan(above)) > 0
         self.above = np.bincount(group, weights=np.nan_to_num(above))
         self.kind = self._most(gpu.kind[at])
@@ -89,6 +93,13 @@ class _Grouped:
         codes, number = np.unique(code, return_inverse=True)
         pairs = np.bincount(self.group * len(codes) + number, weights=self.time, minlength=len(self.ns) * len(codes))
         return codes[pairs.reshape(len(self.ns), len(codes)).argmax(axis=1)]
+
+    def _mean(self, value: Floats) -> Floats:
+        """For each group, the mean by time where it is known, else NaN."""
+        known = ~np.isnan(value)
+        weight = np.bincount(self.group, weights=self.time * known)
+        total = np.bincount(self.group, weights=self.time * np.nan_to_num(value))
+        return np.where(weight > 0, total / np.maximum(weight, 1), np.nan)
 
     def row(self, i: int, name: str, names: int = 1) -> KernelRow:
         """The group with number `i`."""
@@ -108,7 +119,14 @@ class _Grouped:
             share=min(float(self.ns[i]) / max(m.attribution.total_ns, 1), 1.0),
             mean_ns=int(self.ns[i] / max(self.count[i], 1)),
             above_roof_ns=int(self.above[i]) // steps if self.known[i] else None,
+            occupancy=_told(self.occupancy[i]),
+            waves=_told(self.waves[i]),
+            tail_share=_told(self.tail[i]),
         )
+
+
+def _told(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _coded(labels: Labels, names: tuple[str, ...]) -> Ints:

@@ -6,6 +6,7 @@ from typing import Any, get_args
 from diagnose.attribution.causes import is_matrix, low_intensity
 from diagnose.diagnosis import Bound, Convention, Mfu, RooflineEntry
 from diagnose.facts import Unknown, Value
+from diagnose.formulas.mfu_conventions import MFU_AS
 from diagnose.hardware import Device
 from diagnose.judge.waterfall import MatrixTime
 from diagnose.metrics import Measured
@@ -224,7 +225,11 @@ def _or_pass(value: Value, *lacking: object) -> tuple[str, ...]:
 def _unused_option(m: Measured) -> str:
     if m.settings.params and isinstance(tokens_of(m), Unknown):
         return "--params is not used: the tokens of a step are not known, pass --tokens-per-step too"
-    return ""
+    named, declared = m.settings.mfu_as, declared_flops(m)
+    if named is None or isinstance(declared, Unknown) or declared[0] == MFU_AS[named].flops:
+        return ""
+    why = "the FLOPs are stated" if declared[0] == "given" else "the sizes of the model or its tokens are not known"
+    return f"--mfu-as {named} is not used: {why}"
 
 
 def _missing(m: Measured) -> str:

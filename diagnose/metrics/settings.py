@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from diagnose.formulas.critical_batch import CriticalBatch
 from diagnose.hardware import Device, resolve
 from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
@@ -16,6 +17,7 @@ class Settings:
         params: parameters that a token is multiplied with.
         seq_len: tokens of one sequence.
         tokens_per_step: tokens of one step on one rank, padding included.
+        mfu_as: whose count of model FLOPs MFU is stated by, one of `MFU_AS`; None for PaLM's.
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
         step: number of the one step to count; None counts all that the window holds whole.
@@ -24,6 +26,8 @@ class Settings:
         pue: energy of the data centre over that of its computers.
         kg_per_kwh: kilograms of CO2e of a kilowatt-hour.
         tokens: to train on.
+        mtbf_hours: between two failures of the whole job.
+        critical_batch: above which a larger global batch buys little.
         network_gbs: of a node's network, all its cards together, one direction, GB/s.
     """
 
@@ -31,6 +35,7 @@ class Settings:
     params: float | None = None
     seq_len: float | None = None
     tokens_per_step: float | None = None
+    mfu_as: str | None = None
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
     step: int | None = None
@@ -40,6 +45,8 @@ class Settings:
     pue: float | None = None
     kg_per_kwh: float | None = None
     tokens: float | None = None
+    mtbf_hours: float | None = None
+    critical_batch: CriticalBatch | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

@@ -127,10 +127,19 @@ def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
     for patch in given if isinstance(given, list) else [given]:
         known = patch if isinstance(patch, dict) else {}
         target, values = known.get("target"), known.get("set")
-        if set(known) - {"install"} != {"target", "set"} or not isinstance(target, str) or not isinstance(values, dict):
+        named = set(known) - {"install", "by_run"} == {"target", "set"}
+        if not named or not isinstance(target, str) or not isinstance(values, dict):
             raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
-        settings += [("ddp" if target in WRAPPERS else target, key, value) for key, value in values.items()]
+        for where, keys in _by_run(known) if target in TYPED else [(target, values)]:
+            settings += [("ddp" if where in WRAPPERS else where, key, value) for key, value in keys.items()]
     return settings
+
+
+def _by_run(patch: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """What a run sets in the place of lines to type, by target; the lines where it can set nothing."""
+    by_run = patch.get("by_run")
+    given = by_run.items() if isinstance(by_run, dict) else ()
+    return [(where, keys) for where, keys in given if isinstance(keys, dict)] or [(patch["target"], patch["set"])]
 
 
 def _checked(settings: Iterable[tuple[str, str, Any]], path: Path) -> Request:

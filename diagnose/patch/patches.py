@@ -17,7 +17,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from diagnose.diagnosis import Patch
+from diagnose.probes.apply_allowed import why_not
 
 Versions = Mapping[str, Any]
 
@@ -28,6 +31,7 @@ CALLS = {
     "dataloader": "DataLoader",
     "lightning_trainer": "Trainer",
     "accelerator": "Accelerator",
+    "optimizer": "torch.optim.*",
 }
 _INSIDE = {
     "ddp_strategy": "Trainer(..., strategy=DDPStrategy({}))",
@@ -35,7 +39,7 @@ _INSIDE = {
 }
 CODE, DS_CONFIG = "code", "ds_config"
 WRAPPERS = ("ddp_strategy", "accelerate_ddp")  # what hands its settings on to DistributedDataParallel
-TYPED = (CODE, DS_CONFIG, "lightning_trainer", "accelerator")  # what no run can set
+TYPED = (CODE, DS_CONFIG, "lightning_trainer")  # what no run can set
 _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)
@@ -51,7 +55,7 @@ def spelled(patch: Patch, versions: Versions | None = None) -> Patch:
     known = versions or {}
     transformers, torch = _numbers(known.get("transformers")), _numbers(known.get("torch"))
     pairs = (_spelled(patch.target, name, value, transformers, torch) for name, value in patch.set.items())
-    return Patch(target=patch.target, set=dict(pairs), install=patch.install)
+    return replace(patch, set=dict(pairs))
 
 
 def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
@@ -60,6 +64,14 @@ def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
     Settings of DeepSpeed's config are JSON, those of the environment exports.
     """
     return [*patch.install, *_change_lines(patch, spelled(patch, versions).set)]
+
+
+def reachable(patch: Patch) -> bool:
+    """Whether `diagnose run --apply` can make the whole change, as far as the patch tells; the job may refuse it."""
+    if patch.by_run or not patch.set:
+        return bool(patch.by_run)
+    target = "ddp" if patch.target in WRAPPERS else patch.target
+    return not any(why_not(target, key, value) for key, value in patch.set.items())
 
 
 def _change_lines(patch: Patch, change: Mapping[str, Any]) -> list[str]:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from diagnose.diagnosis import Patch
 from diagnose.facts import Facts, Unknown
 from diagnose.patch.patches import CODE, DS_CONFIG, export_lines, literal, python_lines
+from diagnose.probes.apply_allowed import why_not
 from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, LIGHTNING, LOOPS, TRAINER
 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
@@ -35,8 +37,19 @@ _PLACES = {
 }
 
 
+class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run sets: `key` of `target`, to the setting's own value where none is given."""
+
+    target: str
+    key: str
+    value: bool | int | str | None = None
+
+
 class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a setting is made in one world: by `target` and `key`, or by a line of `code`; by neither it is only said."""
+    """How a setting is made in one world: by `target` and `key`, or by a line of `code`; by neither it is only said.
+
+    `by_run` is what a run of `diagnose run --apply` sets to the same end as the line.
+    """
 
     target: str = ""
     key: str = ""
@@ -44,6 +57,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     code: str | dict[str, str] = ""
     said: str = ""
     plain: tuple[str, ...] = ()
+    by_run: ByRun | None = None
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,9 +69,10 @@ class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ways to make a setting without a Trainer, and what it needs."""
+    """The ways to make a setting without a Trainer, or with one that has no argument for it, and what it needs."""
 
     torch: Way
+    trainer: Way | None = None
     transformers_model: Way | None = None
     lightning: Way | None = None
     accelerate: Way | None = None
@@ -80,6 +95,10 @@ class World:
 
     def patch(self, patch: Patch) -> Patch | None:
         """The change as this world makes it, with what is to be installed first; None where it cannot be typed."""
+        made = self._made_patch(patch)
+        return replace(made, by_run=self._by_run(patch)) if made is not None and made.target == CODE else made
+
+    def _made_patch(self, patch: Patch) -> Patch | None:
         if patch.target == "ddp":
             return Patch(target=_WRAPPERS.get(self.loop, "ddp"), set=patch.set)
         if patch.target not in ("training_arguments", "model_kwargs"):
@@ -96,6 +115,17 @@ class World:
         if len(targets) > 1:  # one change in several places is typed line by line
             return Patch(target=CODE, set={key: _line(*one) for one in known for key in [one[1]]}, install=install)
         return Patch(target=targets.pop(), set={key: value for _, key, value in known}, install=install)
+
+    def _by_run(self, patch: Patch) -> dict[str, dict[str, Any]]:
+        """What a run sets to the same end, by target and key: all of the patch, or nothing."""
+        wanted: dict[str, dict[str, Any]] = {}
+        for name, value in patch.set.items():
+            way = self._way(name)
+            target, key, set_to = (patch.target, name, value) if way is None else _run_of(way, value)
+            if why_not(target, key, set_to):
+                return {}
+            wanted.setdefault(target, {})[key] = set_to
+        return wanted
 
     def named(self, name: str) -> str:
         """What the setting is called here: `dataloader_num_workers`, "num_workers of the DataLoader"."""
@@ -123,7 +153,7 @@ class World:
         """None where the rules' own name is the one to type."""
         setting = settings().get(name)
         if setting is None or self.loop == TRAINER:
-            return None
+            return None if setting is None else setting.trainer
         of_transformers = self._known("model_type") is not None
         if of_transformers and name in ("attn_implementation", "dtype"):
             return None
@@ -153,6 +183,12 @@ class World:
     def _known(self, fact: str) -> Any:
         value = self.facts[fact].value if fact in self.facts else None
         return None if isinstance(value, Unknown) else value
+
+
+def _run_of(way: Way, value: Any) -> tuple[str, str, Any]:
+    if way.by_run is not None:
+        return way.by_run.target, way.by_run.key, value if way.by_run.value is None else way.by_run.value
+    return way.target, way.key, value if way.value is None else way.value
 
 
 def _line(target: str, key: str, value: Any) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import asdict
+
 from diagnose.attribution.causes import IDLE, OPERATORS, OPTIMIZER_OPERATORS
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
@@ -14,7 +16,7 @@ from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.lines import Lines
 from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
-from diagnose.rule.rule_file import LinesTable, NotWhenTable, PatchTable, RuleFile, WhatIfTable
+from diagnose.rule.rule_file import Factor, LinesTable, MemoryTable, NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
 HOST_TIME = frozenset({*IDLE, *OPERATORS, OPTIMIZER_OPERATORS})
 
@@ -57,6 +59,7 @@ class _Builder:
             excludes=file.excludes,
             remedy=self.remedy(file.whatif) if file.whatif else None,
             patch=self.patch(file.patch) if file.patch else None,
+            memory=self.memory(file.memory) if file.memory else {},
             not_when=self.not_when(file.not_when, "not_when"),
             lines=self.lines(file.lines) if file.lines else None,
             negative=self.negative(),
@@ -113,6 +116,18 @@ class _Builder:
         values = {key: self.patch_value(key, value) for key, value in table.set.items()}
         holds = self.parse(table.if_, "patch.if", "flag") if table.if_ else None
         return PatchTemplate(table.target, values, holds, self.not_when(table.not_when, "patch.not_when"))
+
+    def memory(self, table: MemoryTable) -> Mapping[str, Scalar | Condition]:
+        given = {key: value for key, value in asdict(table).items() if value is not None}
+        if not given:
+            raise RuleError("nothing is divided otherwise", where=f"{self.path}: memory", do="add zero or replicas")
+        return {key: self.memory_value(key, value) for key, value in given.items()}
+
+    def memory_value(self, key: str, value: Factor) -> Scalar | Condition:
+        if isinstance(value, str) and not value.startswith("="):
+            why = "a number, or a text that starts with ="
+            raise RuleError("no such value", where=f"{self.path}: memory.{key}", why=why)
+        return self.parse(value[1:], f"memory.{key}") if isinstance(value, str) else value
 
     def patch_value(self, key: str, value: object) -> Scalar | Condition:
         if isinstance(value, str) and value.startswith("="):

@@ -82,6 +82,8 @@ class PatchTemplate:
 class Rule:
     """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity.
 
+    `memory` is how the change divides the training state where no setting says it: the fields of a job's sharding.
+
     Where one of `needs` is known not to be met the rule is quiet, whatever its conditions say, and has no advice.
     """
 
@@ -102,6 +104,7 @@ class Rule:
     excludes: tuple[str, ...]
     remedy: Remedy | None
     patch: PatchTemplate | None
+    memory: Mapping[str, Scalar | Condition]
     not_when: tuple[Unless, ...]
     lines: Lines | None
     negative: Unless | None
@@ -150,6 +153,12 @@ class Rule:
         values = {key: _computed(value, facts) for key, value in self.patch.values.items()}
         known = {key: value for key, value in values.items() if value is not None}
         return Patch(target=self.patch.target, set=known) if known else None
+
+    def memory_for(self, facts: Facts) -> dict[str, int] | None:
+        """The fields of `memory` with their values; None where one is unknown."""
+        values = {key: _computed(value, facts) for key, value in self.memory.items()}
+        known = {key: int(value) for key, value in values.items() if value is not None}
+        return known if len(known) == len(values) else None
 
     def not_advised(self, facts: Facts, judgement: Judgement) -> NotAdvised | None:
         """The remedy that would not help: of a blocked rule, or of a quiet one whose facts are all known.

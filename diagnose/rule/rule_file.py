@@ -80,6 +80,17 @@ class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     not_when: tuple[NotWhenTable, ...] = ()
 
 
+class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the change does to the division of the training state, where no setting of the patch says it.
+
+    `zero` is what data-parallel ranks divide: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too; `replicas`
+    are copies that are sharded each by itself. A text that starts with "=" is an expression over facts.
+    """
+
+    zero: Factor | None = None
+    replicas: Factor | None = None
+
+
 class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which lines of the user's code a finding names: by what they are for, what they call, or one rank's excess.
 
@@ -128,6 +139,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     excludes: tuple[Text, ...] = ()
     whatif: WhatIfTable | None = None
     patch: PatchTable | None = None
+    memory: MemoryTable | None = None
     advice: tuple[AdviceTable, ...] = ()
     not_when: tuple[NotWhenTable, ...] = ()
     lines: LinesTable | None = None
@@ -139,6 +151,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "": RuleFile,
     "whatif": WhatIfTable,
     "patch": PatchTable,
+    "memory": MemoryTable,
     "advice": AdviceTable,
     "not_when": NotWhenTable,
     "lines": LinesTable,

@@ -28,10 +28,12 @@ _CALL_INTEGERS: Mapping[str, int] = {  # each with the largest that can be meant
 _CALL_TEXTS = ("name", "group", "dtype", "group_ranks")
 DTYPES: Mapping[str, Any] = {
     **dict.fromkeys(("ts", "dur", "pid", "tid", "correlation", "external_id", "bytes"), np.int64),
-    **dict.fromkeys(("name", "cat", "stream", "device", "shape"), np.int32),
+    **dict.fromkeys(("name", "cat", "stream", "device", "shape", "block_threads", "occupancy_percent"), np.int32),
     "blocks_per_sm": np.float64,
 }
 _MAX_NAME = 4096
+_MOST_PERCENT = 100
+_MOST_BLOCK_THREADS = 1024  # of CUDA and ROCm
 _LONGEST_CALL_TEXT = 1 << 16  # the list of a group's ranks
 _MOST_BYTES = 1 << 50  # of one copy, or of a device's memory
 
@@ -149,7 +151,12 @@ class ColumnBuilder:
         self._put_few("stream", rows, _as_int32(integers([a.stream for a in held])), len(args))
         self._put_few("device", rows, _as_int32(integers([a.device for a in held])), len(args))
         self._put_few("bytes", rows, within(integers([a.bytes for a in held]), _MOST_BYTES), len(args))
-        self._put_few("blocks_per_sm", rows, floats([a.blocks_per_sm for a in held]), len(args), NO_NUMBER)
+        blocks = floats([a.blocks_per_sm for a in held])
+        self._put_few("blocks_per_sm", rows, blocks, len(args), NO_NUMBER)
+        threads = _block_threads(floats([a.warps_per_sm for a in held]), blocks)
+        self._put_few("block_threads", rows, threads, len(args))
+        percent = within(integers([a.occupancy_percent for a in held]), _MOST_PERCENT)
+        self._put_few("occupancy_percent", rows, _as_int32(percent), len(args))
 
     def _put_shapes(self, args: Sequence[Args]) -> None:
         shape = np.full(len(args), ABSENT, np.int32)
@@ -224,6 +231,14 @@ def _text(value: object) -> str:
     """A text field of a collective; of a list of ranks its text, of what is too long none."""
     text = "" if value is None else value if isinstance(value, str) else str(value)
     return sys.intern(encodable(text)) if len(text) <= _LONGEST_CALL_TEXT else ""
+
+
+def _block_threads(warps_per_sm: Floats, blocks_per_sm: Floats) -> Ids:
+    """Threads of a block, ABSENT where they are not told: Kineto spreads warps of 32, and blocks, over one device."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        threads = np.rint(32 * warps_per_sm / blocks_per_sm)
+    sound = (threads >= 1) & (threads <= _MOST_BLOCK_THREADS)
+    return np.where(sound, threads, ABSENT).astype(np.int32)
 
 
 def _as_int32(values: Ints) -> Ids:

@@ -65,7 +65,8 @@ class Trace:
 
     Times are int64 nanoseconds on the file's own clock; absolute time is `base_ns + ts`. `name` and `cat` index
     `names` and `cats`. `pid`, `tid`, `stream`, `device`, `correlation`, `external_id` and `bytes` are ABSENT (-1)
-    where the event has none. `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
+    where the event has none, and so are `block_threads` and `occupancy_percent` (Kineto's estimate) of kernels.
+    `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
     `left_out` counts the events that were read and, as asked, not kept, by category.
     """
 
@@ -83,6 +84,8 @@ class Trace:
     external_id: Ints
     bytes: Ints
     blocks_per_sm: Floats
+    block_threads: Ids
+    occupancy_percent: Ids
     shape: Ids
     names: tuple[str, ...]
     cats: tuple[str, ...]

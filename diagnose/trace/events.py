@@ -30,6 +30,8 @@ class Args(msgspec.Struct, gc=False):
     device: Number = ABSENT
     bytes: Number = msgspec.field(default=ABSENT, name="bytes")
     blocks_per_sm: Number = msgspec.field(default=NO_NUMBER, name="blocks per SM")
+    warps_per_sm: Number = msgspec.field(default=NO_NUMBER, name="warps per SM")
+    occupancy_percent: Number = msgspec.field(default=ABSENT, name="est. achieved occupancy %")
     dims: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input type")
     concrete: msgspec.Raw = msgspec.field(default=NO_JSON, name="Concrete Inputs")

@@ -5,14 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from diagnose.capture.command import environment
+from diagnose.diagnosis import Patch
 from diagnose.errors import UserError
 from diagnose.patch.patch_file import Request, read
-from diagnose.probes.apply_allowed import ALLOWED, why_not
+from diagnose.patch.patches import reachable
+from diagnose.patch.worlds import World
 from diagnose.probes.config import Config
-from diagnose.probes.protocol import PATCH
+from diagnose.probes.protocol import BARE_LOOP, PATCH, TRAINER
 
 RULES = Path(__file__).parents[2] / "rules"
 
@@ -128,13 +131,48 @@ def test_every_patch_of_a_rule_can_be_applied() -> None:
     import tomllib
 
     tables = (tomllib.loads(path.read_text()).get("patch") for path in sorted(RULES.glob("*.toml")))
-    settings = [
-        (table["target"], key, 4 if isinstance(value, str) and value.startswith("=") else value)
+    patches = [
+        Patch(target=table["target"], set={key: 4 if str(value).startswith("=") else value})
         for table in tables
         if table
         for key, value in table["set"].items()
     ]
+    of_a_trainer = World(TRAINER, {})
 
-    assert len(settings) > 10
-    assert [setting for setting in settings if why_not(*setting)] == []
-    assert set(ALLOWED) == {"training_arguments", "model_kwargs", "dataloader", "ddp", "environment"}
+    assert len(patches) > 10
+    assert [patch for patch in patches if not reachable(of_a_trainer.patch(patch) or patch)] == []
+
+
+OF_BARE_LOOPS = [
+    ({"optim": "adamw_torch_fused"}, {"optimizer": {"fused": True}}),
+    ({"tf32": True}, {"torch": {"float32_matmul_precision": "high"}}),
+    ({"torch_compile": True}, {"torch": {"compile": True}}),
+    ({"gc_every_steps": 100}, {"gc": {"every_steps": 100}}),
+    ({"dataloader_num_workers": 2}, {"dataloader": {"num_workers": 2}}),
+    ({"ddp_static_graph": True}, {"ddp": {"static_graph": True}}),
+]
+
+
+@pytest.mark.parametrize(("asked", "wanted"), OF_BARE_LOOPS)
+def test_what_a_bare_loop_is_told_to_type_is_what_a_run_sets(
+    asked: dict[str, object], wanted: dict[str, object], tmp_path: Path
+) -> None:
+    made = World(BARE_LOOP, {}).patch(Patch(target="training_arguments", set=asked))
+    assert made is not None
+    (tmp_path / "p.json").write_bytes(msgspec.json.encode(made))
+
+    assert reachable(made)
+    assert read(str(tmp_path / "p.json")).wanted == wanted
+
+
+@pytest.mark.parametrize("asked", [{"bf16": True}, {"per_device_train_batch_size": 8}, {"logging_steps": 9}])
+def test_what_no_run_can_set_in_a_bare_loop_is_said_to_be_out_of_reach(
+    asked: dict[str, object], tmp_path: Path
+) -> None:
+    made = World(BARE_LOOP, {}).patch(Patch(target="training_arguments", set=asked))
+    assert made is not None
+    (tmp_path / "p.json").write_bytes(msgspec.json.encode(made))
+
+    assert not reachable(made)
+    with pytest.raises(UserError, match="nothing in the patch can be applied"):
+        read(str(tmp_path / "p.json"))

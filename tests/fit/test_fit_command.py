@@ -129,7 +129,7 @@ def predicted(tmp_path, text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(out.read_text().splitlines()))
 
 
-def test_a_table_keeps_its_columns_and_gets_four_more(tmp_path):
+def test_a_table_keeps_its_columns_and_gets_five_more(tmp_path):
     rows = predicted(tmp_path, TABLE)
     assert [row["model"] for row in rows] == ["1B", "8B", "80B"]
     for row in rows:
@@ -137,6 +137,7 @@ def test_a_table_keeps_its_columns_and_gets_four_more(tmp_path):
         assert 0 < float(row["predicted_mfu_percent"]) < 100
         assert float(row["predicted_memory_gb"]) > 0
         assert row["fits"] == "yes"
+        assert 0 < float(row["expected_tokens_per_s_per_gpu"]) <= 1.01 * float(row["predicted_tokens_per_s_per_gpu"])
 
 
 def test_measured_columns_change_nothing(tmp_path):

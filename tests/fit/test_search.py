@@ -54,7 +54,7 @@ def test_tensor_parallelism_stays_inside_a_node_and_the_trainer_divides_only_dat
 
 
 def test_checkpointing_is_searched_only_where_it_was_left_open():
-    kinds = {entry.plan.checkpointing for entry in search(plan(), NANOTRON, 256, lambda _: True).ranked}
+    kinds = {entry.plan.checkpointing for entry in search(plan("1b", 8, 1), NANOTRON, 256, lambda _: True).ranked}
     assert kinds == {"none"}
     given = search(replace(plan(), checkpointing="full"), NANOTRON, 256, lambda _: True)
     assert {entry.plan.checkpointing for entry in given.ranked} == {"full"}

@@ -94,7 +94,7 @@ def test_a_token_pays_for_the_experts_it_takes(convention: Convention) -> None:
 def test_the_conventions_are_in_order() -> None:
     per_token = {c: flops_per_token(NAMED_MODELS["Llama-3.2-1B"], 1024, c) for c in CONVENTIONS}
 
-    assert sorted(CONVENTIONS, key=per_token.__getitem__) == ["hf", "6n", "causal", "palm"]
+    assert sorted(CONVENTIONS, key=per_token.__getitem__) == ["hf", "6n", "causal", "palm", "6n-attention"]
 
 
 @given(st.integers(1, 8192))

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from analysed import ADD, FOREACH, FUSED, GEMM, SOFTMAX
+from embedding_jobs import dense_gradient, lookups
+from expert_jobs import grouped, one_by_one
 from kineto import Trace
 from kineto_host import BF16
 
@@ -180,6 +182,9 @@ class Case:
 BATCHED = recorded({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}, **small_model())
 FAST = (op("aten::mm", [LARGE, LARGE], GEMM, 11_200),)
 CASES = {
+    "dense-embedding-gradients": Case(job(product(), dense_gradient(1_000_000)), job(product(), dense_gradient(4096))),
+    "experts-one-by-one": Case(job(product(), one_by_one()), job(product(), grouped())),
+    "embeddings-one-by-one": Case(job(product(), lookups(26)), job(product(), lookups(2))),
     "products-in-single-precision": Case(
         job(product(kernel=TF32), gpu=A100), job(product(), gpu=A100), patch=training(bf16=True)
     ),

@@ -81,7 +81,7 @@ ROWS: dict[str, Check] = {
     "F01": _per_token("6n"),
     "F02": lambda x: model_flops.attention_flops(model(x), tokens(x)),
     "F03": _per_token("palm"),
-    "F04": lambda x: model_flops.all_parameter_flops_per_token(model(x), tokens(x)),
+    "F04": lambda x: model_flops.flops_per_token(model(x), tokens(x), "6n-attention"),
     "F05": _per_token("causal"),
     "F06": _per_token("hf"),
     "F07": _with_opt(_per_token("6n")),

@@ -92,6 +92,20 @@ def unsharded_state_bytes(m: Measured) -> Value:
     return STATE_BYTES * elements * (1 - 1 / float(ranks))
 
 
+@metric("bytes")
+def hybrid_state_bytes(m: Measured) -> Value:
+    """Further memory of a rank whose node holds a whole training state (HSDP): its shard, once for each other node.
+
+    At 16 bytes per gathered parameter; 0 on one node.
+    """
+    elements, ranks, count = _gathered(m, "elements"), gather_ranks(m), nodes(m)
+    if isinstance(elements, Unknown) or isinstance(ranks, Unknown):
+        return NO_GATHER
+    if isinstance(count, Unknown):
+        return count
+    return STATE_BYTES * elements / float(ranks) * (float(count) - 1)
+
+
 @metric("count")
 def gather_ranks(m: Measured) -> Value:
     """Ranks over which parameters are sharded: the largest group of an all-gather."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from diagnose.attribution.causes import GRAPH_CAPTURE
 from diagnose.facts import Unknown, analysis_option, capture_setting
+from diagnose.formulas.mfu_conventions import MFU_AS
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import (
     CONVENTIONS,
@@ -25,6 +26,7 @@ NUMERATORS = {
     "palm-frozen": "PaLM with frozen weights: 6 FLOPs per trained and 4 per frozen parameter and token, plus attention",
     "causal": "PaLM with only the attention that the causal mask lets through",
     "6n": "6 FLOPs per parameter and token, attention left out",
+    "6n-attention": "6 FLOPs per parameter and token, plus attention without a causal discount",
     "hf": "transformers' floating_point_ops: 6 FLOPs per parameter outside the embeddings, attention left out",
     "operators": "FLOPs of leaf matrix, convolution and attention operators that ran",
 }
@@ -33,15 +35,19 @@ NUMERATORS = {
 def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
     """FLOPs of one step on one rank by convention, the declared numerator first.
 
-    What the user states comes first, then PaLM's count where the model's sizes and the tokens are known, then 6N with
-    a stated number of parameters, then the operators that ran.
+    What the user states comes first, then the count that he names (`Settings.mfu_as`), then PaLM's where the model's
+    sizes and the tokens are known, then 6N with a stated number of parameters, then the operators that ran.
     """
     if captures_graphs_alone(m):
         return GRAPHS_CAPTURED
     by_convention: dict[str, float] = {}
     if m.settings.flops_per_step:
         by_convention["given"] = m.settings.flops_per_step
-    by_convention |= _by_size(m)
+    by_size = _by_size(m)
+    named = MFU_AS[m.settings.mfu_as].flops if m.settings.mfu_as else None
+    if named in by_size:
+        by_convention[named] = by_size[named]
+    by_convention |= by_size
     counted = counted_flops(m)
     if not isinstance(counted, Unknown):
         by_convention["operators"] = counted

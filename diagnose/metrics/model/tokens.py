@@ -59,7 +59,7 @@ def _looked_up(m: Measured) -> Tokens | None:
     if not lookups or not steps.count:
         return None
     vocabulary = max(d[0][0] for d in lookups)
-    if vocabulary not in _product_widths(m):
+    if vocabulary not in product_widths(m):
         return None
     indices = [d[1] for d in lookups if d[0][0] == vocabulary]
     tokens = sum(int(np.prod(dims)) for dims in indices)
@@ -67,7 +67,8 @@ def _looked_up(m: Measured) -> Tokens | None:
     return Tokens(tokens / steps.count, sequence, "the embedding lookups in the trace")
 
 
-def _product_widths(m: Measured) -> set[int]:
+def product_widths(m: Measured) -> set[int]:
+    """All sizes of the first operands of matrix products."""
     trace = m.timeline.trace
     rows = np.flatnonzero(
         trace.rows_of(*OPS) & trace.named(lambda name: name in ("aten::mm", "aten::addmm")) & (trace.shape >= 0)

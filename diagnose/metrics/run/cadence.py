@@ -37,14 +37,19 @@ def _interval(m: Measured, pattern: str) -> float | Unknown:
     return steps
 
 
+def plain_step_ns(m: Measured, pattern: str = SAVE) -> float:
+    """Mean host step without the ranges of the pattern."""
+    host = m.timeline.steps.host
+    plain = float((host[:, 1] - host[:, 0]).sum()) - iv.total(_in_window(m, pattern))
+    return max(plain, 0.0) / max(m.timeline.steps.count, 1)
+
+
 def _run_share(m: Measured, pattern: str, slowed: float = 1.0, longer: float = 1.0) -> float | Unknown:
     """One every `interval` steps: its time over that and of the steps between two, which alone the profiler slowed."""
     lasts, interval = _mean_ns(m, pattern), _interval(m, pattern)
     if isinstance(lasts, Unknown) or isinstance(interval, Unknown):
         return lasts if isinstance(lasts, Unknown) else interval
-    host = m.timeline.steps.host
-    plain = float((host[:, 1] - host[:, 0]).sum()) - iv.total(_in_window(m, pattern))
-    between = interval * max(plain, 0.0) / max(m.timeline.steps.count, 1) / slowed
+    between = interval * plain_step_ns(m, pattern) / slowed
     return longer * lasts / (longer * lasts + between)
 
 
@@ -95,8 +100,13 @@ def most_checkpoint_run_share(m: Measured) -> Value:
     """The same without the profiler, were writing a checkpoint not slowed by it, which calls few operators, and were
     those of the window the short ones.
     """
+    return _run_share(m, SAVE, slowed_by_profiler(m), WRITTEN_SLOWLY)
+
+
+def slowed_by_profiler(m: Measured) -> float:
+    """Profiled over unprofiled step time, 1 where it is not known."""
     slowed = profiler_overhead_factor(m)
-    return _run_share(m, SAVE, 1.0 if isinstance(slowed, Unknown) else max(float(slowed), 1.0), WRITTEN_SLOWLY)
+    return 1.0 if isinstance(slowed, Unknown) else max(float(slowed), 1.0)
 
 
 @metric("share", RUN, needs_gpu=False)

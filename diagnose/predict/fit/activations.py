@@ -82,10 +82,16 @@ def _norms(plan: JobPlan) -> float:
 
 
 def _attention(plan: JobPlan) -> float:
-    """Queries, keys, values and output; only flash attention takes keys and values that groups of queries share."""
+    """Queries, keys, values and output; only flash attention takes keys and values that groups of queries share.
+
+    OPT of transformers 4 hands SDPA queries whose heads lie one after the other. Its output lies alike, so that the
+    projection that follows reads, and keeps, a copy by tokens; the same is counted for the other models with biased
+    layer norms.
+    """
     model = plan.model
     shared = _key_width(model) if plan.attention == "flash" else model.query_width
-    return plan.precision.compute_bytes * (2 * model.query_width + 2 * shared)
+    outputs = 2 if plan.attention == "sdpa" and model.bias else 1
+    return plan.precision.compute_bytes * ((1 + outputs) * model.query_width + 2 * shared)
 
 
 def _scores(plan: JobPlan) -> float:

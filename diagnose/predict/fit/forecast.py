@@ -141,6 +141,9 @@ def _step(step: StepTime) -> Mapping[str, Any]:
         "tokens_per_s_per_gpu": step.tokens_per_s_per_gpu,
         "expected_tokens_per_s": step.expected_tokens_per_s,
         "mfu_share": step.mfu,
+        "mfu_as": step.mfu_as,
+        "model_flops": step.model_flops,
+        "peak_flops_per_s": step.peak_flops,
         "stall_chance": step.stall_chance,
     }
 

@@ -9,6 +9,7 @@ _OPTIMIZERS = {
     "adamw": "adamw_torch_fused",
     "adamw-8bit": "adamw_bnb_8bit",
     "lion": "lion_32bit",
+    "lion-8bit": "lion_8bit",
     "sgd": "sgd",
     "sgd-momentum": "sgd",
     "adafactor": "adafactor",

@@ -130,8 +130,14 @@ def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
         "weights cast by autocast": parameters * precision.compute_bytes if runs_in_autocast(plan) else 0,
         "gradients": parameters * gradients * shard[1],
         "master weights": parameters * precision.master_bytes * shard[0],
-        "optimizer states": parameters * plan.optimizer_states.state_bytes(precision) * shard[0],
+        "optimizer states": parameters * optimizer_bytes(plan) * shard[0],
     }
+
+
+def optimizer_bytes(plan: JobPlan) -> float:
+    """Bytes that the optimizer keeps of each parameter before ZeRO divides them, master weights left out."""
+    factored_share = plan.model.factored_values / plan.model.parameters
+    return plan.optimizer_states.state_bytes(plan.precision, factored_share)
 
 
 def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:

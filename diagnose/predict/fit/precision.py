@@ -63,21 +63,30 @@ class Optimizer:
     fixed_bytes: float = 0.0
     factored: bool = False
 
-    def state_bytes(self, precision: Precision) -> float:
-        """Bytes of optimizer state of each parameter; of a factored moment nothing is counted."""
-        return self.moments * precision.state_bytes + self.fixed_bytes
+    def state_bytes(self, precision: Precision, factored_share: float) -> float:
+        """Bytes of optimizer state of each parameter.
+
+        Args:
+            precision: of what it updates.
+            factored_share: values of a factored moment over parameters; the rows and columns are fp32.
+        """
+        factored = _FACTORED_BYTES * factored_share if self.factored else 0.0
+        return self.moments * precision.state_bytes + self.fixed_bytes + factored
 
 
+_FACTORED_BYTES = 4
 _BLOCK_OF_8_BIT = 256
+_8_BIT = 1 + 4 / _BLOCK_OF_8_BIT
 OPTIMIZERS = {
     "adamw": Optimizer(2),
-    "adamw-8bit": Optimizer(0, 2 * (1 + 4 / _BLOCK_OF_8_BIT)),
+    "adamw-8bit": Optimizer(0, 2 * _8_BIT),
     "lion": Optimizer(1),
+    "lion-8bit": Optimizer(0, _8_BIT),
     "sgd": Optimizer(0),
     "sgd-momentum": Optimizer(1),
     "adafactor": Optimizer(0, factored=True),
 }
-"""By name. AdamW 8-bit: a byte for each of two moments and an fp32 scale for each block (Dettmers et al. 2022, as
+"""By name. 8-bit: a byte for each value of a moment and an fp32 scale for each block (Dettmers et al. 2022, as
 bitsandbytes has it). Adafactor without a first moment (Shazeer and Stern 2018), as transformers sets it up."""
 
 

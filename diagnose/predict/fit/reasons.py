@@ -40,8 +40,10 @@ def why(found: Search, headroom_gb: float) -> list[tuple[str, str]]:
 
 
 def _throughput(found: Search, best: Ranked) -> str:
+    chance = best.step.stall_chance
+    risk = f"; {chance:.0%} of such jobs stall, which the ranking counts as a mean over runs" if chance else ""
     losses = ", ".join(f"{name} {share:.0%}" for name, share in largest_losses(best.step))
-    text = f"beside the arithmetic the step is {losses}" if losses else "the step is arithmetic"
+    text = (f"beside the arithmetic the step is {losses}" if losses else "the step is arithmetic") + risk
     if len(found.ranked) == 1:
         return text
     return f"{text}; the next best, {division(found.ranked[1].plan)}, is {found.loss(1):.1%} slower"

@@ -11,14 +11,14 @@ from diagnose.predict.fit.job import Attention, JobPlan, Sharding
 from diagnose.trace.record import CaptureRecord
 
 Value = TypeVar("Value")
-_ATTENTIONS: dict[str, Attention] = {
+ATTENTIONS: dict[str, Attention] = {
     "eager": "eager",
     "sdpa": "sdpa",
     "flash_attention_2": "flash",
     "flash_attention_3": "flash",
 }
 _OPTIMIZERS = {"AdamW": "adamw", "Adam": "adamw", "AdamW8bit": "adamw-8bit", "Adam8bit": "adamw-8bit"}
-_OPTIMIZERS |= {"Lion": "lion", "Adafactor": "adafactor"}
+_OPTIMIZERS |= {"Lion": "lion", "Lion8bit": "lion-8bit", "Adafactor": "adafactor"}
 _ZERO_OF_STRATEGY = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
 
 
@@ -43,7 +43,7 @@ def _plan(m: Measured) -> JobPlan:
     if record.flag("compiled"):
         raise NotTold("torch.compile decides what is kept for the backward pass")
     micro_batch, seq_len = _batch(record)
-    attention = _ATTENTIONS.get(record.text("model.attn_implementation") or "")
+    attention = ATTENTIONS.get(record.text("model.attn_implementation") or "")
     return JobPlan(
         name=record.text("model.class") or "the model",
         model=_model(m),

@@ -25,19 +25,25 @@ class Remedy:
     largest_micro_batch: int
 
 
-def largest_micro_batch(plan: JobPlan) -> int:
-    """Sequences of the largest micro-batch that fits; 0 when not even one does."""
+def largest_micro_batch(plan: JobPlan, taken: float = 1.0) -> int:
+    """Sequences of the largest micro-batch that fits; 0 when not even one does.
+
+    Args:
+        plan: the job.
+        taken: what it takes over what the ledger counts.
+    """
     fits, too_many = 0, 1
-    while too_many <= MOST_SEQUENCES and _fits(plan, too_many):
+    while too_many <= MOST_SEQUENCES and _fits(plan, too_many, taken):
         fits, too_many = too_many, 2 * too_many
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
-        fits, too_many = (middle, too_many) if _fits(plan, middle) else (fits, middle)
+        fits, too_many = (middle, too_many) if _fits(plan, middle, taken) else (fits, middle)
     return fits
 
 
-def _fits(plan: JobPlan, micro_batch: int) -> bool:
-    return memory_ledger(replace(plan, micro_batch=micro_batch)).fits
+def _fits(plan: JobPlan, micro_batch: int, taken: float) -> bool:
+    ledger = memory_ledger(replace(plan, micro_batch=micro_batch))
+    return ledger.total_bytes * taken <= ledger.capacity_bytes
 
 
 def remedies(plan: JobPlan) -> tuple[Remedy, ...]:

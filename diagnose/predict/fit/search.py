@@ -44,7 +44,7 @@ def search(plan: JobPlan, stack: Stack, global_batch: int, fits: Fits) -> Search
 
     Tried are all divisions of the stack into dp x tp x pp with tensor parallelism inside a node, its ZeRO stages,
     micro-batches of powers of two that reach the global batch, and checkpointing. They are ranked by the
-    throughput to expect, stalls included.
+    mean throughput of runs, those that stall included.
 
     Args:
         plan: the job; its sharding, micro-batch, accumulation and checkpointing are what is searched.

@@ -40,19 +40,22 @@ class Stack:
         half_nodes: nodes of a group at which half of that is reached.
         reduce_exposed_share: of gradient reduction, what the backward pass does not hide.
         gather_exposed_share: the same where ranks hold shards (ZeRO, FSDP).
-        optimizer_bytes: that the optimizer reads and writes for each parameter of a rank.
+        optimizer_passes: times that the optimizer moves the bytes of its weights, gradients and states.
         step_s: of each optimizer step whatever its size.
         liger_elementwise: of the elementwise bytes, the share that Liger's kernels leave.
         liger_logits: of the loss's bytes, the share that Liger's fused loss leaves.
         compiled_elementwise: of the elementwise bytes, the share that torch.compile leaves.
         fp8_share: of the time of the blocks' matrix products, what they take in fp8.
-        stall_s: of each hand-over of a micro-batch, and of each reduction of gradients, in a job that stalls.
-        stall_chance: share of jobs with pipelines and data parallelism between nodes that stall, by number of nodes.
+        stall_s: of each exchange of a rank with another node, in a job that stalls.
+        collective_stall_s: of each tensor-parallel collective between nodes, in a job that stalls.
+        stall_odds: what each unit of `stalls.evidence` adds to the logarithm of the odds of a stall; empty where no run
+            is known to stall.
         divides_blocks: it has tensor and pipeline parallelism.
         zero_stages: that it has.
         dtype: that it trains in unless told otherwise.
         model_prefix: how the short names of its source's models continue the names of the table of models.
         uneven_stages: stages are balanced by weights.
+        mfu_as: whose count of model FLOPs its MFU is, one of `MFU_AS`.
         span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
     """
 
@@ -75,29 +78,30 @@ class Stack:
     half_nodes: float
     reduce_exposed_share: float
     gather_exposed_share: float
-    optimizer_bytes: float
+    optimizer_passes: float
     step_s: float
     liger_elementwise: float
     liger_logits: float
     compiled_elementwise: float
     fp8_share: float
     stall_s: float
-    stall_chance: Mapping[str, float]
+    collective_stall_s: float
+    stall_odds: Mapping[str, float]
     divides_blocks: bool
     zero_stages: tuple[int, ...]
     dtype: str
     model_prefix: str
     uneven_stages: bool
+    mfu_as: str
     span: Mapping[str, tuple[float, float]]
-
-    def stalls(self, nodes: int) -> float:
-        """Share of pipelines with data parallelism between so many nodes that stall in every micro-batch."""
-        known = [(int(most), chance) for most, chance in self.stall_chance.items()]
-        return next((chance for most, chance in sorted(known) if nodes <= most), max((c for _, c in known), default=0))
 
     def with_rates(self, rates: Mapping[str, float]) -> "Stack":
         """The same stack with some of its rates replaced."""
         return replace(self, **dict(rates))  # type: ignore[arg-type]
+
+    def counting_as(self, mfu_as: str | None) -> "Stack":
+        """The same stack whose MFU is that project's count; its own where none is named."""
+        return self if mfu_as is None else replace(self, mfu_as=mfu_as)
 
     def check(self, sharding: Sharding) -> None:
         """Nothing, when the stack can divide a job so.

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diagnose.formulas.model_flops import all_parameter_flops_per_token, mfu_share
+from diagnose.formulas.model_flops import mfu_share
 from diagnose.predict.fit.job import JobPlan
+from diagnose.predict.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.predict.fit.stacks import WIDE_NODES, Stack
 from diagnose.predict.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
-from diagnose.predict.fit.transfers import gathering_s, reduction_s
+from diagnose.predict.fit.stalls import median_s, stall_chance, stall_s
+from diagnose.predict.fit.transfers import gathering_s, reduction_s, shard_latency_s
 
 _BACKWARD_SHARE = 2 / 3  # of a micro-batch: what the reduction of gradients can hide behind
-_LIKELY, _POSSIBLE = 0.5, 0.05  # chances of a stall from which on it is predicted, and part of the range
+_BEYOND = 0.1  # share of runs that are faster than the fast end of the range, and slower than the slow one
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,9 @@ class StepTime:
         slowest_s: seconds when it goes badly; one measured run in five lay outside of both ends.
         tokens: of the step.
         gpus: that run it.
-        model_flops: of the step: 6 for every parameter, and attention without a causal discount.
-        peak_flops: dense peak of a GPU in the precision that it computes in.
+        mfu_as: whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
+        model_flops: of the step.
+        peak_flops: dense peak of a GPU that MFU is a share of.
         stall_chance: share of measured runs of this kind that stalled in every micro-batch.
         stalled_s: seconds of the step when it does.
     """
@@ -34,6 +37,7 @@ class StepTime:
     slowest_s: float
     tokens: int
     gpus: int
+    mfu_as: str
     model_flops: float
     peak_flops: float
     stall_chance: float
@@ -61,9 +65,13 @@ class StepTime:
 
     @property
     def expected_tokens_per_s(self) -> float:
-        """Tokens per second on average over runs of which some stall."""
-        steady = self.step_s - self.parts.get("stalls", 0.0)
-        return self.tokens * ((1 - self.stall_chance) / steady + self.stall_chance / self.stalled_s)
+        """Tokens per second on average over runs, of which some stall."""
+        return self.tokens * ((1 - self.stall_chance) / self.steady_s + self.stall_chance / self.stalled_s)
+
+    @property
+    def steady_s(self) -> float:
+        """Seconds of the step of a run that does not stall."""
+        return self.step_s - self.parts["stalls"]
 
 
 def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
@@ -78,22 +86,20 @@ def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
     board = board_of(plan)
     parts = _parts(plan, stack, board)
     steady_s = sum(parts.values())
-    stall_s = stack.stall_s * _hand_overs(plan)
-    chance = _stall_chance(plan, stack)
-    if chance > _LIKELY:
-        parts["stalls"] = stall_s
+    stalled_s, chance = steady_s + stall_s(plan, stack), stall_chance(plan, stack)
+    parts["stalls"] = median_s(steady_s, stalled_s, chance) - steady_s
     low, high = stack.span[regime(plan)]
-    predicted = sum(parts.values())
     return StepTime(
         parts=parts,
-        fastest_s=predicted / high,
-        slowest_s=max(predicted / low, steady_s + stall_s if chance > _POSSIBLE else 0.0),
+        fastest_s=(stalled_s if chance > 1 - _BEYOND else steady_s) / high,
+        slowest_s=(stalled_s if chance > _BEYOND else steady_s) / low,
         tokens=plan.tokens_per_step,
         gpus=plan.gpus,
-        model_flops=all_parameter_flops_per_token(plan.model, plan.seq_len) * plan.tokens_per_step,
-        peak_flops=board.peak_flops,
+        mfu_as=stack.mfu_as,
+        model_flops=counted_flops_per_token(plan, stack.mfu_as) * plan.tokens_per_step,
+        peak_flops=counted_peak_flops(plan, stack.mfu_as),
         stall_chance=chance,
-        stalled_s=steady_s + stall_s,
+        stalled_s=stalled_s,
     )
 
 
@@ -108,9 +114,16 @@ def _parts(plan: JobPlan, stack: Stack, board: Board) -> dict[str, float]:
     parameters = max(stage_parameters(plan, stage) for stage in by_kind)
     parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
     owned = parameters / (plan.sharding.shards if plan.sharding.zero else 1)
-    parts["optimizer"] = stack.optimizer_bytes * owned / board.memory_bytes_per_s
+    parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
     parts["once a step"] = stack.step_s
     return parts
+
+
+def _state_bytes(plan: JobPlan) -> float:
+    """Bytes that the optimizer's step is about, for each parameter: what it updates, from what, and what it keeps."""
+    precision = plan.precision
+    held = precision.weight_bytes + precision.master_bytes + precision.gradient_bytes
+    return held + plan.optimizer_states.state_bytes(precision)
 
 
 def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:
@@ -123,20 +136,8 @@ def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch
         seconds += exposed_s(reduction_s(plan, stack, parameters), share, behind_s)
     if zero in (1, 2):
         seconds += stack.gather_exposed_share * gathering_s(plan, stack, parameters)
+        seconds += shard_latency_s(plan, stack)
     return seconds
-
-
-def _hand_overs(plan: JobPlan) -> int:
-    """Times in a step that a rank waits for what others send it: each micro-batch of a pipeline, else the gradients."""
-    return plan.accumulation + plan.sharding.pp - 1 if plan.sharding.pp > 1 else 1
-
-
-def _stall_chance(plan: JobPlan, stack: Stack) -> float:
-    """In the widest jobs everything between nodes stalled, in others only pipelines with data parallelism."""
-    sharding = plan.sharding
-    if plan.nodes < WIDE_NODES and 1 in (sharding.pp, sharding.dp, plan.nodes):
-        return 0.0
-    return stack.stalls(plan.nodes)
 
 
 def regime(plan: JobPlan) -> str:

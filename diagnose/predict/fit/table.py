@@ -11,18 +11,20 @@ from diagnose.errors import UserError
 from diagnose.formulas.memory import GIB
 from diagnose.formulas.model import ModelShape
 from diagnose.predict.fit.boards import fewest_nodes, gpu_named
+from diagnose.predict.fit.columns import Row, is_yes, known_cells
 from diagnose.predict.fit.job import JobPlan, Sharding
 from diagnose.predict.fit.memory import MemoryLedger
+from diagnose.predict.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.predict.fit.stacks import Stack, stack_of
 from diagnose.predict.fit.step_time import predict_step
 
-Row = Mapping[str, str]
 ShapeOf = Callable[[str], ModelShape]
 LedgerOf = Callable[[JobPlan], MemoryLedger]
-ADDED = ("predicted_tokens_per_s_per_gpu", "predicted_mfu_percent", "predicted_memory_gb", "fits")
+_EXPECTED = "expected_tokens_per_s_per_gpu"  # on average over runs, of which some stall: choose by it
+ADDED = ("predicted_tokens_per_s_per_gpu", "predicted_mfu_percent", "predicted_memory_gb", "fits", _EXPECTED)
+STATED = ("stated_mfu_percent", "stated_tflops_per_gpu")
 NEEDED = ("model", "gpu", "gpus", "micro_batch")
 _SEQ_LEN = 4096
-_SAME = {"grad_accum": "accumulation", "global_batch_seqs": "global_batch"}  # names of the playbook's table
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -38,7 +40,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
         raise UserError("cannot read the table", where=path, why=str(error)) from error
     if not rows:
         raise UserError("the table has no rows", where=path)
-    if missing := [name for name in NEEDED if name not in rows[0]]:
+    if missing := [name for name in NEEDED if name not in known_cells(rows[0])]:
         do = f"columns needed: {', '.join(NEEDED)}; docs/fit.md lists the others"
         raise UserError(f"the table has no column {', '.join(missing)}", where=path, do=do)
     return rows
@@ -53,27 +55,27 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     """The job of a row.
 
     Of accumulation and global batch one suffices, and where they contradict each other the global batch holds.
-    A model whose head is tied is untied by nanotron's pipelines, whose first and last stage hold one table each.
 
     Raises:
         UserError: a cell is missing or no number, or the job cannot be launched so.
     """
-    cells = {_SAME.get(name, name): (value or "").strip() for name, value in row.items() if isinstance(value, str)}
-    stack, gpus = stack_of(stack_name), _count(cells, "gpus")
+    cells, stack = known_cells(row), stack_of(stack_name)
+    gpus = _count(cells, "gpus")
     if gpus < 1:
         raise UserError("gpus must be at least 1", where=f"gpus={gpus}")
     model = _shape(cells["model"], stack, shape_of)
     tp, pp = _count(cells, "tp", 1), _count(cells, "pp", 1)
     dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp), 1)), _count(cells, "micro_batch")
+    seq_len = _count(cells, "seq_len", _SEQ_LEN)
     sharding = Sharding(dp, tp, pp, _count(cells, "zero", 0), uneven_stages=stack.uneven_stages)
     stack.check(sharding)
     return JobPlan(
         name=cells["model"],
-        model=replace(model, tied=False) if stack.uneven_stages and pp > 1 else model,
+        model=_as_built(model, stack, pp, seq_len),
         gpu=gpu_named(cells["gpu"]),
         gpus=gpus,
         nodes=_count(cells, "nodes", fewest_nodes(gpus)),
-        seq_len=_count(cells, "seq_len", _SEQ_LEN),
+        seq_len=seq_len,
         micro_batch=micro_batch,
         accumulation=_accumulation(cells, dp * micro_batch),
         dtype=cells.get("dtype") or stack.dtype,
@@ -90,13 +92,21 @@ def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
         return shape_of(name)
 
 
+def _as_built(model: ModelShape, stack: Stack, pp: int, seq_len: int) -> ModelShape:
+    """The model as it is set up for the job: nanotron's pipelines untie the head, and a table of learned positions is
+    as long as the sequences are.
+    """
+    positions = max(model.positions, seq_len) if model.positions else 0
+    return replace(model, positions=positions, tied=model.tied and not (stack.uneven_stages and pp > 1))
+
+
 def _choices(cells: Row) -> dict[str, Any]:
     """What is left to the defaults of a plan where the table does not say."""
     given: dict[str, Any] = {
         name: cells[name] for name in ("optimizer", "attention", "checkpointing") if cells.get(name)
     }
     flags = {"liger": "liger", "compiled": "compile", "fp8": "fp8"}
-    return given | {field: cells.get(name, "").casefold() in ("true", "yes", "1") for field, name in flags.items()}
+    return given | {field: is_yes(cells.get(name, "")) for field, name in flags.items()}
 
 
 def _accumulation(cells: Row, at_once: int) -> int:
@@ -127,7 +137,8 @@ class Predictions:
     """What became of a table.
 
     Attributes:
-        rows: with the columns `ADDED`, which are empty where a row could not be predicted.
+        rows: with the columns `ADDED` and, where MFU is asked for as a project counts it, `STATED`; they are empty
+            where a row could not be predicted.
         problems: why, by line of the file.
     """
 
@@ -135,7 +146,9 @@ class Predictions:
     problems: dict[int, UserError]
 
 
-def predictions(rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, ledger_of: LedgerOf) -> Predictions:
+def predictions(
+    rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, ledger_of: LedgerOf, mfu_as: str | None = None
+) -> Predictions:
     """The rows with their predictions; memory is what tensors take, in GiB, as torch's peak has it.
 
     Args:
@@ -143,24 +156,40 @@ def predictions(rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, 
         stack_name: the training stack of rows that do not name one; None is told by their columns.
         shape_of: the model of a name.
         ledger_of: what a plan takes on its fullest GPU.
+        mfu_as: whose count MFU is, also that of the throughput that the table states; None for the stack's own.
     """
     done = Predictions([], {})
+    columns = ADDED if mfu_as is None else ADDED + STATED
     for line, row in enumerate(rows, 2):
-        added: tuple[str, ...] = ("",) * len(ADDED)
+        added: Mapping[str, str] = {}
         try:
-            added = _predicted(row, stack_for(row, stack_name), shape_of, ledger_of)
+            stack = stack_of(stack_for(row, stack_name)).counting_as(mfu_as)
+            plan = plan_of(row, stack.name, shape_of)
+            added = _predicted(plan, stack, ledger_of) | ({} if mfu_as is None else _stated(plan, stack, row))
         except UserError as error:
             done.problems[line] = error
-        done.rows.append({**row, **dict(zip(ADDED, added, strict=True))})
+        done.rows.append({**row, **{name: added.get(name, "") for name in columns}})
     return done
 
 
-def _predicted(row: Row, stack_name: str, shape_of: ShapeOf, ledger_of: LedgerOf) -> tuple[str, ...]:
-    """The values of the columns `ADDED`."""
-    plan = plan_of(row, stack_name, shape_of)
-    step, ledger = predict_step(plan, stack_of(stack_name)), ledger_of(plan)
+def _predicted(plan: JobPlan, stack: Stack, ledger_of: LedgerOf) -> dict[str, str]:
+    """The columns `ADDED`."""
+    step, ledger = predict_step(plan, stack), ledger_of(plan)
     memory, fits = f"{ledger.allocated_bytes / GIB:.2f}", "yes" if ledger.fits else "no"
-    return f"{step.tokens_per_s_per_gpu:.1f}", f"{100 * step.mfu:.2f}", memory, fits
+    expected = f"{step.expected_tokens_per_s / step.gpus:.1f}"
+    values = (f"{step.tokens_per_s_per_gpu:.1f}", f"{100 * step.mfu:.2f}", memory, fits, expected)
+    return dict(zip(ADDED, values, strict=True))
+
+
+def _stated(plan: JobPlan, stack: Stack, row: Row) -> dict[str, str]:
+    """The columns `STATED`: what the throughput of the table is in the stack's count; none where it states none."""
+    try:
+        tokens_per_s = float(known_cells(row).get("tokens_per_s_per_gpu", ""))
+    except ValueError:
+        return {}
+    flops = counted_flops_per_token(plan, stack.mfu_as) * tokens_per_s
+    share = flops / counted_peak_flops(plan, stack.mfu_as)
+    return dict(zip(STATED, (f"{100 * share:.3f}", f"{flops / 1e12:.2f}"), strict=True))
 
 
 def as_csv(rows: Sequence[Mapping[str, str]]) -> bytes:

@@ -69,3 +69,10 @@ def latency_s(plan: JobPlan, stack: Stack) -> float:
     between_nodes = stack.ring_hop_s * max(sharding.tp - plan.gpus_per_node, 0)
     beside_pipeline = stack.pipeline_hop_s * (sharding.tp - 1) if sharding.pp > 1 and plan.nodes > 1 else 0.0
     return between_nodes + beside_pipeline
+
+
+def shard_latency_s(plan: JobPlan, stack: Stack) -> float:
+    """Seconds that gathering the new weights of a stage's blocks takes whatever their size: a ring passes each rank."""
+    if nodes_spanned(plan) == 1:
+        return 0.0
+    return stack.ring_hop_s * max(plan.layers_per_stage) * (plan.sharding.dp - 1)

@@ -155,7 +155,8 @@ def _change(head: str, says: str, do: str, change: Change | Full, to: Writer) ->
     shell = bool(change.typed) and all(line.startswith("export ") for line in change.typed)
     beside = ((change.where, f"Where: {change.where}."), (change.record, f"So far: {change.record}."))
     told = " ".join(filter(None, (to.text(says), *(to.text(line) for known, line in beside if known), to.text(do))))
-    return blocks([head, told, to.fence(change.typed, "sh" if shell else "python")])
+    tried = spaced(("Or, the script unedited:", to.code(change.apply))) if change.apply else ""
+    return blocks([head, told, to.fence(change.typed, "sh" if shell else "python"), tried])
 
 
 def _findings(draft: Draft) -> str:
@@ -191,8 +192,8 @@ def _capacity(draft: Draft) -> str:
     view, to = capacity_view(draft.diagnosis), draft.to
     if view is None:
         return ""
-    heads = ("change", "frees", "largest micro-batch")
-    return blocks([to.items(view.lines), to.table(("part", "counted"), view.parts), to.table(heads, view.room)])
+    tables = [block for table in view.tables for block in (table.caption, to.table(table.heads, table.rows))]
+    return blocks([to.items(view.lines), *tables])
 
 
 def _not_advised(draft: Draft) -> str:

@@ -4,7 +4,7 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.text.page import Extent, Page
-from diagnose.report.views.capacity import capacity_view
+from diagnose.report.views.capacity import Table, capacity_view
 
 
 def print_capacity(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
@@ -13,8 +13,18 @@ def print_capacity(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     if not extent.details or view is None:
         return
     page.entries("memory:", [Text(line) for line in view.lines])
-    for name, size in view.parts:
-        page.hanging(f"{size:>10}  {name}")
-    for name, freed, largest in view.room:
-        page.hanging(f"with {name}: {freed} less, micro-batch up to {largest}")
+    for table in view.tables:
+        page.gap()
+        page.hanging(f"{table.caption}:")
+        for row in table.rows:
+            page.hanging(_line(table, row))
     page.gap()
+
+
+def _line(table: Table, row: tuple[str, ...]) -> str:
+    """A part with its size; else what the row is about, and each amount with its head."""
+    name, *amounts = row
+    if len(amounts) == 1:
+        return f"{amounts[0]:>10}  {name}"
+    told = (f"{head}: {amount}" for head, amount in zip(table.heads[1:], amounts, strict=True))
+    return f"{name} - {'; '.join(told)}"

@@ -84,6 +84,8 @@ def _full(page: Page, full: Full, details: bool) -> None:
         page.field("" if i else "type", Text(line, "bold"))
     if details and full.flags:
         page.field("or", Text(full.flags, "bold"))
+    if full.apply:
+        page.field("try", Text(full.apply, "bold"))
 
 
 def _brief(told: Headline, says: str) -> Text:

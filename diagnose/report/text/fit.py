@@ -55,14 +55,14 @@ def _speed(page: Page, made: Forecast) -> None:
     _shares(page, [(name, seconds * 1e3) for name, seconds in step.parts.items()], "ms")
     page.paragraph(f"{made.stack.source}; measured runs lay outside of the range in one of five cases", label="rates:")
     if step.stall_chance:
-        text = f"{step.stall_chance:.0%} of such jobs there stalled in each step, for a reason that is not known"
+        text = f"{step.stall_chance:.0%} of such jobs there stalled in each step, for reasons that are not known"
         page.paragraph(f"{text}; stalled, the step takes {_seconds(step.stalled_s)}", label="risk:")
 
 
 def _rate(step: StepTime) -> str:
     slow, fast = (step.tokens / seconds / step.gpus for seconds in (step.slowest_s, step.fastest_s))
     of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU ({slow:,.0f} to {fast:,.0f})"
-    peak = f"{step.mfu:.1%} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s"
+    peak = f"{step.mfu:.1%} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
     return f"{of_gpu}, {step.tokens_per_s:,.0f} in all, {peak}"
 
 
@@ -102,7 +102,8 @@ def _to_expect(step: StepTime) -> str:
     text = f"{step.expected_tokens_per_s / step.gpus:,.0f} tokens/s of a GPU"
     if not step.stall_chance:
         return text
-    return f"{text} ({step.tokens_per_s_per_gpu:,.0f}, but {step.stall_chance:.0%} of such jobs stall)"
+    steady = step.tokens / step.steady_s / step.gpus
+    return f"{text} ({steady:,.0f}, but {step.stall_chance:.0%} of such jobs stall)"
 
 
 def _launch(page: Page, made: Forecast) -> None:

@@ -1,11 +1,26 @@
 """What the job takes of device memory, in words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.capacity import MemoryCount
+from diagnose.diagnosis.capacity import MemoryCount, OptimizerStates, PlannedRoom
 from diagnose.facts import spoken
-from diagnose.report.views.words import counted
+from diagnose.report.views.changes import headline
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a caption; the first cell of a row is what it is about, the others are amounts.
+
+    The column `prose` holds clauses instead; 0 where none does.
+    """
+
+    caption: str
+    heads: Row
+    rows: list[Row]
+    prose: int = 0
 
 
 @dataclass(frozen=True)
@@ -13,33 +28,57 @@ class CapacityView:
     """The memory ledger as shown.
 
     Attributes:
-        lines: what is counted and recorded, and the largest micro-batch.
-        parts: name and bytes of each part, the largest first.
-        room: each change that makes room, what it frees, and the largest micro-batch with it.
+        lines: what is counted and recorded, and the largest micro-batch; or why nothing is counted.
+        tables: the parts, what the plan does to memory, what else makes room, and the optimizer's states.
     """
 
     lines: list[str]
-    parts: list[tuple[str, str]]
-    room: list[tuple[str, str, str]]
+    tables: list[Table] = field(default_factory=list)
 
 
 def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:
-    """The ledger; None where the record does not tell the job."""
+    """The ledger; None for what trains nothing on a GPU, where nobody asks for one."""
     count = diagnosis.capacity.counted
     if count is None:
-        return None
+        lines = [f"not counted: {diagnosis.capacity.because}", *_never_used(diagnosis)]
+        return CapacityView(lines) if diagnosis.trains and _fact(diagnosis, "has_gpu") else None
+    lines = [_counted(count), *_recorded(count), _batch(count), *_fused(diagnosis)]
+    tables = (_parts(count), _plan(diagnosis, count), _room(count), _optimizers(count))
+    return CapacityView(lines, [table for table in tables if table.rows])
+
+
+def _parts(count: MemoryCount) -> Table:
     parts = sorted(count.parts, key=lambda part: -part.bytes)
-    return CapacityView(
-        lines=[_counted(count), *_recorded(count), _batch(count)],
-        parts=[(part.name, spoken(part.bytes, "bytes")) for part in parts],
-        room=[(room.name, spoken(room.freed_bytes, "bytes"), f"{room.largest_micro_batch:,}") for room in count.room],
-    )
+    rows: list[Row] = [(part.name, spoken(part.bytes, "bytes")) for part in parts]
+    return Table("By part", ("part", "counted"), rows)
+
+
+def _plan(diagnosis: Diagnosis, count: MemoryCount) -> Table:
+    caption = "With the changes of the plan, each after those before it"
+    heads = ("change", "memory with it", "largest micro-batch")
+    return Table(caption, heads, [_planned(diagnosis, row, count.device_bytes) for row in count.planned], prose=1)
+
+
+def _room(count: MemoryCount) -> Table:
+    rows: list[Row] = [
+        (room.name, spoken(room.freed_bytes, "bytes"), _sequences(room.largest_micro_batch, room.micro_batch_range))
+        for room in count.room
+    ]
+    return Table("What makes room, each alone", ("change", "frees", "largest micro-batch"), rows)
+
+
+def _optimizers(count: MemoryCount) -> Table:
+    heads = ("optimizer", "bytes of a parameter", "states here", "largest micro-batch", "training")
+    rows = [_states(row) for row in count.optimizers]
+    return Table("States of the optimizer", heads, rows if len(rows) > 1 else [], prose=4)
 
 
 def _counted(count: MemoryCount) -> str:
     share = count.total_bytes / count.device_bytes
     held, whole = spoken(count.total_bytes, "bytes"), spoken(count.device_bytes, "bytes")
-    return f"by its sizes the job takes {held}, {100 * share:.0f} % of the device's {whole}"
+    left = count.device_bytes - count.total_bytes
+    room = f"{spoken(left, 'bytes')} are left" if left >= 0 else f"{spoken(-left, 'bytes')} too much"
+    return f"by its sizes the job takes {held}, {100 * share:.0f} % of the device's {whole}: {room}"
 
 
 def _recorded(count: MemoryCount) -> list[str]:
@@ -60,6 +99,49 @@ def _off(miss: float) -> str:
 
 
 def _batch(count: MemoryCount) -> str:
-    largest = counted(count.largest_micro_batch, "sequence")
+    largest = _sequences(count.largest_micro_batch, count.micro_batch_range)
     now = f"; it is {count.micro_batch:,}"
-    return f"the largest micro-batch that fits by the count is {largest} of {count.seq_len:,} tokens{now}"
+    return f"the largest micro-batch that fits by the count is {largest} sequences of {count.seq_len:,} tokens{now}"
+
+
+def _sequences(likely: int, span: tuple[int, int]) -> str:
+    """The count, and its range where the ledger's error makes one: "14 (12 to 16)"."""
+    least, most = span
+    return f"{likely:,}" if least == most else f"{likely:,} ({least:,} to {most:,})"
+
+
+def _planned(diagnosis: Diagnosis, row: PlannedRoom, device_bytes: int) -> Row:
+    finding = next((finding for finding in diagnosis.findings if finding.rule == row.rule), None)
+    change = headline(finding, "").action if finding else row.rule
+    if row.total_bytes is None or row.freed_bytes is None or row.micro_batch_range is None:
+        return change, f"unknown: {row.because}", "unknown"
+    than_before = f"{spoken(abs(row.freed_bytes), 'bytes')} {'less' if row.freed_bytes > 0 else 'more'}"
+    over = "" if row.total_bytes <= device_bytes else "; by the count it does not fit"
+    memory = f"{spoken(row.total_bytes, 'bytes')}, {than_before}{over}"
+    return change, memory, _sequences(row.largest_micro_batch or 0, row.micro_batch_range)
+
+
+def _states(row: OptimizerStates) -> Row:
+    name = f"{row.name}, as it is" if row.in_use else row.name
+    each = f"{row.parameter_bytes:.3f}".rstrip("0").rstrip(".")
+    largest = _sequences(row.largest_micro_batch, row.micro_batch_range)
+    return name, each, spoken(row.state_bytes, "bytes"), largest, row.numerics or "the same"
+
+
+def _fused(diagnosis: Diagnosis) -> list[str]:
+    if _fact(diagnosis, "optimizer_faster_form") != "fused":
+        return []
+    return ["the fused form of the optimizer saves time and no memory: its states are the same"]
+
+
+def _never_used(diagnosis: Diagnosis) -> list[str]:
+    """The headroom by what torch's allocator held, where that is known."""
+    peak, total = _fact(diagnosis, "memory_peak_bytes"), _fact(diagnosis, "memory_total_bytes")
+    if not isinstance(peak, int | float) or not isinstance(total, int | float):
+        return []
+    held, whole = spoken(peak, "bytes"), spoken(total, "bytes")
+    return [f"torch reserved {held} of the device's {whole} at most: {spoken(max(total - peak, 0), 'bytes')} are left"]
+
+
+def _fact(diagnosis: Diagnosis, name: str) -> float | bool | str | None:
+    return next((fact.value for fact in diagnosis.facts if fact.name == name), None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.facts import spoken
 from diagnose.report.views.user_code import no_line, where_line
-from diagnose.report.views.words import first_sentence, flags_line, patch_lines, speedup, to_capture
+from diagnose.report.views.words import apply_line, first_sentence, flags_line, patch_lines, speedup, to_capture
 
 HIDDEN_WORTH_TELLING = 0.02
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
@@ -30,7 +30,7 @@ class Change:
     """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
 
     `where` are the lines of the user's code that it is about, `record` what such gains came to before, "" where that is
-    not known.
+    not known; `apply` is the command that runs the job with it, the script unedited, "" where no run can.
     """
 
     rule: str
@@ -43,6 +43,7 @@ class Change:
     numerics: bool
     typed: list[str]
     flags: str
+    apply: str
     where: str
     record: str
 
@@ -58,6 +59,7 @@ class Full:
     headline: Headline
     typed: list[str]
     flags: str
+    apply: str
     where: str
     no_line: str
     record: str
@@ -120,6 +122,7 @@ def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
         headline=headline(finding, _explained_gain(finding)),
         typed=patch_lines(finding.patch),
         flags=flags_line(finding.patch),
+        apply=apply_line(finding.rule, finding.patch),
         where=where_line(finding.where),
         no_line=no_line(finding),
         record=_record_line(diagnosis, finding.rule),
@@ -175,6 +178,7 @@ def _change(diagnosis: Diagnosis, at: int) -> Change:
         numerics=step.numerics,
         typed=patch_lines(step.patch),
         flags=flags_line(step.patch),
+        apply=apply_line(step.rule, step.patch),
         where=where_line(finding.where) if finding else "",
         record=_record_line(diagnosis, step.rule),
     )

@@ -18,15 +18,19 @@ _COUNTED_BY = {
     "given": ", FLOPs as given",
     "palm": ", FLOPs by PaLM's count",
     "palm-frozen": ", FLOPs by PaLM's count with frozen weights",
+    "causal": ", FLOPs by Megatron's count",
     "6n": ", 6 FLOPs per parameter and token",
+    "6n-attention": ", FLOPs by nanotron's and llm-foundry's count",
+    "hf": ", FLOPs by transformers' count",
     "operators": ", FLOPs of the operators that ran",
 }
 _CONVENTION_NAMES = {
     "given": "as given",
     "palm": "PaLM",
     "palm-frozen": "PaLM with frozen weights",
-    "causal": "causal",
+    "causal": "Megatron (causal)",
     "6n": "6N",
+    "6n-attention": "nanotron and llm-foundry",
     "hf": "transformers",
     "operators": "operators",
 }
@@ -84,6 +88,11 @@ def patch_lines(patch: Patch | None) -> list[str]:
 def flags_line(patch: Patch | None) -> str:
     """The same change as flags of a script that parses TrainingArguments; empty for other targets."""
     return "" if patch is None else plain(patches.flags(patch))
+
+
+def apply_line(rule: str, patch: Patch | None) -> str:
+    """The command that runs the job with the change, its script unedited; empty where no run can make it."""
+    return f"diagnose run --apply FILE.json#{plain(rule)} -- COMMAND" if patch and patches.reachable(patch) else ""
 
 
 def evidence_line(evidence: Sequence[Evidence]) -> str:

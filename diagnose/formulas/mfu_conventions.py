@@ -1,0 +1,37 @@
+"""Whose MFU a figure is: what each project counts as model FLOPs, and the peak that it divides by.
+
+The same run is at 31 % or 43 % by two of them, so that figures of different tables do not compare as they stand.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from diagnose.formulas.model_flops import Convention
+
+Peak = Literal["half", "own"]
+
+
+@dataclass(frozen=True)
+class MfuConvention:
+    """How a project counts.
+
+    Attributes:
+        flops: its model FLOPs of a token, as `flops_per_token` names them; none of them counts what is computed again.
+        peak: "half" divides by the dense bf16 peak whatever runs, "own" by the dense peak of the precision that runs.
+        source: where its count stands.
+    """
+
+    flops: Convention
+    peak: Peak
+    source: str
+
+
+MFU_AS: Mapping[str, MfuConvention] = {
+    "megatron": MfuConvention("causal", "half", "Megatron-LM and Megatron-Bridge, num_floating_point_operations"),
+    "nanotron": MfuConvention("6n-attention", "half", "the benchmark table of the Ultra-Scale Playbook"),
+    "llm-foundry": MfuConvention("6n-attention", "own", "llm-foundry, scripts/train/benchmarking"),
+    "palm": MfuConvention("palm", "half", "Chowdhery et al. 2022 (PaLM), appendix B; torchtitan"),
+    "hf": MfuConvention("hf", "half", "transformers, PreTrainedModel.floating_point_ops"),
+}
+"""By the names that `--mfu-as` takes."""

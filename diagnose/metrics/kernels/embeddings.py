@@ -1,0 +1,92 @@
+"""Embedding tables: what lookups and their gradients take, how many there are, and how many rows they touch."""
+
+import math
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.arrays import Ints
+from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
+from diagnose.metrics.kernel_groups.operators import operator_dims
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.model.flops import model_shape
+from diagnose.metrics.model.tokens import product_widths
+from diagnose.metrics.registry import metric
+from diagnose.trace.vocabulary import OPS
+
+_LOOKUP = r"aten::(embedding|_embedding_bag|_embedding_bag_forward_only)$"
+_DENSE = r"aten::(embedding_dense_backward|_embedding_bag_dense_backward)$"
+_SPARSE = r"aten::(embedding_sparse_backward|_embedding_bag_sparse_backward)$"
+_FUSED = r"fbgemm::.*embedding.*lookup|.*SplitLookupFunction"
+_EVERY = "|".join((_LOOKUP, _DENSE, _SPARSE, _FUSED))
+NO_LOOKUPS = Unknown("no embedding is looked up in the counted steps", nothing_helps("there is no table to look up"))
+NO_SIZES = Unknown("the sizes of the embedding tables are not recorded", capture_setting("record_shapes=True"))
+
+
+def _rows(m: Measured, pattern: str) -> Ints:
+    """Rows of the operators that begin in the counted steps."""
+    trace, host = m.timeline.trace, m.timeline.steps.host
+    rows = np.flatnonzero(m.timeline.matching(pattern, *OPS))
+    at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
+    return rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])] if len(host) else rows[:0]
+
+
+def _share(m: Measured, pattern: str) -> float | Unknown:
+    trace, rows = m.timeline.trace, np.flatnonzero(m.timeline.matching(pattern, *OPS))
+    return m.share_of(m.timeline.launched_in(iv.intervals(trace.ts[rows], trace.ends(rows))) & m.kernels)
+
+
+@metric("share", STEP)
+def embedding_share(m: Measured) -> Value:
+    """Kernels that look up embeddings and make their gradients, FBGEMM's fused ones with the update included."""
+    return _share(m, _EVERY)
+
+
+@metric("share", STEP)
+def dense_embedding_gradient_share(m: Measured) -> Value:
+    """Kernels that write gradients of whole embedding tables, which begins with zeroes everywhere."""
+    return _share(m, _DENSE)
+
+
+@metric("flag", needs_gpu=False)
+def embeddings_are_fused(m: Measured) -> Value:
+    """Whether FBGEMM looks up many tables at once and updates the rows in the backward pass (TorchRec)."""
+    return bool(len(_rows(m, _FUSED)))
+
+
+@metric("count", needs_gpu=False)
+def embedding_lookups_per_step(m: Measured) -> Value:
+    """Embedding operators of a step's forward passes, one for each table and micro-batch; FBGEMM's are left out."""
+    return len(_rows(m, _LOOKUP)) / max(m.timeline.steps.count, 1)
+
+
+@metric("share", "the rows of the embedding tables", needs_gpu=False)
+def touched_rows_share(m: Measured) -> Value:
+    """Rows that a lookup reads at most, one for each index, of its table; by the size of the tables."""
+    rows = _rows(m, _LOOKUP)
+    if not len(rows):
+        return NO_LOOKUPS
+    sizes = [dims for row in rows.tolist() if len(dims := operator_dims(m, row)) > 1 and len(dims[0]) == 2]
+    tables = sum(table[0] * table[1] for table, *_ in sizes)
+    touched = sum(min(math.prod(indices), table[0]) * table[1] for table, indices, *_ in sizes)
+    return touched / tables if tables else NO_SIZES
+
+
+@metric("flag", needs_gpu=False)
+def embeds_vocabulary(m: Measured) -> Value:
+    """Whether a table has as many rows as a matrix product is wide: a language model's vocabulary, and its head."""
+    sizes = [operator_dims(m, row) for row in _rows(m, _LOOKUP).tolist()]
+    tables = {dims[0][0] for dims in sizes if len(dims) > 1 and len(dims[0]) == 2}
+    if tables:
+        return not tables.isdisjoint(product_widths(m))
+    return NO_SIZES if sizes else False
+
+
+@metric("share", "the parameters of the model", needs_gpu=False)
+def vocabulary_parameter_share(m: Measured) -> Value:
+    """Embedding tables and the head of a language model: what grows with its vocabulary and positions."""
+    shape = model_shape(m)
+    if shape is None:
+        return Unknown("the record does not tell the sizes of the model", capture_setting("diagnose run"))
+    head = shape.head_weights if shape.lm_head and not shape.tied else 0
+    return (shape.embedding_parameters + head) / shape.parameters

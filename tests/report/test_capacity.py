@@ -1,0 +1,65 @@
+"""The memory ledger in words: what the plan and the optimizer leave of it, and why nothing is counted."""
+
+import counted_memory
+import diagnoses
+from msgspec.structs import replace
+from report.printed import printed
+
+from diagnose.diagnosis import Diagnosis, FactReport
+from diagnose.diagnosis.capacity import Capacity
+from diagnose.report.views.capacity import capacity_view
+
+NOT_COUNTED = Capacity(because="the trace comes without a capture record")
+
+
+def job(capacity: Capacity, trains: bool | None = True, **facts: float | bool) -> Diagnosis:
+    values = {"has_gpu": True, **facts}.items()
+    known = tuple(FactReport(name=name, value=value, unit="count") for name, value in values)
+    return replace(diagnoses.data_bound(), capacity=capacity, trains=trains, facts=known)
+
+
+def rows(caption: str) -> list[tuple[str, ...]]:
+    view = capacity_view(job(counted_memory.CAPACITY))
+    assert view is not None
+    return next(table.rows for table in view.tables if table.caption.startswith(caption))
+
+
+def test_a_change_of_the_plan_stands_with_what_it_leaves() -> None:
+    more, unknown = rows("With the changes")
+    assert more[1:] == ("47.0 GiB, 2.0 GiB more", "8 (7 to 9)")
+    assert unknown == ("launch-bound", "unknown: torch.compile decides what is kept for the backward pass", "unknown")
+
+
+def test_a_change_that_needs_more_than_there_is_does_not_fit() -> None:
+    count = counted_memory.COUNTED
+    view = capacity_view(job(Capacity(counted=replace(count, device_bytes=46 << 30))))
+    assert view is not None
+    assert view.tables[1].rows[0][1] == "47.0 GiB, 2.0 GiB more; by the count it does not fit"
+    assert view.lines[0].endswith("98 % of the device's 46.0 GiB: 1.0 GiB are left")
+
+
+def test_each_optimizer_says_what_it_does_to_training() -> None:
+    assert rows("States") == [
+        ("AdamW, as it is", "8", "10.0 GiB", "9 (8 to 10)", "the same"),
+        ("8-bit AdamW", "2.031", "2.5 GiB", "12 (11 to 14)", "rounds the states"),
+    ]
+
+
+def test_what_is_not_counted_says_why_and_what_torch_left() -> None:
+    view = capacity_view(job(NOT_COUNTED, memory_peak_bytes=20 << 30, memory_total_bytes=80 << 30))
+    assert view is not None
+    assert view.lines == [
+        "not counted: the trace comes without a capture record",
+        "torch reserved 20.0 GiB of the device's 80.0 GiB at most: 60.0 GiB are left",
+    ]
+
+
+def test_nobody_asks_what_a_job_that_trains_nothing_takes() -> None:
+    assert capacity_view(job(NOT_COUNTED, trains=False)) is None
+    assert capacity_view(job(NOT_COUNTED, has_gpu=False)) is None
+
+
+def test_the_details_fit_a_narrow_terminal() -> None:
+    page = printed(job(counted_memory.CAPACITY), width=60, details=True)
+    assert "memory:" in page
+    assert max(map(len, page.splitlines())) <= 60

@@ -114,6 +114,7 @@ Unit = Literal[
     "flops",
     "flops_per_s",
     "bytes_per_s",
+    "samples_per_s",
     "flops_per_byte",
     "w",
 ]
@@ -158,6 +159,8 @@ def spoken(value: Scalar | None, unit: str) -> str:
         return scaled(value, 1000, ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
     if unit == "bytes_per_s":
         return scaled(value, 1000, ("B/s", "kB/s", "MB/s", "GB/s"))
+    if unit == "samples_per_s":
+        return f"{value:,.0f} samples/s" if value >= 100 else f"{value:,.1f} samples/s"
     if unit == "flops_per_byte":
         return f"{value:,.1f} FLOP/B"
     if unit == "w":

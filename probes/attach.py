@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
@@ -16,10 +15,8 @@ def after_import(module: str) -> None:
     if module in _installed or _is_multiprocessing_child():
         return
     _installed.add(module)
-    patched = protocol.PATCH in os.environ
-    for name in (protocol.HOOKS.get(module), protocol.PATCHES.get(module) if patched else None):
-        if name is not None:
-            import_module(f".{name}", __package__).install()
+    for name in protocol.hooks().get(module, ()):
+        import_module(f".{name}", __package__).install()
 
 
 def _is_multiprocessing_child() -> bool:

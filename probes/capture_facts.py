@@ -100,6 +100,7 @@ def batch_facts(batches: list[dict[str, Any]], padding: Padding) -> dict[str, ob
     tokens = [batch["tokens"] for batch in batches if batch["tokens"] is not None]
     return {
         "shapes": batches[-1]["shapes"],
+        "bytes": batches[-1].get("bytes"),
         "tokens": statistics.fmean(tokens) if tokens else None,
         "batches_seen": len(batches),
         "padding_share": padding.share,

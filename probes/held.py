@@ -75,6 +75,11 @@ def size(tensor: Any) -> int:
     return int(_torch().Tensor.numel(tensor))
 
 
+def element_bytes(tensor: Any) -> int:
+    """Bytes of an element of a tensor."""
+    return int(_torch().Tensor.element_size(tensor))
+
+
 def dtype(tensor: Any) -> str:
     """The tensor's type, such as "bfloat16"."""
     return str(_torch().Tensor.dtype.__get__(tensor)).removeprefix("torch.")

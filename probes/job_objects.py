@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .held import held, inner_loader, is_a, items, shape, size, unseen, untouched
+from .held import element_bytes, held, inner_loader, is_a, items, shape, size, unseen, untouched
 from .loader_work import Loaders
 from .loop_frames import loop_on_stack
 from .padding import Padding
@@ -67,21 +67,27 @@ class JobObjects:
 
     def note_padding(self, batch: object) -> None:
         """Count the padding of a batch."""
-        mask = dict(_tensors(batch, "", _DEPTH)).get("attention_mask")
+        mask = dict(tensors_of(batch)).get("attention_mask")
         if mask is not None:
             with untouched(), unseen():
                 self.padding.note(mask)
 
 
 def described(batch: object) -> dict[str, Any]:
-    """Shapes by name, and tokens (elements of `input_ids`) or None."""
-    tensors = dict(_tensors(batch, "", _DEPTH))
+    """Shapes by name, bytes of the tensors, and tokens (elements of `input_ids`) or None."""
+    tensors = dict(tensors_of(batch))
     ids = tensors.get("input_ids")
     with untouched(), unseen():
         return {
             "shapes": {name: shape(tensor) for name, tensor in tensors.items()},
+            "bytes": sum(size(tensor) * element_bytes(tensor) for tensor in tensors.values()),
             "tokens": None if ids is None else size(ids),
         }
+
+
+def tensors_of(batch: object) -> Iterator[tuple[str, Any]]:
+    """The tensors of a batch, each with its name, which is made of the keys on the way to it."""
+    return _tensors(batch, "", _DEPTH)
 
 
 def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:

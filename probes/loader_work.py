@@ -88,7 +88,7 @@ class Loaders:
 
         The first batch of each worker is left out: it holds the start of the worker.
         """
-        workers = _workers(iterator)
+        workers = workers_of(iterator)
         if (held(iterator, "_num_yielded") or 0) < max(1, len(workers)):
             return None
         work = self._by_workers.setdefault(len(workers), LoaderWork(len(workers)))
@@ -109,7 +109,7 @@ class Loaders:
         return max(each, key=lambda work: sum(work.wait_ns)).facts() if each else None
 
 
-def _workers(iterator: Any) -> dict[int, int | None]:
+def workers_of(iterator: Any) -> dict[int, int | None]:
     """The process of each worker, by its number."""
     processes = held(iterator, "_workers") or ()
     return {number: held(held(process, "_popen"), "pid") for number, process in enumerate(processes)}
@@ -126,14 +126,19 @@ def _awaited(iterator: Any) -> int | None:
 def _read(workers: dict[int, int | None], work: LoaderWork) -> dict[int, int]:
     """CPU time by worker, or without workers by thread of Python; nanoseconds."""
     if not workers:
-        return _of_threads()
+        return of_threads()
     if not _READABLE:
         work.unmeasured(ELSEWHERE)
-        return {}
-    return _clocks(((number, pid) for number, pid in workers.items()), _PROCESS)
+    return cpu_of(workers)
 
 
-def _of_threads() -> dict[int, int]:
+def cpu_of(workers: dict[int, int | None]) -> dict[int, int]:
+    """CPU time of each worker process, by its number; nanoseconds. None of it where it cannot be read."""
+    return _clocks(workers.items(), _PROCESS) if _READABLE else {}
+
+
+def of_threads() -> dict[int, int]:
+    """CPU time of each thread of Python, by its identity; nanoseconds."""
     here = threading.get_ident()
     running = dict(threading._active) if _READABLE else {}  # type: ignore[attr-defined]
     others = ((ident, held(thread, "_native_id")) for ident, thread in running.items() if ident != here)

@@ -13,6 +13,7 @@ class Padding:
         self.batches = 0
         self._tokens = self._padded = self._beyond_longest = 0
         self._shares = self._lengths = (0.0, 0.0)
+        self._squares = (0.0, 0.0, 0.0)  # of padded tokens, of these times all, of all
 
     def note(self, mask: Any) -> None:
         """Count a mask; one on a device, or one that is not samples x tokens, is left out.
@@ -31,6 +32,8 @@ class Padding:
         self._shares = self._widened(self._shares, padded / tokens)
         self._lengths = self._widened(self._lengths, length)
         self.batches += 1
+        squares = (padded * padded, padded * tokens, tokens * tokens)
+        self._squares = tuple(a + b for a, b in zip(self._squares, squares))  # noqa: B905
         self._tokens += tokens
         self._padded += padded
         self._beyond_longest += samples * (length - longest)
@@ -43,6 +46,16 @@ class Padding:
         """Tokens that are padding, of those of all batches; None where none was seen."""
         return self._padded / self._tokens if self._tokens else None
 
+    @property
+    def share_error(self) -> float | None:
+        """Standard error of the share, a ratio of two sums over batches; None of a single batch."""
+        share = self.share
+        if share is None or self.batches < 2:
+            return None
+        padded, both, tokens = self._squares
+        off = max(padded - 2 * share * both + share * share * tokens, 0.0)
+        return float((off * self.batches / (self.batches - 1)) ** 0.5 / self._tokens)
+
     def facts(self) -> dict[str, object] | None:
         """The record's `padding`: counts of tokens, and the least and the most of a batch; None where none was seen."""
         if not self.batches:
@@ -52,6 +65,7 @@ class Padding:
             "tokens": self._tokens,
             "padded_tokens": self._padded,
             "beyond_longest_tokens": self._beyond_longest,
+            "share_error": self.share_error,
             "least_share": self._shares[0],
             "most_share": self._shares[1],
             "least_length": int(self._lengths[0]),

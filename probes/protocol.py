@@ -11,6 +11,7 @@ import time
 CONFIG = "PYTHON_DIAGNOSE"
 MARKS = "PYTHON_DIAGNOSE_SEEN"
 PATCH = "PYTHON_DIAGNOSE_APPLY"
+PIPELINE = "PYTHON_DIAGNOSE_PIPELINE"  # what `diagnose data` asks: the job's input is measured, and nothing captured
 
 NSIGHT = "NSYS_PROFILING_SESSION_ID"  # what Nsight Systems tells the processes that it records
 
@@ -34,6 +35,10 @@ PATCHES = {  # in a run with a patch
     "transformers.trainer": "apply_trainer",
     "transformers.modeling_utils": "apply_model",
     "accelerate.accelerator": "apply_accelerate",
+}
+PIPELINE_HOOKS = {  # in a run that measures the input alone
+    "torch": "pipeline.loop_begin",
+    "transformers.trainer": "pipeline.trainer_begin",
 }
 
 # Ranges in a trace: around what the job does, and what begins and ends a step.
@@ -86,9 +91,14 @@ RUNS = "diagnose-runs"
 TIME = "%Y-%m-%d_%H-%M-%S"
 
 
-def hooked_modules() -> "tuple[str, ...]":
-    """The modules of this job that are watched: those of `PATCHES` only where there is a patch."""
-    return tuple(dict.fromkeys((*HOOKS, *(PATCHES if PATCH in os.environ else ()))))
+def hooks() -> "dict[str, tuple[str, ...]]":
+    """The modules of this job that are watched, each with those of the probes that are installed after it.
+
+    Those of `PATCHES` only where there is a patch.
+    """
+    asked = (PIPELINE_HOOKS,) if PIPELINE in os.environ else (HOOKS, *((PATCHES,) if PATCH in os.environ else ()))
+    watched = dict.fromkeys(name for table in asked for name in table)
+    return {name: tuple(table[name] for table in asked if name in table) for name in watched}
 
 
 def partial(name: str) -> str:

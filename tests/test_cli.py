@@ -20,6 +20,7 @@ COMMANDS = [
     "analyze",
     "compare",
     "baseline",
+    "data",
     "fit",
     "series",
     "ledger",

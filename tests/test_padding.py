@@ -11,7 +11,13 @@ from remedies.single_gpu_jobs import analysed
 from diagnose.diagnosis import Finding
 
 
-def padded(folder: Path, lengths: tuple[int, int] = (512, 512), beyond: float = 0.0, batches: int = 24) -> Finding:
+def padded(
+    folder: Path,
+    lengths: tuple[int, int] = (512, 512),
+    beyond: float = 0.0,
+    batches: int = 24,
+    error: float | None = None,
+) -> Finding:
     """The finding of a job whose batches are padded by 37.5 % on average, `beyond` of it behind the longest sample."""
     job = Trace()
     for _ in range(4):
@@ -22,6 +28,7 @@ def padded(folder: Path, lengths: tuple[int, int] = (512, 512), beyond: float = 
         "batches": batches,
         "tokens": tokens,
         "padded_tokens": 375_000,
+        "share_error": error,
         "beyond_longest_tokens": round(beyond * tokens),
         "least_share": 0.19,
         "most_share": 0.5,
@@ -41,6 +48,12 @@ def test_the_share_says_of_how_many_batches_it_is_and_how_far_they_lie_apart(tmp
     finding = padded(tmp_path)
 
     assert "37.5 % of tokens of the batches seen (24 batches seen, 19.0 % to 50.0 % of each)" in words(finding.says)
+
+
+def test_the_error_of_the_share_is_told_where_it_was_recorded(tmp_path: Path) -> None:
+    finding = padded(tmp_path, error=0.021)
+
+    assert "24 batches seen, 19.0 % to 50.0 % of each, standard error 2.1 %)" in words(finding.says)
 
 
 def test_batches_of_one_length_that_no_sample_needs_are_to_be_padded_to_their_longest(tmp_path: Path) -> None:

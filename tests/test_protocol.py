@@ -72,7 +72,9 @@ def test_the_page_states_the_default_of_the_command(option: str) -> None:
     assert int(stated[1]) == {field.name: field.default for field in fields(Config)}[option]
 
 
-@pytest.mark.parametrize("module", [*protocol.HOOKS.values(), *protocol.PATCHES.values()])
+@pytest.mark.parametrize(
+    "module", [*protocol.HOOKS.values(), *protocol.PATCHES.values(), *protocol.PIPELINE_HOOKS.values()]
+)
 def test_what_is_hooked_has_a_module_that_installs_it(module: str) -> None:
     assert callable(import_module(f"diagnose.probes.{module}").install)
 
@@ -80,3 +82,22 @@ def test_what_is_hooked_has_a_module_that_installs_it(module: str) -> None:
 @pytest.mark.parametrize("name", [*protocol.HOOKS, protocol.CONFIG, protocol.MARKS, protocol.PATCH, protocol.RUNS])
 def test_the_page_names_what_is_watched_and_set(name: str) -> None:
     assert f"`{name}" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("asked", "after_torch"),
+    [
+        ((), ("torch_hooks",)),
+        ((protocol.PATCH,), ("torch_hooks", "apply_torch")),
+        ((protocol.PATCH, protocol.PIPELINE), ("pipeline.loop_begin",)),
+    ],
+)
+def test_what_is_asked_says_what_is_hooked(
+    monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], after_torch: tuple[str, ...]
+) -> None:
+    for name in (protocol.PATCH, protocol.PIPELINE):
+        monkeypatch.delenv(name, raising=False)
+    for name in asked:
+        monkeypatch.setenv(name, "{}")
+
+    assert protocol.hooks()["torch"] == after_torch

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from diagnose.patch.patch_file import Request
 from diagnose.probes.config import Config
-from diagnose.probes.protocol import CONFIG, MARKS, PATCH
+from diagnose.probes.protocol import CONFIG, MARKS, PATCH, PIPELINE
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
 _NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
@@ -75,6 +75,15 @@ def environment(
     """The job's environment: Python in it runs our sitecustomize at start, which applies the patch.
 
     `marks` is the folder in which the hooked processes say how far they got.
+    """
+    ours = {CONFIG: config.to_json(), MARKS: str(marks)}
+    if patch is not None:
+        return hooked({**inherited, **patch.variables(inherited)}, {**ours, PATCH: patch.to_json()})
+    return hooked(inherited, ours)
+
+
+def hooked(inherited: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python runs our sitecustomize, with these of our own variables and no others of them.
 
     Our folder goes before what PYTHONPATH holds; an empty entry there is the current folder and stays one.
     """
@@ -83,10 +92,9 @@ def environment(
     while others == bootstrap or others.startswith(bootstrap + os.pathsep):  # below another `diagnose run`
         others = others[len(bootstrap) + 1 :]
     path = bootstrap + os.pathsep + others if others else bootstrap
-    ours = {"PYTHONPATH": path, CONFIG: config.to_json(), MARKS: str(marks)}
-    if patch is not None:
-        return {**inherited, **patch.variables(inherited), **ours, PATCH: patch.to_json()}
-    return {name: text for name, text in inherited.items() if name != PATCH} | ours
+    others_of_us = (CONFIG, MARKS, PATCH, PIPELINE)
+    kept = {name: text for name, text in inherited.items() if name not in others_of_us}
+    return {**kept, "PYTHONPATH": path, **ours}
 
 
 def bootstrap_folder() -> Path:
@@ -122,11 +130,17 @@ def ignores_our_hook(argv: Sequence[str]) -> str | None:
 class Job:
     """The command, running. It finds the world as it would without us: nothing of it is closed, reset or held back.
 
+    Args:
+        argv: what is executed.
+        env: its environment.
+        stdout: the descriptor that its output goes to; None is that of this process.
+
     Raises:
         OSError: it cannot be executed; `exit_code_of` tells what a shell would return.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], stdout: int | None = None) -> None:
+        self._stdout = stdout
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
         try:
             self._process = self._started(argv, env)
@@ -139,12 +153,15 @@ class Job:
 
     def _started(self, argv: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
         try:
-            return subprocess.Popen(argv, env=env, close_fds=False, preexec_fn=self._in_the_child)
+            return self._executed(argv, env)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
             sh = ["/bin/sh", *argv]  # as a shell does
-            return subprocess.Popen(sh, env=env, close_fds=False, preexec_fn=self._in_the_child)
+            return self._executed(sh, env)
+
+    def _executed(self, argv: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(argv, env=env, close_fds=False, stdout=self._stdout, preexec_fn=self._in_the_child)
 
     def runs(self, for_s: float) -> bool:
         """Whether the command still runs after `for_s` seconds; returns at once when it ends."""
@@ -158,6 +175,12 @@ class Job:
         """Wait for the end; the code is the one a shell gives: 128 + n after signal n."""
         code = self._process.wait()
         return 128 - code if code < 0 else code
+
+    def end(self, within_s: float) -> None:
+        """Ask the command to end, and kill it when it has not within so many seconds."""
+        self._process.terminate()
+        if self.runs(within_s):
+            self._process.kill()
 
     @contextlib.contextmanager
     def forwarding(self) -> Iterator[None]:

@@ -16,6 +16,10 @@ from diagnose.cli.group import LazyGroup
             "Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.",
         ),
         "baseline": ("diagnose.cli.baseline", "Keep a run under version control, and say when a later one is slower."),
+        "data": (
+            "diagnose.cli.data",
+            "Say how fast each stage of the input is, which is the smallest, and how many workers a step needs.",
+        ),
         "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
         "series": ("diagnose.cli.series", "Say since which step a job is slower, and which steps to look at."),
         "scaling": (

@@ -11,8 +11,8 @@ from diagnose.facts import Capture, to_do
 class FactReport(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement: its `value`, or null with the reason in `because` and what to capture in `capture_next`.
 
-    Units: share, ns, bytes, count, flag, text, factor, version, flops, flops_per_s, bytes_per_s, flops_per_byte, w.
-    `of` names the denominator of a share.
+    Units: share, ns, bytes, count, flag, text, factor, version, flops, flops_per_s, bytes_per_s, samples_per_s,
+    flops_per_byte, w. `of` names the denominator of a share.
     """
 
     name: str

@@ -111,7 +111,7 @@ _LOADING = {
 }
 _PADDING = {
     **dict.fromkeys(("batches", "tokens", "padded_tokens", "beyond_longest_tokens"), _COUNT),
-    **dict.fromkeys(("least_share", "most_share"), _SHARE),
+    **dict.fromkeys(("share_error", "least_share", "most_share"), _SHARE),
     **dict.fromkeys(("least_length", "most_length"), _COUNT),
 }
 _EXPECTED = {
@@ -164,6 +164,7 @@ RECORD = table(
         "batch": table(
             {
                 "shapes": each(all_of(_SIZE)),
+                "bytes": _BYTES,
                 "tokens": number(0, 1e15),
                 "padding_share": _SHARE,
                 "batches_seen": _COUNT,

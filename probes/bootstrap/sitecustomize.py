@@ -181,9 +181,9 @@ def _arm() -> None:
     if sys.version_info < (3, 9) or any(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path):
         return
     protocol = _protocol()
-    if protocol.CONFIG not in os.environ:
+    if protocol.CONFIG not in os.environ and protocol.PIPELINE not in os.environ:
         return
-    _watched, _marks = protocol.hooked_modules(), os.environ.get(protocol.MARKS, "")
+    _watched, _marks = tuple(protocol.hooks()), os.environ.get(protocol.MARKS, "")
     words = _command_line()
     if _serves_another_process(words):
         if "--multiprocessing-fork" in words:

@@ -103,13 +103,14 @@ def test_only_listed_variables_with_plain_values_are_read() -> None:
 
 
 def test_tokens_are_a_mean_and_padding_a_sum_over_all_batches() -> None:
-    batches = [{"shapes": {"input_ids": [2, n]}, "tokens": 2 * n} for n in (8, 4)]
+    batches = [{"shapes": {"input_ids": [2, n]}, "bytes": 16 * n, "tokens": 2 * n} for n in (8, 4)]
     padding = Padding()
     for lengths, width in (((8, 2), 8), ((4, 4), 4), ((1, 2), 4)):
         padding.note(torch.tensor([[1] * n + [0] * (width - n) for n in lengths]))
 
     assert batch_facts(batches, padding) == {
         "shapes": {"input_ids": [2, 4]},
+        "bytes": 64,
         "tokens": 12,
         "batches_seen": 2,
         "padding_share": 11 / 32,
@@ -118,6 +119,7 @@ def test_tokens_are_a_mean_and_padding_a_sum_over_all_batches() -> None:
             "tokens": 32,
             "padded_tokens": 11,
             "beyond_longest_tokens": 4,
+            "share_error": pytest.approx(0.1373, abs=1e-4),
             "least_share": 0.0,
             "most_share": 5 / 8,
             "least_length": 4,

@@ -37,24 +37,35 @@ def loader_bound(m: Measured) -> Value:
     if isinstance(share, Unknown):
         return share
     if m.record.number("loading.workers"):
-        return _named(float(share))
+        return bound_by(float(share))
     return _without_workers(m, float(share))
 
 
-def _named(share: float) -> str:
+def bound_by(share: float) -> str:
+    """What bounds whoever loads, by the CPU time that it takes, as a share of the time: "cpu", "io" or "both"."""
     return "cpu" if share >= COMPUTES else "io" if share <= WAITS else "both"
+
+
+def take_turns(share: float, fetching: float, threads: float) -> bool:
+    """Whether threads of one process load, and take turns in its interpreter.
+
+    Args:
+        share: CPU time of the threads of Python together, over the time.
+        fetching: that of the thread that asks for the batch.
+        threads: how many were busy in the mean.
+    """
+    return COMPUTES <= share <= TAKES_TURNS and fetching < COMPUTES and threads >= SEVERAL
 
 
 def _without_workers(m: Measured, share: float) -> Value:
     wall = m.record.number("loading.wall_ns") or 1.0
     fetching = (m.record.number("loading.cpu_ns") or 0.0) / wall
     elsewhere = (m.record.number("loading.process_cpu_ns") or 0.0) / wall - share
-    threads = m.record.number("loading.busy") or 0.0
-    if COMPUTES <= share <= TAKES_TURNS and fetching < COMPUTES and threads >= SEVERAL:
+    if take_turns(share, fetching, m.record.number("loading.busy") or 0.0):
         return "gil"
     if share < COMPUTES and elsewhere > WAITS:
         because = (
             "threads that Python does not list compute while a batch is waited for: for the loader, or after a step"
         )
         return Unknown(because, DIAGNOSE_RUN)
-    return _named(share)
+    return bound_by(share)

@@ -31,9 +31,22 @@ def loader_worker_room(m: Measured) -> Value:
     if isinstance(cores, Unknown):
         return cores
     if isinstance(share, Unknown) or loader_bound(m) == "gil":
-        return max(floor(float(cores)) - 1, 0)
-    spare = max(float(cores) - 1, LEAST_SPARE_CORES if loader_bound(m) == "io" else 0.0)
-    return floor(spare / min(max(float(share), LEAST_CPU_SHARE), max(float(cores), 1.0)))
+        return workers_fed(float(cores))
+    return workers_fed(float(cores), float(share), waits=loader_bound(m) == "io")
+
+
+def workers_fed(cores: float, share: float | None = None, waits: bool = False) -> int:
+    """Workers that so many cores feed, all but the one that trains.
+
+    Args:
+        cores: of a rank.
+        share: what a worker takes of a core; a whole one where it is not known.
+        waits: whether workers mostly wait, so that they find a part of a core in any host.
+    """
+    if share is None:
+        return max(floor(cores) - 1, 0)
+    spare = max(cores - 1, LEAST_SPARE_CORES if waits else 0.0)
+    return floor(spare / min(max(share, LEAST_CPU_SHARE), max(cores, 1.0)))
 
 
 @metric("count", needs_gpu=False)

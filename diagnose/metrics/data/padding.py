@@ -21,7 +21,15 @@ def padding_sample(m: Measured) -> Value:
     batches, least, most = (m.record.number(f"batch.padding.{key}") for key in ("batches", "least_share", "most_share"))
     if batches is None or least is None or most is None:
         return m.unrecorded
-    return f"{spoken(batches, 'count')} batches seen, {spoken(least, 'share')} to {spoken(most, 'share')} of each"
+    error = padding_error_share(m)
+    sure = "" if isinstance(error, Unknown) else f", standard error {spoken(error, 'share')}"
+    return f"{spoken(batches, 'count')} batches seen, {spoken(least, 'share')} to {spoken(most, 'share')} of each{sure}"
+
+
+@metric("share", "tokens of the batches seen", needs_gpu=False)
+def padding_error_share(m: Measured) -> Value:
+    """Standard error of the share of padding, by how far the batches that were seen lie apart."""
+    return m.recorded(m.record.number("batch.padding.share_error"))
 
 
 @metric("share", "tokens of the batches seen", needs_gpu=False)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from diagnose.formulas.model_flops import mfu_share
 from diagnose.predict.fit.job import JobPlan
+from diagnose.predict.fit.memory import optimizer_bytes
 from diagnose.predict.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.predict.fit.stacks import WIDE_NODES, Stack
 from diagnose.predict.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
@@ -123,7 +124,7 @@ def _state_bytes(plan: JobPlan) -> float:
     """Bytes that the optimizer's step is about, for each parameter: what it updates, from what, and what it keeps."""
     precision = plan.precision
     held = precision.weight_bytes + precision.master_bytes + precision.gradient_bytes
-    return held + plan.optimizer_states.state_bytes(precision)
+    return held + optimizer_bytes(plan)
 
 
 def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:

@@ -1,0 +1,56 @@
+"""A training command that is run up to its training loop, where its input is measured and it ends."""
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from diagnose.capture.command import Job, hooked
+from diagnose.probes.pipeline.asked import MEASURED, Asked
+from diagnose.probes.protocol import FORKED_MARK, MARKS, MARKS_FOLDER, PIPELINE, PYTHON_MARK
+
+_POLL_EVERY_S = 0.2
+_ENDS_WITHIN_S = 20.0  # ranks and launchers, once rank 0 has left its answer
+_DIES_WITHIN_S = 10.0
+
+
+def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked: Asked) -> int:
+    """Run the command to its end, which is asked for where it outlives its answer; the exit code.
+
+    What it prints goes to stderr: stdout is for the answer.
+
+    Raises:
+        OSError: the command cannot be executed.
+    """
+    marks = Path(asked.out) / MARKS_FOLDER
+    marks.mkdir()
+    env = hooked(inherited, {PIPELINE: asked.to_json(), MARKS: str(marks)})
+    job = Job(argv, env, stdout=_stderr())
+    answer = Path(asked.out) / MEASURED
+    with job.forwarding():
+        while job.runs(_POLL_EVERY_S):
+            if answer.exists():
+                if job.runs(_ENDS_WITHIN_S):
+                    job.end(_DIES_WITHIN_S)
+                break
+        return job.exit_code()
+
+
+def how_far(folder: Path) -> str:
+    """Why nothing can have been measured, by the marks of the hooked processes; "" where torch was imported."""
+    reached = {path.name for path in (folder / MARKS_FOLDER).iterdir()}
+    if PYTHON_MARK not in reached:
+        return (
+            "no Python process of the command could be hooked: PYTHONPATH did not reach it "
+            "(a container, `srun --export=NONE`, a host without this folder), or Python runs with -I, -E or -S"
+        )
+    if "torch" in reached:
+        return ""
+    spawned = "; children of multiprocessing are not followed: start ranks with torchrun"
+    return f"no Python process of the command imported torch{spawned if FORKED_MARK in reached else ''}"
+
+
+def _stderr() -> int | None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return sys.stderr.fileno()
+    return None

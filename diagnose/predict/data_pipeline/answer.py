@@ -1,0 +1,144 @@
+"""What a job's input pipeline does, stage by stage. Frozen; the reports are pure functions of it."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.terms import Estimate
+
+StageName = Literal[
+    "storage, cold", "storage, warm", "dataset", "collate", "hand-over", "pinning", "copy to the device"
+]
+Bound = Literal["cpu", "io", "both", "gil", ""]
+LockHeld = Literal["held", "partly", "free", "unknown"]
+PaddingKind = Literal["static", "dynamic", "none", "unknown"]
+_NUMBERS = re.compile(r"\[\n[\s\d,.e+-]+\]")
+
+
+class FunctionShare(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of the user's, the line that takes most, what that calls, and its share of the stage's samples."""
+
+    file: str
+    line: int
+    function: str
+    calls: str | None
+    share: float
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage of the pipeline; null is not known, and `because` says why, `capture` what would tell.
+
+    `samples_per_s` and `bytes_per_s` are of one process (of the hand-over: of all workers), `spread` the relative
+    standard error. `processes` of the job do the stage at once, which gives `in_job_samples_per_s`. `busy_share` is the
+    share of the time in which it computes or is ready to. `work` is what takes most of it.
+    """
+
+    name: StageName
+    work: str = ""
+    samples_per_s: float | None = None
+    spread: float | None = None
+    bytes_per_s: float | None = None
+    processes: int = 1
+    in_job_samples_per_s: float | None = None
+    busy_share: float | None = None
+    bound: Bound = ""
+    functions: tuple[FunctionShare, ...] = ()
+    because: str = ""
+    capture: str = ""
+
+
+class LoaderRate(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole loader with so many workers, 0 in process; null and `because` where it was not measured."""
+
+    workers: int
+    samples_per_s: float | None = None
+    first_batch_s: float | None = None
+    worker_cpu_share: float | None = None
+    because: str = ""
+
+
+class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers that keep up with a step, between perfect sharing and workers that hinder each other.
+
+    `room` is how many the rank's cores feed beside training. `feeds` says what steps other numbers keep up with.
+    `because` says why the number is not known.
+    """
+
+    step_ms: float | None = None
+    step_from: str = ""
+    batches_per_step: int = 1
+    least: int | None = None
+    most: int | None = None
+    room: int | None = None
+    feeds: tuple["Feeds", ...] = ()
+    because: str = ""
+
+
+class Feeds(msgspec.Struct, frozen=True, kw_only=True):
+    """The shortest step that so many workers keep up with, [at best, likely, at worst], in milliseconds."""
+
+    workers: int
+    step_ms: Estimate
+
+
+class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
+    """By what factor a change makes the tokens of an epoch fewer, padding included; null where it is not known."""
+
+    name: str
+    fewer_tokens: Estimate | None = None
+    because: str = ""
+
+
+class Padding(msgspec.Struct, frozen=True, kw_only=True):
+    """Padding of the batches, and what would take it away.
+
+    `padded_share` is of the tokens of the batches, `standard_error` its own. "static": all batches have one length that
+    no sample needs; "dynamic": each is as long as its longest sample.
+    """
+
+    kind: PaddingKind
+    samples: int = 0
+    batches: int = 0
+    mean_tokens: float | None = None
+    longest_tokens: int | None = None
+    padded_share: float | None = None
+    standard_error: float | None = None
+    gains: tuple[PaddingGain, ...] = ()
+    because: str = ""
+
+
+class PipelineReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `diagnose data` measured, of one rank. `smallest` names the stage that limits the loader of the job."""
+
+    schema_version: int = 1
+    loop: str
+    dataset: str
+    dataset_samples: int | None
+    is_iterable: bool
+    batch_size: int
+    num_workers: int
+    world_size: int
+    samples: int
+    seconds: float
+    stages: tuple[Stage, ...]
+    smallest: StageName | None
+    smallest_because: str
+    lock: LockHeld
+    lock_because: str
+    queued_share: float
+    loader: tuple[LoaderRate, ...]
+    workers: WorkersNeeded
+    padding: Padding
+    notes: tuple[str, ...] = ()
+
+
+def to_json(report: PipelineReport) -> str:
+    """The report as one indented JSON object, each list of numbers on one line."""
+    return indented(report, _NUMBERS)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    return described(PipelineReport)

@@ -1,0 +1,83 @@
+"""From what was measured to what is said."""
+
+from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
+from diagnose.predict.data_pipeline.answer import LockHeld, PipelineReport
+from diagnose.predict.data_pipeline.measured import Beside, Measured
+from diagnose.predict.data_pipeline.padding import padding_of
+from diagnose.predict.data_pipeline.question import Question
+from diagnose.predict.data_pipeline.stages import smallest_of, stages_of
+from diagnose.predict.data_pipeline.workers import needed, rates_of
+
+AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least where neither waits for the lock
+BUSY_HOST = 0.2  # of the time in process, without a core to run on
+
+
+def report_of(measured: Measured, question: Question) -> PipelineReport:
+    """The report: rates, the smallest of them, workers, padding."""
+    stages = stages_of(measured)
+    dataset = next(stage for stage in stages if stage.name == "dataset")
+    smallest, because = smallest_of(stages, measured.loader.num_workers or 0)
+    lock, lock_because = lock_of(measured, dataset.busy_share)
+    return PipelineReport(
+        loop=measured.loop,
+        dataset=measured.dataset.name,
+        dataset_samples=measured.dataset.samples,
+        is_iterable=measured.dataset.is_iterable,
+        batch_size=measured.batch_size,
+        num_workers=measured.loader.num_workers or 0,
+        world_size=measured.world_size,
+        samples=measured.fetch.samples,
+        seconds=measured.seconds,
+        stages=stages,
+        smallest=None if smallest is None else smallest.name,
+        smallest_because=because,
+        lock=lock,
+        lock_because=lock_because,
+        queued_share=_queued_share(measured),
+        loader=rates_of(measured),
+        workers=needed(measured, question, dataset),
+        padding=padding_of(measured),
+        notes=tuple(_notes(measured)),
+    )
+
+
+def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str]:
+    """Whether loading holds Python's lock: it and a thread in Python take turns then, on however many cores."""
+    lock = measured.lock
+    if lock.in_python is None or lock.without_lock is None:
+        return "unknown", lock.because
+    if busy_share is None or busy_share < COMPUTES:
+        return "unknown", "loading mostly waits, and does not need the lock meanwhile"
+    if _together(lock.without_lock) < SEVERAL:
+        return "unknown", "no second core was free to try it"
+    together = _together(lock.in_python)
+    return ("held" if together <= TAKES_TURNS else "free" if together >= AT_ONCE else "partly"), ""
+
+
+def _together(beside: Beside) -> float:
+    return (beside.loading_ns + beside.beside_ns) / beside.wall_ns if beside.wall_ns else 0.0
+
+
+def _queued_share(measured: Measured) -> float:
+    spent = measured.fetch.wall_ns + measured.collate.wall_ns
+    return min((measured.fetch.queued_ns + measured.collate.queued_ns) / spent, 1.0) if spent else 0.0
+
+
+def _notes(measured: Measured) -> list[str]:
+    notes = []
+    if measured.world_size > 1:
+        ranks = f"{measured.world_size} ranks"
+        notes.append(f"rank 0 was measured alone: in the job {ranks} share storage, and those of a host its cores")
+    if _queued_share(measured) > BUSY_HOST:
+        share = f"{100 * _queued_share(measured):.0f} %"
+        notes.append(f"the host is busy: for {share} of the time in process loading had no core, which lowers rates")
+    if measured.stopped:
+        notes.append(f"loading in process ended early: {measured.stopped}")
+    if not measured.dataset.collated:
+        notes.append("the loader does not batch (batch_size=None): a sample is one item of the dataset, maybe a batch")
+    if measured.restarts:
+        notes.append("the data is short: samples were loaded several times, and what caches them is faster for it")
+    spreads = [measured.fetch.times_ns, measured.collate.times_ns]
+    if any(0 < len(times) < 3 for times in spreads):
+        notes.append(f"{len(measured.fetch.times_ns)} batches were loaded in process: raise --seconds for firmer rates")
+    return notes

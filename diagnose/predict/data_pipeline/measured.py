@@ -1,0 +1,226 @@
+"""What the probe measured of a job's input, decoded once: a value of the wrong type or range is refused here."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from diagnose.errors import UserError
+from diagnose.probes.pipeline.asked import VERSION
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+
+
+class StageTime(msgspec.Struct, frozen=True):
+    """A stage in process; nanoseconds of each batch, and sums. `sample_bytes` leave it for each sample."""
+
+    samples: Count
+    times_ns: tuple[Count, ...]
+    wall_ns: Count
+    cpu_ns: Count
+    process_cpu_ns: Count
+    queued_ns: Count
+    sample_bytes: Amount | None = None
+
+
+class Loading(msgspec.Struct, frozen=True):
+    """Whose CPU time loading in process took, as a capture has it."""
+
+    wall_ns: Count | None = None
+    cpu_ns: Count | None = None
+    together_cpu_ns: Count | None = None
+    process_cpu_ns: Count | None = None
+    busy: Amount | None = None
+
+
+class FunctionTime(msgspec.Struct, frozen=True):
+    """A function of the user's with its share of the samples of the stack."""
+
+    file: str
+    line: Count
+    function: str
+    samples: Count
+    calls: str | None = None
+
+
+class StageStacks(msgspec.Struct, frozen=True):
+    """Samples of the stack in a stage, by kind of work and by function."""
+
+    samples: Count
+    work: dict[str, Count]
+    functions: tuple[FunctionTime, ...]
+
+
+class Stacks(msgspec.Struct, frozen=True):
+    """Samples of both stages; `because` where there are none."""
+
+    fetch: StageStacks | None = None
+    collate: StageStacks | None = None
+    because: str = ""
+
+
+class Rounds(msgspec.Struct, frozen=True):
+    """Steady batches of so many workers; `because` where there are none. `first_s`: until the first batch came."""
+
+    workers: Count
+    because: str = ""
+    first_s: Amount = 0.0
+    batch_size: Count = 1
+    batches: Count = 0
+    wall_ns: Count = 0
+    cpu_share: Amount | None = None
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Their rate; None where it was not measured."""
+        return self.batches * self.batch_size / self.wall_ns * 1e9 if self.batches and self.wall_ns else None
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Samples and bytes that were read or copied in a time; `because` where none were."""
+
+    samples: Amount = 0.0
+    bytes: Count = 0
+    wall_ns: Count = 0
+    because: str = ""
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """Files that were read as the dataset reads them."""
+
+    because: str = ""
+    files: Count = 0
+    order: str = ""
+    cold: Moved = Moved()
+    warm: Moved = Moved()
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """CPU time of the loading and of a thread beside it."""
+
+    wall_ns: Count
+    loading_ns: Count
+    beside_ns: Count
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """The loading beside a thread in Python, and beside one that needs no lock."""
+
+    in_python: Beside | None = None
+    without_lock: Beside | None = None
+    because: str = ""
+
+
+class Lengths(msgspec.Struct, frozen=True):
+    """Tokens of samples without padding, and (samples, tokens of a row) of batches."""
+
+    samples: tuple[Count, ...]
+    batches: tuple[tuple[Count, Count], ...]
+    because: str = ""
+
+
+class Loader(msgspec.Struct, frozen=True):
+    """Settings of the DataLoader; null where its class does not hold them."""
+
+    num_workers: Count | None = None
+    pin_memory: bool | None = None
+    prefetch_factor: Count | None = None
+    persistent_workers: bool | None = None
+    batch_size: int | None = None
+    drop_last: bool | None = None
+
+
+class Dataset(msgspec.Struct, frozen=True, rename={"name": "class"}):
+    """The dataset; `samples` is null where it does not say. `collated`: whether samples are made into batches."""
+
+    name: str
+    is_iterable: bool
+    collated: bool
+    samples: Count | None = None
+
+
+class Cores(msgspec.Struct, frozen=True):
+    """Cores of this process, of the cgroup, and of all ranks here."""
+
+    usable: Amount | None = None
+    quota: Amount | None = None
+    shared: Amount | None = None
+    local_ranks: Count | None = None
+
+    @property
+    def per_rank(self) -> float | None:
+        """As many as one rank has; None where it is not known."""
+        if self.usable is None or self.local_ranks is None:
+            return None
+        together = [cores / max(self.local_ranks, 1) for cores in (self.shared, self.quota) if cores is not None]
+        return min([self.usable, *together])
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The probe's whole answer."""
+
+    version: int
+    loop: str
+    rank: Count
+    world_size: Count
+    cores: Cores
+    loader: Loader
+    batch_size: Count
+    dataset: Dataset
+    first_s: Amount
+    stopped: str
+    fetch: StageTime
+    collate: StageTime
+    loading: Loading
+    stacks: Stacks
+    storage: Storage
+    lock: Lock
+    workers: tuple[Rounds, ...]
+    hand_over: Rounds
+    pin: Moved
+    copy: Moved
+    lengths: Lengths
+    restarts: Count
+    seconds: Amount
+    batches_per_step: Count | None = None
+
+
+class LoaderLeft(msgspec.Struct, frozen=True):
+    """A DataLoader that was iterated and not measured."""
+
+    number: str
+    dataset: str
+    because: str
+
+
+class PassedOver(msgspec.Struct, frozen=True):
+    """What was seen of a script that was not measured. `empty`: the dataset of a loader without a batch."""
+
+    loaders: tuple[LoaderLeft, ...] = ()
+    trains: bool = False
+    empty: str = ""
+
+
+def decoded(content: bytes) -> Measured:
+    """The probe's answer.
+
+    Raises:
+        UserError: it is none, or of another version.
+    """
+    try:
+        measured = msgspec.json.decode(content, type=Measured)
+    except msgspec.DecodeError as error:
+        raise UserError("the measurement cannot be read", why=str(error)) from error
+    if measured.version != VERSION:
+        why = f"the job's Python has probes of version {measured.version}, and this is {VERSION}"
+        raise UserError("the measurement cannot be read", why=why, do="install one version of diagnose")
+    return measured
+
+
+def passed_over(file: Path) -> PassedOver:
+    """What the probe left of a script that it did not measure; nothing where it left none."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=PassedOver)
+    except (OSError, msgspec.DecodeError):
+        return PassedOver()

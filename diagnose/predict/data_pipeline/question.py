@@ -1,0 +1,18 @@
+"""What is asked of a measured pipeline."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Question:
+    """The step that the loader has to keep up with. None is not known.
+
+    Attributes:
+        step_s: of an optimizer step that waits for no data.
+        step_from: who says so.
+        batches_per_step: that a step takes; what the job's trainer says where it is not given, else one.
+    """
+
+    step_s: float | None = None
+    step_from: str = ""
+    batches_per_step: int | None = None

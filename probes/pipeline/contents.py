@@ -1,0 +1,86 @@
+"""What is in samples and batches: bytes, and how long they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ..held import is_a, items
+from ..job_objects import tensors_of
+
+_NUMBER_BYTES = 8  # of an index or a label, as it stands in a tensor
+_DEPTH = 4
+MOST_LENGTHS = 20_000
+
+
+def bytes_of(value: Any, depth: int = _DEPTH) -> int | None:
+    """Bytes of the tensors, arrays, texts and numbers in `value`; None where something else holds the data."""
+    torch: Any = sys.modules["torch"]
+    if is_a(value, torch.Tensor):
+        return int(value.numel()) * int(value.element_size())
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and is_a(value, numpy.ndarray, numpy.generic):
+        return int(value.nbytes)
+    if value is None or is_a(value, bool, int, float):
+        return _NUMBER_BYTES
+    if is_a(value, str, bytes, bytearray, memoryview):
+        return len(value)
+    parts = list(value) if is_a(value, list, tuple) else list(items(value).values())
+    if not depth or not (parts or is_a(value, list, tuple, dict)):
+        return None
+    sizes = [bytes_of(part, depth - 1) for part in parts]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def tensors_in(batch: Any) -> list[Any]:
+    """The tensors of a batch."""
+    return [tensor for _, tensor in tensors_of(batch)]
+
+
+class Lengths:
+    """Tokens of the samples that were loaded, and how long their batches made them.
+
+    Attributes:
+        of_samples: tokens of each sample without padding.
+        of_batches: samples and tokens of a row of each batch.
+        because: why a batch told nothing; "" where all did.
+    """
+
+    def __init__(self) -> None:
+        self.of_samples: list[int] = []
+        self.of_batches: list[tuple[int, int]] = []
+        self.because = ""
+
+    def note(self, samples: Any, batch: Any) -> None:
+        """Count a batch; `samples` are None where a worker made it."""
+        if len(self.of_samples) >= MOST_LENGTHS:
+            return
+        found = dict(tensors_of(batch))
+        ids = found.get("input_ids")
+        if ids is None or ids.dim() != 2 or not ids.numel():
+            self.because = "batches have no input_ids of samples x tokens"
+            return
+        rows, tokens = (int(size) for size in ids.shape)
+        real = list(_real(found.get("attention_mask"), ids, samples))
+        if len(real) != rows:
+            self.because = "neither an attention_mask nor the samples say which tokens are padding"
+            return
+        self.of_samples += real
+        self.of_batches.append((rows, tokens))
+
+    def facts(self) -> dict[str, Any]:
+        """What the answer holds of them."""
+        return {"samples": self.of_samples, "batches": self.of_batches, "because": self.because}
+
+
+def _real(mask: Any, ids: Any, samples: Any) -> Iterator[int]:
+    """Tokens of each row that are no padding, by the mask, else by the samples as they were before collating."""
+    if mask is not None:
+        if mask.shape == ids.shape:
+            yield from (int(count) for count in (mask != 0).sum(dim=1))
+        return
+    for sample in samples if is_a(samples, list, tuple) else ():
+        tokens: Any = items(sample).get("input_ids")
+        if is_a(tokens, list, tuple) or hasattr(tokens, "shape"):
+            yield min(len(tokens), int(ids.shape[1]))

@@ -1,0 +1,146 @@
+"""Loading in this process, stage by stage: time, CPU time, what is read, and where Python is meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..loader_work import LoaderWork, of_threads
+from ..stack_samples import StackSampler
+from .contents import Lengths, bytes_of
+from .files_read import ReadCounters
+from .source import Source
+from .thread_time import queued_ns
+
+SIZED_BATCHES = 4  # of which the bytes are counted
+MOST_TIMES = 1000
+SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only where a line lets go of it
+
+
+class Stage:
+    """What one stage took, over batches.
+
+    Attributes:
+        times_ns: of each batch, up to `MOST_TIMES`.
+        samples, wall_ns, cpu_ns, process_cpu_ns, queued_ns: sums; CPU time of the thread, and of the whole process, and
+            for how long the thread was ready to run and had no core.
+    """
+
+    def __init__(self) -> None:
+        self.times_ns: list[int] = []
+        self.samples = self.wall_ns = self.cpu_ns = self.process_cpu_ns = self.queued_ns = 0
+        self._sized = self._bytes = 0
+        self._unsized = False
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """What `call` returns; its time counts."""
+        process, cpu, queued = time.process_time_ns(), time.thread_time_ns(), queued_ns()
+        began = time.perf_counter_ns()
+        result = call()
+        wall_ns = time.perf_counter_ns() - began
+        computed_ns = min(time.thread_time_ns() - cpu, wall_ns)  # reading the clocks takes time as well
+        self.wall_ns += wall_ns
+        self.cpu_ns += computed_ns
+        self.queued_ns += min(queued_ns() - queued, wall_ns - computed_ns)
+        self.process_cpu_ns += time.process_time_ns() - process
+        if len(self.times_ns) < MOST_TIMES:
+            self.times_ns.append(wall_ns)
+        return result
+
+    def size(self, result: Any, samples: int) -> None:
+        """Count the samples in what the last run returned, and in the first ones its bytes."""
+        self.samples += samples
+        if len(self.times_ns) > SIZED_BATCHES or self._unsized:
+            return
+        size = bytes_of(result)
+        if size is None:
+            self._unsized = True
+        else:
+            self._sized, self._bytes = self._sized + samples, self._bytes + size
+
+    def facts(self) -> dict[str, Any]:
+        """What the answer holds of it."""
+        known = self._sized > 0 and not self._unsized
+        return {
+            "samples": self.samples,
+            "times_ns": self.times_ns,
+            "wall_ns": self.wall_ns,
+            "cpu_ns": self.cpu_ns,
+            "process_cpu_ns": self.process_cpu_ns,
+            "queued_ns": self.queued_ns,
+            "sample_bytes": self._bytes / self._sized if known else None,
+        }
+
+
+class InProcess:
+    """Loads batches of `source` in this thread, the first of which holds what is set up on the way and does not count.
+
+    Attributes:
+        first_s: seconds of the first batch.
+        fetch, collate: the two stages.
+        work: whose CPU time it was.
+        sampler: stacks of the same time.
+        lengths: of the samples.
+        read: bytes that were read meanwhile.
+        stopped: why it ended before its time, in words; "" where it did not.
+        batch: the last batch.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.fetch, self.collate = Stage(), Stage()
+        self.work, self.sampler, self.lengths = LoaderWork(0), StackSampler(threading.get_ident()), Lengths()
+        self.read = ReadCounters()
+        self.stopped, self.batch = "", None
+        self.first_s = 0.0
+
+    @property
+    def usual_s(self) -> float:
+        """Seconds of a batch."""
+        counted = len(self.fetch.times_ns)
+        return (self.fetch.wall_ns + self.collate.wall_ns) / counted / 1e9 if counted else self.first_s
+
+    def first(self) -> None:
+        """Load the first batch.
+
+        Raises:
+            Exception: what the job's own code raises, as its loop would.
+        """
+        began = time.perf_counter()
+        self.batch = self.source.batch()
+        self.first_s = time.perf_counter() - began
+
+    def run(self, until_s: float, most_samples: int) -> None:
+        """Load until the time `until_s` of the performance counter, two batches at least."""
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
+        self.sampler.start()
+        self.read.begin()
+        try:
+            while self.fetch.samples < most_samples and (len(self.fetch.times_ns) < 2 or time.perf_counter() < until_s):
+                self._load()
+                self.sampler.step_ended(len(self.fetch.times_ns))
+        except StopIteration:
+            self.stopped = "the dataset has a single batch"
+        except Exception as error:
+            self.stopped = f"a sample could not be loaded: {type(error).__name__}: {error}"[:300]
+        finally:
+            self.read.end(self.fetch.samples)
+            self.sampler.stop()
+            sys.setswitchinterval(usual)
+
+    def _load(self) -> None:
+        indices = self.source.indices()
+        before, process_ns, began = of_threads(), time.process_time_ns(), time.perf_counter_ns()
+        samples = self.fetch.run(lambda: self.source.fetch(indices))
+        batch = self.batch = self.collate.run(lambda: self.source.collate(samples))
+        wall_ns = time.perf_counter_ns() - began
+        spent = time.process_time_ns() - process_ns
+        self.work.add(wall_ns, before, of_threads(), threading.get_ident(), spent)
+        count = len(samples) if self.source.batched else 1
+        self.fetch.size(samples, count)
+        self.collate.size(batch, count)
+        self.lengths.note(samples, batch)

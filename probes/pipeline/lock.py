@@ -1,0 +1,69 @@
+"""Whether loading holds Python's lock (the GIL), so that threads would take turns where processes would not.
+
+A second thread runs beside the loading. One that runs Python gets what the loading leaves of the lock; one that hashes
+needs no lock, and tells whether the host has a second core to spare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+SWITCH_S = 5e-4  # who lets go of the lock for a moment gets it back soon
+_HASHED = bytes(32 << 20)  # hashing so much lets go of the lock for long
+
+
+def beside_others(load: Callable[[], object], seconds: float) -> dict[str, Any]:
+    """CPU time of the loading and of a thread beside it: of a thread in Python, and of one without the lock.
+
+    Args:
+        load: loads a batch.
+        seconds: for each of the two at most, one batch at least.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        return {"in_python": _beside(load, _count, seconds), "without_lock": _beside(load, _hash, seconds)}
+    finally:
+        sys.setswitchinterval(usual)
+
+
+def _beside(load: Callable[[], object], turn: Callable[[], object], seconds: float) -> dict[str, int]:
+    over = threading.Event()
+    ready = threading.Event()
+    spent: list[int] = []
+
+    def work() -> None:
+        ready.set()
+        began = time.thread_time_ns()
+        while not over.is_set():
+            turn()
+        spent.append(time.thread_time_ns() - began)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    ready.wait()
+    cpu, began = time.thread_time_ns(), time.perf_counter_ns()
+    try:
+        while True:
+            load()
+            if time.perf_counter_ns() - began > seconds * 1e9:
+                break
+        loading_ns, wall_ns = time.thread_time_ns() - cpu, time.perf_counter_ns() - began
+    finally:
+        over.set()
+        thread.join()
+    return {"wall_ns": wall_ns, "loading_ns": loading_ns, "beside_ns": sum(spent)}
+
+
+def _count() -> None:
+    for _ in range(10_000):
+        pass
+
+
+def _hash() -> None:
+    hashlib.sha256(_HASHED).digest()

@@ -1,0 +1,146 @@
+"""Where a training loop begins: at the first batch of its DataLoader the input is measured, and the process ends.
+
+The loop of training is told from others (an evaluation, statistics over the data) by what has to be there: an
+optimizer, gradients, and a model that is not set to evaluate. A loop that escapes this is caught by the first step of
+an optimizer, before it is made.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from functools import wraps
+from typing import Any
+
+from ..capture_model import module_of
+from ..config import rank_and_world
+from ..guard import quietly, say
+from ..held import held, inner_loader
+from .asked import PASSED_OVER, Asked, from_environment
+from .ending import end
+from .measurement import measure
+
+MOST_PASSED_OVER = 20
+_asked: Asked | None = None
+_owner = 0
+_measuring = False
+_passed_over: list[dict[str, str]] = []
+_last: Any = None
+_order: list[int] = []
+_alive: list[Any] = []  # a loader that is gone could give its id to another
+
+
+def install() -> None:
+    """Look at each DataLoader of this process that is iterated, and at steps of optimizers."""
+    global _asked, _owner
+    _asked, _owner = from_environment(), os.getpid()
+    if _asked is None:
+        return
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+    from torch.utils.data import dataloader
+
+    kind: Any = dataloader.DataLoader
+    if not hasattr(kind.__iter__, "__diagnose__"):
+        kind.__iter__ = _noting(kind.__iter__)
+        register_optimizer_step_pre_hook(_before_step)
+
+
+def loop_begins(loader: Any, loop: str, batches_per_step: int | None = None) -> None:
+    """Measure what feeds a training loop, and end the process; ranks other than the first only end.
+
+    Args:
+        loader: torch's DataLoader, or accelerate's around it.
+        loop: who runs the loop, in words.
+        batches_per_step: that one optimizer step takes, where it is known.
+
+    Raises:
+        Exception: what the job's own dataset or collate function raises at the first batch.
+    """
+    global _measuring
+    if not wanted() or _asked is None or _asked.loader is not None:
+        return
+    _measuring = True
+    _measure(loader, loop, batches_per_step)
+
+
+def wanted() -> bool:
+    """Whether this process still waits for a loop to measure; no fork of it, such as a loader's worker, does."""
+    return _asked is not None and _owner == os.getpid() and not _measuring
+
+
+def _measure(loader: Any, loop: str, batches_per_step: int | None) -> None:
+    assert _asked is not None
+    rank, _ = rank_and_world()
+    if rank:
+        end(0)
+    measure(_asked, inner_loader(loader), loop, batches_per_step)
+
+
+def _noting(original: Any) -> Any:
+    @wraps(original)
+    def __iter__(self: Any) -> Any:
+        if wanted():
+            _iterated(self)
+        return original(self)
+
+    __iter__.__diagnose__ = "loader"  # type: ignore[attr-defined]
+    return __iter__
+
+
+def _iterated(loader: Any) -> None:
+    global _measuring, _last
+    assert _asked is not None
+    if id(loader) not in _order:
+        _order.append(id(loader))
+        _alive.append(loader)
+    number = _order.index(id(loader)) + 1
+    if _asked.loader is not None:
+        if number == _asked.loader:
+            _measuring = True
+            _measure(loader, f"DataLoader {number} of the script", None)
+        return
+    why_not = quietly(_why_no_training)
+    if not why_not:
+        loop_begins(loader, "the script's loop")
+        return
+    _last = loader
+    _pass_over(number, loader, str(why_not))
+
+
+def _why_no_training() -> str:
+    """What is missing for a training loop; "" where nothing is."""
+    import torch
+
+    if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+        return "gradients are off"
+    optimizers = [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]
+    if not optimizers:
+        return "there is no optimizer yet"
+    models = [module for module in map(module_of, optimizers) if module is not None]
+    if models and all(held(module, "training") is False for module in models):
+        return "the model is set to evaluate"
+    return ""
+
+
+def _pass_over(number: int, loader: Any, because: str) -> None:
+    """Leave word of a loader that is iterated and not measured, for a script that ends without a training loop."""
+    assert _asked is not None
+    asked = _asked
+    if len(_passed_over) < MOST_PASSED_OVER:
+        dataset = type(held(loader, "dataset")).__name__
+        _passed_over.append({"number": str(number), "dataset": dataset, "because": because})
+        quietly(lambda: asked.write(PASSED_OVER, {"loaders": _passed_over}))
+
+
+def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """The script trains: the DataLoader that was iterated last feeds it, and without one nothing can be measured."""
+    if not wanted() or _asked is None or _asked.loader is not None:
+        return
+    if _last is not None:
+        loop_begins(_last, "the script's loop")
+    asked = _asked
+    quietly(lambda: asked.write(PASSED_OVER, {"loaders": _passed_over, "trains": True}))
+    say("an optimizer step begins, and no DataLoader was iterated before: there is no pipeline to measure")
+    sys.stdout.flush()
+    end(0)

@@ -1,0 +1,118 @@
+"""The measurement, from the first batch to the answer: each stage gets its part of the time, then the process ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..capture_cores import cores
+from ..config import rank_and_world
+from ..guard import guarded, quietly, say, told
+from ..held import held, plain
+from ..job_objects import LOADER
+from .asked import MEASURED, PASSED_OVER, VERSION, Asked
+from .device import to_device
+from .ending import end
+from .in_process import InProcess
+from .lock import beside_others
+from .source import Source
+from .storage import storage
+from .work_words import work_of
+from .workers import hand_over, with_workers
+
+IN_PROCESS, LOCK, ONE_WORKER, AS_IN_THE_JOB, HAND_OVER, STORAGE, DEVICE = 0.4, 0.04, 0.15, 0.15, 0.06, 0.14, 0.06
+INTERRUPTED, DEFECT = 130, 70
+
+
+def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None) -> None:
+    """Measure the loader, leave the answer, and end the process.
+
+    Raises:
+        Exception: what the job's own code raises at its first batch.
+    """
+    say(f"{loop} asks for its first batch: the input is measured for about {asked.seconds:g} s, nothing is trained")
+    source = Source(loader)
+    loaded = InProcess(source)
+    try:
+        loaded.first()
+    except StopIteration:
+        quietly(lambda: asked.write(PASSED_OVER, {"loaders": [], "empty": type(source.dataset).__name__}))
+        end(0)
+    except KeyboardInterrupt:
+        end(INTERRUPTED)
+    try:
+        written = guarded(lambda: asked.write(MEASURED, _answer(asked, loaded, loop, batches_per_step)), "not measured")
+    except KeyboardInterrupt:
+        end(INTERRUPTED)
+    end(0 if written else DEFECT)
+
+
+def _answer(asked: Asked, loaded: InProcess, loop: str, batches_per_step: int | None) -> dict[str, Any]:
+    began = time.perf_counter()
+    loaded.run(began + IN_PROCESS * asked.seconds, asked.samples)
+    if not loaded.fetch.samples:
+        raise ValueError(loaded.stopped or "no second batch could be loaded")
+    restarts = loaded.source.restarts
+    measured = _stages(asked, loaded)
+    rank, world_size = rank_and_world()
+    return {
+        "version": VERSION,
+        "loop": loop,
+        "rank": rank,
+        "world_size": world_size,
+        "batches_per_step": batches_per_step,
+        "cores": cores(os.environ, world_size),
+        **_loader(loaded.source),
+        "first_s": loaded.first_s,
+        "stopped": loaded.stopped,
+        "fetch": loaded.fetch.facts(),
+        "collate": loaded.collate.facts(),
+        "loading": loaded.work.facts(),
+        "stacks": _known(lambda: work_of(loaded.sampler)),
+        **measured,
+        "lengths": loaded.lengths.facts(),
+        "restarts": restarts,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _loader(source: Source) -> dict[str, Any]:
+    return {
+        "loader": {name: plain(held(source.loader, name)) for name in LOADER},
+        "batch_size": source.batch_size,
+        "dataset": {
+            "class": type(source.dataset).__name__,
+            "is_iterable": source.is_iterable,
+            "samples": quietly(lambda: source.length),
+            "collated": source.batched,
+        },
+    }
+
+
+def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
+    """Everything beside loading in process; what fails is unknown, with the reason."""
+    source, seconds, usual_s = loaded.source, asked.seconds, loaded.usual_s
+    fetched = loaded.fetch.facts()
+    workers = held(source.loader, "num_workers") or 0
+    counts = sorted({1, workers} - {0})
+    parts = {1: ONE_WORKER, workers: AS_IN_THE_JOB}
+    samples = source.batch_size if source.batched else 1
+    files = _known(
+        lambda: storage(loaded.read, source.dataset, fetched["sample_bytes"], source.is_iterable, STORAGE * seconds)
+    )
+    return {
+        "storage": files,
+        "lock": _known(lambda: beside_others(source.batch, LOCK * seconds)),
+        "workers": [with_workers(source, each, usual_s, parts[each] * seconds, loaded.lengths) for each in counts],
+        "hand_over": hand_over(source, loaded.batch, workers or 1, HAND_OVER * seconds),
+        **to_device(loaded.batch, samples, held(source.loader, "pin_memory") is True, DEVICE * seconds),
+    }
+
+
+def _known(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return call()
+    except Exception as error:
+        return {"because": told(error)}

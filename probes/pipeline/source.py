@@ -1,0 +1,138 @@
+"""A job's DataLoader taken apart: which samples come next, the samples, their batch; and the same with workers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from ..held import held, rows
+
+_LONGEST_WAIT_S = 60.0  # for a batch of a worker, beside twenty times what one takes in process
+
+
+class Source:
+    """The batches of torch's DataLoader `loader`, made in this process, over and over where it is short.
+
+    Attributes:
+        dataset, loader: the job's own.
+        is_iterable: whether the dataset gives samples in its own order.
+        batched: whether samples are collated; else each item of the dataset is taken as it is.
+        restarts: how often the samples began anew.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader, self.dataset = loader, loader.dataset
+        self.is_iterable = hasattr(type(self.dataset), "__iter__") and loader._dataset_kind == 1
+        self.batched = bool(loader._auto_collation)
+        self.restarts = 0
+        self._collate = loader.collate_fn
+        self._order: Any = None
+        self._samples: Any = None
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a batch; 1 where a batch sampler of the job's decides and does not say."""
+        size = held(self.loader, "batch_size") or held(held(self.loader, "batch_sampler"), "batch_size")
+        return size if type(size) is int and size > 0 else 1
+
+    @property
+    def length(self) -> int | None:
+        """Samples of the dataset; None where it does not say."""
+        known = rows(self.dataset)
+        if known is not None or self.is_iterable:
+            return known
+        try:
+            return len(self.dataset)
+        except TypeError:
+            return None
+
+    def indices(self) -> Any:
+        """Which samples the next batch holds; for an iterable dataset, as many places as it has.
+
+        Raises:
+            StopIteration: there is not even one batch.
+        """
+        if self._order is None:
+            self._order = iter(self.loader._index_sampler)
+        try:
+            return next(self._order)
+        except StopIteration:
+            self.restarts += 1
+            self._order = iter(self.loader._index_sampler)
+            return next(self._order)
+
+    def fetch(self, indices: Any) -> Any:
+        """The samples, as torch's own fetchers ask for them; a single one where nothing is collated.
+
+        Raises:
+            StopIteration: the dataset has none.
+        """
+        if self.is_iterable:
+            return [self._next() for _ in indices] if self.batched else self._next()
+        if not self.batched:
+            return self.dataset[indices]
+        together = getattr(self.dataset, "__getitems__", None)
+        return together(indices) if together else [self.dataset[index] for index in indices]
+
+    def collate(self, samples: Any) -> Any:
+        """The batch of these samples."""
+        return self._collate(samples)
+
+    def batch(self) -> Any:
+        """The next batch."""
+        return self.collate(self.fetch(self.indices()))
+
+    def with_workers(self, workers: int, usual_s: float) -> Any:
+        """The job's loader with so many worker processes and nothing else changed but its order, which goes on here.
+
+        Args:
+            workers: at least one.
+            usual_s: seconds that a batch takes in process.
+        """
+        from torch.utils.data import DataLoader
+
+        given = {name: held(self.loader, name) for name in ("worker_init_fn", "prefetch_factor")}
+        context = held(self.loader, "_DataLoader__multiprocessing_context")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of more workers than cores: what they bring is measured
+            return DataLoader(
+                self.dataset,
+                num_workers=workers,
+                collate_fn=self._collate,
+                timeout=_LONGEST_WAIT_S + 20 * usual_s,
+                multiprocessing_context=context,
+                **given,
+                **self._sampling(),
+            )
+
+    def _sampling(self) -> dict[str, Any]:
+        if self.is_iterable:
+            size = self.batch_size if self.batched else None
+            return {"batch_size": size, "drop_last": bool(size and held(self.loader, "drop_last"))}
+        order = _Onwards(self)
+        return {"batch_sampler": order} if self.batched else {"batch_size": None, "sampler": order}
+
+    def _next(self) -> Any:
+        if self._samples is None:
+            self._samples = iter(self.dataset)
+        try:
+            return next(self._samples)
+        except StopIteration:
+            self.restarts += 1
+            self._samples = iter(self.dataset)
+            return next(self._samples)
+
+
+class _Onwards:
+    """A sampler that takes the order on from where it stands, without an end."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            while True:
+                yield self._source.indices()
+        except StopIteration:
+            return

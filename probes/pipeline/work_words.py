@@ -1,0 +1,115 @@
+"""What takes the time of loading, by the stacks seen meanwhile: tokenising, decoding, reading, ... and at which lines.
+
+Told by the innermost frame that says it: a library by its folder, a function of the user's by its name, and what a line
+calls by the name of that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from ..folding import Folding
+from ..stack_samples import StackSampler
+
+MOST_FUNCTIONS = 5
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STAGES = ("fetch", "collate")  # functions of `source`
+_FOLDERS = (  # part of a path, and what is done there
+    ("tokenizers/", "tokenise"),
+    ("transformers/tokenization", "tokenise"),
+    ("tiktoken/", "tokenise"),
+    ("sentencepiece/", "tokenise"),
+    ("PIL/", "decode"),
+    ("torchvision/io/", "decode"),
+    ("torchvision/transforms/", "transform"),
+    ("albumentations/", "transform"),
+    ("torchaudio/", "decode"),
+    ("librosa/", "decode"),
+    ("torchcodec/", "decode"),
+    ("decord/", "decode"),
+    ("imageio/", "decode"),
+    ("h5py/", "read"),
+    ("pyarrow/", "read"),
+    ("pandas/", "pandas"),
+    ("json/", "parse JSON"),
+    ("gzip.py", "decompress"),
+    ("zipfile", "decompress"),
+    ("tarfile.py", "read"),
+    ("pickle.py", "unpickle"),
+    ("urllib", "network"),
+    ("requests/", "network"),
+    ("/ssl.py", "network"),
+    ("/socket.py", "network"),
+    ("torch/utils/data/_utils/collate.py", "collate"),
+)
+_NAMES = (  # of functions, and of what a line calls
+    (re.compile(r"tokeni[sz]|batch_encode|encode_plus", re.IGNORECASE), "tokenise"),
+    (re.compile(r"decode|imread", re.IGNORECASE), "decode"),
+    (re.compile(r"decompress|gunzip", re.IGNORECASE), "decompress"),
+    (re.compile(r"augment|random_?crop|transform", re.IGNORECASE), "transform"),
+    (re.compile(r"\Asleep\Z"), "sleep"),
+    (re.compile(r"\A(p?read(into|line|lines|_bytes|_text|_file)?|open|fromfile|recv)\Z"), "read"),
+    (re.compile(r"\A(findall|finditer|split|sub|subn|match|fullmatch|search)\Z"), "regular expressions and text"),
+    (re.compile(r"\Aloads\Z"), "parse"),
+    (re.compile(r"\Acollat", re.IGNORECASE), "collate"),
+)
+
+
+def work_of(sampler: StackSampler) -> dict[str, Any]:
+    """The answer's `stacks`: of each stage the samples by kind of work, and the functions that take most of them."""
+    found: dict[str, dict[str, Any]] = {name: {"samples": 0, "work": {}, "lines": {}} for name in _STAGES}
+    folding = Folding(sampler.codes)
+    for stack, samples in sampler.stacks.items():
+        stage, inner = _inside(stack, sampler)
+        if stage is None:
+            continue
+        told = found[stage]
+        told["samples"] += samples
+        ((frames, _, calls),) = folding.of({inner: samples}) if inner else (((), "", None),)
+        word = _word(inner, sampler, calls)
+        if word:
+            told["work"][word] = told["work"].get(word, 0) + samples
+        if frames:
+            file, line, function = frames[-1]
+            lines = told["lines"].setdefault((file, function), {})
+            lines[line, calls] = lines.get((line, calls), 0) + samples
+    return {name: _listed(told) for name, told in found.items()} | {"why_none": sampler.why_none}
+
+
+def _inside(stack: tuple[int, ...], sampler: StackSampler) -> tuple[str | None, tuple[int, ...]]:
+    """The stage that was running, and the frames inside it, the innermost first; None between the stages."""
+    codes = [sampler.codes[identity][0] for identity in stack[::2]]
+    ours = [at for at, code in enumerate(codes) if code.co_filename.startswith(_HERE)]
+    stage = next((codes[at].co_name for at in ours if codes[at].co_name in _STAGES), None)
+    return (stage, stack[: 2 * ours[0]]) if stage else (None, ())
+
+
+def _word(stack: tuple[int, ...], sampler: StackSampler, calls: str | None) -> str:
+    if calls is not None and (word := _of_name(calls)):
+        return word
+    codes: Iterator[CodeType] = (sampler.codes[identity][0] for identity in stack[::2])
+    return next((word for word in map(_of_code, codes) if word), "")
+
+
+def _of_code(code: CodeType) -> str:
+    path = code.co_filename.replace(os.sep, "/")
+    return next((word for part, word in _FOLDERS if part in path), "") or _of_name(code.co_name)
+
+
+def _of_name(name: str) -> str:
+    return next((word for pattern, word in _NAMES if pattern.search(name)), "")
+
+
+def _listed(told: dict[str, Any]) -> dict[str, Any]:
+    """The functions that take most, each with the line that takes most of it."""
+    functions = []
+    for (file, function), lines in told["lines"].items():
+        line, calls = max(lines, key=lambda each: lines[each])
+        found = {"file": file, "line": line, "function": function, "calls": calls, "samples": sum(lines.values())}
+        functions.append(found)
+    most = sorted(functions, key=lambda each: -each["samples"])[:MOST_FUNCTIONS]
+    return {"samples": told["samples"], "work": told["work"], "functions": most}

@@ -1,0 +1,129 @@
+"""`diagnose data` as a user types it: what goes where, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+from capture.command_runs import PATIENCE_S, ended, script, until
+from data_pipeline.jobs import SIMPLE
+from needs import needs
+
+from diagnose.predict.data_pipeline import schema
+
+pytestmark = pytest.mark.capture
+
+LOADS = SIMPLE.replace("loop_begin.install()", "") + "train(DataLoader(torch.ones(4000, 8), batch_size=8))\n"
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts `diagnose data ARGS` in an empty folder."""
+
+    def popen(*args: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "diagnose", "data", *args]
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path, env=env)
+
+    return popen
+
+
+def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(start: Start, tmp_path: Path) -> None:
+    job = script(tmp_path, "print('of the job')\n" + LOADS)
+    code, out, err = ended(start("--seconds", "1", "--json", "--", job))
+    answer = json.loads(out)
+
+    assert code == 0, err
+    jsonschema.validate(answer, schema())
+    assert (answer["loop"], answer["batch_size"]) == ("the script's loop", 8)
+    assert "of the job" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [job]
+
+
+def test_ranks_of_torchrun_end_and_the_first_is_measured(start: Start, tmp_path: Path) -> None:
+    job = script(tmp_path, "import torch.distributed as d\nd.init_process_group('gloo')\n" + LOADS)
+    code, out, err = ended(start("--seconds", "1", "--", "torchrun", "--nproc_per_node", "2", job))
+
+    assert code == 0, err
+    assert out.startswith("job:        the script's loop, dataset Tensor, 4,000 samples, batches of 8, 0")
+    assert "rank 0 was measured alone" in out
+    assert "trained" not in err.splitlines()
+
+
+def test_a_script_that_fails_before_ends_with_its_own_code_and_output(start: Start, tmp_path: Path) -> None:
+    code, out, err = ended(start("--", script(tmp_path, "import sys\nprint('no data')\nsys.exit(7)\n")))
+
+    assert (code, out) == (7, "")
+    assert err == "no data\ndiagnose: not measured: the command ended with 7 before its training loop began\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("import torch", "the script iterated no torch DataLoader"),
+        (
+            "import torch\nlist(torch.utils.data.DataLoader(torch.ones(8)))",
+            "no training loop began; DataLoaders that were iterated: 1 (Tensor): there is no optimizer yet",
+        ),
+        ("import torch\ntorch.optim.SGD(torch.nn.Linear(8, 1).parameters()).step()", "the script trains on what no"),
+        (
+            LOADS.replace("torch.ones(4000, 8)", "[]").replace("batch_size=8", "batch_sampler=[]"),
+            "its dataset (list) is empty",
+        ),
+    ],
+)
+def test_a_script_without_a_training_loop_is_told_what_it_lacks(
+    start: Start, tmp_path: Path, body: str, why: str
+) -> None:
+    code, out, err = ended(start("--", script(tmp_path, body)))
+
+    assert (code, out) == (3, "")
+    assert "Error: nothing was measured\n" in err
+    assert why in err
+
+
+def test_an_interrupt_ends_it_with_130(start: Start, tmp_path: Path) -> None:
+    slow = LOADS.replace("\ntrain(", "\nimport os\nos.close(os.open('begun', os.O_CREAT))\ntime.sleep(600)\ntrain(")
+    process = start("--", script(tmp_path, slow))
+    until((tmp_path / "begun").exists, process)
+    process.send_signal(signal.SIGINT)
+    code, out, _ = ended(process)
+
+    assert (code, out) == (130, "")
+
+
+def test_a_diagnosed_run_gives_the_step(start: Start, tmp_path: Path) -> None:
+    needs("transformers")
+    sample = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
+    with (tmp_path / "run.json").open("w") as file:
+        command = [sys.executable, "-m", "diagnose", "analyze", str(sample), "--json"]
+        subprocess.run(command, stdout=file, check=True, timeout=PATIENCE_S)
+    _, out, _ = ended(start("--run", "run.json", "--seconds", "1", "--json", "--", script(tmp_path, LOADS)))
+    workers = json.loads(out)["workers"]
+
+    assert workers["step_from"] == "run.json"
+    assert workers["least"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        ((), 2, "No command"),
+        (("--step-ms", "5", "--run", "r.json", "--", "x.py"), 2, "Choose one of --step-ms and --run"),
+        (("--run", "r.json", "--", "x.py"), 3, "no such file: r.json"),
+        (("--", "not-there"), 127, "cannot run the command: not-there"),
+        (("--", sys.executable, "-I", "x.py"), 3, "Python runs with -I"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_runs(start: Start, args: tuple[str, ...], code: int, says: str) -> None:
+    ended_with, _, err = ended(start(*args))
+
+    assert ended_with == code
+    assert says in err

@@ -1,0 +1,76 @@
+"""What padding to the longest, grouping and packing take away, by the lengths that were seen."""
+
+import numpy as np
+import pytest
+from data_pipeline.measurements import made
+
+from diagnose.predict.data_pipeline import Question, report_of
+from diagnose.predict.data_pipeline.answer import Padding
+
+SIZE = 10
+
+
+def padding(lengths: list[int], width: int | None = None, of_dataset: int = 100_000) -> Padding:
+    """Of batches of ten, as long as `width` or as their longest sample."""
+    batches = [lengths[at : at + SIZE] for at in range(0, len(lengths), SIZE)]
+    shapes = [[len(each), width or max(each)] for each in batches]
+    dataset = {"class": "Texts", "is_iterable": False, "collated": True, "samples": of_dataset}
+    return report_of(made(lengths={"samples": lengths, "batches": shapes}, dataset=dataset), Question()).padding
+
+
+def gains(of: Padding) -> dict[str, tuple[float, float, float] | None]:
+    return {gain.name: gain.fewer_tokens for gain in of.gains}
+
+
+def spread(count: int) -> list[int]:
+    return np.random.default_rng(0).integers(1, 101, count).tolist()
+
+
+def test_static_padding_is_told_by_a_length_that_no_sample_needs() -> None:
+    assert padding([50] * 400, 100).kind == "static"
+    assert padding(spread(400)).kind == "dynamic"
+    assert padding([100] * 400, 100).kind == "none"
+    assert padding([50] * 30, 100).kind == "unknown"  # three batches
+
+
+def test_samples_of_one_length_gain_by_each_change_what_the_padding_is() -> None:
+    found = gains(padding([50] * 400, 100))
+
+    assert found["pad each batch to its longest sample"] == pytest.approx((2, 2, 2))
+    assert found["group samples by length"] == pytest.approx((2, 2, 2))
+    assert found["pack samples"] == pytest.approx((2, 2, 2))
+
+
+def test_grouping_comes_near_the_mean_length_and_packing_reaches_it() -> None:
+    """Lengths from 1 to 100, 50.5 in the mean; the longest of ten is 91.4 in the mean, so that at most 1.81x goes."""
+    found = padding(spread(5000))
+    low, likely, high = gains(found)["group samples by length"]
+    packed = gains(found)["pack samples"]
+
+    assert 1.7 < low <= likely <= high < 1.84
+    assert packed[2] == pytest.approx(1.81, abs=0.06)
+    assert found.padded_share == pytest.approx(1 - 50.5 / 91.4, abs=0.02)
+
+
+def test_more_samples_give_a_narrower_range_and_a_smaller_error() -> None:
+    few, many = padding(spread(300)), padding(spread(6000))
+    widths = [high - low for low, _, high in (gains(each)["group samples by length"] for each in (few, many))]
+
+    assert widths[1] < widths[0]
+    assert many.standard_error < few.standard_error
+
+
+def test_few_samples_give_no_gain_unless_they_are_all() -> None:
+    few = padding(spread(100), 128)
+
+    assert few.kind == "static"
+    assert all(gain.fewer_tokens is None and "--seconds" in gain.because for gain in few.gains)
+    assert all(gain.fewer_tokens for gain in padding(spread(100), 128, of_dataset=100).gains)
+
+
+def test_the_error_of_the_share_is_that_of_batches() -> None:
+    """Half of the batches have no padding, half are half padding: 25 %, with 25 points of spread over 40 batches."""
+    found = padding(([100] * 10 + [50] * 10) * 20, 100)
+
+    assert found.padded_share == pytest.approx(0.25)
+    assert found.standard_error == pytest.approx(0.25 / 40**0.5, rel=0.02)

@@ -1,0 +1,52 @@
+"""The page of `diagnose data`."""
+
+import io
+
+import pytest
+from data_pipeline.measurements import MS, made, rounds, spent
+from rich.console import Console
+
+from diagnose.predict.data_pipeline import Question, report_of
+from diagnose.report.text.data_pipeline import render
+
+STACKS = {
+    "samples": 100,
+    "work": {"tokenise": 80},
+    "functions": [{"file": "train.py", "line": 14, "function": "tokenise", "calls": "findall", "samples": 80}],
+}
+WHOLE = made(
+    fetch=spent(50, [100.0] * 5),
+    stacks={"fetch": STACKS, "collate": STACKS | {"samples": 0, "functions": []}},
+    lock={
+        "in_python": {"wall_ns": 100, "loading_ns": 50, "beside_ns": 50},
+        "without_lock": {"wall_ns": 100, "loading_ns": 99, "beside_ns": 99},
+    },
+    workers=[rounds(1, 10, 1000.0), {"workers": 4, "because": "4 workers cannot load it: PicklingError: \x1b[31m"}],
+    pin={"samples": 1000.0, "bytes": 1_000_000, "wall_ns": 100 * MS},
+    lengths={"samples": [50] * 400, "batches": [[10, 100]] * 40},
+)
+
+
+def page(width: int, **console: bool) -> str:
+    out = io.StringIO()
+    render(report_of(WHOLE, Question(0.03, "--step-ms")), Console(file=out, width=width, markup=False, **console))
+    return out.getvalue()
+
+
+def test_the_page_names_the_stage_its_work_and_its_line() -> None:
+    text = " ".join(page(100).split())
+
+    assert "dataset: tokenise 100 0.0 % 100.0 kB/s 100 100 %" in text
+    assert "smallest: dataset: tokenise, 100 samples/s; it is CPU-bound: it computes for 100 % of its time" in text
+    assert "80 % of its stack samples are in tokenise (train.py:14), which calls findall" in text
+    assert "lock: loading holds Python's lock (GIL): threads would take turns, worker processes do not" in text
+    assert "a step of 30 ms (--step-ms) needs 4 to 5; the cores of the rank feed 7 beside training" in text
+    assert "with 4 workers: unknown: 4 workers cannot load it: PicklingError: \\x1b[31m" in text
+    assert "storage, cold; storage, warm: not tried -> measure it with data in files of a local disk" in text
+    assert "static: all batches have one length, which no sample needs; 50.0 % (standard error 0.0) of the" in text
+    assert "pack samples: 2.00x fewer tokens" in text
+
+
+@pytest.mark.parametrize("width", [40, 56, 72, 200])
+def test_every_line_fits(width: int) -> None:
+    assert max(len(line) for line in page(width).splitlines()) <= min(width, 120)

@@ -171,6 +171,16 @@ def test_a_comparison_fits_a_narrow_terminal() -> None:
     assert "the step" in narrow.stdout
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_both_runs_stand_in_every_table_however_narrow(columns: int) -> None:
+    printed = CliRunner(env={"COLUMNS": str(columns)}).invoke(main, ["compare", LOADER, HEALTHY]).stdout.splitlines()
+    heads = [printed[at + 1].split() for at, line in enumerate(printed) if re.fullmatch(r"[A-Z][a-z]+:", line)]
+
+    assert len(heads) >= 3
+    assert all("A" in head and "B" in head for head in heads)
+    assert max(map(len, printed)) <= columns
+
+
 def test_signs_and_small_factors() -> None:
     barely = compare(run(100, 100, 100), run(99.2, 99.2, 99.2), floor_share=0.001)
 

@@ -12,6 +12,7 @@ from diagnose.report.views.comparison import Row, Rows, comparison_view
 
 _STYLES = {"good": "bold green", "bad": "bold red", "doubtful": "bold yellow", "neutral": "bold"}
 _LONGEST_CELL = 30
+_READABLE_NAME = 28  # causes of one kind differ in their last words
 _LEAST_NAME = 16
 
 
@@ -35,11 +36,12 @@ def render(comparison: Comparison, console: Console) -> None:
 
 
 def _print_table(page: Page, table: Rows) -> None:
-    """As many columns as fit beside the names, those of numbers first; what is left out stands in the JSON."""
+    """As many columns as fit beside the names, those of the runs first; what is left out stands in the JSON."""
     columns = _fitting(page, table)
-    widths = [_width(table, at) for at in columns]
-    room = page.width - sum(width + 2 for width in widths)
-    name = min(max(cell_len(cells[0]) for cells in (table.heads, *table.rows)), room)
+    names = _longest_name(table)
+    each = (page.width - min(names, _LEAST_NAME)) // len(columns) - 2 if set(columns) <= _runs(table) else page.width
+    widths = [min(_width(table, at), each) for at in columns]
+    name = min(names, page.width - sum(width + 2 for width in widths))
     page.line(Text(table.title + ":", "bold"))
     page.line(Text(_line(page, table.heads, columns, widths, name), "bold"))
     for row in table.rows:
@@ -49,11 +51,24 @@ def _print_table(page: Page, table: Rows) -> None:
 
 
 def _fitting(page: Page, table: Rows) -> list[int]:
-    """Positions of the columns behind the name; the leftmost of them goes first where the page is narrow."""
+    """Positions of the columns behind the name; a narrow page drops those left of A and B, then those right."""
     columns = list(range(1, len(table.heads)))
-    while len(columns) > 1 and sum(_width(table, at) + 2 for at in columns) > page.width - _LEAST_NAME:
-        columns.pop(0 if table.heads[columns[0]] != "A" else len(columns) - 1)
+    names = min(_longest_name(table), _READABLE_NAME)
+    while sum(_width(table, at) + 2 for at in columns) > page.width - names:
+        others = [at for at in columns if at not in _runs(table)]
+        if not others or len(columns) == 1:
+            break
+        columns.remove(others[0] if others[0] == columns[0] else others[-1])
     return columns
+
+
+def _runs(table: Rows) -> set[int]:
+    """The columns of the two runs, which no page drops."""
+    return {at for at, head in enumerate(table.heads) if head in ("A", "B")}
+
+
+def _longest_name(table: Rows) -> int:
+    return max(cell_len(cells[0]) for cells in (table.heads, *table.rows))
 
 
 def _width(table: Rows, at: int) -> int:

@@ -52,6 +52,12 @@ def test_the_table_of_causes_ends_with_the_step_that_they_add_up_to() -> None:
     assert [row[4] for row in causes.rows[:-1]] == ["-10.0 ms", "-10.0 ms"]
 
 
+def test_signed_figures_stand_right_of_their_column_in_markdown() -> None:
+    lines = comparison_markdown(a_comparison(), About("1")).splitlines()
+
+    assert lines[lines.index("| cause | class | A | B | B - A | share |") + 1] == "| --- | --- |" + " ---: |" * 4
+
+
 def test_every_table_stands_in_every_form() -> None:
     found = a_comparison()
     titles = [table.title for table in comparison_view(found).tables]

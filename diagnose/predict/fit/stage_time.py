@@ -136,8 +136,8 @@ def _host_s(plan: JobPlan, stack: Stack, blocks: int) -> float:
 
 
 def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s: float) -> float:
-    """What a micro-batch waits for weights and, from ZeRO-2 on, for its gradients. FULL_SHARD gathers the weights for each
-    pass, SHARD_GRAD_OP for the forward pass.
+    """What a micro-batch waits for weights and, from ZeRO-2 on, for its gradients. FULL_SHARD gathers the weights for
+    each pass, SHARD_GRAD_OP for the forward pass.
     """
     if plan.sharding.zero < 2:
         return 0.0

@@ -15,7 +15,7 @@ from diagnose.errors import UserError, printable
 from diagnose.predict.fit.boards import fewest_nodes, gpu_named
 from diagnose.predict.fit.calibration import calibrated
 from diagnose.predict.fit.forecast import Forecast, best_forecast, forecast, to_json
-from diagnose.predict.fit.job import ATTENTIONS, CHECKPOINTINGS, JobPlan, Sharding
+from diagnose.predict.fit.job import ATTENTIONS, CHECKPOINTINGS, MOST, JobPlan, Sharding
 from diagnose.predict.fit.memory import memory_ledger
 from diagnose.predict.fit.models import longest_usual, model_from, with_places
 from diagnose.predict.fit.remedies import largest_micro_batch
@@ -23,7 +23,7 @@ from diagnose.predict.fit.stacks import Stack, stack_of
 from diagnose.predict.fit.table import as_csv, predictions, read_table
 from diagnose.report.text.fit import render
 
-_COUNT = click.IntRange(min=1)
+_COUNT = click.IntRange(1, MOST)
 _PROBLEMS = 5  # rows that cannot be predicted and are told
 _SEQUENCES = 256  # of a global batch that nobody states
 _FSDP = {"full-shard": 3, "shard-grad-op": 2}

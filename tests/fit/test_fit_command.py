@@ -165,6 +165,10 @@ def test_short_names_are_those_of_the_table_s_own_models(tmp_path):
         ("80B,", "81B,", "line 4 is not predicted: no file and no known model of that name: 81B"),
         ("32,4,1\n", "32,3,1\n", "line 4 is not predicted: the sharding takes other GPUs than there are"),
         ("2,16,256", "two,16,256", "line 2 is not predicted: micro_batch must be a whole number: 'two'"),
+        ("1,8,2,16", "1,8,1e300,16", "line 2 is not predicted: micro_batch must be from 1 to 10,000,000: 1e300"),
+        ("1,8,2,16", "1,99999999999,2,16", "line 2 is not predicted: gpus must be from 1 to 10,000,000: 99999999999"),
+        ("32,4,1\n", "32,0,1\n", "line 4 is not predicted: tp must be from 1 to 10,000,000: 0"),
+        ("2,16,256,8", "2,16,256,0", "line 2 is not predicted: dp must be from 1 to 10,000,000: 0"),
         ("2,16,256", "3,16,256", "line 2 is not predicted: the global batch is no multiple of dp x micro-batch"),
     ],
 )

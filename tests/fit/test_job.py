@@ -35,7 +35,7 @@ def test_a_sharding_that_the_model_cannot_have_names_those_that_it_can(sharding:
         ({"gpus": 8, "sharding": Sharding(dp=4)}, "use dp=8"),
         ({"gpus": 8, "sharding": Sharding(tp=16)}, "tp x pp must divide 8"),
         ({"gpus": 8, "sharding": Sharding(dp=8), "nodes": 3}, "nodes may be 1, 2, 4, 8"),
-        ({"micro_batch": 0}, "micro_batch must be at least 1"),
+        ({"micro_batch": 0}, "micro_batch must be from 1 to 10,000,000"),
         ({"dtype": "int4"}, "bf16-mixed"),
         ({"optimizer": "adam"}, "adamw"),
         ({"attention": "flashy"}, "attention may be eager, sdpa, flash"),

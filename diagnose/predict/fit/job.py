@@ -14,6 +14,7 @@ Schedule = Literal["1f1b", "afab"]
 ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
 CHECKPOINTINGS: tuple[Checkpointing, ...] = get_args(Checkpointing)
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+MOST = 10_000_000  # of anything that is counted in a job: nobody has more, and arithmetic with less stays finite
 ZERO_STAGES = {0: "DDP", 1: "ZeRO-1", 2: "ZeRO-2 or FSDP SHARD_GRAD_OP", 3: "ZeRO-3 or FSDP FULL_SHARD"}
 
 
@@ -200,8 +201,8 @@ def _check_counts(plan: JobPlan) -> None:
     counts = {name: getattr(plan, name) for name in ("gpus", "nodes", "seq_len", "micro_batch", "accumulation")}
     counts |= {name: getattr(sharding, name) for name in ("dp", "tp", "pp", "replicas")}
     for name, count in counts.items():
-        if count < 1:
-            raise UserError(f"{name} must be at least 1", where=f"{name}={count}")
+        if not 1 <= count <= MOST:
+            raise UserError(f"{name} must be from 1 to {MOST:,}", where=f"{name}={count}")
 
 
 def _check_choices(plan: JobPlan) -> None:

@@ -12,7 +12,7 @@ from diagnose.formulas.memory import GIB
 from diagnose.formulas.model import ModelShape
 from diagnose.predict.fit.boards import fewest_nodes, gpu_named
 from diagnose.predict.fit.columns import Row, is_yes, known_cells
-from diagnose.predict.fit.job import JobPlan, Sharding
+from diagnose.predict.fit.job import MOST, JobPlan, Sharding
 from diagnose.predict.fit.memory import MemoryLedger
 from diagnose.predict.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.predict.fit.stacks import Stack, stack_of
@@ -61,13 +61,11 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     """
     cells, stack = known_cells(row), stack_of(stack_name)
     gpus = _count(cells, "gpus")
-    if gpus < 1:
-        raise UserError("gpus must be at least 1", where=f"gpus={gpus}")
     model = _shape(cells["model"], stack, shape_of)
     tp, pp = _count(cells, "tp", 1), _count(cells, "pp", 1)
     dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp), 1)), _count(cells, "micro_batch")
     seq_len = _count(cells, "seq_len", _SEQ_LEN)
-    sharding = Sharding(dp, tp, pp, _count(cells, "zero", 0), uneven_stages=stack.uneven_stages)
+    sharding = Sharding(dp, tp, pp, _count(cells, "zero", 0, least=0), uneven_stages=stack.uneven_stages)
     stack.check(sharding)
     return JobPlan(
         name=cells["model"],
@@ -119,7 +117,7 @@ def _accumulation(cells: Row, at_once: int) -> int:
     return global_batch // at_once
 
 
-def _count(cells: Row, name: str, default: int | None = None) -> int:
+def _count(cells: Row, name: str, default: int | None = None, least: int = 1) -> int:
     text = cells.get(name, "")
     if not text and default is not None:
         return default
@@ -129,6 +127,8 @@ def _count(cells: Row, name: str, default: int | None = None) -> int:
             raise ValueError
     except (ValueError, OverflowError):
         raise UserError(f"{name} must be a whole number", where=repr(text)) from None
+    if not least <= number <= MOST:
+        raise UserError(f"{name} must be from {least} to {MOST:,}", where=text)
     return int(number)
 
 

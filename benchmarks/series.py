@@ -1,10 +1,12 @@
-"""Change points in synthetic step times: false alarms on stationary noise, and how many shifts are found.
+"""Changes and stalls in synthetic step times: false alarms on stationary noise, and how many planted ones are found.
 
-    python benchmarks/series.py                        # 200 seeds per kind of noise, 50 per shift; about 20 minutes
-    python benchmarks/series.py --seeds 20 --write     # fewer, written to benchmarks/reports/, dated
+    python benchmarks/series.py                        # 200 seeds per kind of noise, 50 per shift; about 40 minutes
+    python benchmarks/series.py --only stalls --seeds 20 --write     # fewer, written to benchmarks/reports/, dated
 
 A shift of 5 to 20 % begins at 60 % of the series. It counts as found when a change in its direction is named within 10
-samples or 2 % of the series, whichever is more. Everything is seeded: the same command gives the same table.
+samples or 2 % of the series, whichever is more. A stall counts as found when it is named at its step with its cost
+within a fifth, a cadence when the stall named has its period. With DIAGNOSE_PUBLIC_TABLES the logged step times of
+the MLPerf runs there are looked through, too. Everything is seeded: the same command gives the same table.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import groupby
+from os import environ
 from pathlib import Path
 
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.series import Change, Series, Track, changes
+from diagnose.series import Change, Series, Stall, Track, changes, judged, read_series
 
 LENGTHS = (60, 300, 2000)
 SHIFTS = (0.05, 0.07, 0.10, 0.20)
@@ -83,13 +87,125 @@ def table(seeds: int) -> str:
     return "\n".join(lines)
 
 
+STALL_LENGTHS = (60, 300, 3500)
+_MLPERF = "mlperf_v5.1_step_times.csv.gz"
+
+
+def single(seconds: Floats, share: float) -> tuple[list[int], float]:
+    """A step in the middle that takes `share` of the run more; where, and what it costs."""
+    at, cost = len(seconds) // 2, share * float(seconds.sum())
+    seconds[at] += cost
+    return [at], cost
+
+
+def burst(seconds: Floats) -> tuple[list[int], float]:
+    """A hundredth of the steps, 16 at least, in the middle that take 1.3 times as long."""
+    at = np.arange(max(16, len(seconds) // 100)) + len(seconds) // 2
+    cost = 0.3 * float(seconds[at].sum())
+    seconds[at] *= 1.3
+    return at.tolist(), cost
+
+
+def cadence(seconds: Floats, every: int, times: float) -> tuple[list[int], float]:
+    """Every `every` steps one that takes `times` as long as the others."""
+    at = np.arange(every - 1, len(seconds), every)
+    seconds[at] += (times - 1) * 0.3
+    return at.tolist(), (times - 1) * 0.3
+
+
+PLANTED: dict[str, Callable[[Floats], tuple[list[int], float]]] = {
+    "one step, 1 % of the run": lambda seconds: single(seconds, 0.01),
+    "one step, 5 % of the run": lambda seconds: single(seconds, 0.05),
+    "a burst of 1.3x": burst,
+    "every 50 steps 3x": lambda seconds: cadence(seconds, 50, 3),
+    "every 1,000 steps 30x": lambda seconds: cadence(seconds, 1000, 30),
+}
+_LEAST_LENGTH = {"a burst of 1.3x": 300, "every 50 steps 3x": 300, "every 1,000 steps 30x": 2000}
+
+
+def stalls_in(seconds: Floats) -> tuple[Stall, ...]:
+    """The stalls that are named in the step times."""
+    return judged(Series("csv", (), "", (Track(0, "", np.arange(1, len(seconds) + 1), seconds),))).stalls
+
+
+def tells(stalls: tuple[Stall, ...], what: str, at: list[int], cost: float) -> bool:
+    """Whether the stalls name what was planted at the samples `at`."""
+    if what.startswith("every"):
+        every = at[1] - at[0]
+        return any(one.recurs is not None and one.recurs.every_steps == every for one in stalls)
+    near = [one for one in stalls if one.step <= at[-1] + 1 and one.last_step >= at[0] + 1]
+    return abs(sum(one.cost_s for one in near) - cost) <= 0.2 * cost
+
+
+def stalls_table(seeds: int) -> str:
+    """The Markdown table of stalls: false alarms, and how many of each kind planted are found."""
+    lines = [f"| noise | steps | false alarms | {' | '.join(PLANTED)} |", "|---" * (3 + len(PLANTED)) + "|"]
+    for n in STALL_LENGTHS:
+        for kind in NOISE:
+            series = [0.3 * np.exp(NOISE[kind](np.random.default_rng(20_000 + seed), n)) for seed in range(seeds)]
+            alarms = 100 * sum(bool(stalls_in(seconds)) for seconds in series) / seeds
+            cells = []
+            for what, plant in PLANTED.items():
+                fits = n >= _LEAST_LENGTH.get(what, 0)
+                found = [_found(seconds.copy(), what, plant) for seconds in series[: max(seeds // 2, 1)] if fits]
+                cells.append(f"{100 * sum(found) / len(found):.0f} %" if found else "-")
+            line = f"| {kind} | {n:,} | {alarms:.1f} % | {' | '.join(cells)} |"
+            print(line, flush=True)
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _found(seconds: Floats, what: str, plant: Callable[[Floats], tuple[list[int], float]]) -> bool:
+    at, cost = plant(seconds)
+    return tells(stalls_in(seconds), what, at, cost)
+
+
+def real_runs() -> str:
+    """A table of the published runs: stalls that are named, by system."""
+    path = Path(environ.get("DIAGNOSE_PUBLIC_TABLES", "")) / _MLPERF
+    if not path.is_file():
+        return "Published runs were not looked through: DIAGNOSE_PUBLIC_TABLES names no folder with them."
+    report = judged(read_series(path))
+    lines = ["| job | runs | steps logged | stalls | changes |", "|---|---|---|---|---|"]
+    for job, runs in groupby(report.runs, key=lambda run: run.job):
+        of_job = list(runs)
+        named = [one for one in report.stalls if one.job == job]
+        at = ", ".join(f"step {step:,}" for step in sorted({one.optimizer_step for one in named})) or "none"
+        runs_with = f" in {len({one.run for one in named})} runs" if named else ""
+        changed = sum(change.run in {run.name for run in of_job} for change in report.changes)
+        samples = sum(run.samples for run in of_job)
+        lines.append(f"| {job} | {len(of_job)} | {samples:,} | {at}{runs_with} | {changed} |")
+    text = "\n".join(lines)
+    print(text, flush=True)
+    return text
+
+
+def stalls_text(seeds: int) -> str:
+    """The report of stalls."""
+    return (
+        f"`python benchmarks/series.py --only stalls --seeds {seeds} --write`: series of 300 ms steps, {seeds} seeds"
+        f" for false alarms,\n{max(seeds // 2, 1)} for each kind of stall. A stall is found when it is named at its"
+        " step with its cost within a fifth; a cadence when a\nstall is named with its period. A burst is a hundredth"
+        " of the steps, 16 at least.\n\n"
+        f"{stalls_table(seeds)}\n\nStep times that MLPerf training runs logged, all in one file, and the stalls of each"
+        f" job:\n\n{real_runs()}\n"
+    )
+
+
 def main() -> None:
-    """Print the table, or write it."""
+    """Print the tables, or write them."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seeds", type=int, default=200)
     options.add_argument("--write", action="store_true")
+    options.add_argument("--only", choices=("changes", "stalls"))
     chosen = options.parse_args()
     day = datetime.now(UTC).date().isoformat()
+    if chosen.only != "changes":
+        text = f"# Stalls in step times, {day}\n\n{stalls_text(chosen.seeds)}"
+        if chosen.write:
+            (Path(__file__).parent / "reports" / f"stalls-{day}.md").write_text(text, encoding="utf-8")
+    if chosen.only == "stalls":
+        return
     heading = (
         f"# Change points in step times, {day}\n\n"
         f"`python benchmarks/series.py --seeds {chosen.seeds} --write`: synthetic series of 300 ms steps,"

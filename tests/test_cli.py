@@ -18,6 +18,8 @@ from diagnose.errors import UserError
 COMMANDS = [
     "run",
     "analyze",
+    "compare",
+    "baseline",
     "data",
     "fit",
     "series",

@@ -11,12 +11,20 @@ from diagnose.cli.group import LazyGroup
     commands_at={
         "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
         "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
+        "compare": (
+            "diagnose.cli.compare",
+            "Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.",
+        ),
+        "baseline": ("diagnose.cli.baseline", "Keep a run under version control, and say when a later one is slower."),
         "data": (
             "diagnose.cli.data",
             "Say how fast each stage of the input is, which is the smallest, and how many workers a step needs.",
         ),
         "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
-        "series": ("diagnose.cli.series", "Say since which step a job is slower, and which steps to look at."),
+        "series": (
+            "diagnose.cli.series",
+            "Say which steps of a job stall, since when it is slower, and what to look at.",
+        ),
         "scaling": (
             "diagnose.cli.scaling",
             "Say how a job scales with its GPUs, and how many to take.",

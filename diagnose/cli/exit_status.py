@@ -1,7 +1,8 @@
 """How a command ends: every outcome is one exit code and at most one message, never a traceback.
 
-Exit codes: 0 ran, 1 --fail-on hit, 2 usage, 3 input (or output) that cannot be used, 70 a defect of diagnose,
-130 interrupted. A reader that closes the pipe early (`| head`) changes none of them.
+Exit codes: 0 ran, 1 --fail-on or --fail-on-regression hit, or slower than a baseline, 2 usage, 3 input (or output) that
+cannot be used, 70 a defect of diagnose, 130 interrupted. A reader that closes the pipe early (`| head`) changes none of
+them.
 """
 
 import contextlib

@@ -36,6 +36,20 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
         return number * factor
 
 
+class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A share such as 5% or 0.05; a number from 1 on without a percent sign is none."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        number = float(click.FloatRange().convert(text.removesuffix("%").strip(), param, ctx))  # type: ignore[arg-type]
+        share = number / 100 if text.endswith("%") else number
+        if not 0 <= share < 1:
+            self.fail(f"{value} is no share: write 5% or 0.05.", param, ctx)
+        return share
+
+
 class _Batch(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
     """A batch such as 2M tokens, or 512seq: a number alone is tokens."""
 
@@ -53,6 +67,7 @@ class _Batch(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 POSITIVE = _Positive(min=0, min_open=True)
 HOURS = _Hours()
+SHARE = _Share()
 _AT_LEAST_ONE = _Positive(min=1)
 _MTBF = _Positive(min=0, min_open=True, max=1e9)
 BATCH = _Batch()
@@ -74,6 +89,7 @@ _COSTS = (
     ("--kg-per-kwh", "Kilograms of CO2e of a kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
 )
+STATED_OF_WORK = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
 _OF_TRAINING = (
     ("--critical-batch", "Batch above which more buys little, in tokens (2M) or sequences (512seq).", BATCH),
     ("--mtbf-hours", "Hours between failures of the whole job, for how often to save; else as published.", _MTBF),
@@ -87,7 +103,11 @@ def stated_options(command: Command) -> Command:
     """Adds the options whose values are the fields of `Settings`."""
     for name, text, kind in reversed(_OF_TRAINING):
         command = click.option(name, metavar="F", type=kind, help=text)(command)
-    command = mfu_as_option(cost_options(command))
+    return work_options(mfu_as_option(cost_options(command)))
+
+
+def work_options(command: Command) -> Command:
+    """Adds those of them that state the work of a step and the hardware."""
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command

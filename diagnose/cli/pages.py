@@ -138,6 +138,22 @@ def _markdown(diagnosis: Diagnosis, shown: str) -> str:
     return markdown(diagnosis, About(__version__, _command(click.get_current_context(), shown)))
 
 
+def write_file(to: Path, content: bytes, what: str) -> None:
+    """Writes `content` whole or not at all and says where on stderr.
+
+    Args:
+        to: the file.
+        content: all of it.
+        what: the thing that is written, for the message of an error.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    with _told(to, what):
+        _write_whole(to, content)
+    click.echo(f"wrote {printable(str(to))}", err=True)
+
+
 @contextlib.contextmanager
 def _told(to: Path, what: str) -> Iterator[None]:
     try:

@@ -6,11 +6,13 @@ import click
 
 from diagnose import diagnosis
 from diagnose.cli.exit_status import writing
+from diagnose.diagnosis import comparison_schema
 from diagnose.patch.promises import tally
 from diagnose.predict import data_pipeline, scaling
 
 _OF = {
     "analyze": diagnosis.schema,
+    "compare": comparison_schema,
     "data": data_pipeline.schema,
     "scaling": scaling.schema,
     "ledger": tally.schema,

@@ -1,4 +1,4 @@
-"""`diagnose series`: step times over a job in, the changes out."""
+"""`diagnose series`: step times over a job in, its stalls and changes out."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ import click
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.report.text.series import render
-from diagnose.series import judged, read_series, to_json
+from diagnose.series import judged, read_runs, to_json
 
 
-@click.command(epilog="Example:  diagnose series runs/llama/steps.csv")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.command(epilog="Example:  diagnose series runs/llama/train.log")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object on stdout.")
 @click.option(
     "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of times whose column states none (default: s)."
@@ -22,13 +22,16 @@ from diagnose.series import judged, read_series, to_json
     metavar="NAME",
     help="Column of a log that tells their times: of one step, a clock, or steps per second (default: told by name).",
 )
-def series(path: Path, as_json: bool, unit: str | None, step_column: str | None, time_column: str | None) -> None:
-    """Say since which step a job is slower, and which steps to look at.
+def series(
+    paths: tuple[Path, ...], as_json: bool, unit: str | None, step_column: str | None, time_column: str | None
+) -> None:
+    """Say which steps of a job stall, since when it is slower, and what to look at.
 
-    PATH is a log of steps (.csv, .tsv, .jsonl), a trainer_state.json of transformers, a capture-rank<R>.json, or a
-    folder with one of them or with the traces of several windows of a run.
+    PATH is a log of steps (.csv, .tsv, .jsonl), the text log of a training loop (torchtitan, Megatron-LM, NeMo,
+    DeepSpeed, MLPerf's MLLOG), a trainer_state.json of transformers, a TensorBoard export, a capture-rank<R>.json, or
+    a folder with one of them or with the traces of several windows of a run. Several paths are runs of one job.
     """
-    report = judged(read_series(path, unit, step_column, time_column))
+    report = judged(read_runs(paths, unit, step_column, time_column))
     with writing():
         if as_json:
             click.echo(to_json(report).encode())

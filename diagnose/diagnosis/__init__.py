@@ -16,6 +16,21 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
+from diagnose.diagnosis.comparison import (
+    COMPARISON_VERSION,
+    CauseDifference,
+    Changed,
+    ComparedRun,
+    Comparison,
+    ComparisonVerdict,
+    KernelChange,
+    KernelDifference,
+    NotCompared,
+    Promise,
+    RankDifference,
+    comparison_json,
+    comparison_schema,
+)
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
 from diagnose.diagnosis.job import HistoryChange, Loss, RankReport, TraceSummary
@@ -38,13 +53,19 @@ from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
 __all__ = [
+    "COMPARISON_VERSION",
     "NOT_RECOMMENDED",
     "SCHEMA_VERSION",
     "Applied",
     "Bound",
     "CauseClass",
+    "CauseDifference",
+    "Changed",
     "CodeLine",
     "CodePlace",
+    "ComparedRun",
+    "Comparison",
+    "ComparisonVerdict",
     "Confidence",
     "Convention",
     "Cost",
@@ -56,6 +77,8 @@ __all__ = [
     "Finding",
     "FindingClass",
     "HistoryChange",
+    "KernelChange",
+    "KernelDifference",
     "KernelRow",
     "Lane",
     "LaneKind",
@@ -65,11 +88,14 @@ __all__ = [
     "Money",
     "NotAdvised",
     "NotApplied",
+    "NotCompared",
     "NotJudged",
     "OperatorRow",
     "Patch",
     "Peak",
     "PlanStep",
+    "Promise",
+    "RankDifference",
     "RankReport",
     "Recommendation",
     "ReplayReport",
@@ -90,6 +116,8 @@ __all__ = [
     "Verdict",
     "VerdictClass",
     "WaterfallPart",
+    "comparison_json",
+    "comparison_schema",
     "schema",
     "to_json",
 ]

@@ -36,6 +36,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     `cost` is null where neither a price nor a power is known.
     `host_operators` are of a job without a GPU. `user_code` is null where nothing looked for its lines.
     `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
+    `setup` are the settings of the job that its capture recorded, by their path in the record.
     `track_records` are added from the user's own ledger of promises by who shows the diagnosis; an analysis has none.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
     """
@@ -72,6 +73,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     user_code: UserCode | None = None
     roofs: Roofs | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+    setup: dict[str, float | bool | str] = msgspec.field(default_factory=dict)
     facts: tuple[FactReport, ...] = ()
 
 

@@ -19,7 +19,9 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
     `numbers` are those of the counted steps, as the job or its profiler counts; empty where nothing numbers them.
     `uncounted_ns` is the start of the capture, outside the steps: all before the first counted step, and in a capture
-    without step marks all before the first GPU activity.
+    without step marks all before the first GPU activity. `each_ns` are the counted steps in order, on the clock of the
+    ledger, each the mean of the ranks; empty where the ranks count different steps. `unprofiled_ns` are the steps that
+    the capture timed without the profiler before and after its window, on the host's clock or by events of the device.
     """
 
     source: str
@@ -28,19 +30,24 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     device_time_ns: Nanoseconds | None
     numbers: tuple[int, ...] = ()
     uncounted_ns: Nanoseconds = 0
+    each_ns: tuple[Nanoseconds, ...] = ()
+    unprofiled_ns: tuple[Nanoseconds, ...] = ()
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One cause's part of the steps. All `ns` add up to `device_time_ns`, else to `time_ns`; `share` is of that.
 
     Exposed communication is exposed transfer and exposed waiting. Where the fact `transfer_share` is known, the cause
-    "exposed-communication" is the transfer alone, and the waiting is in "late-rank-..."; else it is both.
+    "exposed-communication" is the transfer alone, and the waiting is in "late-rank-..."; else it is both. `by_step_ns`
+    is its part of each counted step, all ranks together: it adds up to `ns`. It is empty in the ledger of a single rank
+    among others, and where the ranks count different steps.
     """
 
     cause: str
     class_: CauseClass = msgspec.field(name="class")
     ns: Nanoseconds
     share: Share
+    by_step_ns: tuple[Nanoseconds, ...] = ()
 
 
 class WaterfallPart(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,13 @@ from diagnose.judge.case import Case
 from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import findings_of, plan_steps, weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
-from diagnose.judge.ledger import grounds_of, ledger_of, rank_report, steps_of
+from diagnose.judge.ledger import divided_by_step, grounds_of, ledger_of, rank_report, steps_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.operator_table import operator_table
 from diagnose.judge.sections import Sections
+from diagnose.judge.setup import setup_of
 from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.summary import fact_report, summary_of
@@ -51,8 +52,8 @@ def diagnose(case: Case) -> Diagnosis:
     plan = part("plan", lambda: plan_steps(case.facts, predictor, weights), nothing_planned)
     diagnosis = Diagnosis(
         verdict=verdict,
-        steps=steps_of(ranks),
-        ledger=ledger,
+        steps=steps_of(ranks, case.measured),
+        ledger=part("ledger_by_step", lambda: divided_by_step(ledger, case.job, case.positions), ledger),
         waterfall=part("waterfall", lambda: _waterfall(case, ledger, work), ()),
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
@@ -77,6 +78,7 @@ def diagnose(case: Case) -> Diagnosis:
         user_code=part("user_code", lambda: user_code_of(predictor.measured), None),
         roofs=part("roofs", lambda: roofs_of(predictor.measured), None),
         versions=part("versions", lambda: versions_of(predictor.measured), {}),
+        setup=part("setup", lambda: setup_of(predictor.measured.record), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))

@@ -3,12 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+from msgspec.structs import replace
+
+from diagnose.arrays import Ints
 from diagnose.attribution.causes import GPU_ACTIVITY_MISSING, UNKNOWN_DEVICE, class_of
 from diagnose.diagnosis import LedgerEntry, RankReport, Steps, Verdict
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Case
 from diagnose.judge.verdict import Grounds, verdict_of
+from diagnose.metrics import Measured
 from diagnose.ranks import Job, RankDigest
+from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import STEP_MARKS
 
 DEVICE_STEP, HOST_STEP = "the device step", "the host step"
@@ -26,12 +32,33 @@ def ledger_of(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
     return tuple(_entry(cause, ns, ns / total) for cause, ns in ordered)
 
 
+def divided_by_step(ledger: tuple[LedgerEntry, ...], job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
+    """The ledger of the ranks at the positions with each cause's part of every step, where all count the same steps."""
+    if not _in_step([job.ranks[p] for p in positions]):
+        return ledger
+    sums: dict[str, Ints] = {}
+    for position in positions:
+        for cause, ns in job.ledger_by_step(position).items():
+            sums[cause] = sums[cause] + ns if cause in sums else ns
+    divided = tuple(
+        replace(entry, by_step_ns=tuple(sums[entry.cause].tolist()))
+        for entry in ledger
+        if entry.cause in sums and int(sums[entry.cause].sum()) == entry.ns
+    )
+    return divided if len(divided) == len(ledger) else ledger
+
+
+def _in_step(ranks: Sequence[RankDigest]) -> bool:
+    return len({rank.numbers for rank in ranks}) == 1 and len({rank.steps for rank in ranks}) == 1
+
+
 def _entry(cause: str, ns: int, share: float) -> LedgerEntry:
     return LedgerEntry(cause=cause, class_=class_of(cause), ns=ns, share=share)
 
 
-def steps_of(ranks: Sequence[RankDigest]) -> Steps:
-    """The counted steps of the ranks, totals in nanoseconds."""
+def steps_of(ranks: Sequence[RankDigest], measured: Sequence[Measured]) -> Steps:
+    """The counted steps of the ranks, totals in nanoseconds, and what the measured ranks timed beside them."""
+    each = [rank.windows[:, 1] - rank.windows[:, 0] for rank in ranks] if _in_step(ranks) else []
     return Steps(
         source=ranks[0].step_source,
         count=sum(rank.steps for rank in ranks),
@@ -39,7 +66,16 @@ def steps_of(ranks: Sequence[RankDigest]) -> Steps:
         device_time_ns=sum(rank.device_ns for rank in ranks) if all(rank.has_gpu for rank in ranks) else None,
         numbers=tuple(sorted({n for rank in ranks if rank.step_source in STEP_MARKS for n in rank.numbers})),
         uncounted_ns=sum(rank.uncounted_ns for rank in ranks),
+        each_ns=tuple(np.mean(each, axis=0).round().astype(int).tolist()) if each else (),
+        unprofiled_ns=_unprofiled_ns(measured),
     )
+
+
+def _unprofiled_ns(measured: Sequence[Measured]) -> tuple[int, ...]:
+    """The mean of the ranks where all timed equally many steps, else the times of the first that timed any."""
+    timed = [times for m in measured if (times := unprofiled_ns(m.record))]
+    alike = timed if len({len(times) for times in timed}) == 1 else timed[:1]
+    return tuple(np.mean(alike, axis=0).round().astype(int).tolist()) if alike else ()
 
 
 def grounds_of(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
@@ -75,6 +76,16 @@ class Job:
             ns_by_cause[waiting_for(class_)] = waited_ns
             ns_by_cause[EXPOSED] -= waited_ns
         return ns_by_cause
+
+    def ledger_by_step(self, position: int) -> dict[str, Ints]:
+        """The same by counted step, shape (steps,) each; what waits divide adds up to `ledger` within the steps."""
+        rank = self.ranks[position]
+        by_step = dict(zip(rank.causes, rank.cause_ns.T, strict=True))
+        for class_ in self.waits[position].classes if self.waits else ():
+            waited = iv.intersect(self.waits[position].pieces(class_), rank.exposed)
+            by_step[waiting_for(class_)] = iv.coverage(waited, rank.windows[:, 0], rank.windows[:, 1])
+            by_step[EXPOSED] = by_step[EXPOSED] - by_step[waiting_for(class_)]
+        return by_step
 
     def together(self, positions: Iterable[int]) -> Counter[str]:
         """Nanoseconds of the ranks at the positions by cause, added up."""

@@ -1,13 +1,14 @@
 """The changes of one track: levels and drifts, what comes periodically and the warm-up taken out first."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints
+from diagnose.arrays import Floats
 from diagnose.series.periodic import Beat, beats
 from diagnose.series.segments import MARGIN, MOST_BLOCKS, Split, splits
+from diagnose.series.stalls import Burst, bursts
 from diagnose.series.tracks import Track
 
 ALPHA = 0.01  # chance of any change in a job whose step times only fluctuate
@@ -33,35 +34,26 @@ class Shift:
 
 @dataclass(frozen=True)
 class ChangePoints:
-    """A track without its warm-up and its periodic samples, and what was found in it."""
+    """A track without its warm-up and its periodic samples, and what was found in it. Bursts are that track's."""
 
     track: Track
     shifts: tuple[Shift, ...]
     beats: tuple[Beat, ...]
     warmup: int
+    bursts: tuple[Burst, ...] = ()
 
 
 def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -> ChangePoints:
     """The changes of level and the drifts of a track; none when it has fewer than 20 samples."""
     warmup = _warmup(np.log(track.seconds))
-    settled = part(track, np.arange(warmup, len(track)))
+    settled = track.part(np.arange(warmup, len(track)))
     beats_found = beats(settled)
     periodic = np.concatenate([beat.rows for beat in beats_found]) if beats_found else np.zeros(0, np.int64)
-    steady = part(settled, np.setdiff1d(np.arange(len(settled)), periodic))
+    steady = settled.part(np.setdiff1d(np.arange(len(settled)), periodic))
     values = np.log(steady.seconds)
     shifts = _with_drifts(values, _shifts(values, splits(values, alpha, LEAST_CHANGE, most_blocks)))
-    return ChangePoints(steady, shifts, beats_found, warmup)
-
-
-def part(track: Track, rows: Ints) -> Track:
-    """The samples `rows` of the track."""
-    return replace(
-        track,
-        step=track.step[rows],
-        seconds=track.seconds[rows],
-        parts={name: values[rows] for name, values in track.parts.items()},
-        files=None if track.files is None else track.files[rows],
-    )
+    edges = sorted({shift.at for shift in shifts} - {0})
+    return ChangePoints(steady, shifts, beats_found, warmup, bursts(steady, edges))
 
 
 def _warmup(values: Floats) -> int:

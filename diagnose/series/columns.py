@@ -27,8 +27,14 @@ _NAMES = {
     "compute": "compute compute_time gpu_time forward_backward_time fwd_bwd_time fwd_bwd busy_time",
     "wait": "wait wait_time comm_wait sync_wait barrier_time sync_time comm_time allreduce_time communication_time "
     "collective_time",
+    "batch": "global_batch_size gbs train_batch_size total_train_batch_size",
+    "gpus": "gpus num_gpus n_gpus gpu_count accelerators num_accelerators world_size",
     "data": "data_time data_wait data_wait_time dataloader_time data_load_time data_loading_time load_time",
 }
+_JOB = ["system", "job", "job_name", "benchmark", "model", "experiment", "project"]
+_RUN = ["run", "run_name", "run_id", "source_path", "trial"]
+_EVENT = ["event", "events", "message", "note", "comment", "phase"]
+_MOST_EVENT_COLUMNS = 20
 _ROLE_OF = {name: role for role, names in _NAMES.items() for name in names.split()}
 _TIMES = ("duration", "rate", "time", "clock")
 PARTS = ("compute", "wait", "data")
@@ -124,6 +130,28 @@ def _of_times(at: int, name: str) -> Column:
     if _RATE.search(name):
         raise ValueError(f"{printable(name)[:200]} is a rate of something else than steps")
     return Column(at, name, "time", _UNIT_OF.get(_words(name).rpartition("_")[2], ""))
+
+
+def label_columns(names: Sequence[str]) -> tuple[list[int], list[int]]:
+    """The places of the columns that name a row's job, and of those that name its run."""
+    words = [_words(name) for name in names]
+    return ([at for at, one in enumerate(words) if one in _JOB], [at for at, one in enumerate(words) if one in _RUN])
+
+
+def event_columns(names: Sequence[str]) -> dict[int, str]:
+    """Columns whose cells tell what else happened: by place, "evaluation", "epoch", or "" where the cell is words."""
+    told: dict[int, str] = {}
+    for at, name in enumerate(names):
+        if len(told) == _MOST_EVENT_COLUMNS:
+            break
+        words = _words(name)
+        if words.startswith(("eval_", "val_", "valid_", "validation_")):
+            told[at] = "evaluation"
+        elif words in ("epoch", "train_epoch"):
+            told[at] = "epoch"
+        elif words in _EVENT:
+            told[at] = ""
+    return told
 
 
 def timed(of_role: dict[str, Column]) -> Column | None:

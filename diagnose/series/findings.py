@@ -64,6 +64,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     culprit_hosts: tuple[str, ...] = ()
     named_by: str = ""
     at_restart: bool = False
+    run: str = ""
 
 
 class Periodic(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +79,88 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
     extra_s: float
     time_share: float
     says: str
+    run: str = ""
+
+
+class Near(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log tells between the sample before a stall and the stall: a kind, and its words."""
+
+    kind: str
+    text: str
+
+
+class Recurs(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stall comes again.
+
+    `every_steps` as the log counts, and `every_optimizer_steps`, are None where it keeps no period; `times` is how
+    often it does so in its run. `runs` of the `of_runs` runs of the job that came so far have a stall at the same
+    step.
+    """
+
+    every_steps: int | None
+    every_optimizer_steps: int | None
+    times: int
+    runs: int
+    of_runs: int
+
+
+class Stall(msgspec.Struct, frozen=True, kw_only=True):
+    """A single slow sample, or a short burst of them.
+
+    `step` to `last_step` count as the log does (some count samples), `optimizer_step` as `diagnose run --at-step` does.
+    `time_s` is what the steps take on a rank, `cost_s` what of it is beyond the running median around them,
+    `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None
+    where their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is
+    then the first of them, and times and costs are those of all. `recurs` is None where it came once.
+    """
+
+    step: int
+    last_step: int
+    optimizer_step: int
+    time_s: float
+    cost_s: float
+    run_share: float
+    gpu_hours: float | None
+    recurs: Recurs | None
+    near: tuple[Near, ...]
+    ranks: tuple[int, ...]
+    run: str
+    job: str
+    says: str
+    count: int = 1
+
+
+class GoodputPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a run's wall time, and what share of it that is."""
+
+    what: str
+    time_s: float
+    share: float
+
+
+class Goodput(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the wall time from the first logged step to the last goes; the parts add up to it."""
+
+    wall_s: float
+    parts: tuple[GoodputPart, ...]
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: `steps_s` is the time of all its steps on a rank, `stalls_share` what of that stalls cost.
+
+    `name` is "" where there is one run only. `goodput` is None where the log has no clock.
+    """
+
+    name: str
+    job: str
+    gpus: int | None
+    first_step: int
+    last_step: int
+    samples: int
+    median_s: float
+    steps_s: float
+    stalls_share: float
+    goodput: Goodput | None
 
 
 class NotTold(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +174,7 @@ class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that a series of step times shows.
 
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
-    median step time of up to 60 equal stretches of samples, for a sparkline.
+    median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
     """
 
     schema_version: int = 1
@@ -111,6 +194,10 @@ class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     not_told: NotTold | None
     shape: tuple[float, ...]
+    stalls: tuple[Stall, ...] = ()
+    runs: tuple[RunReport, ...] = ()
+    goodput: Goodput | None = None
+    goodput_not_told: NotTold | None = None
 
 
 def to_json(report: SeriesReport) -> str:

@@ -10,10 +10,12 @@ from diagnose.errors import printable
 from diagnose.facts import duration
 from diagnose.series.change_points import ALPHA, ChangePoints, search
 from diagnose.series.findings import Change, Confidence, NotTold, Periodic, SeriesReport
+from diagnose.series.run_reports import goodput_of_runs, run_reports
 from diagnose.series.scope import Group, affected, culprits, groups, part_changes
 from diagnose.series.segments import MARGIN, MOST_BLOCKS
+from diagnose.series.stall_findings import stalls_of
 from diagnose.series.suggested_capture import suggested_captures
-from diagnose.series.tracks import Series, Track
+from diagnose.series.tracks import Run, Series, Track
 
 _SHAPE = 60
 _MOST_CHANGES = 12
@@ -32,9 +34,15 @@ def judged(series: Series) -> SeriesReport:
     tracks = [track for track in series.tracks if len(track) >= 2 * MARGIN]
     blocks = max(_BLOCKS_IN_ALL // max(len(tracks), 1), _LEAST_BLOCKS)
     points = [search(track, ALPHA / len(tracks), min(blocks, MOST_BLOCKS)) for track in tracks]
-    told = _told(series, points)
+    of_run: dict[str, list[ChangePoints]] = {}
+    for point in points:
+        of_run.setdefault(point.track.run, []).append(point)
+    told = [change for of_one in of_run.values() for change in _told(series, of_one)]
     kept = sorted(sorted(told, key=lambda c: c.p_value)[:_MOST_CHANGES], key=lambda c: c.since_step)
-    periodic = _periodic(points)
+    periodic = tuple(beat for of_one in of_run.values() for beat in _periodic(of_one))
+    stalls = stalls_of(series.runs or (Run(),), of_run)
+    runs = run_reports(series, of_run, stalls)
+    goodput, why = goodput_of_runs(runs)
     notes = [*series.notes, *_notes(series, points, told)]
     return SeriesReport(
         kind=series.kind,
@@ -49,10 +57,14 @@ def judged(series: Series) -> SeriesReport:
         median_s=_median(series.tracks),
         changes=tuple(kept),
         periodic=periodic,
-        look=suggested_captures(series, points, kept, periodic),
+        look=suggested_captures(series, points, kept, periodic, stalls),
         notes=tuple(notes),
         not_told=_not_told(series, tracks),
         shape=_shape(series.tracks),
+        stalls=stalls,
+        runs=runs,
+        goodput=goodput,
+        goodput_not_told=why,
     )
 
 
@@ -86,7 +98,7 @@ def _change(series: Series, tracks: Sequence[Track], group: Group) -> Change:
         before_s=group.before_s,
         after_s=group.after_s,
         change_share=share,
-        lost_s=(mean_after - group.before_s) * (group.until - group.since + 1),
+        lost_s=(mean_after - group.before_s) * (group.until - group.since + 1) / tracks[0].counts_per_step,
         scope=scope,  # type: ignore[arg-type]
         ranks=ranks,
         hosts=hosts,
@@ -98,6 +110,7 @@ def _change(series: Series, tracks: Sequence[Track], group: Group) -> Change:
         culprit_hosts=tuple(sorted({t.host for t in guilty if t.host})),
         named_by=named_by,
         at_restart=restart,
+        run=tracks[0].run,
     )
     return replace(change, says=spoken_change(change))
 
@@ -160,7 +173,7 @@ def _periodic(points: Sequence[ChangePoints]) -> tuple[Periodic, ...]:
         return ()
     for beat in best.beats:
         track, extra = best.track, float(np.median(beat.extra_s))
-        whole = float(np.sum(track.seconds) * track.covers + np.sum(beat.extra_s))
+        whole = float(np.sum(track.seconds) * track.steps_each + np.sum(beat.extra_s))
         share = float(np.sum(beat.extra_s)) / whole
         says = (
             f"every {beat.every:,} steps one takes {duration(extra * 1e9)} more ({100 * share:.1f} % of the time of all"
@@ -174,6 +187,7 @@ def _periodic(points: Sequence[ChangePoints]) -> tuple[Periodic, ...]:
                 extra_s=extra,
                 time_share=share,
                 says=says,
+                run=track.run,
             )
         )
     return tuple(told)

@@ -2,85 +2,90 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.errors import UserError
 from diagnose.series.columns import LOG_CALLS, PARTS, UNIT_NAMES, UNITS_S, Column, timed
+from diagnose.series.set_right import Told
 from diagnose.series.steps_log import MOST_ROWS, Table
 from diagnose.series.tracks import Track
 
 MOST_TRACKS = 16_384
 _MOST_JUMPS = 0.02  # of the rows: more steps back than that are rows out of order, not restarts
+_MOST_STRAYS = 0.1  # of the rows: a summary of the steps before, under a count of its own
 _ONCE = 0.6  # of the rows have a step of their own: the others are repetitions, not other ranks
 _LEAST_RISES = 3  # of a clock; times of steps that slow down once or twice rise as often
 _MOST_FALLS = 0.1  # of the rises: restarts
+_ROW = "row"  # goes with the samples like their parts
 _TICKS = 20  # of the clock, that a sample is long
 
 
-@dataclass
-class Told:
-    """What was set right on the way."""
+@dataclass(frozen=True)
+class Reading:
+    """How the times of a table are read.
 
-    restarts: set[int] = field(default_factory=set)
-    unusable: int = 0
-    repeated: int = 0
-    sorted: bool = False
-    merged: bool = False
-    thinned: int = 1
+    Attributes:
+        kind: "duration", "rate" or "clock".
+        seconds: the values in seconds, shape (rows,); a rate is in steps per second.
+        says: both in words.
+        unit: what the user says of times whose column states no unit.
+        clock_s: a clock beside durations or rates, in seconds, where the table has one.
+    """
 
-    def notes(self) -> list[str]:
-        """One sentence each."""
-        told = []
-        if self.restarts:
-            steps = ", ".join(f"{step:,}" for step in sorted(self.restarts)[:6])
-            told.append(f"the job was resumed at step {steps}; steps trained twice count as trained last")
-        if self.repeated:
-            told.append(f"{self.repeated:,} rows repeat a step or were superseded after a resume, and are left out")
-        if self.unusable:
-            told.append(f"{self.unusable:,} rows have no step or no positive time and are left out")
-        if self.sorted:
-            told.append("the rows were not in the order of their steps and were sorted")
-        if self.merged:
-            told.append("several rows per step and no rank: the median of each step is used")
-        if self.thinned > 1:
-            told.append(f"the clock is coarse: {self.thinned} rows are taken together")
-        return told
+    kind: str
+    seconds: Floats
+    says: str
+    unit: str | None
+    clock_s: Floats | None
 
 
-def tracks_of(table: Table, unit: str | None = None, rank: int | None = None) -> tuple[tuple[Track, ...], str, Told]:
-    """The tracks of a table, how its times were read, and what was set right.
+def reading_of(table: Table, unit: str | None = None) -> Reading:
+    """How the times of the table are read; `unit` is that of a column whose name states none."""
+    chosen = timed(table.columns)
+    assert chosen is not None
+    kind, factor, says = _reading(table, chosen, unit)
+    clock = None
+    if kind != "clock" and "clock" in table.columns:
+        values = np.asarray(table.values["clock"], np.float64)
+        clock = values * UNITS_S[table.columns["clock"].unit or ("s" if table.dated else _size_of_clock(values))]
+    return Reading(kind, np.asarray(table.values[chosen.role], np.float64) * factor, says, unit, clock)
+
+
+def tracks_of(table: Table, read: Reading, told: Told, rank: int | None, of_run: Mask) -> tuple[Track, ...]:
+    """The tracks of a run; what is set right is added to `told`.
 
     Args:
         table: the rows.
-        unit: the unit of the times, for a column whose name states none.
+        read: how their times are read.
+        told: what was set right.
         rank: the rank of the whole table, where its file is named after one.
+        of_run: the rows that are of the run, shape (rows,).
 
     Raises:
         UserError: more ranks than a job has.
     """
-    chosen = timed(table.columns)
-    assert chosen is not None
     step = np.asarray(table.values["step"], np.float64)
     usable = np.isfinite(step) & (np.abs(step) < 1e15)
-    told = Told(unusable=int(np.sum(~usable)))
-    kind, factor, read = _reading(table, chosen, unit)
-    value = np.asarray(table.values[chosen.role], np.float64) * factor
+    told.unusable += int(np.sum(of_run & ~usable))
+    kind, value = read.kind, read.seconds
     parts = {
-        role: np.asarray(table.values[role], np.float64) * _factor(table.columns[role], unit)
+        role: np.asarray(table.values[role], np.float64) * _factor(table.columns[role], read.unit)
         for role in PARTS
         if role in table.columns
     }
+    parts[_ROW] = np.arange(len(step), dtype=np.float64)
     tracks = []
-    for rows, number, host in _by_rank(table, usable, rank):
+    for rows, number, host in _by_rank(table, usable & of_run, rank):
         whole = np.rint(step[rows]).astype(np.int64)
         merge = number is None and kind != "clock"
         track = _track(whole, value[rows], kind, {k: v[rows] for k, v in parts.items()}, told, merge)
-        tracks.append(Track(number, host, *track))
+        row = track[3].pop(_ROW, None)
+        tracks.append(Track(number, host, *track, rows=None if row is None else row.astype(np.int64)))
     kept = tuple(sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host)))
-    return tuple(track for track in kept if len(track)), read, told
+    return tuple(track for track in kept if len(track))
 
 
 def missing_ranks(tracks: Sequence[Track]) -> list[str]:
@@ -166,10 +171,12 @@ def _track(
     step: Ints, value: Floats, kind: str, parts: dict[str, Floats], told: Told, merge: bool
 ) -> tuple[Ints, Floats, float, dict[str, Floats]]:
     """Steps in order, seconds per step, steps per sample, and the parts."""
-    rows = _in_order(step, told, merge)
+    rows, restarts = _in_order(step, told, merge)
+    attempt = np.searchsorted(restarts, rows, side="right")
     step, value, parts = step[rows], value[rows], {name: values[rows] for name, values in parts.items()}
     if kind == "clock":
         rows = _ticking(value, told)
+        attempt = attempt[rows]
         step, value, parts = step[rows], value[rows], {name: values[rows] for name, values in parts.items()}
         seconds = np.full(len(step), np.nan)
         seconds[1:] = np.diff(value) / np.maximum(np.diff(step), 1)
@@ -177,6 +184,7 @@ def _track(
         good[:1] = True  # the first row only starts the clock
         told.unusable += int(np.sum(~good))
         good[:1] = False
+        good[1:] &= np.diff(attempt) == 0  # what passed while the job was down is no step
     else:
         with np.errstate(divide="ignore", over="ignore"):
             seconds = 1 / value if kind == "rate" else value
@@ -189,28 +197,32 @@ def _track(
     return step, seconds, max(covers, 1.0), parts
 
 
-def _in_order(step: Ints, told: Told, merge: bool) -> Ints:
-    """Rows in the order of their steps; of a step that comes again, the last."""
+def _in_order(step: Ints, told: Told, merge: bool) -> tuple[Ints, Ints]:
+    """Rows in the order of their steps, of a step that comes again the last; and the rows at which the job resumed."""
+    restarts = np.zeros(0, np.int64)
     rows = np.arange(len(step))
     back = np.diff(step) < 0
     if not back.any() and (merge or np.all(np.diff(step) > 0)):
-        return rows
-    if back.sum() > max(_MOST_JUMPS * len(step), 3):
+        return rows, restarts
+    strays = stray(step)
+    jumps = np.diff(step[~strays]) < 0
+    if max(jumps.sum(), _MOST_JUMPS / _MOST_STRAYS * strays.sum()) > max(_MOST_JUMPS * len(step), 3):
         told.sorted = True
         rows = np.argsort(step, kind="stable")
     else:
-        rows = rows[~_stray(step)]
-        told.restarts |= set(step[rows][1:][np.diff(step[rows]) < 0].tolist())
+        rows = rows[~strays]
+        restarts = rows[1:][np.diff(step[rows]) < 0]
+        told.restarts |= set(step[restarts].tolist())
     if merge and told.sorted:
-        return rows
+        return rows, restarts
     ordered = step[rows]
     later = np.minimum.accumulate(ordered[::-1])[::-1]
     keep = np.append(ordered[:-1] < later[1:], True) if len(ordered) else np.zeros(0, bool)
     told.repeated += len(step) - int(keep.sum())
-    return rows[keep]
+    return rows[keep], restarts
 
 
-def _stray(step: Ints) -> Mask:
+def stray(step: Ints) -> Mask:
     """Single rows with a step far back, after which the count goes on: no restart."""
     stray = np.zeros(len(step), bool)
     if len(step) > 2:
@@ -245,7 +257,8 @@ def _merged(
     step, seconds = step[order], seconds[order]
     kept, first = np.unique(step, return_index=True)
     middle = np.array([np.median(one) for one in np.split(seconds, first[1:])])
-    return kept, middle, float(np.median(np.diff(kept))) if len(kept) > 1 else 1.0, {}
+    covers = float(np.median(np.diff(kept))) if len(kept) > 1 else 1.0
+    return kept, middle, covers, {name: parts[name][order][first] for name in (_ROW,) if name in parts}
 
 
 def reservations(table: Table) -> list[str]:

@@ -24,12 +24,16 @@ _MOST_SPIKES = 5000
 
 @dataclass(frozen=True)
 class Beat:
-    """Slow samples every `every` steps; `rows` are theirs, `extra_s` what each takes beyond its neighbours."""
+    """Slow samples every `every` steps; `rows` are theirs, `extra_s` what each takes beyond its neighbours.
+
+    `samples` are the slow samples themselves.
+    """
 
     every: int
     first: int
     rows: Ints
     extra_s: Floats
+    samples: Track
 
 
 def excess(values: Floats) -> Floats:
@@ -56,8 +60,8 @@ def beats(track: Track) -> tuple[Beat, ...]:
         if hits is None:
             break
         every, chosen = hits
-        extra = (1 - np.exp(-excess(np.log(track.seconds))[chosen])) * track.seconds[chosen] * track.covers
-        kept.append(Beat(every, int(track.step[chosen[0]]), chosen, extra))
+        extra = (1 - np.exp(-excess(np.log(track.seconds))[chosen])) * track.seconds[chosen] * track.steps_each
+        kept.append(Beat(every, int(track.step[chosen[0]]), chosen, extra, track.part(chosen)))
         rows = np.setdiff1d(rows, chosen)
     return tuple(kept)
 

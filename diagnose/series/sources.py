@@ -9,16 +9,21 @@ from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import RECORD
-from diagnose.series.columns import Stated
-from diagnose.series.ordering import Told, missing_ranks, reservations, tracks_of
+from diagnose.series.columns import Column, Stated
+from diagnose.series.ordering import missing_ranks, reservations
+from diagnose.series.runs import runs_of
+from diagnose.series.set_right import Told
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
-from diagnose.series.tracks import Series, Track
+from diagnose.series.text_log import read_text
+from diagnose.series.tracks import Run, Series, Track
 from diagnose.series.windows import windows
 from diagnose.trace.record import record_beside, timed_steps
 
 STATE = "trainer_state.json"
 _LOGS = (".csv", ".tsv", ".jsonl")
 _JSON_LINES = (".jsonl", ".ndjson")
+_TEXT = (".txt", ".log", ".out", ".err")
+_PACKED = (".gz", ".zst")
 _MOST_LOGS = 4096
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})", re.IGNORECASE)
 _CAPTURE_NAME = re.compile(RECORD.replace(".", r"\.").format(r"(\d{1,9})") + r"\Z")
@@ -79,6 +84,36 @@ def series_beside(path: Path, unit: str | None = None) -> Series | None:
     return None
 
 
+def read_runs(
+    paths: Sequence[Path], unit: str | None = None, step_column: str | None = None, time_column: str | None = None
+) -> Series:
+    """The step times of several runs of one job, each at a path of its own; arguments and errors as `read_series`."""
+    each = [read_series(path, unit, step_column, time_column) for path in paths]
+    if len(each) == 1:
+        return each[0]
+    names = _told_apart([shown_path(path) for path in paths])
+    tracks, runs, notes = list[Track](), list[Run](), list[str]()
+    for name, one in zip(names, each, strict=True):
+        tracks += [replace(track, run=f"{name} {track.run}".strip()) for track in one.tracks]
+        of_path = one.runs or (Run(),)
+        runs += [replace(run, name=f"{name} {run.name}".strip()) for run in of_path]
+        notes += [f"{name}: {note}" for note in one.notes]
+    unknown = next((one.unknown for one in each if one.unknown is not None), None) if not tracks else None
+    files = tuple(file for one in each for file in one.files)
+    restarts = tuple(sorted({step for one in each for step in one.restarts}))
+    return Series(each[0].kind, files, each[0].unit, tuple(tracks), restarts, tuple(notes), unknown, tuple(runs))
+
+
+def _told_apart(paths: Sequence[str]) -> list[str]:
+    """The shortest ends of the paths by which all differ."""
+    parts = [path.split("/") for path in paths]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-count:]) for one in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UserError("the same path is named twice", where=Path(paths[0]), do="name each run once")
+
+
 def _with_named_columns(folder: Path, stated: Stated) -> Series:
     series = _logs(folder, stated)
     if series is None:
@@ -89,10 +124,13 @@ def _with_named_columns(folder: Path, stated: Stated) -> Series:
 
 
 def _of_file(path: Path, stated: Stated) -> Series:
-    if path.suffix.lower() in (".csv", ".tsv", ".txt", ".log"):
+    kind = _suffix(path)
+    if kind in (".csv", ".tsv"):
         return _of_tables([(path, _table(path, stated))], stated.unit, "csv")
-    if path.suffix.lower() in _JSON_LINES:
+    if kind in _JSON_LINES:
         return _of_tables([(path, _table(path, stated))], stated.unit, "jsonl")
+    if kind in _TEXT or not kind:
+        return _of_text(path, stated)
     if stated.names:
         raise UserError("no columns to name", where=path, why="only logs have them: .csv .tsv .jsonl")
     if _CAPTURE_NAME.search(path.name):
@@ -100,9 +138,25 @@ def _of_file(path: Path, stated: Stated) -> Series:
         if captured is not None:
             return captured
         raise UserError("no step times in the capture record", where=path, do=_DO)
-    if path.suffix.lower() == ".json":
+    if kind == ".json":
         return _of_state(path, stated)
-    raise UserError("no log of steps", where=path, why="its name ends in none of .csv .tsv .jsonl .json", do=_DO)
+    ends = "its name ends in none of .csv .tsv .jsonl .json .log .txt .out .err"
+    raise UserError("no log of steps", where=path, why=ends, do=_DO)
+
+
+def _suffix(path: Path) -> str:
+    """What the name ends with before it was packed, small."""
+    return (Path(path.stem) if path.suffix.lower() in _PACKED else path).suffix.lower()
+
+
+def _of_text(path: Path, stated: Stated) -> Series:
+    """A file of columns, whatever it is called, else the text log of a training loop."""
+    try:
+        return _of_tables([(path, _table(path, stated))], stated.unit, "csv")
+    except UserError:
+        if stated.names:
+            raise
+    return _of_tables([(path, read_text(path))], stated.unit, "text")
 
 
 def _logs(folder: Path, stated: Stated) -> Series | None:
@@ -124,37 +178,31 @@ def _logs(folder: Path, stated: Stated) -> Series | None:
 
 
 def _table(path: Path, stated: Stated) -> Table:
-    return (read_jsonl if path.suffix.lower() in _JSON_LINES else read_csv)(path, stated)
+    return (read_jsonl if _suffix(path) in _JSON_LINES else read_csv)(path, stated)
 
 
 def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str) -> Series:
-    tracks: list[Track] = []
+    tracks, runs = list[Track](), list[Run]()
     told, reads, reserved = Told(), [], list[str]()
     for path, table in tables:
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
-        tracks_read, read, told_here = tracks_of(table, unit, int(named[1]) if named else None)
+        tracks_read, runs_read, read, told_here = runs_of(table, unit, int(named[1]) if named else None)
         tracks += tracks_read
+        runs += runs_read if not runs or not named else []  # of ranks with a log each, the first one's
         reads.append(read)
         reserved += [one for one in reservations(table) if one not in reserved]
-        told = _both(told, told_here)
-    notes = (*reserved, *told.notes(), *missing_ranks(tracks))
+        told = told.joined(told_here)
+    if len(tables) > 1 and runs:
+        runs = [replace(runs[0], gpus=runs[0].gpus or len(tracks))]
+    absent = missing_ranks(tracks) if len(runs) == 1 else []
+    notes = (*reserved, *told.notes(), *absent)
     files = tuple(shown_path(path) for path, _ in tables)
     unknown = (
         None if tracks else Unknown("no row has a step and a positive time", another_run("log the time of every step"))
     )
-    order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host))
-    return Series(kind, files, reads[0], tuple(order), tuple(sorted(told.restarts)), notes, unknown)
-
-
-def _both(one: Told, other: Told) -> Told:
-    return Told(
-        one.restarts | other.restarts,
-        one.unusable + other.unusable,
-        one.repeated + other.repeated,
-        one.sorted or other.sorted,
-        one.merged or other.merged,
-        max(one.thinned, other.thinned),
-    )
+    order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host)) if len(runs) == 1 else tracks
+    restarts = tuple(sorted(told.restarts)) if len(runs) == 1 else ()
+    return Series(kind, files, reads[0], tuple(order), restarts, notes, unknown, tuple(runs))
 
 
 def _states(folder: Path, stated: Stated) -> Series | None:
@@ -173,6 +221,8 @@ def _of_state(path: Path, stated: Stated) -> Series:
     history = read_state(path)
     table = state_table(history)
     if table is not None:
+        if table.columns.get("clock", Column(0, "", "")).name == "wall_time":
+            return _of_tables([(path, table)], stated.unit, "tensorboard")
         series = _of_tables([(path, table)], stated.unit, "trainer_state")
         return replace(series, notes=(*series.notes, "each sample is the mean of the steps between two entries"))
     notes = []

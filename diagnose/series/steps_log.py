@@ -1,7 +1,6 @@
 """Logs of steps as tables: CSV, JSON lines, and the `log_history` of transformers' trainer_state.json."""
 
 import csv
-import io
 import json
 import re
 from array import array
@@ -13,15 +12,18 @@ from typing import Any
 
 from diagnose.decoding import encodable, finite
 from diagnose.errors import UserError, printable
+from diagnose.series.beside_steps import Labels, Told
 from diagnose.series.columns import Column, Stated, columns, fits
+from diagnose.series.lines import lines_of
+from diagnose.series.log_events import MOST_EVENTS, event
+from diagnose.series.tracks import Event
 from diagnose.trace.source import opened
 
 MOST_ROWS = 2_000_000
-LONGEST_LINE = 1 << 20
 LARGEST_STATE = 256 << 20
 _NAN = float("nan")
 _LARGEST = 4e18  # nanoseconds since 1970 are 1.8e18
-_NUMERIC = ("step", "duration", "rate", "time", "clock", "rank", "compute", "wait", "data")
+_NUMERIC = ("step", "duration", "rate", "time", "clock", "rank", "compute", "wait", "data", "batch", "gpus")
 _DO = (
     "say which they are, --step-column NAME --time-column NAME, or name a column step and one of step_time_s,"
     " step_time_ms, timestamp, elapsed_s, steps_per_second"
@@ -33,7 +35,11 @@ class Table:
     """The columns of a log that tell of step times, shape (rows,) each; a cell that is no number is NaN.
 
     Attributes:
-        columns: by role; `values` holds their numbers, `hosts` the text of the host column.
+        columns: by role; `values` holds their numbers, `hosts` the text of the host column. "wall" is a clock that the
+            time of evaluations is not taken off.
+        name: what the log is, "" for columns that say it by their names.
+        labels: (job, run) that rows can be of; `label` is the place of each row's, empty where no column tells.
+        events: what happened between the rows.
         dated: the clock holds dates, read as seconds since 1970.
         cut: the log has more rows than are read.
     """
@@ -41,11 +47,16 @@ class Table:
     columns: dict[str, Column]
     values: dict[str, "array[float]"] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)
+    name: str = ""
+    labels: list[tuple[str, str]] = field(default_factory=list)
+    label: "array[int]" = field(default_factory=lambda: array("l"))
+    events: list[Event] = field(default_factory=list)
     dated: bool = False
     cut: bool = False
 
-    def take(self, rows: Iterable[Sequence[Any]]) -> "Table":
-        """Read `rows`, at most `MOST_ROWS`."""
+    def take(self, rows: Iterable[Sequence[Any]], names: Sequence[str] = ()) -> "Table":
+        """Read `rows`, at most `MOST_ROWS`; `names` are all columns, for those that tell runs and events."""
+        labelled, told = Labels(names), Told(names)
         numbers = [(self.values.setdefault(r, array("d")), c.at) for r, c in self.columns.items() if r in _NUMERIC]
         host, known = self.columns.get("host"), dict[str, str]()
         for count, row in enumerate(rows):
@@ -57,6 +68,11 @@ class Table:
             if host is not None:
                 name = encodable(str(row[host.at] or "")[:200]) if host.at < len(row) else ""
                 self.hosts.append(known.setdefault(name, name))
+            if labelled.places:
+                self.label.append(labelled.of(row))
+            if told.places and len(self.events) < MOST_EVENTS:
+                told.take(row, count, self.events)
+        self.labels = list(labelled.known)
         return self
 
     def _number(self, cell: Any) -> float:
@@ -85,16 +101,19 @@ def read_csv(path: Path, stated: Stated) -> Table:
     Raises:
         UserError: it cannot be read, or has no columns of steps and times.
     """
-    lines = _lines(path)
+    lines = lines_of(path)
     header = next(lines, "").removeprefix("\ufeff")
     delimiter = max(",;\t", key=header.count)
-    names = next(csv.reader([header], delimiter=delimiter), [])
+    try:
+        names = next(csv.reader([header], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise UserError("no log of steps", where=path, why=str(error), do=_DO) from error
     used = _fitting(path, names, stated)
     rows: Iterator[list[str]] = csv.reader(lines, delimiter=delimiter)
     if delimiter == ";":
         rows = ([cell.replace(",", ".") for cell in row] for row in rows)
     try:
-        return Table(used).take(rows)
+        return Table(used).take(rows, names[:2000])
     except csv.Error as error:
         raise UserError("cannot read the log", where=path, why=str(error)) from error
 
@@ -108,11 +127,11 @@ def read_jsonl(path: Path, stated: Stated) -> Table:
     first = [row for _, row in zip(range(200), _objects(path), strict=False)]
     names = list(dict.fromkeys(key for row in first for key in row))
     used = _fitting(path, names, stated)
-    return Table(used).take([row.get(name) for name in names] for row in _objects(path))
+    return Table(used).take(([row.get(name) for name in names] for row in _objects(path)), names[:2000])
 
 
 def read_state(path: Path) -> list[dict[str, Any]]:
-    """The `log_history` of a trainer_state.json.
+    """The `log_history` of a trainer_state.json; the [seconds, step, value] of a TensorBoard export as entries.
 
     Raises:
         UserError: it cannot be read, or has no such list.
@@ -124,7 +143,14 @@ def read_state(path: Path) -> list[dict[str, Any]]:
             state = json.loads(file.read().decode("utf-8", "replace"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError("cannot read the trainer state", where=path, why=_why(error)) from error
-    history = state.get("log_history") if isinstance(state, dict) else None
+    if isinstance(state, list):
+        history: Any = [
+            {"wall_time": one[0], "step": one[1]}
+            for one in state[:MOST_ROWS]
+            if isinstance(one, list) and len(one) == 3
+        ]
+    else:
+        history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise UserError("no log_history in the file", where=path, do="name a trainer_state.json of transformers")
     return [entry for entry in history[:MOST_ROWS] if isinstance(entry, dict)]
@@ -140,16 +166,22 @@ def state_table(history: list[dict[str, Any]]) -> Table | None:
     used = columns(names)
     if not fits(used):
         return None
-    clock, paused, rows = used.get("clock"), 0.0, []
+    clock, paused, rows, wall, events = used.get("clock"), 0.0, list[Any](), array("d"), list[Event]()
     for entry in history:
         if "eval_runtime" in entry:
             paused += max(finite(entry["eval_runtime"], 0, _LARGEST) or 0.0, 0.0)
+            events.append(event("evaluation", f"evaluated for {entry['eval_runtime']} s", len(rows)))
         elif "train_loss" not in entry:
             row = [entry.get(name) for name in names]
             if clock is not None and clock.name == "train_runtime":
-                row[clock.at] = _number(row[clock.at]) - paused
+                wall.append(_number(row[clock.at]))
+                row[clock.at] = wall[-1] - paused
             rows.append(row)
-    return Table(used).take(rows)
+    table = Table(used).take(rows, [name if name == "epoch" else "" for name in names])
+    table.events = sorted([*table.events, *events[:MOST_EVENTS]], key=lambda one: one.row)
+    if len(wall) == len(rows):
+        table.values["wall"] = wall
+    return table
 
 
 def _fitting(path: Path, names: Sequence[str], stated: Stated) -> dict[str, Column]:
@@ -163,21 +195,8 @@ def _fitting(path: Path, names: Sequence[str], stated: Stated) -> dict[str, Colu
     return used
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines that are not empty, none longer than a megabyte."""
-    try:
-        with io.TextIOWrapper(opened(path, "the log"), encoding="utf-8", errors="replace", newline=None) as file:
-            while line := file.readline(LONGEST_LINE):
-                if len(line) >= LONGEST_LINE:
-                    raise UserError("no log of steps", where=path, why="a line is longer than a megabyte")
-                if line.strip() and "\x00" not in line:
-                    yield line
-    except OSError as error:
-        raise UserError("cannot read the log", where=path, why=_why(error)) from error
-
-
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
-    for line in _lines(path):
+    for line in lines_of(path):
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):

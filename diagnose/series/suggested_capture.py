@@ -5,20 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from diagnose.series.change_points import ChangePoints
-from diagnose.series.findings import Change, Periodic, SuggestedCapture
+from diagnose.series.findings import Change, Periodic, Stall, SuggestedCapture
 from diagnose.series.tracks import Series, Track
 
 _ACTIVE = 4  # steps that `diagnose run` records
 _AFTER = 20  # steps into the new level
+_MOST_STALLS = 3
 
 
 def suggested_captures(
-    series: Series, points: Sequence[ChangePoints], changes: Sequence[Change], periodic: Sequence[Periodic]
+    series: Series,
+    points: Sequence[ChangePoints],
+    changes: Sequence[Change],
+    periodic: Sequence[Periodic],
+    stalls: Sequence[Stall] = (),
 ) -> tuple[SuggestedCapture, ...]:
-    """The steps to look at, the most telling first: of the largest change, before it, and of the largest period."""
+    """The steps to look at: of the dearest stalls, of the largest change, before it, and of the largest period."""
     if not points:
         return ()
-    suggested: list[SuggestedCapture] = []
+    suggested = _stalled(series, stalls)
     if changes:
         most = max(changes, key=lambda change: abs(change.change_share))
         suggested += [_steps_after(series, most, periodic), _steps_before(series, most, periodic)]
@@ -31,6 +36,36 @@ def suggested_captures(
         at = beat.first_step + beat.every_steps * (beat.count // 2)
         suggested.append(_run(series, at - 1, f"around a slow step, one every {beat.every_steps:,}"))
     return tuple(suggested)
+
+
+def _stalled(series: Series, stalls: Sequence[Stall]) -> list[SuggestedCapture]:
+    """Around the first stall of each kind that recurs, the dearest kind first; around the dearest where none does."""
+    recurring = sorted((one for one in stalls if one.recurs is not None), key=lambda one: (one.step, -one.cost_s))
+    kinds: dict[object, list[Stall]] = {}
+    for one in recurring:
+        period = one.recurs.every_steps if one.recurs else None
+        kinds.setdefault((one.job, period or one.step), []).append(one)
+    dearest = sorted(kinds.values(), key=lambda of_kind: -max(one.cost_s for one in of_kind))[:_MOST_STALLS]
+    if not dearest and stalls:
+        most = max(stalls, key=lambda one: one.cost_s)
+        return [_run(series, most.step - _before(series, most), "around the dearest stall, should it come again", most)]
+    return [_run(series, one[0].step - _before(series, one[0]), _why(one[0]), one[0]) for one in dearest]
+
+
+def _before(series: Series, stall: Stall) -> int:
+    """One step, as the log counts."""
+    return round(_track_of(series, stall).counts_per_step)
+
+
+def _why(stall: Stall) -> str:
+    recurs = stall.recurs
+    if recurs is not None and recurs.every_optimizer_steps:
+        return f"around a stall that comes every {recurs.every_optimizer_steps:,} steps"
+    return "around a stall that comes at the same step in several runs"
+
+
+def _track_of(series: Series, stall: Stall | None) -> Track:
+    return next(track for track in series.tracks if len(track) and (stall is None or track.run == stall.run))
 
 
 def _steps_after(series: Series, change: Change, periodic: Sequence[Periodic]) -> SuggestedCapture:
@@ -64,11 +99,11 @@ def _between(
     return _run(series, step, why)
 
 
-def _run(series: Series, step: int, why: str) -> SuggestedCapture:
-    step, last = max(step, 1), max(step, 1) + _ACTIVE - 1
+def _run(series: Series, step: int, why: str, stall: Stall | None = None) -> SuggestedCapture:
+    track = _track_of(series, stall)
+    step, last = max(step, 1), max(step, 1) + _ACTIVE * round(track.counts_per_step) - 1
     files = _traced(series, step, last) if series.kind == "windows" else ()
-    first = min((int(track.step[0] - round(track.covers) + 1) for track in series.tracks if len(track)), default=1)
-    at = step + (first == 0)
+    at = max(track.optimizer_step(step), 1)
     command = "" if files else f"diagnose run --at-step {at} --steps {_ACTIVE} --stop -- COMMAND"
     return SuggestedCapture(first_step=step, last_step=last, why=why, command=command, files=files)
 

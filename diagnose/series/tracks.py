@@ -1,7 +1,7 @@
-"""Step times in order: one track for each rank that logs, and what was set right to get there."""
+"""Step times in order: one track for each rank of a run that logs, and what was set right to get there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown
@@ -19,6 +19,10 @@ class Track:
         covers: steps that a sample covers, as the median.
         parts: seconds per step of "compute", "wait" and "data" where the source has them, shape (n,), NaN for missing.
         files: the file of each sample where they differ, shape (n,), as positions in `Series.files`.
+        run: the run, "" where the source holds one only.
+        counts_per_step: what the log counts in one optimizer step: the samples of a batch where it counts samples,
+            else 1.
+        rows: the row of the log that each sample ends with, shape (n,), where the source has rows.
     """
 
     rank: int | None
@@ -28,9 +32,86 @@ class Track:
     covers: float = 1.0
     parts: Mapping[str, Floats] = field(default_factory=dict)
     files: Ints | None = None
+    run: str = ""
+    counts_per_step: float = 1.0
+    rows: Ints | None = None
+
+    @property
+    def steps_each(self) -> float:
+        """Optimizer steps that a sample stands for."""
+        return max(self.covers / self.counts_per_step, 1.0)
+
+    def optimizer_step(self, step: int) -> int:
+        """The optimizer step, from 1, of a step as the log counts it: what `--at-step` takes."""
+        from_zero = len(self) > 0 and round(self.step[0] - self.covers + 1) == 0
+        return -(-step // round(self.counts_per_step)) + from_zero
+
+    def part(self, rows: Ints) -> "Track":
+        """The samples at `rows` alone."""
+        return replace(
+            self,
+            step=self.step[rows],
+            seconds=self.seconds[rows],
+            parts={name: values[rows] for name, values in self.parts.items()},
+            files=None if self.files is None else self.files[rows],
+            rows=None if self.rows is None else self.rows[rows],
+        )
 
     def __len__(self) -> int:
         return len(self.step)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something else than a step that a log tells: its kind (`log_events.KINDS`), its words, and when it was.
+
+    Attributes:
+        kind: what it is.
+        text: the line, or what tells it.
+        row: rows of steps before it.
+        clock_s: seconds, None where the line has no clock.
+    """
+
+    kind: str
+    text: str
+    row: int
+    clock_s: float | None = None
+
+
+@dataclass(frozen=True)
+class StepLog:
+    """The rows of one rank as they were logged, restarts and all, shape (n,) each; NaN for missing.
+
+    Attributes:
+        row: their places in the log, increasing; `Event.row` and `Track.rows` count alike.
+        step: as the log counts.
+        clock_s: seconds when the row was logged.
+        duration_s: seconds of one step, where the log states it.
+    """
+
+    row: Ints
+    step: Floats
+    clock_s: Floats
+    duration_s: Floats
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job: its name and its job's, how many GPUs it has where that is known, and what was logged.
+
+    Attributes:
+        name: "" where the source holds one run only; `Track.run` says the same.
+        job: runs of the same job are compared; "" where nothing tells jobs apart.
+        gpus: None where nothing tells.
+        log: the rows of its first rank.
+        events: what happened between the rows, in order.
+    """
+
+    name: str = ""
+    job: str = ""
+    gpus: int | None = None
+    log: StepLog | None = None
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,13 +119,14 @@ class Series:
     """What one source tells of the step times of a job.
 
     Attributes:
-        kind: "csv", "jsonl", "trainer_state", "capture" or "windows".
+        kind: "csv", "jsonl", "text", "tensorboard", "trainer_state", "capture" or "windows".
         files: the files read.
         unit: how the times were read, such as "step_time_ms, in milliseconds".
         tracks: one for each rank, by rank and host; empty when `unknown` says why.
         restarts: steps at which the job was resumed.
         notes: what was left out or set right, one sentence each.
         unknown: why no step times could be had.
+        runs: the runs that the tracks are of; empty where the source has neither rows nor several runs.
     """
 
     kind: str
@@ -54,3 +136,4 @@ class Series:
     restarts: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     unknown: Unknown | None = None
+    runs: tuple[Run, ...] = ()

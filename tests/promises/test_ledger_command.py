@@ -72,10 +72,10 @@ def test_it_says_what_is_left_out_and_why_nothing_is_appended(folder: Path, monk
     monkeypatch.delenv("DIAGNOSE_LEDGER")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
 
-    said = " ".join(ledger().output.split())
+    said = "".join(ledger().output.split())
 
-    assert "promises.jsonl (1 line cannot be read)" in said
-    assert "appending: off: SLURM_JOB_ID is set, and DIAGNOSE_LEDGER=on is not" in said
+    assert "promises.jsonl(1linecannotberead)" in said, "however the page breaks the folder's name"
+    assert "appending:off:SLURM_JOB_IDisset,andDIAGNOSE_LEDGER=onisnot" in said
 
 
 @pytest.mark.parametrize("empty", [True, False])

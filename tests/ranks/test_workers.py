@@ -178,7 +178,9 @@ def test_one_rank_alone_is_told_with_what_it_waits_for(folder: Path, alone: Diag
     one = analyze(folder, options=Options(rank=3))
 
     assert (one.rank, one.steps.count) == (3, 3)
-    assert one.ledger == next(rank.ledger for rank in alone.ranks if rank.rank == 3)
+    # the ledger of a rank among others lists no steps
+    in_all = next(rank.ledger for rank in alone.ranks if rank.rank == 3)
+    assert tuple(replace(entry, by_step_ns=()) for entry in one.ledger) == in_all
     assert "late-rank-data" in {entry.cause for entry in one.ledger}
     assert [replace(s, first_diverging="") for s in one.stragglers] == [
         replace(s, first_diverging="") for s in alone.stragglers

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, shown_path
 from diagnose.predict.data_pipeline.question import Question
 from diagnose.predict.scaling.of_diagnosis import run_of
-from diagnose.predict.scaling.sources import decoded
 from diagnose.trace.source import opened
 
 
@@ -23,7 +23,7 @@ def question_of(path: Path, batches_per_step: int | None) -> Question:
         raise UserError("no such file", where=path, do="make it: diagnose analyze RUN --json > run.json")
     with opened(path, "the run") as file:
         content = file.read()
-    diagnosis = decoded(content, path)
+    diagnosis = diagnosis_in(content, path)
     facts = {fact.name: fact.value for fact in diagnosis.facts}
     step_s = run_of(diagnosis, shown_path(path)).step_s
     waited, steps = facts.get("data_wait_share"), facts.get("accumulation_steps")

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from diagnose.diagnosis import SCHEMA_VERSION, Diagnosis
+from diagnose.diagnosis.reading import LARGEST_BYTES, diagnosis_in, kind_of
 from diagnose.errors import UserError, printable, shown_path
 from diagnose.predict.scaling.growth import RUN_NOISE
 from diagnose.predict.scaling.of_diagnosis import run_of
@@ -15,17 +14,7 @@ from diagnose.series import read_series
 from diagnose.trace.discover import trace_files
 from diagnose.trace.source import opened
 
-_LARGEST_BYTES = 256 << 20
 _LOGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".log")
-_ABSENT = msgspec.Raw(b"")
-
-
-class _Keys(msgspec.Struct):
-    """What tells the kinds of JSON apart."""
-
-    schema_version: msgspec.Raw = _ABSENT
-    verdict: msgspec.Raw = _ABSENT
-    log_history: msgspec.Raw = _ABSENT
 
 
 def read_run(path: Path, gpus: int | None) -> Run | None:
@@ -44,14 +33,14 @@ def read_run(path: Path, gpus: int | None) -> Run | None:
         return None if trace_files(path) else _of_log(path, gpus)
     if path.suffix.lower() in _LOGS:
         return _of_log(path, gpus)
-    if path.suffix.lower() != ".json" or path.stat().st_size > _LARGEST_BYTES:
+    if path.suffix.lower() != ".json" or path.stat().st_size > LARGEST_BYTES:
         return None
     with opened(path, "the run") as file:
         content = file.read()
-    keys = _keys(content)
-    if keys.schema_version and keys.verdict:
-        return with_gpus(run_of(decoded(content, path), shown_path(path)), gpus)
-    return _of_log(path, gpus) if keys.log_history else None
+    kind = kind_of(content)
+    if kind == "diagnosis":
+        return with_gpus(run_of(diagnosis_in(content, path), shown_path(path)), gpus)
+    return _of_log(path, gpus) if kind == "trainer state" else None
 
 
 def with_gpus(run: Run, gpus: int | None) -> Run:
@@ -60,32 +49,6 @@ def with_gpus(run: Run, gpus: int | None) -> Run:
         return run
     tokens = None if run.tokens_per_step is None else run.tokens_per_step / run.gpus * gpus
     return replace(run, gpus=gpus, tokens_per_step=tokens)
-
-
-def decoded(content: bytes, path: Path) -> Diagnosis:
-    """The diagnosis that `analyze --json` wrote.
-
-    Raises:
-        UserError: it is none, or of another version.
-    """
-    try:
-        diagnosis = msgspec.json.decode(content, type=Diagnosis)
-    except msgspec.DecodeError as error:
-        raise _unusable(path, str(error)) from error
-    if diagnosis.schema_version != SCHEMA_VERSION:
-        raise _unusable(path, f"its schema_version is {diagnosis.schema_version}, not {SCHEMA_VERSION}")
-    return diagnosis
-
-
-def _unusable(path: Path, why: str) -> UserError:
-    return UserError("cannot use the diagnosis", where=path, why=why, do="make it again: diagnose analyze RUN --json")
-
-
-def _keys(content: bytes) -> _Keys:
-    try:
-        return msgspec.json.decode(content, type=_Keys)
-    except msgspec.DecodeError:
-        return _Keys()
 
 
 def _of_log(path: Path, gpus: int | None) -> Run:

@@ -107,10 +107,10 @@ def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
     parts = {name: part for name, part in SECTIONS.items() if isinstance(part, Part)}
     views = {name: netted(spelled(name), partial(part.view, diagnosis), failed.append) for name, part in parts.items()}
     shown = [name for name, part in parts.items() if not part.inside and views[name] is not None]
-    styles, scripts, of = _embedded(_STYLES), _embedded(_SCRIPTS), basis(diagnosis)
+    styles, scripts, of = embedded(_STYLES), embedded(_SCRIPTS), basis(diagnosis)
     return views | {
         "about_rows": about.rows(diagnosis),
-        "policy": _policy(styles, scripts),
+        "policy": policy(styles, scripts),
         "styles": styles,
         "scripts": scripts,
         "title": f"{diagnosis.verdict.class_}, {duration(of.step_ns)} per {of.name} - diagnose",
@@ -151,11 +151,12 @@ def _printable(value: Any) -> Any:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _embedded(names: tuple[str, ...]) -> list[Markup]:
+def embedded(names: tuple[str, ...]) -> list[Markup]:
+    """The static files as they stand in the page."""
     return [Markup((_HERE / "static" / name).read_text(encoding="utf-8")) for name in names]
 
 
-def _policy(styles: list[Markup], scripts: list[Markup]) -> Markup:
+def policy(styles: list[Markup], scripts: list[Markup]) -> Markup:
     """Nothing loads, and only these very styles and scripts apply."""
     style, script = (" ".join(_hash(text) for text in texts) for texts in (styles, scripts))
     return Markup(f"default-src 'none'; style-src {style}; script-src {script}; base-uri 'none'; form-action 'none'")

@@ -109,7 +109,7 @@ def _span(name: str) -> str:
 
 def _are_numbers(cells: Sequence[str]) -> bool:
     known = [cell.strip("*") for cell in cells if cell]
-    return bool(known) and all(re.match(r"[\d.,-]+(?:$|x| (?:\S{1,7}|\S+/\S+)$)", cell) for cell in known)
+    return bool(known) and all(re.match(r"\\?[+\d.,-]+(?:$|x| (?:\S{1,7}|\S+/\S+)$)", cell) for cell in known)
 
 
 def _more(hidden: int, before: str) -> list[str]:

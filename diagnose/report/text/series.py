@@ -5,6 +5,7 @@ from rich.text import Text
 
 from diagnose.facts import duration
 from diagnose.report.text.page import Page
+from diagnose.report.text.stalls import print_goodput, print_stalls
 from diagnose.report.views.plain import plain
 from diagnose.series.findings import Change, SeriesReport, SuggestedCapture
 
@@ -20,11 +21,14 @@ def render(report: SeriesReport, console: Console) -> None:
     page.paragraph(Text(plain(_source(report)), "dim"), label="read:", most=4)
     if report.shape:
         page.paragraph(_sparkline(report, page.ascii_only), label="")
+    print_goodput(page, report)
     page.gap()
+    print_stalls(page, report)
     for change in report.changes:
         _print_change(page, change)
     for i, beat in enumerate(report.periodic):
-        page.paragraph(beat.says, label="" if i else "periodic:")
+        of_run = f"{plain(beat.run)}: " if beat.run else ""
+        page.paragraph(of_run + beat.says, label="" if i else "periodic:")
     if report.not_told is not None:
         page.paragraph(Text(plain(report.not_told.because)), label="unknown:")
         page.field("do", plain(report.not_told.capture_next))
@@ -37,16 +41,29 @@ def render(report: SeriesReport, console: Console) -> None:
 def _verdict(report: SeriesReport) -> Text:
     if report.not_told is not None:
         return Text("unknown", "bold yellow")
-    if report.changes:
-        count = len(report.changes)
-        return Text(f"{count} change{'s' if count > 1 else ''} of the step time", "bold red")
+    told = [f"{count} {what}" for count, what in _counted(report) if count]
+    if told:
+        return Text(" and ".join(told), "bold red")
     return Text("no change: the step time only fluctuates", "bold green")
+
+
+def _counted(report: SeriesReport) -> list[tuple[int, str]]:
+    share = max((run.stalls_share for run in report.runs), default=0.0)
+    of = f"{100 * share:.2g} % of the time of all steps"
+    stalls = sum(one.count for one in report.stalls)
+    runs = len({one.run for one in report.stalls})
+    words = f"stall{'s' * (stalls > 1)} in {runs} of {len(report.runs)} runs, up to {of}"
+    if len(report.runs) < 2:
+        words = f"stall{'s' * (stalls > 1)} that cost{'s' * (stalls == 1)} {of}"
+    return [(len(report.changes), f"change{'s' * (len(report.changes) > 1)} of the step time"), (stalls, words)]
 
 
 def _source(report: SeriesReport) -> str:
     if not report.samples:
         return ", ".join(report.files[:2])
     tracks = f" of {report.tracks} ranks" if len(report.ranks) > 1 else ""
+    if len(report.runs) > 1:
+        tracks = f" of {len(report.runs)} runs"
     hosts = f" on {len(report.hosts)} hosts" if len(report.hosts) > 1 else ""
     steps = f"steps {report.first_step:,} to {report.last_step:,}, {report.samples:,} samples{tracks}{hosts}"
     middle = f", median {duration(report.median_s * 1e9)} per step" if report.median_s else ""
@@ -64,6 +81,8 @@ def _sparkline(report: SeriesReport, ascii_only: bool) -> Text:
 def _print_change(page: Page, change: Change) -> None:
     style = "bold red" if change.change_share > 0 else "bold green"
     page.paragraph(Text(plain(change.says), style), label="change:")
+    if change.run:
+        page.field("run", plain(change.run))
     of = f"of the median of steps {change.before_from_step:,} to {change.since_step - 1:,}"
     if change.kind == "drift":
         of = "of its time where it begins, by a straight line through the stretch"

@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "job": ("postmortem",),
     "provenance": ("trace", "versions"),
 }
-IN_NO_SECTION = ("schema_version", "facts")  # findings show the facts that they rest on; --json and --tables have all
+IN_NO_SECTION = ("schema_version", "facts", "setup")  # findings show the facts that they rest on; --json has all
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""`diagnose baseline`: a run kept as a small file under version control, and later runs held against it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose.cli.compare import noise_option, side_from
+from diagnose.cli.exit_status import writing
+from diagnose.cli.loading import loading_options
+from diagnose.cli.numbers import SHARE, work_options
+from diagnose.cli.pages import write_file
+from diagnose.cli.terminal import terminal
+from diagnose.compare import baseline_file, compare, kept, read, regression, written
+from diagnose.errors import UserError
+from diagnose.report.text.comparison import render
+from diagnose.report.views.comparison import headline
+
+FOLDER = ".diagnose-baselines"
+_folder_option: Callable[[Any], Any] = click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=FOLDER,
+    show_default=True,
+    help="Where baselines are kept.",
+)
+
+
+@click.group(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
+def baseline() -> None:
+    """Keep a run under version control, and say when a later one is slower."""
+
+
+@baseline.command(epilog="Example:  diagnose baseline save llama runs/llama/")
+@click.argument("name")
+@click.argument("trace", type=click.Path())
+@_folder_option
+@work_options
+@loading_options
+def save(name: str, trace: str, folder: Path, **given: Any) -> None:
+    """Keep the run of TRACE as the baseline NAME: step times, causes, kernels and configuration, and no trace.
+
+    TRACE is whatever `diagnose compare` takes. The file is the same for the same trace, and names no host and no path.
+    """
+    file = baseline_file(folder, name)
+    side = kept(side_from(trace, given), name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError("cannot make the folder", where=folder, why=error.strerror or "", do="name another") from error
+    write_file(file, written(side), "the baseline")
+
+
+@baseline.command(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
+@click.argument("name")
+@click.argument("trace", type=click.Path())
+@_folder_option
+@click.option(
+    "--tolerance",
+    metavar="SHARE",
+    type=SHARE,
+    default="5%",
+    show_default=True,
+    help="How much slower it may be, beyond the noise.",
+)
+@noise_option
+@click.option("-q", "--quiet", is_flag=True, help="Print the headline alone.")
+@work_options
+@loading_options
+def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | None, **given: Any) -> None:
+    """Hold the run of TRACE against the baseline NAME; exit with 1 when it is slower, or cannot be compared.
+
+    \b
+    Exit codes:
+      0    it is not slower than the tolerance, beyond the noise
+      1    it is, or it is another job than the baseline
+      2    wrong usage
+      3    the input cannot be used, or there is no such baseline
+    """
+    before = read(baseline_file(folder, name))
+    comparison = compare(before, side_from(trace, given), floor_share=noise)
+    with writing():
+        if given["quiet"]:
+            click.echo(headline(comparison))
+        else:
+            render(comparison, terminal())
+    why = regression(comparison, tolerance)
+    if why:
+        click.echo(f"regression: {why}", err=True)
+        click.get_current_context().exit(1)

@@ -1,0 +1,125 @@
+"""`diagnose compare`: two runs in, which is faster, by how much, and where from out."""
+
+import io
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from diagnose import __version__, analysis
+from diagnose.cli.exit_status import writing
+from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
+from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
+from diagnose.cli.terminal import announced, terminal
+from diagnose.cli.typed import options_typed
+from diagnose.compare import Side, regression, side_at
+from diagnose.compare import compare as compared
+from diagnose.diagnosis import Comparison, comparison_json
+from diagnose.report.markdown.comparison import comparison_markdown
+from diagnose.report.text.comparison import render
+from diagnose.report.views.summary import About
+from diagnose.trace import displayed, is_stream
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+noise_option: Callable[[Any], Any] = click.option(
+    "--noise",
+    metavar="SHARE",
+    type=SHARE,
+    help="How far repeats of a run lie apart on your machines.  [default: 1.5% with GPUs, 5% without]",
+)
+
+
+@click.command(epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
+@click.argument("before", metavar="A", type=click.Path())
+@click.argument("after", metavar="B", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object on stdout.")
+@html_option
+@markdown_option
+@click.option(
+    "-o", "--out", metavar="FILE", type=click.Path(path_type=Path), help="Write to FILE what would be printed."
+)
+@click.option(
+    "--fail-on-regression",
+    metavar="SHARE",
+    type=SHARE,
+    help="Exit with 1 when B is slower by more than this, beyond the noise, or cannot be compared.",
+)
+@noise_option
+@work_options
+@loading_options
+def compare(before: str, after: str, **given: Any) -> None:
+    """Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.
+
+    A and B are each a trace, a folder with one trace per rank, a bundle of `diagnose run`, a diagnosis (the output of
+    analyze --json), or a log of steps as `diagnose series` reads it.
+
+    \b
+    Exit codes:
+      0    the runs were compared, whatever came out
+      1    --fail-on-regression was hit
+      2    wrong usage
+      3    the input cannot be used, or the output not written
+      70   a defect of diagnose
+      130  interrupted
+    """
+    if given["as_json"] and given["markdown"] == STDOUT:
+        raise click.UsageError("Choose one of --json and --markdown -.")
+    if is_stream(before) or is_stream(after):
+        raise click.UsageError("A and B are compared from files: write what comes through a pipe to one first.")
+    comparison = compared(side_from(before, given), side_from(after, given), floor_share=given["noise"])
+    about = About(__version__, shlex.join(["diagnose", "compare", displayed(before), displayed(after), *_typed()]))
+    _show(comparison, given, about)
+    tolerance = given["fail_on_regression"]
+    why = "" if tolerance is None else regression(comparison, tolerance)
+    if why:
+        click.echo(f"regression: {why}", err=True)
+        click.get_current_context().exit(1)
+
+
+def side_from(path: str, given: Mapping[str, Any]) -> Side:
+    """The run at `path`, read and analysed as the options of the command say."""
+    with announced(Path(displayed(path))) as watch:
+        loading = loading_of(given, watch)
+        stated = {name: given[name] for name in ("scheduler", *STATED_OF_WORK)}
+        with limited(loading.memory_bytes):
+            return side_at(path, analysis.Options(loading=loading, **stated))
+
+
+def _show(comparison: Comparison, given: Mapping[str, Any], about: About) -> None:
+    """Prints, or writes to --out, one form; the pages are written besides."""
+    if given["html"] is not None:
+        from diagnose.report.html.comparison import comparison_page  # its libraries load when a page is asked for
+
+        write_file(given["html"], comparison_page(comparison, about).encode(), "the HTML report")
+    markdown = given["markdown"]
+    if markdown not in (None, STDOUT):
+        write_file(markdown, comparison_markdown(comparison, about).encode(), "the Markdown report")
+    content = _printed(comparison, given, about)
+    if given["out"] is not None:
+        write_file(given["out"], _plain(comparison).encode() if content is None else content, "the report")
+        return
+    with writing():
+        if content is None:
+            render(comparison, terminal())
+        else:
+            click.echo(content, nl=False)
+
+
+def _printed(comparison: Comparison, given: Mapping[str, Any], about: About) -> bytes | None:
+    """The form that was asked for in place of the text; None for the text."""
+    if given["as_json"]:
+        return f"{comparison_json(comparison)}\n".encode()
+    return comparison_markdown(comparison, about).encode() if given["markdown"] == STDOUT else None
+
+
+def _plain(comparison: Comparison) -> str:
+    page = io.StringIO()
+    render(comparison, terminal(file=page, force_terminal=False, width=100))
+    return page.getvalue()
+
+
+def _typed() -> list[str]:
+    return options_typed(click.get_current_context())

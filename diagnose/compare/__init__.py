@@ -1,0 +1,24 @@
+"""Two runs side by side: which is faster, by how much beyond the noise, and where the difference comes from."""
+
+from diagnose.compare.baseline import baseline_file, kept, read, written
+from diagnose.compare.comparing import FLOOR, FLOOR_ELSEWHERE, FLOOR_ON_HOST, compare, usual_floor
+from diagnose.compare.regression import regression
+from diagnose.compare.side import Side, side_of, side_of_log
+from diagnose.compare.sources import side_at
+
+__all__ = [
+    "FLOOR",
+    "FLOOR_ELSEWHERE",
+    "FLOOR_ON_HOST",
+    "Side",
+    "baseline_file",
+    "compare",
+    "kept",
+    "read",
+    "regression",
+    "side_at",
+    "side_of",
+    "side_of_log",
+    "usual_floor",
+    "written",
+]

@@ -1,0 +1,152 @@
+"""How long a step takes on one side, and how far that is known from the steps that were seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.arrays import Floats, Mask
+
+SLOW_FROM = 1.2  # times the median, and as many robust deviations above it as follow
+DEVIATIONS = 3
+STALL_FROM = 3.0  # times the median, where many steps are slow
+RARE = 0.01  # of the steps
+LEAST_KEPT = 3
+START = 1.5  # times the median: a log begins with its first step below that
+MOST_STEPS = 1000
+_RESAMPLES = 2000
+_T = {1: 63.66, 2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 8: 3.355, 10: 3.169, 15: 2.947, 30: 2.750, 1e9: 2.576}
+"""Two-sided 99 % quantiles of Student's t by degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The mean step.
+
+    Attributes:
+        mean_ns: of the steps that are kept.
+        error: standard error of it, a share of it; None where the steps do not tell.
+        freedom: degrees of freedom of the error.
+        kept: whether each step is kept, shape (steps,); the others are slow and rare.
+        noise_share: standard deviation of a step, a share of the mean; None for one step.
+    """
+
+    mean_ns: float
+    error: float | None
+    freedom: float
+    kept: Mask
+    noise_share: float | None
+
+    @property
+    def steps(self) -> int:
+        """How many are kept."""
+        return int(self.kept.sum())
+
+
+def step_time(each_ns: Sequence[float]) -> StepTime:
+    """The mean of the steps, of which those that are slow and rare are left out.
+
+    What happens once in a window, or once in a hundred steps, says little of how often it happens: a pause, a
+    checkpoint, a stall. Slow steps that come more often are part of the job and count. The error is that of a bootstrap
+    over blocks of neighbours, since steps follow each other alike.
+    """
+    ns = np.asarray(each_ns, np.float64)
+    kept = ~_rarely_slow(ns)
+    kept = kept if ns[kept].any() else np.ones(len(ns), bool)
+    used = ns[kept]
+    mean = float(used.mean())
+    if len(used) < 2:
+        return StepTime(mean, None, 0.0, kept, None)
+    block = block_length(used)
+    blocks = len(used) / block
+    deviation = _bootstrap_deviation(used, block) * np.sqrt(blocks / (blocks - 1))
+    return StepTime(mean, float(deviation) / mean, blocks - 1, kept, float(used.std(ddof=1)) / mean)
+
+
+def of_summary(mean_ns: float, noise_share: float | None, steps: int) -> StepTime:
+    """The same where only the mean, the deviation and the number of the steps are known."""
+    known = noise_share is not None and steps > 1
+    error = float(noise_share / np.sqrt(steps)) if known and noise_share is not None else None
+    return StepTime(mean_ns, error, max(steps - 1.0, 0.0), np.ones(steps, bool), noise_share if known else None)
+
+
+def _rarely_slow(ns: Floats) -> Mask:
+    """The steps that took much longer than all others, where they are so few: one, or one in a hundred."""
+    none = np.zeros(len(ns), bool)
+    if len(ns) <= LEAST_KEPT:
+        return none
+    middle = np.median(ns)
+    spread = 1.4826 * np.median(np.abs(ns - middle))
+    for least in (max(SLOW_FROM * middle, middle + DEVIATIONS * spread), STALL_FROM * middle):
+        slow = np.asarray(ns > least, bool)
+        if slow.sum() <= max(1, RARE * len(ns)):
+            return slow
+    return none
+
+
+def block_length(ns: Floats) -> int:
+    """Length of the blocks for steps that follow each other alike: (sqrt(6) r / (1 - r^2))^(2/3) n^(1/3).
+
+    That is the best one for a first-order autoregression with correlation r (Carlstein 1986); a quarter of the steps
+    at most, so that four blocks are left to vary.
+    """
+    count, centred = len(ns), ns - ns.mean()
+    power = float(np.einsum("i,i->", centred, centred))
+    if count < 8 or power <= 0:
+        return 1
+    r = min(max(float(np.einsum("i,i->", centred[1:], centred[:-1])) / power, 0.0), 0.95)
+    best = (6**0.5 * r / (1 - r * r)) ** (2 / 3) * count ** (1 / 3)
+    return int(min(max(np.ceil(best), 1), count // 4))
+
+
+def _bootstrap_deviation(ns: Floats, block: int) -> float:
+    """Standard deviation of the mean over resamples of circular blocks; the same for the same steps."""
+    count = len(ns)
+    sums = np.cumsum(np.concatenate(([0.0], ns, ns[: block - 1])))
+    of_block = (sums[block:] - sums[:-block])[:count] / block
+    draws = np.random.default_rng(0).integers(0, count, (_RESAMPLES, max(round(count / block), 1)))
+    return float(of_block[draws].mean(axis=1).std())
+
+
+def half_width(before: StepTime, after: StepTime, floor_share: float) -> float | None:
+    """Half of the 99 % interval of the logarithm of the speed-up; None where no side tells its noise.
+
+    Noise of the steps (Welch's t) and the distance beyond which 1 % of equal runs lie add up as squares. A side of one
+    step is taken to be as noisy as the other.
+    """
+    known = [side for side in (before, after) if side.error is not None and side.noise_share is not None]
+    if not known:
+        return None
+    errors = [_error_of(side, known[0]) for side in (before, after)]
+    freedom = _welch(errors, [side.freedom or known[0].freedom for side in (before, after)])
+    return float(np.hypot(quantile(freedom) * np.hypot(errors[0], errors[1]), np.log1p(floor_share)))
+
+
+def _error_of(side: StepTime, other: StepTime) -> float:
+    return side.error if side.error is not None else (other.noise_share or 0.0) / max(side.steps, 1) ** 0.5
+
+
+def _welch(errors: Sequence[float], freedoms: Sequence[float]) -> float:
+    """Degrees of freedom of the difference (Welch and Satterthwaite)."""
+    squares = sum(error**2 for error in errors)
+    parts = sum(error**4 / max(freedom, 1.0) for error, freedom in zip(errors, freedoms, strict=True))
+    return squares**2 / parts if parts > 0 else 1e9
+
+
+def quantile(freedom: float) -> float:
+    """The 99 % quantile of |t|, between the entries of the table by the inverse of the degrees of freedom."""
+    at = [1 / degrees for degrees in sorted(_T, reverse=True)]
+    return float(np.interp(1 / max(freedom, 1.0), at, [_T[degrees] for degrees in sorted(_T, reverse=True)]))
+
+
+def without_start(seconds: Floats) -> Floats:
+    """The steps of a log from its first usual one on: what comes before compiles, fills caches and waits for others."""
+    usual = np.flatnonzero(seconds <= START * np.median(seconds))
+    return seconds[usual[0] :] if len(usual) else seconds
+
+
+def means_of_neighbours(ns: Floats) -> Floats:
+    """At most `MOST_STEPS` means of equally many neighbours; the last ones that fill none are left out."""
+    together = -(-len(ns) // MOST_STEPS)
+    whole = len(ns) // together * together
+    return np.asarray(ns[:whole].reshape(-1, together).mean(axis=1))

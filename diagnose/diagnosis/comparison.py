@@ -1,0 +1,158 @@
+"""Two runs side by side: which is faster, by how much beyond the noise, and where the difference comes from."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from diagnose.diagnosis.advice import Applied
+from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.terms import CauseClass, Estimate, Nanoseconds
+
+COMPARISON_VERSION = 1
+ComparisonVerdict = Literal["better", "worse", "no_difference", "not_comparable"]
+KernelChange = Literal["added", "gone", "count", "time", "rest"]
+_NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")
+
+
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One side. Times are nanoseconds of a step; what is not known is null.
+
+    `step` says which steps are compared: "step without the profiler", "device step" or "host step". `steps` counts
+    them, without the `left_out` ones: the start of a log, and the one slow step of a window.
+    Rates are of the whole job, and by GPU (or by process where there is none) in `tokens_per_s_per_rank`.
+    """
+
+    source: str
+    device: str
+    ranks: int | None
+    step: str
+    steps: int
+    left_out: int
+    step_ns: float | None
+    noise_share: float | None
+    tokens_per_s: float | None = None
+    samples_per_s: float | None = None
+    tokens_per_s_per_rank: float | None = None
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not the same on both sides; null where that side does not have or tell it."""
+
+    what: str
+    before: float | bool | str | None
+    after: float | bool | str | None
+
+
+class CauseDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cause of the ledger takes of a step: `ns` is after less before."""
+
+    cause: str
+    class_: CauseClass = msgspec.field(name="class")
+    before_ns: Nanoseconds
+    after_ns: Nanoseconds
+    ns: int
+
+
+class KernelDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernels of one name, or operators without a GPU, per step of a typical rank; "rest" sums up all others.
+
+    `change` names what makes most of the difference: how often they run, or how long each takes.
+    """
+
+    name: str
+    change: KernelChange
+    before_count: float
+    after_count: float
+    before_ns: Nanoseconds
+    after_ns: Nanoseconds
+    ns: int
+
+
+class RankDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that both sides have: its mean step over all steps of the window, and that less its waiting for others."""
+
+    rank: int
+    before_ns: Nanoseconds
+    after_ns: Nanoseconds
+    before_own_ns: Nanoseconds
+    after_own_ns: Nanoseconds
+    late_before: bool
+    late_after: bool
+
+
+class NotCompared(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that cannot be compared, why, and what to do so that it can."""
+
+    what: str
+    because: str
+    do: str = ""
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """The prediction that one side carries as a run with a patch, beside the speed-up of this comparison.
+
+    `patched` is the side with the patch. `kept` is whether the measured interval reaches what was promised: null where
+    either is unknown.
+    """
+
+    patched: Literal["before", "after"]
+    applied: Applied
+    measured: Estimate | None
+    kept: bool | None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a report of a comparison shows; its sentences call the runs A, before, and B, after.
+
+    Attributes:
+        verdict: "better" or "worse" where the interval of the speed-up excludes 1, of the run after over that before.
+        because: the reason in a sentence.
+        speedup: [low, mid, high] of the speed, above 1 where the run after is faster; null where nothing tells.
+        speedup_of: what the speed is of: "step time", "tokens/s", "samples/s", or one of these "per GPU".
+        floor_share: how far runs of the same job lie apart, which the interval holds beside the noise of the steps.
+        detectable_share: the least difference of speed that this pair could have shown.
+        same_work: whether both do the same work; null where nothing says.
+        work: what of the work and the hardware differs.
+        difference: each cause per step, the largest first; `ns` add up to `difference_ns`.
+        before_ns: the step of the ledger before, and
+        after_ns: after, for the work of a step before; their difference is `difference_ns`.
+        kernels: the largest differences first, and the rest; they add up to the difference of the time of all kernels.
+        kernel_kind: what those are: operators in jobs without a GPU.
+        configuration: settings, versions and what was seen of the configuration, where they differ.
+        not_compared: what is missing, and why.
+        notes: what a reader has to know besides.
+    """
+
+    schema_version: int = COMPARISON_VERSION
+    verdict: ComparisonVerdict
+    because: str
+    speedup: Estimate | None
+    speedup_of: str
+    floor_share: float
+    detectable_share: float | None
+    before: ComparedRun
+    after: ComparedRun
+    same_work: bool | None
+    work: tuple[Changed, ...] = ()
+    difference: tuple[CauseDifference, ...] = ()
+    before_ns: Nanoseconds | None = None
+    after_ns: Nanoseconds | None = None
+    difference_ns: int | None = None
+    kernels: tuple[KernelDifference, ...] = ()
+    kernel_kind: Literal["kernel", "operator"] = "kernel"
+    ranks: tuple[RankDifference, ...] = ()
+    configuration: tuple[Changed, ...] = ()
+    promise: Promise | None = None
+    not_compared: tuple[NotCompared, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def comparison_json(comparison: Comparison) -> str:
+    """The comparison as one indented JSON object."""
+    return indented(comparison, _NUMBERS)
+
+
+def comparison_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of that object: every key is always present."""
+    return described(Comparison)

@@ -1,0 +1,50 @@
+"""A diagnosis read back from what `analyze --json` wrote, and what tells it from other JSON."""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis
+from diagnose.errors import UserError
+
+LARGEST_BYTES = 256 << 20
+_ABSENT = msgspec.Raw(b"")
+
+
+def diagnosis_in(content: bytes, path: Path) -> Diagnosis:
+    """The diagnosis that `analyze --json` wrote to the file at `path`.
+
+    Raises:
+        UserError: it is none, or of another version.
+    """
+    try:
+        diagnosis = msgspec.json.decode(content, type=Diagnosis)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unusable(path, str(error)) from error
+    if diagnosis.schema_version != SCHEMA_VERSION:
+        raise _unusable(path, f"its schema_version is {diagnosis.schema_version}, not {SCHEMA_VERSION}")
+    return diagnosis
+
+
+class _Keys(msgspec.Struct):
+    """What tells the kinds of JSON apart."""
+
+    schema_version: msgspec.Raw = _ABSENT
+    verdict: msgspec.Raw = _ABSENT
+    log_history: msgspec.Raw = _ABSENT
+
+
+def kind_of(content: bytes) -> Literal["diagnosis", "trainer state", ""]:
+    """What a JSON file holds by its keys; "" where it is something else, or no JSON."""
+    try:
+        keys = msgspec.json.decode(content, type=_Keys)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    if keys.schema_version and keys.verdict:
+        return "diagnosis"
+    return "trainer state" if keys.log_history else ""
+
+
+def _unusable(path: Path, why: str) -> UserError:
+    return UserError("cannot use the diagnosis", where=path, why=why, do="make it again: diagnose analyze RUN --json")

@@ -1,0 +1,84 @@
+"""The stalls of a series and where its wall time goes, as lines of the terminal report."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from diagnose.facts import duration
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
+from diagnose.series.findings import Goodput, SeriesReport, Stall
+
+_MOST = 8
+
+
+def print_stalls(page: Page, report: SeriesReport) -> None:
+    """The stalls, those at the same step of several runs as one, the dearest first."""
+    groups = _groups(report.stalls)
+    dearest = sorted(groups, key=lambda group: -sum(one.cost_s for one in group))[:_MOST]
+    for group in sorted(dearest, key=lambda group: group[0].step):
+        _print(page, report, group)
+    if len(groups) > _MOST:
+        page.paragraph(Text(f"and {len(groups) - _MOST} more that cost less: --json has all", "dim"), label="")
+        page.gap()
+
+
+def print_goodput(page: Page, report: SeriesReport) -> None:
+    """The parts of the wall time, or why they are not known."""
+    if report.goodput is not None:
+        page.paragraph(Text(goodput_line(report.goodput)), label="goodput:")
+    elif report.goodput_not_told is not None:
+        page.paragraph(Text(f"unknown: {plain(report.goodput_not_told.because)}", "dim"), label="goodput:")
+
+
+def goodput_line(goodput: Goodput) -> str:
+    """Where the wall time goes, parts that take nothing left out."""
+    parts = [f"{part.what} {100 * part.share:.1f} %" for part in goodput.parts if part.time_s > 0 or part.share > 0]
+    return f"{', '.join(parts)} of the {duration(goodput.wall_s * 1e9)} from the first logged step to the last"
+
+
+def _groups(stalls: Sequence[Stall]) -> list[list[Stall]]:
+    groups: dict[object, list[Stall]] = {}
+    for one in stalls:
+        shared = one.recurs is not None and one.recurs.runs > 1
+        groups.setdefault(
+            (one.job, one.step, one.count > 1) if shared else (one.run, one.step, one.count > 1), []
+        ).append(one)
+    return list(groups.values())
+
+
+def _print(page: Page, report: SeriesReport, group: Sequence[Stall]) -> None:
+    first = max(group, key=lambda one: one.cost_s)
+    page.paragraph(Text(plain(first.says), "bold red"), label="stall:")
+    if len(group) > 1:
+        low, high = (duration(end(one.cost_s for one in group) * 1e9) for end in (min, max))
+        of = f" of {first.job}" if first.job else ""
+        page.field(
+            "runs",
+            plain(f"{len(group)} of the {first.recurs.of_runs if first.recurs else 0} runs{of}: {low} to {high} each"),
+        )
+    elif first.run:
+        page.field("run", plain(first.run))
+    hours = sum(one.gpu_hours for one in group if one.gpu_hours is not None)
+    if hours:
+        gpus = next((run.gpus for run in report.runs if run.name == first.run), None)
+        page.field("cost", f"{hours:.2g} GPU-hours ({gpus:,} GPUs)" if gpus else f"{hours:.2g} GPU-hours")
+    page.field("recurs", _recurs(first))
+    for near in first.near:
+        page.field("near", plain(near.text if near.kind == "log" else f"{near.kind}: {near.text}"))
+    page.gap()
+
+
+def _recurs(stall: Stall) -> str:
+    recurs = stall.recurs
+    if recurs is None:
+        return "not in this log"
+    told = []
+    if recurs.every_steps:
+        samples = (
+            f" ({recurs.every_steps:,} as the log counts)" if recurs.every_optimizer_steps != recurs.every_steps else ""
+        )
+        told.append(f"every {recurs.every_optimizer_steps:,} steps{samples}, {recurs.times} times")
+    if recurs.runs > 1:
+        told.append(f"at the same step in {recurs.runs} of {recurs.of_runs} runs")
+    return ", ".join(told)

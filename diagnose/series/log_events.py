@@ -1,0 +1,46 @@
+"""What a line of a log that is no step tells: a checkpoint, an evaluation, and what else may stand near a slow step."""
+
+from collections.abc import Callable
+
+from diagnose.errors import printable
+from diagnose.series.tracks import Event
+
+KINDS = ("checkpoint", "evaluation", "restart", "epoch", "gc", "compilation", "profiler", "log")
+MOST_EVENTS = 100_000
+LONGEST_TEXT = 160
+
+
+def kind_of(line: str) -> str | None:
+    """What a line, or a cell, is about; None where it is about nothing that slows a step."""
+    low = line.lower()
+    return next((kind for kind, told in _TOLD if told(low)), None)
+
+
+def event(kind: str, line: str, row: int, clock_s: float | None = None) -> Event:
+    """The event with the words of the line, without control characters and of bounded length."""
+    return Event(kind, printable(" ".join(line[: 4 * LONGEST_TEXT].split()))[:LONGEST_TEXT], row, clock_s)
+
+
+def _any(*words: str) -> Callable[[str], bool]:
+    return lambda low: any(word in low for word in words)
+
+
+def _both(one: Callable[[str], bool], other: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda low: one(low) and other(low)
+
+
+_CHECKPOINT = _any("checkpoint", "ckpt", "snapshot")
+_TOLD: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("restart", _both(_CHECKPOINT, _any("load", "resum", "restor"))),
+    ("checkpoint", _both(_CHECKPOINT, _any("sav", "writ", "finish", "complet", "took", "async", "upload"))),
+    ("restart", _any("restarting", "resuming", "worker group", "rendezvous")),
+    ("evaluation", _any("validat", "evaluat", "eval_", "val_loss", "val loss", "eval loss", "eval/", "val/")),
+    ("gc", _any("garbage collect", "[gc]", "gc collection", "gc.collect")),
+    ("profiler", _any("profiler trace", "memory snapshot")),
+    ("compilation", _any("recompil", "torch.compile", "autotun", "torchdynamo")),
+    (
+        "epoch",
+        _both(_any("epoch", "re-loop", "relooped"), _any("start", "begin", "end", "finish", "done", "complet", "loop")),
+    ),
+    ("log", _any("warn", "error", "timeout", "timed out", "exception", "retry", "straggler")),
+)

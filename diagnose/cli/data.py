@@ -131,9 +131,7 @@ def _nothing_measured(folder: Path, asked: Asked) -> UserError:
         return UserError(what, why=why)
     seen = passed_over(folder / PASSED_OVER)
     if seen.empty:
-        return UserError(
-            what, why=f"the training DataLoader has no batch: its dataset ({printable(seen.empty)}) is empty"
-        )
+        return UserError(what, why=f"the training DataLoader has no batch: {printable(seen.empty)}")
     listed = "; ".join(f"{each.number} ({printable(each.dataset)}): {each.because}" for each in seen.loaders)
     if asked.loader is not None:
         return UserError(what, why=f"the script iterated no {asked.loader}. DataLoader", do="name a smaller --loader")

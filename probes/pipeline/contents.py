@@ -12,6 +12,7 @@ from ..job_objects import tensors_of
 _NUMBER_BYTES = 8  # of an index or a label, as it stands in a tensor
 _DEPTH = 4
 MOST_LENGTHS = 20_000
+REPEATED_TOKENS = 8  # at an end of a row, from which on they may be padding that no mask tells
 
 
 def bytes_of(value: Any, depth: int = _DEPTH) -> int | None:
@@ -51,10 +52,11 @@ class Lengths:
         self.of_samples: list[int] = []
         self.of_batches: list[tuple[int, int]] = []
         self.because = ""
+        self._hidden = False
 
     def note(self, samples: Any, batch: Any) -> None:
         """Count a batch; `samples` are None where a worker made it."""
-        if len(self.of_samples) >= MOST_LENGTHS:
+        if len(self.of_samples) >= MOST_LENGTHS or self._hidden:
             return
         found = dict(tensors_of(batch))
         ids = found.get("input_ids")
@@ -62,9 +64,14 @@ class Lengths:
             self.because = "batches have no input_ids of samples x tokens"
             return
         rows, tokens = (int(size) for size in ids.shape)
-        real = list(_real(found.get("attention_mask"), ids, samples))
+        mask = found.get("attention_mask")
+        real = list(_real(mask, ids, samples))
         if len(real) != rows:
             self.because = "neither an attention_mask nor the samples say which tokens are padding"
+            return
+        if mask is None and any(count == tokens and _ends_alike(row) for count, row in zip(real, ids)):  # noqa: B905
+            self.of_samples, self.of_batches, self._hidden = [], [], True
+            self.because = "no attention_mask tells whether the tokens that rows repeat at their ends are padding"
             return
         self.of_samples += real
         self.of_batches.append((rows, tokens))
@@ -72,6 +79,12 @@ class Lengths:
     def facts(self) -> dict[str, Any]:
         """What the answer holds of them."""
         return {"samples": self.of_samples, "batches": self.of_batches, "because": self.because}
+
+
+def _ends_alike(row: Any) -> bool:
+    """Whether a row ends or begins with one token again and again, as padding would."""
+    ends = (row[-REPEATED_TOKENS:], row[:REPEATED_TOKENS])
+    return len(row) > REPEATED_TOKENS and any(bool((end == end[0]).all()) for end in ends)
 
 
 def _real(mask: Any, ids: Any, samples: Any) -> Iterator[int]:

@@ -114,13 +114,16 @@ class InProcess:
         self.first_s = time.perf_counter() - began
 
     def run(self, until_s: float, most_samples: int) -> None:
-        """Load until the time `until_s` of the performance counter, two batches at least."""
+        """Load until the time `until_s` of the performance counter: two batches at least, one if it is late already."""
+        least = 1 if time.perf_counter() + self.first_s >= until_s else 2
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
         self.sampler.start()
         self.read.begin()
         try:
-            while self.fetch.samples < most_samples and (len(self.fetch.times_ns) < 2 or time.perf_counter() < until_s):
+            while self.fetch.samples < most_samples and (
+                len(self.fetch.times_ns) < least or time.perf_counter() < until_s
+            ):
                 self._load()
                 self.sampler.step_ended(len(self.fetch.times_ns))
         except StopIteration:

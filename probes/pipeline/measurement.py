@@ -38,7 +38,7 @@ def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None) 
     try:
         loaded.first()
     except StopIteration:
-        quietly(lambda: asked.write(PASSED_OVER, {"loaders": [], "empty": type(source.dataset).__name__}))
+        quietly(lambda: asked.write(PASSED_OVER, {"loaders": [], "empty": _why_empty(source)}))
         end(0)
     except KeyboardInterrupt:
         end(INTERRUPTED)
@@ -47,6 +47,18 @@ def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None) 
     except KeyboardInterrupt:
         end(INTERRUPTED)
     end(0 if written else DEFECT)
+
+
+def _why_empty(source: Source) -> str:
+    """Why the loader has no batch."""
+    name = type(source.dataset).__name__
+    samples: Any = quietly(lambda: source.length)
+    if not samples:
+        return f"its dataset ({name}) is empty"
+    if source.drops_last and samples < source.batch_size:
+        has = "1 sample" if samples == 1 else f"{samples} samples"
+        return f"its dataset ({name}) has {has}, and a batch of less than {source.batch_size} is dropped"
+    return f"its sampler gives nothing of its dataset ({name})"
 
 
 def _answer(asked: Asked, loaded: InProcess, loop: str, batches_per_step: int | None) -> dict[str, Any]:
@@ -104,11 +116,23 @@ def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
     )
     return {
         "storage": files,
-        "lock": _known(lambda: beside_others(source.batch, LOCK * seconds)),
-        "workers": [with_workers(source, each, usual_s, parts[each] * seconds, loaded.lengths) for each in counts],
+        "lock": _known(lambda: _in_time(seconds, usual_s) or beside_others(source.batch, LOCK * seconds)),
+        "workers": [
+            {"workers": each, **unknown}
+            if (unknown := _in_time(seconds, usual_s))
+            else with_workers(source, each, usual_s, parts[each] * seconds, loaded.lengths)
+            for each in counts
+        ],
         "hand_over": hand_over(source, loaded.batch, workers or 1, HAND_OVER * seconds),
         **to_device(loaded.batch, samples, held(source.loader, "pin_memory") is True, DEVICE * seconds),
     }
+
+
+def _in_time(seconds: float, usual_s: float) -> dict[str, Any]:
+    """Why a stage that takes two batches is not tried; nothing where they fit in the time of the measurement."""
+    if 2 * usual_s <= seconds:
+        return {}
+    return {"because": f"a batch takes {usual_s:.3g} s: raise --seconds to {2 * usual_s:.0f} or more to try it"}
 
 
 def _known(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -37,6 +37,11 @@ class Source:
         return size if type(size) is int and size > 0 else 1
 
     @property
+    def drops_last(self) -> bool:
+        """Whether a last batch that is not full is left out."""
+        return bool(held(self.loader, "drop_last") or held(held(self.loader, "batch_sampler"), "drop_last"))
+
+    @property
     def length(self) -> int | None:
         """Samples of the dataset; None where it does not say."""
         known = rows(self.dataset)

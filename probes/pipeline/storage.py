@@ -64,7 +64,8 @@ def _reads_whole_files(read: ReadCounters, opened: list[str]) -> bool:
 def _why_no_files(read: ReadCounters) -> str:
     if (read.called_per_sample or 0) >= LEAST_READ_BYTES:
         return "bytes are read, and from files that Python did not open"
-    return "the dataset was seen reading no file: its data is in memory, made up, or comes by the network"
+    where = "its data is in memory or mapped into it, made up, or comes by the network"
+    return f"the dataset was seen reading no file: {where}"
 
 
 def _piece_bytes(read: ReadCounters, sample_bytes: float | None) -> int:

@@ -18,6 +18,10 @@ from ..stack_samples import StackSampler
 MOST_FUNCTIONS = 5
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STAGES = ("fetch", "collate")  # functions of `source`
+_METHODS = (  # part of a path and functions there that do something else than the rest of the folder
+    ("transformers/tokenization", re.compile(r"\A_?(pad|flatten|as_tensor|convert_to_tensors)\Z"), "pad"),
+    ("PIL/", re.compile(r"\A(resize|crop|rotate|transpose|transform|filter|enhance|blend)\Z"), "transform"),
+)
 _FOLDERS = (  # part of a path, and what is done there
     ("tokenizers/", "tokenise"),
     ("transformers/tokenization", "tokenise"),
@@ -44,13 +48,14 @@ _FOLDERS = (  # part of a path, and what is done there
     ("requests/", "network"),
     ("/ssl.py", "network"),
     ("/socket.py", "network"),
+    ("transformers/data/data_collator.py", "collate"),
     ("torch/utils/data/_utils/collate.py", "collate"),
 )
 _NAMES = (  # of functions, and of what a line calls
     (re.compile(r"tokeni[sz]|batch_encode|encode_plus", re.IGNORECASE), "tokenise"),
     (re.compile(r"decode|imread", re.IGNORECASE), "decode"),
     (re.compile(r"decompress|gunzip", re.IGNORECASE), "decompress"),
-    (re.compile(r"augment|random_?crop|transform", re.IGNORECASE), "transform"),
+    (re.compile(r"augment|random_?crop|transform|resize", re.IGNORECASE), "transform"),
     (re.compile(r"\Asleep\Z"), "sleep"),
     (re.compile(r"\A(p?read(into|line|lines|_bytes|_text|_file)?|open|fromfile|recv)\Z"), "read"),
     (re.compile(r"\A(findall|finditer|split|sub|subn|match|fullmatch|search)\Z"), "regular expressions and text"),
@@ -97,7 +102,9 @@ def _word(stack: tuple[int, ...], sampler: StackSampler, calls: str | None) -> s
 
 def _of_code(code: CodeType) -> str:
     path = code.co_filename.replace(os.sep, "/")
-    return next((word for part, word in _FOLDERS if part in path), "") or _of_name(code.co_name)
+    of_method = (word for part, names, word in _METHODS if part in path and names.match(code.co_name))
+    of_folder = (word for part, word in _FOLDERS if part in path)
+    return next(of_method, "") or next(of_folder, "") or _of_name(code.co_name)
 
 
 def _of_name(name: str) -> str:

@@ -10,11 +10,18 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from capture.command_runs import PATIENCE_S, ended, script, until
+from capture.command_runs import ended, script, until
+from click.testing import CliRunner
 from data_pipeline.jobs import SIMPLE
-from needs import needs
+from data_pipeline.jobs import ended as measured_in
+from data_pipeline.measurements import made
 
-from diagnose.predict.data_pipeline import schema
+from diagnose.cli import main
+from diagnose.cli.data import _nothing_measured
+from diagnose.predict.data_pipeline import report_of, schema
+from diagnose.predict.data_pipeline.of_diagnosis import question_of
+from diagnose.probes.pipeline.asked import Asked
+from diagnose.probes.protocol import MARKS_FOLDER, PYTHON_MARK
 
 pytestmark = pytest.mark.capture
 
@@ -64,34 +71,48 @@ def test_a_script_that_fails_before_ends_with_its_own_code_and_output(start: Sta
     assert err == "no data\ndiagnose: not measured: the command ended with 7 before its training loop began\n"
 
 
+def test_a_script_without_a_training_loop_is_told_what_it_lacks(start: Start, tmp_path: Path) -> None:
+    code, out, err = ended(start("--", script(tmp_path, "import torch")))
+
+    assert (code, out) == (3, "")
+    assert err == (
+        "Error: nothing was measured\n"
+        "  why: the script iterated no torch DataLoader\n"
+        "  do:  check that the command trains\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("import torch", "the script iterated no torch DataLoader"),
         (
-            "import torch\nlist(torch.utils.data.DataLoader(torch.ones(8)))",
+            "list(DataLoader(torch.ones(8)))",
             "no training loop began; DataLoaders that were iterated: 1 (Tensor): there is no optimizer yet",
         ),
-        ("import torch\ntorch.optim.SGD(torch.nn.Linear(8, 1).parameters()).step()", "the script trains on what no"),
+        ("torch.optim.SGD(nn.Linear(8, 1).parameters()).step()", "the script trains on what no torch DataLoader gives"),
+        ("train(DataLoader([]))", "the training DataLoader has no batch: its dataset (list) is empty"),
         (
-            LOADS.replace("torch.ones(4000, 8)", "[]").replace("batch_size=8", "batch_sampler=[]"),
-            "its dataset (list) is empty",
+            "train(DataLoader([1], batch_size=2, drop_last=True))",
+            "the training DataLoader has no batch: its dataset (list) has 1 sample, and a batch of less than 2 is "
+            "dropped",
+        ),
+        (
+            "train(DataLoader([1], batch_sampler=[]))",
+            "the training DataLoader has no batch: its sampler gives nothing of its dataset (list)",
         ),
     ],
 )
-def test_a_script_without_a_training_loop_is_told_what_it_lacks(
-    start: Start, tmp_path: Path, body: str, why: str
-) -> None:
-    code, out, err = ended(start("--", script(tmp_path, body)))
+def test_what_a_script_lacks_is_told_by_what_the_probe_left(tmp_path: Path, body: str, why: str) -> None:
+    assert measured_in(SIMPLE + body, tmp_path).returncode == 0
+    (tmp_path / MARKS_FOLDER).mkdir()
+    for mark in (PYTHON_MARK, "torch"):
+        (tmp_path / MARKS_FOLDER / mark).touch()
 
-    assert (code, out) == (3, "")
-    assert "Error: nothing was measured\n" in err
-    assert why in err
+    assert _nothing_measured(tmp_path, Asked(str(tmp_path))).why == why
 
 
 def test_an_interrupt_ends_it_with_130(start: Start, tmp_path: Path) -> None:
-    slow = LOADS.replace("\ntrain(", "\nimport os\nos.close(os.open('begun', os.O_CREAT))\ntime.sleep(600)\ntrain(")
-    process = start("--", script(tmp_path, slow))
+    process = start("--", script(tmp_path, "import time\nopen('begun', 'w').close()\ntime.sleep(600)\n"))
     until((tmp_path / "begun").exists, process)
     process.send_signal(signal.SIGINT)
     code, out, _ = ended(process)
@@ -99,17 +120,15 @@ def test_an_interrupt_ends_it_with_130(start: Start, tmp_path: Path) -> None:
     assert (code, out) == (130, "")
 
 
-def test_a_diagnosed_run_gives_the_step(start: Start, tmp_path: Path) -> None:
-    needs("transformers")
+def test_a_diagnosed_run_gives_the_step(tmp_path: Path) -> None:
     sample = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
-    with (tmp_path / "run.json").open("w") as file:
-        command = [sys.executable, "-m", "diagnose", "analyze", str(sample), "--json"]
-        subprocess.run(command, stdout=file, check=True, timeout=PATIENCE_S)
-    _, out, _ = ended(start("--run", "run.json", "--seconds", "1", "--json", "--", script(tmp_path, LOADS)))
-    workers = json.loads(out)["workers"]
+    run = tmp_path / "run.json"
+    run.write_bytes(CliRunner().invoke(main, ["analyze", str(sample), "--json"]).stdout_bytes)
+    workers = report_of(made(), question_of(run, None)).workers
 
-    assert workers["step_from"] == "run.json"
-    assert workers["least"] >= 1
+    assert workers.step_from.endswith("run.json")
+    assert workers.least is not None
+    assert workers.least >= 1
 
 
 @pytest.mark.parametrize(
@@ -122,8 +141,8 @@ def test_a_diagnosed_run_gives_the_step(start: Start, tmp_path: Path) -> None:
         (("--", sys.executable, "-I", "x.py"), 3, "Python runs with -I"),
     ],
 )
-def test_wrong_use_is_told_before_anything_runs(start: Start, args: tuple[str, ...], code: int, says: str) -> None:
-    ended_with, _, err = ended(start(*args))
+def test_wrong_use_is_told_before_anything_runs(args: tuple[str, ...], code: int, says: str) -> None:
+    done = CliRunner().invoke(main, ["data", *args])
 
-    assert ended_with == code
-    assert says in err
+    assert done.exit_code == code
+    assert says in done.stderr

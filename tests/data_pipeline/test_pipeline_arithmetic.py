@@ -136,6 +136,24 @@ def test_without_a_step_it_says_what_each_number_of_workers_keeps_up_with() -> N
     assert {each.workers: each.step_ms[0] for each in needed.feeds} == {1: 100.0, 2: 50.0, 4: 25.0}
 
 
+def test_cores_that_feed_no_worker_beside_training_keep_up_with_one_that_takes_turns() -> None:
+    needed = report_of(made(cores={"usable": 1, "local_ranks": 1}), Question()).workers
+
+    assert needed.room == 0
+    assert [each.workers for each in needed.feeds] == [1]
+
+
+def test_workers_that_lose_more_by_handing_over_than_they_load_are_told_of_the_rate_without_them() -> None:
+    over = rounds(2, 4, 1000.0)  # 40 samples/s
+    loader = {"loader": {"num_workers": 2}, "hand_over": over}
+    slower = report_of(made(**loader, workers=[rounds(1, 10, 1000.0), over]), Question())
+    faster = report_of(made(**loader, workers=[rounds(1, 10, 1000.0), rounds(2, 18, 1000.0)]), Question())
+
+    assert slower.smallest == faster.smallest == "hand-over"
+    assert slower.smallest_because.endswith("without workers the loader gives 99.0 samples/s, with them 40.0")
+    assert faster.smallest_because == ""
+
+
 def test_probes_of_another_version_are_refused() -> None:
     content = msgspec.json.encode(made())
     with pytest.raises(UserError, match="probes of version 9"):

@@ -47,6 +47,23 @@ def test_the_page_names_the_stage_its_work_and_its_line() -> None:
     assert "pack samples: 2.00x fewer tokens" in text
 
 
+@pytest.mark.parametrize(("step_ms", "consequence"), [(200, "it takes turns with training"), (30, "the work has to")])
+def test_a_rank_of_one_core_is_told_what_workers_do_to_training(step_ms: float, consequence: str) -> None:
+    out = io.StringIO()
+    report = report_of(made(cores={"usable": 1, "local_ranks": 1}), Question(step_ms / 1e3, "--step-ms"))
+    render(report, Console(file=out, width=120))
+
+    assert f"the cores of the rank feed 0 beside training: {consequence}" in " ".join(out.getvalue().split())
+
+
+def test_the_rate_of_handing_over_is_that_of_all_workers_and_stands_once() -> None:
+    out = io.StringIO()
+    said = report_of(made(loader={"num_workers": 2}, hand_over=rounds(2, 4, 1000.0)), Question())
+    render(said, Console(file=out, width=120))
+
+    assert "smallest:   hand-over, 40.0 samples/s\n" in out.getvalue()
+
+
 @pytest.mark.parametrize("width", [40, 56, 72, 200])
 def test_every_line_fits(width: int) -> None:
     assert max(len(line) for line in page(width).splitlines()) <= min(width, 120)

@@ -8,7 +8,7 @@ from data_pipeline.jobs import SIMPLE, TEXTS, report, stage
 from diagnose.predict.data_pipeline import Question
 
 pytestmark = pytest.mark.capture
-LONG_S = 8.0  # so that there are samples of the stack on a busy host, too
+LONG_S = 4.0  # so that there are samples of the stack on a busy host, too
 
 
 def test_a_slow_tokeniser_is_the_smallest_stage_cpu_bound_and_named(tmp_path: Path) -> None:

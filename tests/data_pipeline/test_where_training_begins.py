@@ -106,6 +106,23 @@ train(DataLoader(Broken(), batch_size=8))
     assert not (tmp_path / MEASURED).exists()
 
 
+def test_a_batch_that_takes_long_is_loaded_once_more_and_nothing_else_is_tried_with_it(tmp_path: Path) -> None:
+    script = """
+class Slow(Dataset):
+    def __len__(self):
+        return 400
+    def __getitem__(self, index):
+        time.sleep(0.6)
+        return torch.ones(8)
+train(DataLoader(Slow(), batch_size=1, num_workers=2))
+"""
+    found = measured(SIMPLE + script, tmp_path, seconds=1)
+
+    assert found.fetch.samples == 1
+    assert "raise --seconds to" in found.lock.because
+    assert [(each.workers, "raise --seconds to" in each.because) for each in found.workers] == [(1, True), (2, True)]
+
+
 def test_a_sample_that_fails_later_ends_the_loading_and_is_told(tmp_path: Path) -> None:
     script = """
 class Broken(Dataset):

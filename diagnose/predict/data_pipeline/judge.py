@@ -1,7 +1,8 @@
 """From what was measured to what is said."""
 
+from diagnose.diagnosis.estimates import number
 from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
-from diagnose.predict.data_pipeline.answer import LockHeld, PipelineReport
+from diagnose.predict.data_pipeline.answer import LoaderRate, LockHeld, PipelineReport, Stage
 from diagnose.predict.data_pipeline.measured import Beside, Measured
 from diagnose.predict.data_pipeline.padding import padding_of
 from diagnose.predict.data_pipeline.question import Question
@@ -18,6 +19,7 @@ def report_of(measured: Measured, question: Question) -> PipelineReport:
     dataset = next(stage for stage in stages if stage.name == "dataset")
     smallest, because = smallest_of(stages, measured.loader.num_workers or 0)
     lock, lock_because = lock_of(measured, dataset.busy_share)
+    rates = rates_of(measured)
     return PipelineReport(
         loop=measured.loop,
         dataset=measured.dataset.name,
@@ -30,15 +32,25 @@ def report_of(measured: Measured, question: Question) -> PipelineReport:
         seconds=measured.seconds,
         stages=stages,
         smallest=None if smallest is None else smallest.name,
-        smallest_because=because,
+        smallest_because=because or _why_handing_over(smallest, rates, measured.loader.num_workers or 0),
         lock=lock,
         lock_because=lock_because,
         queued_share=_queued_share(measured),
-        loader=rates_of(measured),
+        loader=rates,
         workers=needed(measured, question, dataset),
         padding=padding_of(measured),
         notes=tuple(_notes(measured)),
     )
+
+
+def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], workers: int) -> str:
+    """What is gained without workers, where they lose more by handing over than they gain by loading."""
+    by_workers = {rate.workers: rate.samples_per_s for rate in rates}
+    alone, together = by_workers.get(0), by_workers.get(workers)
+    if smallest is None or smallest.name != "hand-over" or not alone or not together or alone <= together:
+        return ""
+    told = f"without workers the loader gives {number(alone)} samples/s, with them {number(together)}"
+    return f"its batches cost more to hand over than to load: {told}"
 
 
 def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str]:
@@ -79,5 +91,7 @@ def _notes(measured: Measured) -> list[str]:
         notes.append("the data is short: samples were loaded several times, and what caches them is faster for it")
     spreads = [measured.fetch.times_ns, measured.collate.times_ns]
     if any(0 < len(times) < 3 for times in spreads):
-        notes.append(f"{len(measured.fetch.times_ns)} batches were loaded in process: raise --seconds for firmer rates")
+        loaded = len(measured.fetch.times_ns)
+        were = "1 batch was" if loaded == 1 else f"{loaded} batches were"
+        notes.append(f"{were} loaded in process: raise --seconds for firmer rates")
     return notes

@@ -195,7 +195,7 @@ class LoaderLeft(msgspec.Struct, frozen=True):
 
 
 class PassedOver(msgspec.Struct, frozen=True):
-    """What was seen of a script that was not measured. `empty`: the dataset of a loader without a batch."""
+    """What was seen of a script that was not measured. `empty`: why its loader has no batch."""
 
     loaders: tuple[LoaderLeft, ...] = ()
     trains: bool = False

@@ -42,7 +42,11 @@ def needed(measured: Measured, question: Question, dataset: Stage) -> WorkersNee
     if batch_s is None:
         return WorkersNeeded(room=room, batches_per_step=per_step, because="no batch was timed")
     loss = _efficiency(measured)
-    feeds = tuple(_feeds(workers, batch_s * per_step, loss) for workers in FED if workers <= max(room or FED[-1], 1))
+    feeds = tuple(
+        _feeds(workers, batch_s * per_step, loss)
+        for workers in FED
+        if workers <= max(FED[-1] if room is None else room, 1)
+    )
     if question.step_s is None:
         return WorkersNeeded(room=room, batches_per_step=per_step, feeds=feeds, because=NO_STEP)
     work_s = batch_s * per_step * (1 - _ROUNDING)

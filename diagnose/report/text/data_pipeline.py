@@ -90,7 +90,11 @@ def _print_smallest(page: Page, report: PipelineReport) -> None:
         page.paragraph("unknown: no stage of the loader was measured", label="smallest:")
         return
     job = number(stage.in_job_samples_per_s or 0)
-    many = f", {job} with the {stage.processes} workers of the job" if stage.processes > 1 else ""
+    many = (
+        f", {job} with the {stage.processes} workers of the job"
+        if stage.processes > 1 and stage.name != "hand-over"
+        else ""
+    )
     because = f"; {report.smallest_because}" if report.smallest_because else ""
     text = f"{_name(stage)}, {number(stage.samples_per_s or 0)} samples/s{many}{because}"
     page.paragraph(Text(text, "yellow"), label="smallest:")
@@ -120,13 +124,17 @@ def _workers(needed: WorkersNeeded) -> list[str]:
         amount = str(needed.least) if needed.least == needed.most else f"{needed.least} to {needed.most}"
         batches = f" of {needed.batches_per_step} batches" if needed.batches_per_step > 1 else ""
         told = f"a step of {needed.step_ms:,.4g} ms{batches} ({plain(needed.step_from)}) needs {amount}"
-        short = needed.room is not None and needed.room < needed.least
-        enough = ": the work has to shrink or leave the run" if short else ""
-        lines.append(f"{told}; {room}{enough}" if room else told)
+        lines.append(f"{told}; {room}{_short_of_cores(needed.room, needed.least)}" if room else told)
     else:
         lines.append(f"unknown: {plain(needed.because)}" + (f"; {room}" if room else ""))
     feeds = [f"{each.workers} up to one step in {between(each.step_ms, _ms)}" for each in needed.feeds]
     return lines + ([f"workers keep up: {', '.join(feeds)}"] if feeds else [])
+
+
+def _short_of_cores(room: int | None, least: int) -> str:
+    if room is None or room >= least:
+        return ""
+    return ": it takes turns with training" if least == 1 else ": the work has to shrink or leave the run"
 
 
 def _ms(value: float) -> str:

@@ -156,9 +156,12 @@ def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator
 
 def updated(text: str, stack: Stack) -> str:
     """The data file with the section of a stack renewed."""
-    head, section, rest = re.split(rf"(\[{stack.name}\]\n[^\[]*(?:\[[0-9][^\n]*\n[^\[]*)*)", text, maxsplit=1)
+    head, section, rest = re.split(rf"^(\[{stack.name}\]\n(?:(?!\[).*\n)*)", text, maxsplit=1, flags=re.M)
     for name in FREE[stack.name]:
-        section = re.sub(rf"^{name} = .*$", f"{name} = {getattr(stack, name):.3g}", section, flags=re.M)
+        rate = f"{name} = {getattr(stack, name):.3g}"
+        section, found = re.subn(rf"^{name} = .*$", rate, section, flags=re.M)
+        if not found:
+            raise ValueError(f"{DATA.name} has no {name} of {stack.name}")
     span = ", ".join(f"{name} = [{low}, {high}]" for name, (low, high) in stack.span.items())
     odds = ", ".join(f"{name} = {value}" for name, value in stack.stall_odds.items())
     odds = f"{{ {odds} }}" if odds else "{}"

@@ -3,6 +3,7 @@
 from diagnose.series.findings import Change, Periodic, SeriesReport, Stall, SuggestedCapture, to_json
 from diagnose.series.judge import changes, judged
 from diagnose.series.sources import read_runs, read_series, series_beside
+from diagnose.series.told import told_without_traces
 from diagnose.series.tracks import Series, Track
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "read_series",
     "series_beside",
     "to_json",
+    "told_without_traces",
 ]

@@ -5,16 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from diagnose.diagnosis.reading import LARGEST_BYTES, diagnosis_in, kind_of
 from diagnose.errors import UserError, printable, shown_path
 from diagnose.predict.scaling.growth import RUN_NOISE
 from diagnose.predict.scaling.of_diagnosis import run_of
 from diagnose.predict.scaling.run import Run
-from diagnose.series import read_series
-from diagnose.trace.discover import trace_files
-from diagnose.trace.source import opened
-
-_LOGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".log")
+from diagnose.series import Series, told_without_traces
 
 
 def read_run(path: Path, gpus: int | None) -> Run | None:
@@ -27,20 +22,10 @@ def read_run(path: Path, gpus: int | None) -> Run | None:
     Raises:
         UserError: it cannot be read, or nothing tells its GPUs.
     """
-    if not path.exists():
-        raise UserError("no such file or folder", where=path, do="check the path")
-    if path.is_dir():
-        return None if trace_files(path) else _of_log(path, gpus)
-    if path.suffix.lower() in _LOGS:
-        return _of_log(path, gpus)
-    if path.suffix.lower() != ".json" or path.stat().st_size > LARGEST_BYTES:
-        return None
-    with opened(path, "the run") as file:
-        content = file.read()
-    kind = kind_of(content)
-    if kind == "diagnosis":
-        return with_gpus(run_of(diagnosis_in(content, path), shown_path(path)), gpus)
-    return _of_log(path, gpus) if kind == "trainer state" else None
+    told = told_without_traces(path)
+    if isinstance(told, Series):
+        return _of_log(told, path, gpus)
+    return None if told is None else with_gpus(run_of(told, shown_path(path)), gpus)
 
 
 def with_gpus(run: Run, gpus: int | None) -> Run:
@@ -51,13 +36,12 @@ def with_gpus(run: Run, gpus: int | None) -> Run:
     return replace(run, gpus=gpus, tokens_per_step=tokens)
 
 
-def _of_log(path: Path, gpus: int | None) -> Run:
+def _of_log(series: Series, path: Path, gpus: int | None) -> Run:
     """The median step of a log, over the medians of its ranks.
 
     Raises:
         UserError: no step times, or nothing tells the GPUs.
     """
-    series = read_series(path)
     if not series.tracks:
         because = series.unknown.because if series.unknown else ""
         raise UserError("no step times in the log", where=path, why=because, do="log the time of every step")

@@ -1,8 +1,20 @@
 """The input pipeline against the accelerator that it feeds."""
 
 import math
+from collections.abc import Iterable
 
 INT64_BYTES = 8
+
+
+def cores_of_rank(usable: float, local_ranks: float, together: Iterable[float | None]) -> float:
+    """CPU cores of one rank: its affinity, and at most its even share of each of what the ranks have together.
+
+    Args:
+        usable: cores that the affinity of the rank allows.
+        local_ranks: ranks on this host.
+        together: cores of the host and of the cgroup's quota, None where one is not known.
+    """
+    return min([usable, *(cores / max(local_ranks, 1) for cores in together if cores is not None)])
 
 
 def system_rate(pipeline_rate: float, compute_rate: float) -> float:

@@ -1,6 +1,7 @@
 """The CPU cores of one rank."""
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
+from diagnose.formulas.data_pipeline import cores_of_rank
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
@@ -21,4 +22,4 @@ def cores_per_rank(m: Measured) -> Value:
     if ranks is None:
         return NO_LOCAL_RANKS
     together = (record.number("cores.shared"), record.number("cores.quota"))
-    return min([usable, *(cores / max(ranks, 1) for cores in together if cores is not None)])
+    return cores_of_rank(usable, ranks, together)

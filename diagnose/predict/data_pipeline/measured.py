@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from diagnose.errors import UserError
+from diagnose.formulas.data_pipeline import cores_of_rank
 from diagnose.probes.pipeline.asked import VERSION
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
@@ -153,8 +154,7 @@ class Cores(msgspec.Struct, frozen=True):
         """As many as one rank has; None where it is not known."""
         if self.usable is None or self.local_ranks is None:
             return None
-        together = [cores / max(self.local_ranks, 1) for cores in (self.shared, self.quota) if cores is not None]
-        return min([self.usable, *together])
+        return cores_of_rank(self.usable, self.local_ranks, (self.shared, self.quota))
 
 
 class Measured(msgspec.Struct, frozen=True):

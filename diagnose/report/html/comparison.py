@@ -10,9 +10,10 @@ _STYLES = ("report.css",)
 
 def comparison_page(comparison: Comparison, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
-    styles = embedded(_STYLES)
+    styles, view = embedded(_STYLES), comparison_view(comparison)
     context = {
-        "view": comparison_view(comparison),
+        "view": view,
+        "title": f"{view.headline} - diagnose",
         "styles": styles,
         "policy": policy(styles, []),
         "version": about.version,

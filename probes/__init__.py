@@ -15,7 +15,7 @@ Importing this package imports nothing further; a name is imported on first use,
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .torch_profiler import profile, range
+    from .recording.in_code import profile, range
     from .trainers.transformers_trainer import DiagnoseCallback
 
 __all__ = ["DiagnoseCallback", "profile", "range"]
@@ -27,5 +27,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = ".trainers.transformers_trainer" if name == "DiagnoseCallback" else ".torch_profiler"
+    home = ".trainers.transformers_trainer" if name == "DiagnoseCallback" else ".recording.in_code"
     return getattr(import_module(home, __name__), name)

@@ -1,7 +1,7 @@
 """Work beside the training thread, which waits for it: files are written where no signal handler of the job runs.
 
 Python runs signal handlers in the main thread alone. While that one waits here, what a handler raises comes out of the
-waiting at once and reaches the job; the work goes on to its end.
+waiting at once and reaches the job; the work goes on to its end, as it does where the waiting has a limit.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Aside:
         self._call = call
         self._value: Any = None
         self._error: BaseException | None = None
+        self._over = False  # by itself: an exception may come while the waiting thread has just taken the lock
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
         try:
@@ -34,7 +35,17 @@ class Aside:
     @property
     def ended(self) -> bool:
         """Whether there is nothing to wait for."""
-        return not self._ended.locked()
+        return self._over
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for the end, no longer than so; whether it has come.
+
+        Raises:
+            BaseException: what a signal handler of the job raises meanwhile.
+        """
+        if not self._over and self._ended.acquire(timeout=seconds):
+            self._ended.release()
+        return self._over
 
     def result(self) -> Any:
         """Wait for the end; what the call returned.
@@ -42,8 +53,9 @@ class Aside:
         Raises:
             BaseException: what the call raised, or what a signal handler of the job raises meanwhile.
         """
-        with self._ended:
-            pass
+        if not self._over:
+            with self._ended:
+                pass
         if self._error is not None:
             raise self._error
         return self._value
@@ -54,6 +66,7 @@ class Aside:
         except BaseException as error:
             self._error = error
         finally:
+            self._over = True
             self._ended.release()
 
 
@@ -72,8 +85,17 @@ class InTurn:
     def __init__(self) -> None:
         self._running: Aside | None = None
 
-    def run(self, call: Callable[[], object], earlier_failed: Callable[[str], object]) -> None:
+    @property
+    def busy(self) -> bool:
+        """Whether a call that was not waited for to its end still runs."""
+        return self._running is not None and not self._running.ended
+
+    def run(
+        self, call: Callable[[], object], earlier_failed: Callable[[str], object], patience_s: float | None = None
+    ) -> None:
         """Run `call`; one that was not waited for to its end goes first, and tells `earlier_failed` what it raises.
+
+        With `patience_s` no longer is waited for the end of `call`.
 
         Raises:
             BaseException: as `Aside.result`.
@@ -83,7 +105,8 @@ class InTurn:
             guarded(earlier.result, "not written", earlier_failed)
         running = self._running = Aside(call)
         try:
-            running.result()
+            if patience_s is None or running.ends_within(patience_s):
+                running.result()
         finally:
             if running.ended:
                 self._running = None

@@ -24,6 +24,13 @@ class Config:
         stop: end the job once the window is written.
         control: steps timed without the profiler, before and again after.
         sample_steps: steps in which the stack is sampled, at most; 0 samples none, None as many as the samples take.
+        armed: the job is armed: what opens its windows, as `armed.asked` reads it; None captures one window.
+        budget_bytes: the most text of a rank's trace, before it is compressed.
+        ranks: which ranks record, as `chosen_ranks.parsed` reads it; None leaves it to their number.
+        flight_recorder: whether torch's is armed, so that a job that hangs leaves what `diagnose hang` reads.
+        memory: whether allocations are recorded, and a snapshot of them is written.
+        log: the loggers of the trainer are told of each window.
+        nsight: Nsight Systems records the window, and torch's profiler stays off.
         token: tells what this run writes from what others write; None without a `diagnose run`.
     """
 
@@ -35,6 +42,13 @@ class Config:
     stop: bool = False
     control: int = protocol.CONTROL
     sample_steps: int | None = None
+    armed: dict[str, Any] | None = None
+    budget_bytes: int = protocol.BUDGET_BYTES
+    ranks: str | None = None
+    flight_recorder: bool = True
+    memory: bool = False
+    log: bool = False
+    nsight: bool = False
     token: str | None = None
 
     def to_json(self) -> str:

@@ -36,8 +36,14 @@ def _build() -> None:
     global _session
     config = from_environment()
     if config is not None:
-        _session = Session(config)
+        _session = Session(config) if config.armed is None else _armed(config)
         _forget_in_children()
+
+
+def _armed(config: Config) -> Session:
+    from .armed.session import ArmedSession  # which needs more of the system than one window does
+
+    return ArmedSession(config)
 
 
 def _forget() -> None:

@@ -35,6 +35,19 @@ def of_the_job(error: BaseException, handled: BaseException | None = None) -> Ba
     return None
 
 
+def in_a_handler() -> bool:
+    """Whether this thread runs a Python signal handler: nothing long is done in there, such as writing files.
+
+    A handler is called with the frame that it interrupted, which stands above its own.
+    """
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return any(_was_given_one_of(each, frames[position + 1 :]) for position, each in enumerate(frames))
+
+
 def let_out(error: BaseException, handled: BaseException | None = None) -> None:
     """Raise the job's exception on; return when the error is the probe's own."""
     interrupt = of_the_job(error, handled)

@@ -20,21 +20,26 @@ STEPS = 4  # the first of three or more is not counted: it holds what was launch
 WARMUP = 2
 SKIP = 10
 CONTROL = 3
+BUDGET_BYTES = 256_000_000  # of text by each rank, before it is compressed to about a tenth
 SAMPLE_STEPS_TOGETHER = 20  # by ranks that `--stop` ends; elsewhere as many as the samples take
 WARMUP_IN_CODE = 1  # `profile()` opens where the script says, often in a loop hardly longer than the window
 WAIT_IN_CODE = 0
 
 # Modules of the job, and the module of the probes whose `install()` is called once they are imported.
 HOOKS = {
-    "torch": "torch_hooks",
+    "torch": "hooks.torch_hooks",
     "transformers.trainer": "trainers.transformers_trainer",
+    "lightning.pytorch.trainer.trainer": "trainers.lightning_trainer",
+    "pytorch_lightning.trainer.trainer": "trainers.lightning_trainer",
+    "deepspeed.runtime.engine": "trainers.deepspeed_engine",
+    "deepspeed.runtime.pipe.engine": "trainers.deepspeed_engine",
 }
 PATCHES = {  # in a run with a patch
-    "torch": "apply_torch",
-    "transformers.training_args": "apply_training",
-    "transformers.trainer": "apply_trainer",
-    "transformers.modeling_utils": "apply_model",
-    "accelerate.accelerator": "apply_accelerate",
+    "torch": "apply.torch",
+    "transformers.training_args": "apply.training",
+    "transformers.trainer": "apply.trainer",
+    "transformers.modeling_utils": "apply.model",
+    "accelerate.accelerator": "apply.accelerate",
 }
 PIPELINE_HOOKS = {  # in a run that measures the input alone
     "torch": "pipeline.loop_begin",
@@ -52,9 +57,23 @@ OPTIMIZER_RANGE = "diagnose.optimizer"
 LOG_RANGE = "diagnose.log"
 EVAL_RANGE = "diagnose.eval"
 SAVE_RANGE = "diagnose.save"
+GENERATION_RANGE = "diagnose.generation"
+REWARDS_RANGE = "diagnose.rewards"
+LOG_PROBABILITIES_RANGE = "diagnose.log_probabilities"
 OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
+MANY_BATCHES = "many batches came without a step"  # likewise
 BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
+
+# A run that is armed: step times of every step, and windows that open again.
+ARMED = "armed"  # the phase of a session between two windows
+WINDOWS = 8  # that open for slow steps, and as many by count
+WHEN_SLOW = 1.3
+STEP_LOG = "rank{}.steps"
+WINDOW_FOLDER = "step-{}"  # of a window, by its first recorded step
+ANNOUNCED = "windows"  # in the scratch folder, as the next two: which windows open, told by rank 0
+ASK = "rank{}.ask"  # a rank has seen slow steps
+TRIGGER = "trigger"  # somebody wants a window
 
 # What a record holds of sampled stacks, at most.
 MOST_STACKS = 200
@@ -72,6 +91,9 @@ LOOPS = (BARE_LOOP, DEEPSPEED, ACCELERATE, LIGHTNING, TRAINER)
 TRACE = "rank{}.json.gz"
 RECORD = "capture-rank{}.json"
 DONE = "rank{}.done"
+MEMORY = "memory-rank{}.pickle"
+MEMORY_AT_OOM = "memory-rank{}-oom.pickle"
+HANG_DUMP = "flight-recorder-rank{}"  # torch writes it, when a call of a collective times out
 
 # What lies in the scratch folder of a bundle meanwhile.
 SCRATCH = ".diagnose"

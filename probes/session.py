@@ -14,22 +14,24 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from . import other_profilers
-from .clock import StepClock
+from .bundle.outcome import Outcome
 from .config import Config, rank_and_world
-from .facts_aside import facts_of, samples_of
+from .facts.job_objects import JobObjects
+from .facts.when_due import facts_of, samples_of
+from .fetches import Fetches
 from .guard import guarded, quietly, say, told
-from .interrupts import of_the_job
-from .job_objects import JobObjects
-from .outcome import Outcome
-from .protocol import JOBS_PROFILER
-from .ranges import StepRange
-from .recorder import Recorder
-from .stack_samples import StackSampler
-from .window import PROFILED, SAMPLING, Window, planned
+from .interrupts import in_a_handler, of_the_job
+from .limits.allowance import Allowance
+from .protocol import JOBS_PROFILER, MANY_BATCHES
+from .recording import other_profilers
+from .recording.clock import StepClock
+from .recording.nsight_window import AnyRecorder, recorder_of
+from .recording.ranges import StepRange
+from .stacks.sampling import StackSampler
+from .window import PROFILED, SAMPLING, Plan, Window, planned
 
+PATIENCE_S = 0.5  # the training thread waits so long for a trace to be written
 MOST_WINDOWS = 4  # a search over hyperparameters trains hundreds of times
-MOST_BATCHES = 50  # and four steps' worth, without a step: the events of an evaluation would fill the memory
 
 
 class Session:
@@ -39,24 +41,23 @@ class Session:
         source: who counts the steps: "trainer", "optimizer" or "code"; None between loops.
         objects: what the hooks met of the job, for the capture facts.
         stop_asked: the window is written and the job is to end.
+        folder: where the files of a window go, where that is free.
     """
 
     def __init__(self, config: Config, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.config = replace(config, out=os.path.abspath(config.out))
+        self.folder = self.config.out
         self.source: str | None = None
-        self.stop_asked = False
         self.objects = JobObjects()
         self.window: Window | None = None
-        self.recorder: Recorder | None = None
+        self.recorder: AnyRecorder | None = None
         self.outcome = Outcome()
+        self.allowance = Allowance(self.config)
         self.clock = StepClock(clock)
         self.sampler = StackSampler(threading.get_ident())
-        self._step_range = StepRange()
-        self._opened = 0
-        self._busy = self._passed = False
-        self._fetched = self._fetched_per_step = 0
-        self._thread = threading.get_ident()
-        self._owner = os.getpid()
+        self._step_range, self._fetches, self._opened = StepRange(), Fetches(), 0
+        self.stop_asked = self._busy = self._passed = False
+        self._thread, self._owner = threading.get_ident(), os.getpid()
         atexit.register(self._at_exit)
 
     @property
@@ -74,7 +75,7 @@ class Session:
         """A training loop of `total` optimizer steps (None: unknown) begins; the job has `done` steps behind it."""
         self.loop_ended()
         self._safely(self._finish, "capture stopped")
-        if not self.open_to(source):
+        if not self.open_to(source) or in_a_handler():
             return
         self.source = source
         self._opened += 1
@@ -84,20 +85,19 @@ class Session:
         """One optimizer step has ended; its own time ends here, before anything the capture does."""
         if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
             return
-        self._fetched_per_step = max(self._fetched_per_step, self._fetched)
-        self._fetched = 0
+        if self.phase in PROFILED and in_a_handler():  # nothing is exported in there, nor does it step the loop
+            return
+        self._fetches.step_ended()
         self._safely(self._step_ended, "capture stopped")
 
     def batch_fetched(self) -> None:
         """A loader has given the training thread a batch; a window in which many come without a step is over."""
         if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
             return
-        self._fetched += 1
-        usual = self._fetched_per_step  # hundreds, where gradients are accumulated
-        if not usual or self._fetched <= MOST_BATCHES + 4 * usual:
+        if not self._fetches.one_too_many():
             return
         if self.phase in PROFILED:
-            self.loop_ended("many batches came without a step")
+            self.loop_ended(MANY_BATCHES)
         elif self.phase == SAMPLING:
             self._safely(self._sampled, "capture stopped")
 
@@ -125,16 +125,19 @@ class Session:
             self._safely(self._finish, "capture stopped")
 
     def _open(self, total: int | None, done: int) -> None:
+        if self.config.at_step is not None and self.config.at_step <= done:
+            say(f"step {self.config.at_step} is over: the job goes on from step {done}")
+        self._plan(planned(self.config, rank_and_world()[1], total, done), done)
+
+    def _plan(self, plan: Plan, done: int) -> None:
+        """A window by `plan` begins with the next step; the job has `done` steps behind it."""
         self.outcome.begins()
         self.recorder = None
         self.stop_asked = self._passed = False
-        self._fetched = self._fetched_per_step = 0
+        self._fetches = Fetches()
         self._thread = threading.get_ident()
         self.sampler = StackSampler(self._thread)
-        _, world_size = rank_and_world()
-        self.window = Window(planned(self.config, world_size, total, done), done)
-        if self.config.at_step is not None and self.config.at_step <= done:
-            say(f"step {self.config.at_step} is over: the job goes on from step {done}")
+        self.window = Window(plan, done)
         self.clock.restart()
         if self.window.phase in PROFILED:
             self._arm()
@@ -149,15 +152,18 @@ class Session:
             return
         before = window.phase
         ns = self.clock.step_ended(before)
+        self._step_range.end()  # before the window ends: a range that is open then is in no recording
         if before == SAMPLING:
             window.sampled = self.sampler.step_ended(window.number + 1)
+        window.writing = self.outcome.writing
         window.step_ended(ns)
         if before in PROFILED and self.recorder is not None:
             self.recorder.step()
+            window.records(self.recorder.active)
         if window.phase != before:
             self._moved(before, window.phase)
         self._step_range.next()
-        self.clock.step_begins()
+        self.clock.step_begins(window.phase)
 
     def _pass_over(self, window: Window) -> None:
         """A step with a profiler of the job on, or the one in which that one stopped."""
@@ -168,7 +174,7 @@ class Session:
         window.step_passed()
         self.clock.step_passed(window.phase)
         if not self._passed:
-            self.clock.step_begins()
+            self.clock.step_begins(window.phase)
 
     def _give_way(self) -> None:
         """The job starts a profiler: a window with a whole step in it ends here, another begins again afterwards."""
@@ -186,11 +192,13 @@ class Session:
         self.clock.put_off()
 
     def _moved(self, before: str, after: str) -> None:
+        assert self.window is not None
         if after in PROFILED and before not in PROFILED:
             self._arm()
         elif before in PROFILED and after not in PROFILED:
-            self._disarm()
-            self._write()
+            self._write(None if self.window.plan.ends_job else PATIENCE_S)
+        elif after == "control":
+            self.allowance.look(self.window.number)
         if after == SAMPLING:
             self._note_facts()
             other_profilers.tell(self.sampler.pause)
@@ -207,55 +215,50 @@ class Session:
     def _arm(self) -> None:
         assert self.window is not None
         if self.outcome.files is None:
-            self.outcome.claim(self.config.out)
+            self.outcome.claim(self.folder)
         assert self.outcome.files is not None
-        self.recorder = Recorder(self.outcome.files.trace, self.window.plan.warmup, self.window.plan.active)
+        self.recorder = recorder_of(self.config, self.outcome.files.trace, self.window.plan, self.allowance)
         self.recorder.start(self._give_way, self.window.number + 1)
+        self.window.records(self.recorder.active)
 
-    def _disarm(self) -> None:
+    def _write(self, patience_s: float | None = None) -> None:
         if self.recorder is not None:
             self.recorder.stop()
-
-    def _write(self) -> None:
-        """Write the trace, once, and wait for it."""
-        if self.recorder is not None:
-            self.outcome.beside(self.recorder.write)
+            self.outcome.beside(self.recorder.write, patience_s)
 
     def _finish(self) -> None:
         """Write what is due: the trace, the facts, and the marker that says that nothing more comes."""
-        if self.window is None or self.window.phase != "done":
+        if self.window is None or self.window.phase != "done" or in_a_handler():  # it follows, at the exit at last
             return
         self.sampler.stop()
+        self.outcome.machine.stop()
         guarded(self._write, "no trace written", self.outcome.failed)
         if self.outcome.files is not None:
-            if not self.beside_a_profiler():
-                self._note_facts()
+            self._note_facts()
             sampler, plan = self.sampler, self.window.plan
+            self.outcome.left_out = self.recorder.left_out if self.recorder else ""
             self.outcome.write(lambda: {"stack_samples": quietly(lambda: samples_of(sampler, plan.sampling > 0))})
             self.stop_asked = self.config.stop and self.outcome.error is None
         self.outcome.files = self.window = None
 
     def _note_facts(self) -> None:
-        self.outcome.note(self._known)
-
-    def _known(self) -> dict[str, object]:
-        of = {name: getattr(self, name) for name in ("window", "clock", "recorder", "source")}
-        return facts_of(self.objects, error=self.outcome.error, **of)
+        of = {name: getattr(self, name) for name in ("window", "clock", "recorder", "source", "allowance")}
+        if not self.beside_a_profiler():
+            self.outcome.note(lambda: facts_of(self.objects, error=self.outcome.error, **of))
 
     def _cut_short(self, why: str) -> None:
         window = self.window
         assert window is not None
-        phase, window.phase, window.cut_by = window.phase, "done", why
-        if phase in PROFILED:
-            self._disarm()
-        if self.recorder is None or not self.recorder.recorded:
+        window.phase, window.cut_by = "done", why
+        if self.recorder is not None:
+            self.recorder.stop()
+        if self.recorder is None or not (self.recorder.recorded or self.recorder.left_out):
             beside = ", while another profiler was running in this process" if self._passed else ""
             self.outcome.error = f"{why} after {window.count} steps, before a step was recorded{beside}"
             say(f"no trace written: {self.outcome.error}")
             if self.outcome.files is None and window.count:
-                self.outcome.claim(self.config.out)
-        if not self.beside_a_profiler():
-            self._note_facts()
+                self.outcome.claim(self.folder)
+        self._note_facts()
 
     def _safely(self, call: Callable[[], None], doing: str) -> None:
         """Run a part of the capture; an error ends the capture, and training goes on."""

@@ -88,6 +88,7 @@ class Window:
         first_active: the number of the first recorded step, as the job counts; 0 before there is one.
         cut_by: what ended the window before its plan did, "" when nothing did.
         sampled: there are samples enough, or none to be had.
+        writing: the trace is still being written, which takes time from the steps: the cooldown lasts until it is.
     """
 
     def __init__(self, plan: Plan, done: int = 0) -> None:
@@ -97,7 +98,7 @@ class Window:
         self.first_active = 0
         self.cut_by = ""
         self._done = done
-        self.settled = self.sampled = False
+        self.settled = self.sampled = self.writing = False
         self._taken = 0
         self._last: deque[int] = deque(maxlen=SETTLED_STEPS)
         self._advance()
@@ -132,6 +133,11 @@ class Window:
             self._taken += 1
             self._advance(until=PROFILED if self.is_ahead else ())
 
+    def records(self, steps: int) -> None:
+        """Of the steps that the plan records only so many are."""
+        if steps != self.plan.active:
+            self.plan = replace(self.plan, active=steps)
+
     def put_off(self) -> None:
         """Nothing is recorded yet: the window begins again with the next step that can be measured."""
         self.phase, self._taken = "control", self.plan.control
@@ -148,7 +154,7 @@ class Window:
 
     def _complete(self) -> bool:
         if self._taken >= int(getattr(self.plan, self.phase)):
-            return True
+            return not (self.phase == "cooldown" and self._taken and self.writing)
         if self.phase == SAMPLING:
             return self.sampled and not self.plan.ends_job
         return self.phase == "waiting" and self.settled and not self.plan.fixed

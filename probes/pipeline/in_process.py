@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..loader_work import LoaderWork, of_threads
-from ..stack_samples import StackSampler
+from ..facts.loader_work import LoaderWork, of_threads
+from ..stacks.sampling import StackSampler
 from .contents import Lengths, bytes_of
 from .files_read import ReadCounters
 from .source import Source

@@ -13,8 +13,8 @@ import sys
 from functools import wraps
 from typing import Any
 
-from ..capture_model import module_of
 from ..config import rank_and_world
+from ..facts.model import module_of
 from ..guard import quietly, say
 from ..held import held, inner_loader
 from .asked import PASSED_OVER, Asked, from_environment

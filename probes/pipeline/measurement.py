@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..capture_cores import cores
 from ..config import rank_and_world
+from ..facts.job_objects import LOADER
 from ..guard import guarded, quietly, say, told
 from ..held import held, plain
-from ..job_objects import LOADER
+from ..machine.cores import cores
 from .asked import MEASURED, PASSED_OVER, VERSION, Asked
 from .device import to_device
 from .ending import end

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from ..folding import Folding
-from ..stack_samples import StackSampler
+from ..stacks.folding import Folding
+from ..stacks.sampling import StackSampler
 
 MOST_FUNCTIONS = 5
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..facts.loader_work import cpu_of, workers_of
 from ..guard import quietly
-from ..loader_work import cpu_of, workers_of
 from .contents import Lengths
 from .source import Source
 

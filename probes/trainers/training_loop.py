@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from ..accelerate_hooks import wrap_accelerate
 from ..current_session import session
-from ..held import attributes
-from ..loader_hooks import watch_loaders
+from ..held import held
+from ..hooks.accelerate_hooks import wrap_accelerate
+from ..hooks.loader_hooks import watch_loaders
 from ..protocol import BY_TRAINER
-from ..ranges import wrap_method
+from ..recording.ranges import wrap_method
 from ..session import Session
+
+_MOST_AROUND = 4  # optimizers that hold another: accelerate's, DeepSpeed's
 
 
 def watch(trainer: type, ranges: Mapping[str, str]) -> None:
@@ -43,7 +45,7 @@ def begins(
     Args:
         current: the session.
         model: as it trains, with or without wrappers; None when it is not known, like the two that follow.
-        optimizer: torch's, or accelerate's around it.
+        optimizer: torch's, or one of accelerate's and DeepSpeed's around it.
         loader: of the training batches.
         settings: gives the trainer's settings under the names that `training_arguments` has in the record.
         steps: optimizer steps that are left.
@@ -53,11 +55,20 @@ def begins(
     objects.arguments = settings
     objects.loop_begins()
     objects.note("model", model)
-    objects.note("optimizer", attributes(optimizer).get("optimizer", optimizer))
+    objects.note("optimizer", _innermost(optimizer))
     if loader is not None:
         objects.note_loader(loader)
     wrap_accelerate()
     current.loop_begins(BY_TRAINER, steps, done)
+
+
+def _innermost(optimizer: object) -> object:
+    for _ in range(_MOST_AROUND):
+        inner = held(optimizer, "optimizer")
+        if inner is None:
+            break
+        optimizer = inner
+    return optimizer
 
 
 def step_ended(current: Session | None) -> bool:

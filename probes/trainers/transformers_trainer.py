@@ -8,20 +8,23 @@ trainers stay picklable, and a trainer is freed when its last reference goes.
 from __future__ import annotations
 
 import sys
-from functools import wraps
-from typing import Any
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any
 
-from .. import protocol, ranges
+from .. import protocol
 from ..config import Config
 from ..current_session import configure, session
 from ..guard import guarded
 from ..held import attributes, held, plain
+from ..recording import ranges
 from ..session import Session
 from . import training_loop
 
+if TYPE_CHECKING:
+    from ..reporting.report import Report
+
 METHODS = {
     "get_batch_samples": ranges.DATA_WAIT,
-    "_prepare_inputs": ranges.TO_DEVICE,
     "compute_loss": ranges.FORWARD,
     "_clip_grad_norm": ranges.CLIP,
     "_maybe_log_save_evaluate": ranges.LOG,
@@ -30,7 +33,17 @@ METHODS = {
     "evaluate": ranges.EVAL,
     "_save_checkpoint": ranges.SAVE,
     "save_model": ranges.SAVE,
+    # Of trainers that learn from what the model writes (TRL's GRPO, RLOO, online DPO), and of DPO's reference model
+    "_generate": ranges.GENERATION,
+    "_generate_single_turn": ranges.GENERATION,
+    "_generate_vllm": ranges.GENERATION,
+    "_calculate_rewards": ranges.REWARDS,
+    "_calculate_rewards_from_functions": ranges.REWARDS,
+    "_get_per_token_logps_and_entropies": ranges.LOG_PROBABILITIES,
+    "_get_per_token_logps": ranges.LOG_PROBABILITIES,
+    "compute_ref_log_probs": ranges.LOG_PROBABILITIES,
 }
+OF_THE_BASE = {"_prepare_inputs": ranges.TO_DEVICE}  # those of some subclasses generate, too
 SETTINGS = [
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
@@ -80,6 +93,12 @@ SETTINGS = [
     "remove_unused_columns",
     "split_batches",
     "parallelism_config",
+    "use_vllm",  # of TRL's trainers, as the rest
+    "vllm_mode",
+    "num_generations",
+    "num_iterations",
+    "steps_per_generation",
+    "max_completion_length",
 ]
 
 
@@ -93,10 +112,10 @@ def _install() -> None:
     from transformers import trainer
 
     kind: Any = trainer.Trainer
-    training_loop.watch(kind, METHODS)
+    training_loop.watch(kind, METHODS | OF_THE_BASE)
     if not hasattr(kind.__init__, "__diagnose__"):
         kind.__init__ = _adopting(kind.__init__)
-        kind.train = training_loop.ending_the_window(kind.train)
+        kind.train = _meeting(training_loop.ending_the_window(kind.train))
 
 
 def _adopting(original: Any) -> Any:
@@ -109,21 +128,57 @@ def _adopting(original: Any) -> Any:
     return __init__
 
 
+def _meeting(train: Any) -> Any:
+    """The method `train`, which first adopts a trainer that was made before the hooks."""
+
+    @wraps(train)
+    def trained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        guarded(lambda: _adopt(self), "no hooks in this Trainer")
+        return train(self, *args, **kwargs)
+
+    return trained
+
+
 def _adopt(trainer: Any) -> None:
     base: Any = sys.modules["transformers.trainer"].Trainer
     for kind in type(trainer).__mro__[:-1]:
         if issubclass(kind, base):
-            training_loop.wrap_methods(kind, METHODS)
+            training_loop.wrap_methods(kind, METHODS | OF_THE_BASE if kind is base else METHODS)
     handler = held(trainer, "callback_handler")
-    present = any(issubclass(type(callback), _Steps) for callback in held(handler, "callbacks") or ())
-    if not present:
-        base.add_callback(trainer, _callback_class()())
+    if not _ours_of(handler):
+        base.add_callback(trainer, _callback_class("DiagnoseSteps")())
+    *others, callback = sorted(_ours_of(handler), key=lambda ours: ours.diagnose_session is not None)
+    for other in others:  # each step is counted once, by the callback of the job where it has added one
+        handler.callbacks.remove(other)
+    _reports_of(callback, trainer, handler)
+
+
+def _ours_of(handler: Any) -> list[Any]:
+    return [callback for callback in held(handler, "callbacks") or () if issubclass(type(callback), _Steps)]
+
+
+def _reports_of(callback: Any, trainer: Any, handler: Any) -> None:
+    """Where windows are reported the callback comes first: loggers close at the end of training, which it waits at."""
+    current = callback.diagnose_session or session()
+    if callback.report is None and current is not None and current.config.log:
+        callback.report = _report(current)
+    if callback.report is not None:
+        callback.report.is_of(trainer)
+        handler.callbacks.remove(callback)
+        handler.callbacks.insert(0, callback)
+
+
+def _report(current: Session, sends_artifacts: bool = False) -> Report:
+    from ..reporting.report import Report  # which a job without one does not pay for
+
+    return Report(current, sends_artifacts=sends_artifacts)
 
 
 class _Steps:
     """What the callback does with the Trainer's events; the base class it needs is known only once transformers is."""
 
     diagnose_session: Session | None = None
+    report: Report | None = None
 
     def __reduce__(self) -> Any:
         """A pickle or a copy of the job's has a callback that does nothing in this place, and needs none of us."""
@@ -134,12 +189,18 @@ class _Steps:
         if current is not None:
             guarded(lambda: _begin(current, args, state, kwargs), "no capture")
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.report is not None:  # here, since what is logged at the end of a step takes the place of its loss
+            self.report.look()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if training_loop.step_ended(self.diagnose_session or session()):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         training_loop.ends(self.diagnose_session or session())
+        if self.report is not None:
+            self.report.ends()
 
 
 def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> None:
@@ -165,16 +226,11 @@ def settings_of(arguments: Any) -> dict[str, object]:
     return {**known, "fsdp": asked, "deepspeed": values.get("deepspeed") is not None}
 
 
-def _callback_class() -> Any:
-    global _class
-    if _class is None:
-        from transformers.trainer_callback import TrainerCallback
+@cache
+def _callback_class(name: str) -> Any:
+    from transformers.trainer_callback import TrainerCallback
 
-        _class = type("DiagnoseSteps", (_Steps, TrainerCallback), {})
-    return _class
-
-
-_class: Any = None
+    return type(name, (_Steps, TrainerCallback), {})
 
 
 def DiagnoseCallback(
@@ -185,15 +241,22 @@ def DiagnoseCallback(
     skip: int = protocol.SKIP,
     at_step: int | None = None,
     sample_steps: int | None = None,
+    log: bool = True,
+    artifacts: bool = False,
 ) -> Any:
     """A TrainerCallback that captures one window of `steps` into `out_dir` (default: diagnose-runs/<time>).
+
+    The window is analysed beside the training. With `log` one line says what it shows, and the Trainer's loggers get
+    its figures; with `artifacts` W&B and MLflow get the causes and findings as a document, too.
 
     Make it before the Trainer: `Trainer(..., callbacks=[DiagnoseCallback("runs/a")])`. Under `diagnose run`, the
     settings given there win.
     """
-    callback = _callback_class()()
+    callback = _callback_class("DiagnoseCallback")()
     out = out_dir or protocol.default_out()
     config = Config(out, steps, warmup, skip, at_step, sample_steps=sample_steps)
-    callback.diagnose_session = session() or configure(config)
+    callback.diagnose_session = current = session() or configure(config)
+    if log or artifacts:
+        callback.report = _report(current, artifacts)
     install()
     return callback

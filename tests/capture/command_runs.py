@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE_S = 120  # longer than any busy machine needs
+PATIENCE_S = 300  # longer than any busy machine needs
 TRACE = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
 WRITES = f"""
 import json, os, shutil

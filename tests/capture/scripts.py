@@ -13,10 +13,10 @@ from capture import forks
 from diagnose.patch.patch_file import Request
 from diagnose.probes.protocol import PATCH
 
-PATIENCE_S = 120
+PATIENCE_S = 300  # longer than any busy machine needs
 HOOKS = """
 import torch
-from diagnose.probes import torch_hooks
+from diagnose.probes.hooks import torch_hooks
 from diagnose.probes.trainers import transformers_trainer
 torch_hooks.install()
 torch.manual_seed(0)

@@ -15,8 +15,8 @@ import pytest
 from needs import needs
 
 from diagnose.patch.patch_file import Request
-from diagnose.probes import apply, apply_model
-from diagnose.probes.job_patch import JobPatch
+from diagnose.probes.apply import constructors, model
+from diagnose.probes.apply.job_patch import JobPatch
 from diagnose.probes.protocol import PATCH
 
 SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"
@@ -37,7 +37,7 @@ class Runs:
         given = ["--apply", "patch.json"] if patch is not None else []
         done = subprocess.run(
             [*command, *given, "--", "train.py"],
-            cwd=self.folder, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=180,
+            cwd=self.folder, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         said = [line for line in done.stderr.splitlines() if line.startswith("diagnose: not applied")]
         return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr, said=said)
@@ -67,11 +67,11 @@ class Samples(torch.utils.data.Dataset):
     def __len__(self):
         return 400
     def __getitem__(self, i):
-        time.sleep(0.005)
+        time.sleep(0.008)
         return {"input_ids": torch.arange(8), "labels": torch.arange(8)}
 class Slow(Trainer):
     def compute_loss(self, *args, **kwargs):
-        time.sleep(0.05)
+        time.sleep(0.06)
         return super().compute_loss(*args, **kwargs)
 args = Seq2SeqTrainingArguments(output_dir="o", max_steps=16, per_device_train_batch_size=8, report_to=[],
                                 disable_tqdm=True, use_cpu=True, save_strategy="no")
@@ -207,7 +207,7 @@ def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatc
     for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
         monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
 
-        assert apply_model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
+        assert model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
 
 
 DDP = """
@@ -273,10 +273,10 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     patch = JobPatch({"dataloader": {"size": 9}})
-    monkeypatch.setattr(apply, "job_patch", lambda: patch)
-    monkeypatch.setattr(apply, "session", lambda: object())
+    monkeypatch.setattr(constructors, "job_patch", lambda: patch)
+    monkeypatch.setattr(constructors, "session", lambda: object())
     kind = type("Copy", (Made,), {"__init__": Made.__init__})
-    apply.patched_init(kind, "dataloader", lambda patch, given: apply.values_for(patch, "dataloader"))
+    constructors.patched_init(kind, "dataloader", lambda patch, given: constructors.values_for(patch, "dataloader"))
 
     assert kind(size=2).size == 2
     assert patch.facts() == {
@@ -288,9 +288,9 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
 
 
 def test_a_process_without_a_session_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "session", lambda: None)
+    monkeypatch.setattr(constructors, "session", lambda: None)
 
-    assert apply.values_for(JobPatch({"ddp": {"static_graph": True}}), "ddp") == {}
+    assert constructors.values_for(JobPatch({"ddp": {"static_graph": True}}), "ddp") == {}
 
 
 def test_whether_a_patch_arrived_is_not_guessed(runs: Runs) -> None:

@@ -28,10 +28,10 @@ def python(tmp_path: Path) -> Python:
     shutil.copytree(PROBES / "bootstrap", probes / "bootstrap")
     for module in ("attach.py", "protocol.py"):
         shutil.copy(PROBES / module, probes)
-    (probes / "trainers").mkdir()
-    for package in (probes, probes / "trainers"):
+    for package in (probes, probes / "hooks", probes / "trainers"):
+        package.mkdir(exist_ok=True)
         (package / "__init__.py").touch()
-    for hooks in ("torch_hooks.py", "trainers/transformers_trainer.py"):
+    for hooks in ("hooks/torch_hooks.py", "trainers/transformers_trainer.py"):
         (probes / hooks).write_text("def install(): print('hooks', __name__)\n")
     (site / "transformers").mkdir(parents=True)
     (site / "torch.py").write_text("print('torch runs')\n")
@@ -61,7 +61,7 @@ def test_hooks_go_in_after_the_job_imported_the_module_and_only_once(python: Pyt
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "torch runs",
-        "hooks _diagnose_probes.torch_hooks",
+        "hooks _diagnose_probes.hooks.torch_hooks",
         "hooks _diagnose_probes.trainers.transformers_trainer",
         "torch runs",
     ]
@@ -100,7 +100,7 @@ def test_a_torch_that_is_missing_or_broken_fails_as_ever(python: Python, tmp_pat
 
 
 def test_a_hook_that_fails_costs_one_line(python: Python, tmp_path: Path) -> None:
-    (tmp_path / "copy" / "torch_hooks.py").write_text("def install(): raise RuntimeError('no\\nhooks')\n")
+    (tmp_path / "copy" / "hooks" / "torch_hooks.py").write_text("def install(): raise RuntimeError('no\\nhooks')\n")
 
     done = python("-c", "import torch; print('trained')")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.probes.capture_cores import cores, local_ranks, quota, shared
+from diagnose.probes.machine.cores import cores, local_ranks, quota, shared
 
 
 def cgroup(root: Path, lines: str, **limits: str) -> Path:

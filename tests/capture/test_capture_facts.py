@@ -11,12 +11,12 @@ from capture.bundles import facts
 from capture.scripts import BARE, TRAINER, run
 from needs import needs
 
-from diagnose.probes import capture_machine
-from diagnose.probes.capture_facts import batch_facts
-from diagnose.probes.capture_machine import environment
-from diagnose.probes.capture_model import model_facts
+from diagnose.probes.facts import machine
+from diagnose.probes.facts.machine import environment
+from diagnose.probes.facts.model import model_facts
+from diagnose.probes.facts.padding import Padding
+from diagnose.probes.facts.record import batch_facts
 from diagnose.probes.held import plain
-from diagnose.probes.padding import Padding
 from diagnose.probes.trainers.transformers_trainer import settings_of
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -69,12 +69,21 @@ def test_the_facts_follow_the_schema(planted: Path) -> None:
     assert known["profiler"]["record_shapes"] is True
 
 
+def test_a_window_that_records_nothing_by_choice_follows_the_schema_too(tmp_path: Path) -> None:
+    run(BARE + "loop()\n", tmp_path, {"skip": 1, "budget_bytes": 1000, "sample_steps": 0})
+    known = facts(tmp_path / "out")
+
+    check(known)
+    assert (known["profiler"], known["error"], known["recording"]["steps"]) == (None, None, 0)
+
+
 def test_a_bare_loop_that_never_reached_its_window_follows_the_schema_too(tmp_path: Path) -> None:
     run(BARE + "loop(3)\n", tmp_path, {"at_step": 50})
     known = facts(tmp_path / "out")
 
     check(known)
     assert known["training_arguments"] is None
+    assert known["recording"] is None
     assert known["overhead_factor"] is None
     assert "before a step was recorded" in known["error"]
     assert known["optimizer"]["class"] == "AdamW"
@@ -140,7 +149,7 @@ def test_frozen_and_half_precision_parameters_are_told_apart() -> None:
 
 COMPILED = """
 import torch
-from diagnose.probes.capture_model import wrapped_facts
+from diagnose.probes.facts.model import wrapped_facts
 inside = torch.nn.Linear(2, 2)
 outside = torch.compile(inside)
 print(*[wrapped_facts(model)["compiled"] for model in (inside, outside)], wrapped_facts(torch.nn.Linear(2, 2)))
@@ -161,7 +170,7 @@ def test_ligers_table_is_read_without_importing_it(tmp_path: Path, monkeypatch: 
     (folder / "monkey_patch.py").write_text(table)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    assert capture_machine.liger_model_types() == ["llama", "qwen2"]
+    assert machine.liger_model_types() == ["llama", "qwen2"]
 
 
 def test_the_device_has_its_memory_clock_and_bus_width(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +186,7 @@ def test_the_device_has_its_memory_clock_and_bus_width(monkeypatch: pytest.Monke
     for name, answer in (("is_initialized", True), ("current_device", 0), ("get_device_properties", properties)):
         monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
 
-    known = capture_machine.device()
+    known = machine.device()
 
     assert known is not None
     assert (known["memory_clock_mhz"], known["memory_bus_bits"]) == (1593.0, 4096)

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from diagnose import __version__
-from diagnose.capture import doctor
+from diagnose.capture import doctor, expected
 from diagnose.capture.doctor import Check
+from diagnose.capture.expected import GIB
 from diagnose.cli import main
 
 
@@ -25,7 +25,19 @@ def test_it_reports_on_this_machine() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{__version__}, Python" in done.stdout
     assert "\nhook:       ok" in done.stdout
-    assert labels[1:] == ["hook", "torch", "GPU events", "NVML", "Nsight", "DCGM", "disk", "launches", "versions"]
+    assert "ms for each MB" in " ".join(done.stdout.split())
+    assert labels[1:] == [
+        "hook",
+        "torch",
+        "GPU events",
+        "NVML",
+        "Nsight",
+        "DCGM",
+        "disk",
+        "capture",
+        "launches",
+        "versions",
+    ]
 
 
 def test_as_json_a_check_is_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,12 +92,49 @@ def test_other_profilers() -> None:
     assert "python" in " ".join(doctor.running())
 
 
-def test_disk_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_for_traces_is_a_disk_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.disk(tmp_path / "not-there").state == "warn"
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 40))
-    assert doctor.disk(tmp_path).state == "ok"
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1))
-    assert doctor.disk(tmp_path) == Check("disk", "warn", f"0.0 GiB free in {tmp_path}")
+    monkeypatch.setattr(expected, "in_memory", lambda _: False)
+    monkeypatch.setattr(expected, "file_system", lambda _: "xfs")
+    for free, state in ((40 * GIB, "ok"), (GIB // 4, "warn")):
+        monkeypatch.setattr(expected, "free_bytes", lambda _, free=free: free)
+        found = doctor.disk(tmp_path)
+        assert found.state == state
+        assert found.says == f"{free / GIB:.1f} GiB free in {tmp_path} (xfs); a rank takes up to 0.24 of it for a while"
+
+
+def test_a_folder_in_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected, "in_memory", lambda _: True)
+    monkeypatch.setattr(expected, "file_system", lambda _: "tmpfs")
+
+    says = f"{tmp_path} is memory (tmpfs): traces there take the job's; pass --out on a disk"
+    assert doctor.disk(tmp_path) == Check("disk", "warn", says)
+
+
+TAKES = "a rank takes at most 256 MB of text (--budget), with it 1.5 GiB of memory and "
+STAYS = "; about 26 MB of it stay. A window that would take more is cut"
+MEASURED = {"stall_s_per_byte": 5e-8}
+
+
+@pytest.mark.parametrize(
+    ("said", "free_gib", "state", "says"),
+    [
+        (MEASURED, 64, "ok", f"{TAKES}13 s of stall at its end (50 ms for each MB){STAYS}"),
+        ({}, None, "ok", f"{TAKES}a stall that is not known without torch{STAYS}"),
+        (MEASURED, 2, "warn", f"{STAYS[1:]}, here to a quarter of the 2.0 GiB of free memory"),
+    ],
+)
+def test_what_a_capture_takes_at_most(
+    said: Mapping[str, object], free_gib: int | None, state: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "free_memory_bytes", lambda: free_gib and free_gib * GIB)
+    found = doctor.capture(said)
+
+    assert found.state == state
+    assert found.says.endswith(says)
+
+
+def test_settings_that_distort() -> None:
     assert doctor.blocking({"CUDA_LAUNCH_BLOCKING": "1"}).state == "warn"
     assert doctor.blocking({"CUDA_LAUNCH_BLOCKING": "0"}).state == "ok"
 

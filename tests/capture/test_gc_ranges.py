@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from needs import needs
 
-from diagnose.probes.recorder import Recorder
+from diagnose.probes.recording.recorder import Recorder
 from diagnose.trace import read
 
 

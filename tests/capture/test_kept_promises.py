@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from capture.command_runs import PATIENCE_S
 from needs import needs
 
 from diagnose.patch.promises import Promise, file
@@ -43,7 +44,8 @@ class Runs:
         ours = {"DIAGNOSE_LEDGER": "on", "DIAGNOSE_DATA_DIR": str(self.data), **env}
         done = subprocess.run(
             [sys.executable, "-m", "diagnose", "run", "--at-step", "8", "--no-sampling", *options, "--", "train.py"],
-            cwd=self.folder, env={**os.environ, **ours}, capture_output=True, text=True, check=False, timeout=180,
+            cwd=self.folder, env={**os.environ, **ours}, capture_output=True, text=True, check=False,
+            timeout=PATIENCE_S,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stderr
@@ -82,8 +84,10 @@ def test_a_run_with_the_patch_keeps_what_was_promised_and_what_came(before: Runs
 
 @pytest.mark.parametrize(
     ("options", "env"),
-    [(["--no-ledger"], {}), ([], {"DIAGNOSE_LEDGER": "", "LSB_JOBID": "7"})],
-    ids=["--no-ledger", "a scheduler"],
+    [
+        pytest.param(["--no-ledger"], {}, id="--no-ledger", marks=pytest.mark.slow),
+        pytest.param([], {"DIAGNOSE_LEDGER": "", "LSB_JOBID": "7"}, id="a scheduler", marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_not_wanted_is_not_kept(before: Runs, options: list[str], env: dict[str, str]) -> None:
     until_then = before.kept
@@ -94,6 +98,7 @@ def test_what_is_not_wanted_is_not_kept(before: Runs, options: list[str], env: d
     assert before.kept == until_then
 
 
+@pytest.mark.slow
 def test_a_ledger_that_cannot_be_written_costs_a_line(before: Runs) -> None:
     said = before("--apply", "before.json#data-wait", DIAGNOSE_DATA_DIR="/proc/diagnose")
 

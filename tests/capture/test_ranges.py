@@ -11,8 +11,8 @@ from capture.bundles import ranges as recorded
 from capture.scripts import TRAINER, run
 from needs import needs
 
-from diagnose.probes import ranges
-from diagnose.probes.ranges import Range, StepRange, ranged, wrap_method
+from diagnose.probes.recording import ranges
+from diagnose.probes.recording.ranges import Range, StepRange, ranged, wrap_method
 
 torch = pytest.importorskip("torch")
 

@@ -187,7 +187,11 @@ def test_wrong_usage_runs_nothing(start: Start) -> None:
 
 
 def test_only_the_parent_of_rank_0_speaks(start: Start, tmp_path: Path) -> None:
-    body = WRITES + "rank = int(os.environ['SLURM_PROCID'])\nimport time; time.sleep(rank)\nwrite(rank, 2)"
+    meet = (
+        "import time\nrank = int(os.environ['SLURM_PROCID'])\nopen(f'begun{rank}', 'w').close()\n"
+        "while not os.path.exists(f'begun{1 - rank}'): time.sleep(0.01)\n"
+    )
+    body = WRITES + meet + "time.sleep(rank)\nwrite(rank, 2)"
     script(tmp_path, body)
     shared = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
     parents = [start("--", "train.py", env=shared | {"SLURM_PROCID": str(rank)}) for rank in (0, 1)]

@@ -96,7 +96,15 @@ def test_without_a_report_the_json_file_is_written_all_the_same(start: Start, tm
     assert json.loads((tmp_path / "d.json").read_text())["verdict"]["class"] == "data-bound"
 
 
-@pytest.mark.parametrize("option", ["--report", "--html", "--markdown", "--json"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--report",
+        pytest.param("--html", marks=pytest.mark.slow),
+        pytest.param("--markdown", marks=pytest.mark.slow),
+        "--json",
+    ],
+)
 def test_a_file_that_cannot_be_written_costs_that_file_only(start: Start, tmp_path: Path, option: str) -> None:
     options = [option, "no/file", *(["--json", "d.json"] if option != "--json" else [])]
     code, _, err = ended(start(*options, "--", script(tmp_path, WRITES + "write(0); raise SystemExit(3)")))

@@ -13,6 +13,7 @@ LISTENS = """
 import signal, sys, time
 def told(number, frame):
     print(signal.Signals(number).name, flush=True)
+    open("told", "w").close()
 for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
     signal.signal(getattr(signal, name), told)
 open("ready", "w").close()
@@ -27,7 +28,8 @@ def test_a_signal_reaches_the_command_once_and_it_decides(start: Start, tmp_path
     process = start("--", script(tmp_path, LISTENS))
     until((tmp_path / "ready").exists, process)
     process.send_signal(number)
-    time.sleep(0.3)
+    until((tmp_path / "told").exists, process)
+    time.sleep(0.3)  # in which a second one would come
     (tmp_path / "go").touch()
     code, out, _ = ended(process)
 
@@ -58,7 +60,9 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.write(terminal, b"\x03")
-    time.sleep(0.5)
+    while not (tmp_path / "told").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.5)  # in which a second one would come
     (tmp_path / "go").touch()
     shown = b""
     while True:

@@ -17,7 +17,7 @@ class Samples(torch.utils.data.Dataset):
             time.sleep({sleep_s})
         return torch.ones(256)
 torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(256, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 256))
+model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256))
 optimizer = torch.optim.AdamW(model.parameters())
 for batch in torch.utils.data.DataLoader(Samples(), batch_size=8):
     model(batch).square().mean().backward()

@@ -21,17 +21,17 @@ PATCH = {
     "the export fails": "torch.profiler.profile.export_chrome_trace = broken",
     "the export is cut": "torch.profiler.profile.export_chrome_trace = cut",
     "the disk is full": "import gzip; gzip.open = full",
-    "the facts fail": "from diagnose.probes import capture_facts; capture_facts.facts = broken",
-    "the marker fails": "from diagnose.probes.rank_files import RankFiles; RankFiles.finish = broken",
-    "the bundle fails": "from diagnose.probes.rank_files import RankFiles; RankFiles.__init__ = broken",
-    "the clock fails": "from diagnose.probes.clock import StepClock; StepClock.step_ended = broken",
-    "the ranges fail": "from diagnose.probes.ranges import Emitter; Emitter.__init__ = broken",
-    "a batch cannot be read": "from diagnose.probes.job_objects import JobObjects; JobObjects.note_batch = broken",
-    "a loader cannot be measured": "from diagnose.probes.loader_work import Loaders; Loaders.fetching = broken",
-    "padding cannot be counted": "from diagnose.probes.padding import Padding; Padding.note = broken",
-    "the stack cannot be read": "from diagnose.probes.stack_samples import StackSampler; StackSampler._look = broken",
-    "stacks cannot be folded": "from diagnose.probes import folding; folding.stack_samples = broken",
-    "the sampling cannot begin": "from diagnose.probes.stack_samples import StackSampler; StackSampler.start = broken",
+    "the facts fail": "from diagnose.probes.facts import record; record.facts = broken",
+    "the marker fails": "from diagnose.probes.bundle.rank_files import RankFiles; RankFiles.finish = broken",
+    "the bundle fails": "from diagnose.probes.bundle.rank_files import RankFiles; RankFiles.__init__ = broken",
+    "the clock fails": "from diagnose.probes.recording.clock import StepClock; StepClock.step_ended = broken",
+    "the ranges fail": "from diagnose.probes.recording.ranges import Emitter; Emitter.__init__ = broken",
+    "a batch is unreadable": "from diagnose.probes.facts.job_objects import JobObjects; JobObjects.note_batch = broken",
+    "a loader cannot be measured": "from diagnose.probes.facts.loader_work import Loaders; Loaders.fetching = broken",
+    "padding cannot be counted": "from diagnose.probes.facts.padding import Padding; Padding.note = broken",
+    "the stack cannot be read": "from diagnose.probes.stacks.sampling import StackSampler; StackSampler._look = broken",
+    "stacks cannot be folded": "from diagnose.probes.stacks import folding; folding.stack_samples = broken",
+    "sampling cannot begin": "from diagnose.probes.stacks.sampling import StackSampler; StackSampler.start = broken",
     "the window fails": "from diagnose.probes.window import Window; Window.step_ended = broken",
 }
 FAULTS = """
@@ -77,7 +77,7 @@ def test_a_fault_in_the_probe_costs_the_capture_and_not_the_job(fault: str, tmp_
 
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
     assert "Traceback" not in done.stderr
-    unread = ("a batch cannot be read", "a loader cannot be measured", "padding cannot be counted")
+    unread = ("a batch is unreadable", "a loader cannot be measured", "padding cannot be counted")
     quiet = fault in ("the ranges fail", "the stack cannot be read", "stacks cannot be folded", *unread)
     assert len(said(done)) <= 2
     assert bool(said(done)) or quiet

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from diagnose.probes.bundle.rank_files import RankFiles
 from diagnose.probes.config import Config, from_environment
 from diagnose.probes.protocol import SAMPLE_STEPS_TOGETHER
-from diagnose.probes.rank_files import RankFiles
 from diagnose.probes.session import Session
 from diagnose.probes.window import PHASES, UNLIMITED, Plan, Window, planned, settled
 
@@ -157,6 +157,7 @@ def test_the_bundle_holds_trace_facts_and_marker(session: tuple[Session, Clock],
     facts = json.loads((out / "capture-rank0.json").read_text())
     assert facts["overhead_factor"] == 3
     assert facts["steps"]["control_before_ns"] == facts["steps"]["control_after_ns"] == [1000, 1000]
+    assert facts["steps"]["unprofiled_host_ns"] == [1000] * 4
     assert facts["steps"]["first_active_step"] == 6
 
 

@@ -1,5 +1,6 @@
 """transformers' Trainer: ranges, steps and facts of a real, tiny run on CPU."""
 
+import statistics
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,16 @@ def test_the_facts_say_what_trained(captured: Path) -> None:
     assert known["steps"]["source"] == "trainer"
     assert known["steps"]["first_active_step"] == 12
     assert known["overhead_factor"] > 0
+
+
+def test_steps_without_the_profiler_are_divided_by_what_the_trainer_does(captured: Path) -> None:
+    steps = facts(captured)["steps"]
+    host, in_range = steps["unprofiled_host_ns"], steps["unprofiled_ranges_ns"]
+
+    assert len(host) == len(steps["control_before_ns"] + steps["control_after_ns"]) > 0
+    assert {f"diagnose.{name}" for name in ("data_wait", "forward", "backward")} <= in_range.keys()
+    in_ranges = [sum(one) / whole for one, whole in zip(zip(*in_range.values(), strict=True), host, strict=True)]
+    assert 0.5 < statistics.median(in_ranges) < 1.01  # a busy machine may stop any one of them between ranges
 
 
 def test_stop_ends_the_training_after_the_window(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 DIAGNOSE = (sys.executable, "-m", "diagnose", "run")
 TRACE = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
 

@@ -13,8 +13,8 @@ from capture.scripts import BARE
 from harmless.parents import RANK, below, ended, python
 from needs import needs
 
-from diagnose.probes.claim import make_scratch
-from diagnose.probes.trace_file import write_trace
+from diagnose.probes.bundle.claim import make_scratch
+from diagnose.probes.recording.trace_file import write_trace
 
 Export = Callable[[str], None]
 
@@ -138,7 +138,13 @@ def trained(tmp_path: Path, during: str) -> tuple["subprocess.CompletedProcess[s
     return done, temporary
 
 
-@pytest.mark.parametrize(("size", "says"), [(2000, "the exported trace is cut"), (0, "rank 0 ended inside the window")])
+@pytest.mark.parametrize(
+    ("size", "says"),
+    [
+        (2000, "the exported trace is cut"),
+        pytest.param(0, "rank 0 ended inside the window", marks=pytest.mark.slow),
+    ],
+)
 def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: Path) -> None:
     """A limit of the size of files stands for the disk: writes fail, the exporter does not tell."""
     needs("torch")
@@ -152,7 +158,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: 
     assert set(left(tmp_path / "b") if (tmp_path / "b").exists() else []) <= {"rank0.done", "capture-rank0.json"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_rank_killed_while_it_exports_leaves_nothing(number: int, tmp_path: Path) -> None:
     needs("torch")
     during = f"""
@@ -182,7 +188,7 @@ def test_what_a_rank_says_went_wrong_is_what_the_parent_says(tmp_path: Path) -> 
 def test_a_marker_that_cannot_be_written_still_says_why(tmp_path: Path) -> None:
     """The bytes of the claim are there since the window began."""
     body = """
-from diagnose.probes.rank_files import RankFiles
+from diagnose.probes.bundle.rank_files import RankFiles
 bundle = RankFiles(given["out"], 0, 1)
 def full(*args): raise OSError(28, "No space left on device")
 bundle._write = full

@@ -114,7 +114,7 @@ def test_a_scratch_folder_that_is_another_ones_now_is_left_alone(tmp_path: Path)
 def test_what_a_killed_rank_leaves_is_removed_and_said(tmp_path: Path) -> None:
     body = """
 import time
-from diagnose.probes.rank_files import RankFiles
+from diagnose.probes.bundle.rank_files import RankFiles
 bundle = RankFiles(given["out"], 3, 8)
 scratch = os.path.join(given["out"], ".diagnose")
 os.mkdir(os.path.join(scratch, "raw-abc"))
@@ -131,7 +131,7 @@ os.kill(os.getpid(), 9)
 
 def test_a_killed_rank_is_named_beside_the_report_of_the_others(tmp_path: Path) -> None:
     body = """
-from diagnose.probes.rank_files import RankFiles
+from diagnose.probes.bundle.rank_files import RankFiles
 RankFiles(given["out"], 1, 2)
 write(0, 2)
 """
@@ -147,7 +147,7 @@ write(0, 2)
 
 def test_a_second_window_is_tidied_too(tmp_path: Path) -> None:
     body = """
-from diagnose.probes.rank_files import RankFiles
+from diagnose.probes.bundle.rank_files import RankFiles
 write()
 RankFiles(given["out"], 0, 1).finish("no steps")
 RankFiles(given["out"], 0, 1)

@@ -12,7 +12,7 @@ from capture.scripts import BARE, TRAINER, run, said
 from needs import needs
 
 from diagnose import analyze
-from diagnose.probes.other_profilers import nsight_records
+from diagnose.probes.recording.other_profilers import nsight_records
 
 needs("torch")
 
@@ -111,6 +111,7 @@ def test_nothing_is_looked_up_within_a_step_that_the_job_profiles(tmp_path: Path
     assert names(tmp_path / "probed") == names(tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_a_search_over_hyperparameters_profiles_its_trials_as_always(tmp_path: Path) -> None:
     needs("transformers")
     search = (

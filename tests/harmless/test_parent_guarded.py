@@ -19,7 +19,14 @@ ENDS = "print('trained', flush=True); raise SystemExit(4)"
 WRITES = RANK + "write()\n" + ENDS
 
 
-@pytest.mark.parametrize("name", [".rank-x", ".diagnose-x", ".capture-x", ".seen", "rank7.done", "rank0.json.gz"])
+def slow(value: object) -> object:
+    """A case that is near another one: it runs where there is time."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    "name", [".rank-x", slow(".diagnose-x"), slow(".capture-x"), slow(".seen"), "rank7.done", slow("rank0.json.gz")]
+)
 def test_a_folder_in_the_bundle_with_a_name_like_ours(name: str, tmp_path: Path) -> None:
     body = RANK + f"os.makedirs(given['out'] + '/{name}/x')\n" + ENDS
     done = ended(below(python(tmp_path, body), "--out", "b"), tmp_path)
@@ -31,15 +38,15 @@ def test_a_folder_in_the_bundle_with_a_name_like_ours(name: str, tmp_path: Path)
 @pytest.mark.parametrize(
     "damage",
     [
-        "shutil.rmtree(given['out'])",
+        slow("shutil.rmtree(given['out'])"),
         "shutil.rmtree(given['out']); open(given['out'], 'w').close()",
         "shutil.rmtree(given['out'] + '/.diagnose'); os.mkfifo(given['out'] + '/.diagnose')",
-        "os.remove(given['out'] + '/.diagnose/owner'); os.mkfifo(given['out'] + '/.diagnose/owner')",
+        slow("os.remove(given['out'] + '/.diagnose/owner'); os.mkfifo(given['out'] + '/.diagnose/owner')"),
         "os.mkfifo(given['out'] + '/rank0.done')",
-        "open(given['out'] + '/rank0.done', 'w').write('[' * 100_000)",
+        slow("open(given['out'] + '/rank0.done', 'w').write('[' * 100_000)"),
         "open(given['out'] + '/rank0.done', 'w').write('{\"world_size\": 1e999, \"trace\": [1]}')",
         "open(given['out'] + '/rank0.done', 'w').write('{\"world_size\": ' + '9' * 30 + '}')",
-        "os.chmod(given['out'], 0); os.chmod(given['out'] + '/..', 0o500)",
+        slow("os.chmod(given['out'], 0); os.chmod(given['out'] + '/..', 0o500)"),
         "shutil.rmtree(given['out'] + '/.diagnose/seen'); open(given['out'] + '/.diagnose/seen', 'w').close()",
     ],
 )
@@ -74,7 +81,9 @@ def test_a_working_folder_that_goes_meanwhile(tmp_path: Path) -> None:
     assert "verdict:" in done.stderr
 
 
-@pytest.mark.parametrize("out", ["/proc/b", "/dev/null", "/dev/null/b", "x" * 300, "/", "file", "link"])
+@pytest.mark.parametrize(
+    "out", ["/proc/b", slow("/dev/null"), slow("/dev/null/b"), slow("x" * 300), "/", "file", slow("link")]
+)
 def test_an_out_that_cannot_be_had(out: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
@@ -93,7 +102,7 @@ def test_an_out_that_is_not_utf_8(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / os.fsdecode(b"b\xff"))) == ["rank0.done", "rank0.json.gz"]
 
 
-@pytest.mark.parametrize("file", ["no/d.json", ".", "/dev/full", "fifo", "x" * 300])
+@pytest.mark.parametrize("file", [slow("no/d.json"), ".", "/dev/full", "fifo", slow("x" * 300)])
 def test_a_json_file_that_cannot_be_written(file: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     done = ended(below(python(tmp_path, WRITES), "--out", "b", "--json", file), tmp_path)
@@ -112,7 +121,9 @@ def test_a_device_as_json_file_stays_one(tmp_path: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
-@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full", "| true"])
+@pytest.mark.parametrize(
+    "streams", [slow(">&-"), slow("2>&-"), slow(">&- 2>&-"), "<&- >&- 2>&-", ">/dev/full 2>/dev/full", "| true"]
+)
 def test_streams_that_are_closed_full_or_broken(streams: str, tmp_path: Path) -> None:
     body = RANK + "write()\nimport time; time.sleep(0.5)\nraise SystemExit(4)"
     command = " ".join(below(python(tmp_path, body), "--out", "b", "--json", "d.json"))
@@ -163,7 +174,9 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["os.nice", "diagnose.cli.reporter._run_of", "diagnose.capture.bundle.Bundle.written"])
-@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), MemoryError(), RuntimeError("broken")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "broken"), slow(MemoryError()), slow(RuntimeError("broken"))], ids=repr
+)
 def test_what_fails_in_the_parent_costs_a_line(
     name: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,21 +239,28 @@ def test_an_environment_that_has_no_room_for_ours(tmp_path: Path) -> None:
     assert done.stderr == "diagnose: capture is off: Argument list too long\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def has_ended(pid: str) -> bool:
+    """Whether the process is gone, or there only for its parent to ask how it ended."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, slow(signal.SIGTERM), slow(signal.SIGHUP)])
 def test_a_signal_after_the_command_ended_ends_the_report_and_not_its_exit_code(number: int, tmp_path: Path) -> None:
     hold = "import time\ndef slow(*args, **options):\n    open('reporting', 'w').close(); time.sleep(60)\n"
     started = (
         hold + "import sys\nfrom diagnose import analysis\nfrom diagnose.cli import main\n"
         f"analysis.analyze = slow\nmain(['run', '--out', 'b', '--', {sys.executable!r}, 'train.py'])\n"
     )
-    python(tmp_path, WRITES)
+    python(tmp_path, "import os\nopen('job', 'w').write(str(os.getpid()))\n" + WRITES)
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     parent = subprocess.Popen(python(tmp_path, started, "starts.py"), cwd=tmp_path, **options)
     deadline = time.monotonic() + PATIENCE_S
-    while not (tmp_path / "reporting").exists():
+    while not (tmp_path / "reporting").exists() or not has_ended((tmp_path / "job").read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    time.sleep(0.5)
     parent.send_signal(number)
     _, err = parent.communicate(timeout=PATIENCE_S)
 

@@ -53,9 +53,11 @@ def window():
         current.step_ended()
     current.loop_ended()
 window()
-began = time.perf_counter()
-window()
-length = time.perf_counter() - began
+def lasts():
+    began = time.perf_counter()
+    window()
+    return time.perf_counter() - began
+length = min(lasts() for _ in range(5))  # where the machine was busy meanwhile, a signal would come after the window
 def whose(error):
     step, files = error.__traceback__, []
     while step is not None:
@@ -79,7 +81,14 @@ print(sent, reached, within > sent // 4)
 """
 
 
-@pytest.mark.parametrize("raised", RAISED, ids=["own", "builtin", "exit"])
+@pytest.mark.parametrize(
+    "raised",
+    [
+        pytest.param(RAISED[0], id="own"),
+        pytest.param(RAISED[1], id="builtin", marks=pytest.mark.slow),
+        pytest.param(RAISED[2], id="exit", marks=pytest.mark.slow),
+    ],
+)
 def test_no_exception_of_a_handler_is_lost(raised: str, tmp_path: Path) -> None:
     script = WINDOWS % {"raised": raised, "handler": HANDLERS["a function"], "signals": SIGNALS, "counting": 1}
     done = run(script, tmp_path)
@@ -99,7 +108,7 @@ def test_no_kind_of_handler_is_mistaken_for_the_probe(kind: str, tmp_path: Path)
 COLLECTIVE = """
 import os, time
 import torch.distributed as dist
-dist.init_process_group("gloo", init_method="tcp://127.0.0.1:" + os.environ["PORT"], rank=0, world_size=2)
+dist.init_process_group("gloo", init_method="file://" + os.environ["MEET"], rank=0, world_size=2)
 def during(number):
     if number == 7:
         print("blocked", flush=True)
@@ -111,13 +120,13 @@ def test_the_default_action_ends_a_rank_that_waits_in_a_collective(tmp_path: Pat
     """The other rank has come up and never calls the barrier."""
     store = (
         "import os, sys, time, torch.distributed as dist\n"
-        "dist.init_process_group('gloo', init_method='tcp://127.0.0.1:' + os.environ['PORT'], rank=1, world_size=2)\n"
+        "dist.init_process_group('gloo', init_method='file://' + os.environ['MEET'], rank=1, world_size=2)\n"
         "time.sleep(600)\n"
     )
     script = tmp_path / "train.py"
     script.write_text(BARE + COLLECTIVE + "loop()\n")
     (tmp_path / "other.py").write_text(store)
-    environment = os.environ | {"PORT": str(_free_port()), "OMP_NUM_THREADS": "1", "RANK": "0", "WORLD_SIZE": "2"}
+    environment = os.environ | {"MEET": str(tmp_path / "meet"), "OMP_NUM_THREADS": "1", "RANK": "0", "WORLD_SIZE": "2"}
     window = f'{{"out": "{tmp_path / "out"}", "at_step": 6}}'
     other = subprocess.Popen([sys.executable, str(tmp_path / "other.py")], env=environment)
     job = subprocess.Popen(
@@ -131,7 +140,7 @@ def test_the_default_action_ends_a_rank_that_waits_in_a_collective(tmp_path: Pat
         assert job.stdout.readline() == "blocked\n"
         time.sleep(1)
         job.send_signal(signal.SIGTERM)
-        assert job.wait(60) == -signal.SIGTERM  # the barrier itself gives up after half an hour
+        assert job.wait(300) == -signal.SIGTERM  # the barrier itself gives up after half an hour
     finally:
         for process in (job, other):
             process.kill()
@@ -171,11 +180,3 @@ def test_a_job_that_saves_and_leaves_on_a_signal_does_so_in_the_window(tmp_path:
 
     assert (done.returncode, done.stdout) == (3, "saved\n"), done.stderr
     assert marker(tmp_path / "out")["trace"] == "rank0.json.gz"  # written at the exit
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])

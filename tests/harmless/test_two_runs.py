@@ -11,7 +11,7 @@ import pytest
 from harmless.parents import PATIENCE_S, RANK, TRACE, below, ended, python
 
 from diagnose.capture.bundle import Bundle
-from diagnose.probes.rank_files import RankFiles
+from diagnose.probes.bundle.rank_files import RankFiles
 
 STEP = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3"}
 

@@ -125,7 +125,7 @@ def test_the_world_is_the_plain_one_plus_what_is_documented(prepare: Prepare, tm
 
 
 def test_a_job_that_was_captured_has_the_same_world_at_its_end(tmp_path: Path) -> None:
-    """Of torch's job only modules are more, a thread of the profiler's, and the one that looks at the stack."""
+    """Of torch's job only modules are more, a thread of the profiler's, and those that look at stack and machine."""
     needs("torch")
     plain, ours = worlds(python(tmp_path, TRAINS + MIRROR), tmp_path, nothing, environment(OMP_NUM_THREADS="1"))
     differ = {"environment", "finders", "modules", "importers", "threads"}
@@ -134,7 +134,7 @@ def test_a_job_that_was_captured_has_the_same_world_at_its_end(tmp_path: Path) -
         name: plain[name] for name in plain if name not in differ
     }
     assert set(plain["modules"]) <= set(ours["modules"])
-    assert int(ours["threads"]) - int(plain["threads"]) in (0, 1, 2)
+    assert int(ours["threads"]) - int(plain["threads"]) in (0, 1, 2, 3)
     assert list((tmp_path / "diagnose-runs").glob("*/rank0.json.gz"))
 
 

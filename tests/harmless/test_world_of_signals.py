@@ -21,23 +21,22 @@ def test_python_in_the_command_has_its_own_handler_of_ctrl_c(tmp_path: Path) -> 
 def test_any_signal_reaches_the_command(number: int, tmp_path: Path) -> None:
     body = f"""
 import os, signal, time
-signal.signal({int(number)}, lambda *_: print("told", flush=True))
-with open("ready", "w") as file: file.write(str(os.getppid()))
-for _ in range(500):
-    if os.path.exists("go"): break
-    time.sleep(0.01)
-os.kill(os.getpid(), signal.SIGSTOP) if {number == signal.SIGCONT} else None
+def told(*_):
+    print("told", flush=True)
+    open("told", "w").close()
+signal.signal({int(number)}, told)
+with open("ready", "w") as file: file.write(f"/proc/{{os.getpid()}}/stat")
+if {number == signal.SIGCONT}:
+    os.kill(os.getpid(), signal.SIGSTOP)
+while not os.path.exists("told"): time.sleep(0.01)
 """
     command = f"""
-import os, signal, subprocess, sys, time
+import os, subprocess, sys, time
 parent = subprocess.Popen({below(python(tmp_path, body))!r})
 while not os.path.exists("ready") or not open("ready").read(): time.sleep(0.01)
-if {number != signal.SIGCONT}:
-    parent.send_signal({int(number)}); time.sleep(0.5)
-open("go", "w").close()
-if {number == signal.SIGCONT}:
-    time.sleep(1); parent.send_signal({int(number)})
-raise SystemExit(parent.wait(30))
+while {number == signal.SIGCONT} and ") T " not in open(open("ready").read()).read(): time.sleep(0.01)
+parent.send_signal({int(number)})
+raise SystemExit(parent.wait())
 """
     done = ended(python(tmp_path, command, "sends.py"), tmp_path)
 

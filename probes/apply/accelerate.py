@@ -1,0 +1,43 @@
+"""Patches of accelerate's Accelerator, in loops that make one themselves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..guard import guarded
+from .constructors import patched_init, values_for
+from .job_patch import JobPatch, job_patch
+
+TARGET = "accelerator"
+
+
+def install() -> None:
+    """Patch each Accelerator made from now on; without a patch for it, change nothing."""
+    if job_patch() is not None:
+        guarded(_install, "the patch is not applied to the Accelerator")
+
+
+def _install() -> None:
+    patched_init(sys.modules["accelerate.accelerator"].Accelerator, TARGET, _chosen, _held_back)
+
+
+def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
+    wanted = values_for(patch, TARGET)
+    if given.get("dynamo_plugin") is not None and "dynamo_backend" in wanted:
+        patch.refuse(TARGET, "dynamo_backend", "the job gives a dynamo_plugin")
+        wanted.pop("dynamo_backend")
+    return wanted
+
+
+def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
+    """The state that all Accelerators share is set before the values are found not to do."""
+    state: Any = sys.modules["accelerate.state"].AcceleratorState
+    was_made = bool(state._shared_state)
+
+    def go_back() -> None:
+        if not was_made:
+            state._reset_state()
+
+    return go_back

@@ -1,0 +1,82 @@
+"""A patch that compiles the model of a loop without a Trainer: in place, once the loop has shown which module it calls.
+
+The wrapper that the loop calls is what has to be compiled: around DistributedDataParallel the compiler cuts its graphs
+at the buckets, while a compiled model inside it hands over all gradients at the end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from ..facts.model import optimized
+from ..guard import guarded
+from ..held import held, parameters
+from .job_patch import JobPatch
+
+TARGET, KEY = "torch", "compile"
+_OWN = "torch.nn.modules."  # the compiler starts at no call into these files
+
+
+def compiled_next(patch: JobPatch, optimizer: Any) -> None:
+    """Compile the module that the loop calls next, of those that hold all that `optimizer` steps."""
+    models = _holding_all(optimizer)
+    because = _refused(models)
+    if because:
+        patch.refuse(TARGET, KEY, because)
+        return
+    handles: list[Any] = []
+
+    def called(module: Any, args: Any) -> None:
+        while handles:
+            handles.pop().remove()
+        guarded(lambda: _compile(patch, module), "the model is not compiled")
+
+    patch.awaits(TARGET, KEY, "no module that holds the optimizer's parameters was called")
+    handles += [model.register_forward_pre_hook(called) for model in models]
+
+
+def _compile(patch: JobPatch, module: Any) -> None:
+    name = type(module).__name__
+    if type(module).__module__.startswith(_OWN):
+        because = (
+            f"{name} is torch's own class, which Module.compile leaves as it is: type model = torch.compile(model)"
+        )
+        patch.refuse(TARGET, KEY, because)
+        return
+    module.compile()
+    patch.applied(TARGET, [KEY])
+
+
+def _holding_all(optimizer: Any) -> list[Any]:
+    """The live modules that hold all parameters of the optimizer."""
+    torch: Any = sys.modules["torch"]
+    wanted = {id(parameter) for parameter in optimized(optimizer)}
+    return [
+        thing
+        for thing in gc.get_objects()
+        if issubclass(type(thing), torch.nn.Module) and wanted and wanted <= {id(p) for p in parameters(thing)}
+    ]
+
+
+def _refused(models: list[Any]) -> str:
+    if not models:
+        return "no module holds all parameters of the optimizer"
+    names = [type(model).__name__ for model in models]
+    if "OptimizedModule" in names or any(held(model, "_compiled_call_impl") is not None for model in models):
+        return "the model is compiled already"
+    if any("FSDP" in name or "FullySharded" in name or "DeepSpeed" in name for name in names):
+        return "the model is sharded: what to compile of it is the script's to say"
+    return compiler_missing(on_gpu=any(p.device.type == "cuda" for p in parameters(models[0])))
+
+
+def compiler_missing(on_gpu: bool) -> str:
+    """What torch.compile needs and does not find here; empty when nothing is missing."""
+    if on_gpu:
+        return "" if find_spec("triton") is not None else "triton is not installed"
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    return "" if compiler else "there is no C++ compiler"

@@ -1,0 +1,114 @@
+"""How a patch gets into the constructors of the job: with its values if they take them, else as they were called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+from ..current_session import session
+from ..guard import guarded, told
+from ..interrupts import let_out
+from .job_patch import JobPatch, job_patch
+
+Choose = Callable[[JobPatch, "dict[str, Any]"], "dict[str, Any]"]
+HeldBack = Callable[["dict[str, Any]"], "Callable[[], object]"]
+
+
+def _nothing_held_back(arguments: dict[str, Any]) -> Callable[[], object]:
+    return lambda: None
+
+
+def values_for(patch: JobPatch, target: str) -> dict[str, Any]:
+    """The values for `target`; none in a process that is not to be captured, such as a forked worker."""
+    return patch.values(target) if session() is not None else {}
+
+
+def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _nothing_held_back) -> None:
+    """Have `kind.__init__` take the values that `choose(patch, arguments)` gives, by parameter.
+
+    `choose` refuses what it leaves out. When the constructor fails with the values, it runs without them;
+    `held_back(arguments)` makes the arguments such that they can be given twice, and returns what to call in between.
+    """
+    patch = job_patch()
+    if patch is None or not values_for(patch, target) or hasattr(kind.__init__, "__diagnose_apply__"):
+        return
+    original = kind.__init__
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        asked: Any = None
+        patched: Any = None
+        values: dict[str, Any] = {}
+
+        def change() -> None:
+            nonlocal asked, patched, values
+            asked = signature(original).bind(self, *args, **kwargs)
+            values = choose(patch, _with_defaults(original, asked.arguments))
+
+        def as_asked() -> None:
+            if asked is None:
+                original(self, *args, **kwargs)
+            else:
+                original(*asked.args, **asked.kwargs)
+
+        if not guarded(change, f"no patch of {kind.__name__}") or not values:
+            as_asked()
+            return
+        go_back = held_back(asked.arguments)
+        handled = sys.exc_info()[1]
+        try:
+            patched = signature(original).bind(*asked.args, **asked.kwargs)
+            patched.arguments.update(values)
+            original(*patched.args, **patched.kwargs)
+        except Exception as error:
+            let_out(error, handled)
+            refuse_all(patch, target, values, error)
+            go_back()
+            as_asked()
+        else:
+            patch.applied(target, values)
+
+    __init__.__diagnose_apply__ = target  # type: ignore[attr-defined]
+    kind.__init__ = __init__
+
+
+def _with_defaults(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, with those that were left out."""
+    given = signature(function).bind_partial()
+    given.arguments.update(arguments)
+    given.apply_defaults()
+    return dict(given.arguments)
+
+
+def refuse_all(patch: JobPatch, target: str, keys: Iterable[str], error: BaseException) -> None:
+    """Refuse `keys` because of what was raised with them."""
+    for key in keys:
+        patch.refuse(target, key, told(error))
+
+
+def workers_refused(dataset: Any, now: int) -> str:
+    """Why worker processes cannot be given to a loader that has `now` of them; empty when they can."""
+    torch: Any = sys.modules["torch"]
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        return "each worker would repeat the data of an IterableDataset"
+    if holds_device_tensors(dataset):
+        return "the dataset holds tensors of a device, which workers cannot read"
+    import multiprocessing
+
+    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    if not now and method != "fork":
+        return f"workers start by {method} here, and this job has none so far: its data may not be picklable"
+    return ""
+
+
+def holds_device_tensors(dataset: Any) -> bool:
+    """Whether an attribute of the dataset, or an element of one, is a tensor outside host memory."""
+    torch: Any = sys.modules["torch"]
+    values = list(getattr(dataset, "__dict__", {}).values())
+    for value in list(values):
+        if isinstance(value, (list, tuple)):
+            values += value[:16]
+    return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)

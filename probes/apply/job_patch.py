@@ -1,0 +1,145 @@
+"""The patch that `diagnose run --apply` hands to the training process: what is asked for, applied and refused.
+
+A key that cannot be applied is refused, with one line on stderr; training goes on without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..config import rank_and_world
+from ..guard import guarded, quietly, say
+from ..protocol import PATCH
+from .allowed import holds, variable_text
+
+_NEVER_MADE = {
+    "training_arguments": "no TrainingArguments was made",
+    "model_kwargs": "no model was made by from_pretrained or from_config",
+    "dataloader": "no DataLoader was made",
+    "ddp": "no DistributedDataParallel was made",
+    "optimizer": "no optimizer of torch.optim was made",
+    "torch": "no optimizer step of torch.optim was seen",
+    "gc": "no optimizer step of torch.optim was seen",
+    "accelerator": "no Accelerator was made",
+}
+_LONGEST = 200
+
+
+class JobPatch:
+    """The patch of one process.
+
+    Args:
+        wanted: the values by target and key, allowed ones only.
+        refused: what `diagnose run` refused and said before the start.
+        expected: what was predicted of the patch, and from which step time.
+    """
+
+    def __init__(
+        self,
+        wanted: Mapping[str, Mapping[str, Any]],
+        refused: Iterable[Mapping[str, str]] = (),
+        expected: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._wanted = {target: dict(values) for target, values in wanted.items()}
+        self._applied: dict[str, dict[str, Any]] = {}
+        self._refused = {(entry["target"], entry["key"]): entry["because"] for entry in refused}
+        self._said = set(self._refused)
+        self._expected = expected
+        self._awaited: dict[tuple[str, str], str] = {}
+        self._changed_since: dict[tuple[str, str], Callable[[], str]] = {}
+
+    def values(self, target: str) -> dict[str, Any]:
+        """What is asked for of `target`, by key."""
+        return dict(self._wanted.get(target, {}))
+
+    def applied(self, target: str, keys: Iterable[str]) -> None:
+        """Note that the values of `keys` are in use."""
+        for key in keys:
+            self._applied.setdefault(target, {})[key] = self._wanted[target][key]
+
+    def refuse(self, target: str, key: str, because: str) -> None:
+        """Note and say that the value of `key` is not used, here at least; the first reason counts."""
+        self._refused.setdefault((target, key), _one_line(because))
+        self._say(target, key, because)
+
+    def is_refused(self, target: str, key: str) -> bool:
+        """Whether the key was refused before."""
+        return (target, key) in self._refused
+
+    def take_back(self, target: str, key: str, because: str) -> None:
+        """Refuse a value that was in use."""
+        self._applied.get(target, {}).pop(key, None)
+        self.refuse(target, key, because)
+
+    def awaits(self, target: str, key: str, because: str) -> None:
+        """Give the reason to be told where what the value waits for never comes."""
+        self._awaited[target, key] = because
+
+    def holds(self, target: str, key: str, changed_since: Callable[[], str]) -> None:
+        """Ask `changed_since`, before the patch is told, why an applied value is in use no longer; empty when it is."""
+        self._changed_since[target, key] = changed_since
+
+    def facts(self) -> dict[str, object]:
+        """`applied`, `refused`, `expected` for capture-rank{R}.json; a key that nothing asked for is refused."""
+        for (target, key), changed_since in self._changed_since.items():
+            because = quietly(changed_since) if key in self._applied.get(target, {}) else ""
+            if because:
+                self.take_back(target, key, str(because))
+        refused = dict(self._refused)
+        for target, values in self._wanted.items():
+            for key in values:
+                if target == "environment":
+                    self._check_variable(key)
+                if key not in self._applied.get(target, {}) and (target, key) not in refused:
+                    never = _NEVER_MADE.get(target, "the variable was changed on the way or by the job")
+                    refused[target, key] = self._awaited.get((target, key), never)
+                    self._say(target, key, refused[target, key])
+        return {
+            "applied": {target: dict(values) for target, values in self._applied.items() if values},
+            "refused": [{"target": t, "key": k, "because": because} for (t, k), because in refused.items()],
+            "expected": None if self._expected is None else dict(self._expected),
+        }
+
+    def _check_variable(self, key: str) -> None:
+        if holds(variable_text(self._wanted["environment"][key]), os.environ.get(key)):
+            self.applied("environment", [key])
+
+    def _say(self, target: str, key: str, because: str) -> None:
+        if (target, key) not in self._said:
+            self._said.add((target, key))
+            if not quietly(lambda: rank_and_world()[0]):  # one rank speaks for all
+                say(f"not applied: {key} ({_one_line(because)})")
+
+
+def job_patch() -> JobPatch | None:
+    """The patch of this process, read from the environment on first use; None without one."""
+    global _patch, _is_read
+    if not _is_read:
+        _is_read = True
+        guarded(_read, "the patch is not applied")
+    return _patch
+
+
+def facts() -> dict[str, object]:
+    """What was applied and refused; null and nothing in a run without a patch."""
+    patch = job_patch()
+    return {"applied": None, "refused": [], "expected": None} if patch is None else patch.facts()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST]
+
+
+def _read() -> None:
+    global _patch
+    text = os.environ.get(PATCH)
+    if text:
+        given = json.loads(text)
+        _patch = JobPatch(given["set"], given.get("refused", ()), given.get("expected"))
+
+
+_patch: JobPatch | None = None
+_is_read = False

@@ -1,0 +1,234 @@
+"""The samples of a loader with patched workers come in the order in which they come without the patch.
+
+A loader without workers draws one number where a pass begins, and asks its sampler when a batch is due. Workers that
+persist save that number; others draw it together with the first batches. They read the sampler ahead, which leaves a
+generator of the job's further on when a pass is left early. And they keep the dataset as it was when they started, and
+one pass at a time. All of this is undone here; what cannot be is a reason to refuse.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..guard import quietly
+
+READS_AHEAD = "workers read the sampler ahead of the loop, and {} may draw as it goes"
+_LIBRARIES = ("torch.", "transformers.", "accelerate.", "lightning.", "pytorch_lightning.", "datasets.")
+_PLAIN = (list, tuple, range)
+_KEPT: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
+
+
+class _Kept:
+    """What the order of one loader needs.
+
+    Attributes:
+        persists: whether its workers persist by the patch alone.
+        dataset: a view of the dataset as it was when workers started.
+        sampler_starts: to be called before the sampler of the pass that starts draws.
+        read: what the pass that started last has read of its sampler.
+    """
+
+    def __init__(self, persists: bool) -> None:
+        self.persists = persists
+        self.dataset: Any = None
+        self.sampler_starts: Callable[[], object] | None = None
+        self.read: _Read | None = None
+
+
+class _Read:
+    """How far a sampler is read ahead: the states of the job's generator before each batch that is not yet taken."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator  # None where each pass has one of its own
+        self.states: deque[Any] = deque()
+
+    def note(self) -> None:
+        """The next batch is about to be drawn."""
+        if self.generator is not None:
+            self.states.append(self.generator.get_state())
+
+    def leave(self) -> None:
+        """A pass that is left early leaves the generator where the batches that were taken bring it."""
+        if self.states:
+            self.generator.set_state(self.states[0])
+        self.states.clear()
+
+
+def keep(loader: Any, persists: bool) -> None:
+    """Keep the order of `loader` from now on, whose workers are the patch's."""
+    _KEPT[loader] = _Kept(persists)
+
+
+def keep_as_before(loader: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether `loader` is made of one whose order is kept, as accelerate makes its own: it is kept alike."""
+    drawn = [id(sampler) for sampler in _samplers(arguments)]
+    for other, kept in list(_KEPT.items()):
+        if id(vars(other).get("sampler")) in drawn or id(vars(other).get("batch_sampler")) in drawn:
+            keep(loader, kept.persists)
+            return True
+    return False
+
+
+def install(kind: Any) -> None:
+    """Have torch's DataLoader keep the order of those that `keep` names."""
+    if not hasattr(kind.__iter__, "__diagnose_order__"):
+        kind._index_sampler = property(_remembering(kind._index_sampler.fget))
+        kind.__iter__ = _in_order(kind.__iter__)
+
+
+def draws_as_it_goes(arguments: Mapping[str, Any]) -> str:
+    """Why reading the sampler ahead could change the order: its name, where it is the job's own; else empty."""
+    for sampler in _samplers(arguments):
+        kind = type(sampler)
+        if kind not in _PLAIN and not kind.__module__.startswith(_LIBRARIES):
+            return READS_AHEAD.format(kind.__name__)
+    return ""
+
+
+def follows_torch(arguments: Mapping[str, Any]) -> bool:
+    """Whether the order of a pass comes from torch's own generator."""
+    samplers = list(_samplers(arguments))
+    if not samplers:
+        return bool(arguments.get("shuffle")) and arguments.get("generator") is None
+    return getattr(samplers[-1], "generator", samplers) is None
+
+
+def _samplers(arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """The samplers that were given, from the outermost to the one that draws."""
+    current = _first_known(arguments.get("batch_sampler"), arguments.get("sampler"))
+    while current is not None:
+        yield current
+        plain = type(current) in _PLAIN
+        current = None if plain else _first_known(*(getattr(current, n, None) for n in ("batch_sampler", "sampler")))
+
+
+def _first_known(*things: Any) -> Any:
+    return next((thing for thing in things if thing is not None), None)
+
+
+def _in_order(original: Any) -> Any:
+    @wraps(original)
+    def __iter__(self: Any) -> Any:
+        kept = _KEPT.get(self)
+        return original(self) if kept is None else _Pass(self, kept, original)
+
+    __iter__.__diagnose_order__ = True  # type: ignore[attr-defined]
+    return __iter__
+
+
+class _Pass:
+    """One pass over a loader whose workers are the patch's: it draws what, and when, a loader without workers does."""
+
+    def __init__(self, loader: Any, kept: _Kept, original: Callable[[Any], Any]) -> None:
+        torch: Any = sys.modules["torch"]
+        self._loader, self._kept, self._original = loader, kept, original
+        self._batches: Any = None
+        self._read = _Read(_generator_of_the_job(loader))
+        self._first = loader.generator if loader.generator is not None else torch.default_generator
+        if kept.read is not None:
+            kept.read.leave()
+        self._before = self._first.get_state()
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            self._batches = self._started()
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._read.states.clear()
+            raise
+        if self._read.states:
+            self._read.states.popleft()
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batches, name)
+
+    def __del__(self) -> None:
+        if self._kept.read is self._read:
+            quietly(self._read.leave)
+
+    def _started(self) -> Any:
+        """The batches; what workers draw to start with is the number that was drawn where the pass began."""
+        after = self._first.get_state()
+        self._first.set_state(self._before)
+        self._kept.sampler_starts = lambda: self._first.set_state(after)
+        self._kept.read = self._read
+        quietly(lambda: _let_go(self._loader, self._kept))
+        try:
+            return self._original(self._loader)
+        finally:
+            _sampler_starts(self._kept)
+
+
+def _sampler_starts(kept: _Kept) -> None:
+    starts, kept.sampler_starts = kept.sampler_starts, None
+    if starts is not None:
+        starts()
+
+
+def _let_go(loader: Any, kept: _Kept) -> None:
+    """Workers that persist by the patch are let go where they have another pass to end or an older dataset."""
+    seen = _view(loader.dataset)
+    running = loader._iterator
+    if kept.persists and running is not None and (running._tasks_outstanding > 0 or seen != kept.dataset):
+        loader._iterator = None
+    kept.dataset = seen
+
+
+def _view(data: Any) -> dict[str, Any]:
+    """What can be seen of a dataset's attributes at once: plain values, and which objects the others are."""
+    plain = (str, bytes, int, float, bool, type(None))
+    return {name: value if type(value) in plain else id(value) for name, value in getattr(data, "__dict__", {}).items()}
+
+
+def _generator_of_the_job(loader: Any) -> Any:
+    """The generator from which the sampler draws; None where each pass has one of its own."""
+    torch: Any = sys.modules["torch"]
+    drawing = list(_samplers({"batch_sampler": loader.batch_sampler, "sampler": loader.sampler}))[-1]
+    generator = getattr(drawing, "generator", None)
+    return generator if isinstance(generator, torch.Generator) else None
+
+
+def _remembering(original: Any) -> Any:
+    def _index_sampler(self: Any) -> Any:
+        kept, sampler = _KEPT.get(self), original(self)
+        return sampler if kept is None else _Remembering(sampler, kept)
+
+    return _index_sampler
+
+
+class _Remembering:
+    """A sampler of batches, with the state of the job's generator before each."""
+
+    def __init__(self, sampler: Any, kept: _Kept) -> None:
+        self._sampler, self._kept = sampler, kept
+
+    def __iter__(self) -> Iterator[Any]:
+        _sampler_starts(self._kept)
+        indices, at_end, read = iter(self._sampler), object(), self._kept.read
+        while True:
+            if read is not None:
+                read.note()
+            index = next(indices, at_end)
+            if index is at_end:
+                return
+            yield index
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sampler, name)

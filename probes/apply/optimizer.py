@@ -1,0 +1,70 @@
+"""Patches of torch.optim's optimizers: in which form they update, fused or in groups of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+from ..guard import quietly
+from ..held import held
+from .constructors import patched_init, values_for
+from .job_patch import JobPatch, job_patch
+
+TARGET = "optimizer"
+
+
+def install() -> None:
+    """Patch the optimizers that are made from now on, of the job's subclasses too."""
+    import torch
+
+    for kind in vars(torch.optim).values():
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer:
+            patched_init(kind, TARGET, _chosen, _held_back)
+    patch = job_patch()
+    if patch is not None:
+        for key, value in patch.values(TARGET).items():
+            patch.holds(TARGET, key, partial(_changed_since, key, value))
+
+
+def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
+    wanted = values_for(patch, TARGET)
+    name = type(given["self"]).__name__
+    for key in (key for key in wanted if key not in given):
+        patch.refuse(TARGET, key, f"{name} of this torch has no such form")
+    chosen = {key: value for key, value in wanted.items() if key in given}
+    if chosen:
+        quietly(lambda: _made.add(given["self"]))
+    return chosen
+
+
+def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
+    """An optimizer uses up a generator of parameters, and writes into the groups that it is given."""
+    if isinstance(arguments.get("params"), Iterator):
+        arguments["params"] = list(arguments["params"])
+    given = arguments.get("params")
+    groups = [group for group in given if type(group) is dict] if isinstance(given, (list, tuple)) else []
+    for group in groups:
+        if isinstance(group.get("params"), Iterator):
+            group["params"] = list(group["params"])
+    before = [dict(group) for group in groups]
+
+    def go_back() -> None:
+        for group, was in zip(groups, before):  # noqa: B905
+            group.clear()
+            group.update(was)
+
+    return go_back
+
+
+def _changed_since(key: str, value: Any) -> str:
+    """Why the optimizers of the job no longer have the value; empty where they do."""
+    for optimizer in list(_made):
+        groups = held(optimizer, "param_groups") or []
+        if any(group.get(key) != value for group in groups if type(group) is dict):
+            return "a state that the job loads into its optimizer, or a group of its own, sets it otherwise"
+    return ""
+
+
+_made: WeakSet[Any] = WeakSet()

@@ -1,0 +1,140 @@
+"""Patches of settings of the process: torch's, and how often Python's garbage collector runs.
+
+They are set after the job's first optimizer step, since what the script sets by itself stands before its loop. The
+precision is set once torch is imported, too: what is compiled meanwhile would be compiled again.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from ..current_session import session
+from ..guard import guarded
+from .compile import compiled_next
+from .constructors import values_for
+from .job_patch import JobPatch, job_patch
+
+TORCH, GC = "torch", "gc"
+_FIRST_GENERATIONS = 1  # of the collector: what has survived two collections is not looked at
+
+
+def install() -> None:
+    """Set what is asked for, after the first optimizer step at the latest."""
+    patch = job_patch()
+    if patch is None or not (values_for(patch, TORCH) or values_for(patch, GC)):
+        return
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    guarded(lambda: _set(patch, ("float32_matmul_precision",)), "the patch of torch's settings is not applied")
+    for key in values_for(patch, TORCH):
+        if key in _SETTINGS:
+            patch.holds(TORCH, key, partial(_changed_since, patch, key))
+    patch.holds(GC, "every_steps", lambda: "the job switches the collector on again" if gc.isenabled() else "")
+    steps = _Steps(patch)
+
+    def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if session() is not None:
+            steps.ended(optimizer)
+
+    register_optimizer_step_post_hook(_untraced(step_ended))
+
+
+class _Steps:
+    """The optimizer steps of the job: the first sets what the script may have set otherwise."""
+
+    def __init__(self, patch: JobPatch) -> None:
+        self._patch = patch
+        self._count = 0
+        self._collect_every = 0
+
+    def ended(self, optimizer: Any) -> None:
+        """A step of `optimizer` is over."""
+        self._count += 1
+        if self._count == 1:
+            guarded(lambda: self._first(optimizer), "the patch of torch's settings is not applied")
+        elif self._collect_every and not gc.isenabled() and self._count % self._collect_every == 0:
+            gc.collect(_FIRST_GENERATIONS)
+
+    def _first(self, optimizer: Any) -> None:
+        _set(self._patch, _SETTINGS)
+        if values_for(self._patch, TORCH).get("compile"):
+            compiled_next(self._patch, optimizer)
+        every = values_for(self._patch, GC).get("every_steps")
+        if every is not None:
+            self._collect_every = every
+            gc.collect()
+            gc.freeze()
+            gc.disable()
+            self._patch.applied(GC, ["every_steps"])
+
+
+def _set(patch: JobPatch, keys: Iterable[str]) -> None:
+    wanted = values_for(patch, TORCH)
+    for key in (key for key in keys if key in wanted):
+        refused, read, write = _SETTINGS[key]
+        because = refused(wanted[key])
+        if because:
+            patch.refuse(TORCH, key, because)
+            continue
+        if read() != wanted[key]:
+            write(wanted[key])
+        patch.applied(TORCH, [key])
+
+
+def _changed_since(patch: JobPatch, key: str) -> str:
+    now = _SETTINGS[key][1]()
+    return "" if now == patch.values(TORCH)[key] else f"the job sets it to {now}"
+
+
+def _nothing(value: Any) -> str:
+    return ""
+
+
+def _benchmark_refused(value: Any) -> str:
+    import torch
+
+    if value and (torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic):
+        return "the job asks for deterministic algorithms"
+    has_gpu = torch.cuda.is_initialized() or torch.cuda.device_count() > 0
+    return "" if has_gpu else "there is no GPU, and cuDNN runs on one alone"
+
+
+def _precision() -> Any:
+    import torch
+
+    return torch.get_float32_matmul_precision()
+
+
+def _set_precision(value: Any) -> None:
+    import torch
+
+    torch.set_float32_matmul_precision(value)
+
+
+def _benchmark() -> Any:
+    import torch
+
+    return torch.backends.cudnn.benchmark
+
+
+def _set_benchmark(value: Any) -> None:
+    import torch
+
+    torch.backends.cudnn.benchmark = value
+
+
+_SETTINGS: dict[str, tuple[Callable[[Any], str], Callable[[], Any], Callable[[Any], None]]] = {
+    "float32_matmul_precision": (_nothing, _precision, _set_precision),
+    "cudnn_benchmark": (_benchmark_refused, _benchmark, _set_benchmark),
+}
+
+
+def _untraced(function: Any) -> Any:
+    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled."""
+    import torch
+
+    disable = getattr(torch, "_disable_dynamo", None)
+    return function if disable is None else disable(function)

@@ -1,0 +1,36 @@
+"""Patches of torch's own: its loaders, optimizers, settings, and DistributedDataParallel when it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..guard import guarded
+from . import loader, optimizer, settings
+from .constructors import patched_init, values_for
+from .job_patch import JobPatch, job_patch
+
+
+def install() -> None:
+    """Patch what is made from now on; without a patch for it, change nothing."""
+    if job_patch() is None:
+        return
+    guarded(loader.install, "the patch is not applied to DataLoader")
+    guarded(optimizer.install, "the patch is not applied to optimizers")
+    guarded(settings.install, "the patch is not applied to torch's settings")
+    guarded(_install_ddp, "the patch is not applied to DistributedDataParallel")
+
+
+def _install_ddp() -> None:
+    import torch.distributed
+
+    if torch.distributed.is_available():
+        from torch.nn.parallel import DistributedDataParallel
+
+        patched_init(DistributedDataParallel, "ddp", _for_ddp)
+
+
+def _for_ddp(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
+    wanted = values_for(patch, "ddp")
+    for key in [key for key in wanted if key not in given]:
+        patch.refuse("ddp", key, "this torch has no such argument")
+    return {key: value for key, value in wanted.items() if key in given}

@@ -1,0 +1,96 @@
+"""Readings of the machine over a whole armed run, as lines for the step log: fewer of them the longer it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from ..machine.sampling import Reader
+
+INTERVAL_S = 2.0
+MOST = 2048  # lines; then half as many in the same time, for half as many lines
+KEPT = frozenset(
+    (
+        "sm_clock_mhz",
+        "memory_clock_mhz",
+        "power_w",
+        "temperature_c",
+        "gpu_processes",
+        "available_bytes",
+        "far_from_gpu",
+        "process_cpu_ns",
+        "workers_cpu_ns",
+        "allowed_cores_cpu_ns",
+        "stolen_ns",
+        "waited_for_core_ns",
+        "throttled_ns",
+        "swap_bytes",
+        "cpu_pressure_ns",
+        "memory_pressure_ns",
+        "storage_wait_ns",
+    )
+)
+
+Line = dict[str, object]
+
+
+class MachineLog:
+    """Makes a line of each reading: what is so, and what was counted since the reading before, per second.
+
+    One is of the whole process: the loops of a search have their lines further apart, too.
+    """
+
+    def __init__(self) -> None:
+        self._interval_s, self._lines = INTERVAL_S, 0
+        self._note: Callable[[Line], object] = _nowhere
+        self._step: Callable[[], int] = int
+        self._why_no_gpu: Callable[[], str] = str
+        self._before: tuple[float, dict[str, float]] | None = None
+        self._told = ""
+
+    def reader(self, note: Callable[[Line], object], step: Callable[[], int]) -> Reader:
+        """What reads from now on, a line for `note` each time; `step` tells how many steps the job has behind it."""
+        reader = Reader(self, MOST, self._interval_s, traffic=False, called="readings of the machine over the run")
+        self._note, self._step, self._why_no_gpu = note, step, lambda: reader.why_no_gpu
+        self._before, self._told = None, ""
+        return reader
+
+    def add(
+        self, at_s: float, gauges: Mapping[str, float], counters: Mapping[str, float], reasons: Iterable[str] | None
+    ) -> int:
+        """Hand on the line of a reading; how many there were at this distance."""
+        line: Line = {"gauges": _rounded(gauges), "step": self._step(), "t": round(time.time(), 3)}
+        if self._before is not None:
+            over_s, before = at_s - self._before[0], self._before[1]
+            since = {name: now - before[name] for name, now in counters.items() if now >= before.get(name, now + 1)}
+            if over_s > 0:
+                line["rates"] = _rounded({name: count / over_s for name, count in since.items()})
+                line["over_s"] = round(over_s, 3)
+        if reasons is not None:
+            line["held_by"] = list(reasons)
+        why = self._why_no_gpu()
+        if why != self._told:
+            line["no_gpu"] = self._told = why
+        self._before = at_s, dict(counters)
+        self._note(line)
+        self._lines += 1
+        return self._lines
+
+    def thin_out(self) -> None:
+        """Lines come half as often."""
+        self._lines //= 2
+        self._interval_s *= 2
+
+
+def _nowhere(line: Line) -> None:
+    """Before there is a loop."""
+
+
+def _rounded(read: Mapping[str, float]) -> dict[str, float]:
+    """What is kept, to four digits."""
+    return {name: _short(value) for name, value in read.items() if name in KEPT}
+
+
+def _short(value: float) -> float:
+    short = float(f"{value:.4g}")
+    return int(short) if short.is_integer() else short

@@ -1,0 +1,256 @@
+"""The session of an armed run: between windows it times steps and nothing else."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ..aside import aside
+from ..config import Config, rank_and_world
+from ..guard import guarded, quietly, say
+from ..machine.sampling import Reader
+from ..protocol import ARMED, JOBS_PROFILER, MANY_BATCHES, SCRATCH, STEP_LOG, WINDOW_FOLDER
+from ..recording.clock import Mark, StepClock
+from ..recording.other_profilers import signs
+from ..session import Session
+from ..window import PROFILED, SAMPLING, planned
+from .agreement import Agreement
+from .arming import Arming
+from .asked import Asked
+from .beside import Beside
+from .long_step import LongStep
+from .machine_log import MachineLog
+from .schedule import Schedule
+from .signals import SignalFlag
+from .step_log import StepLog, memory_in_use
+
+MOST_LOOPS = 1000
+MOST_FAILURES = 5
+ENDS_WITHIN_S = 5.0
+
+
+class ArmedClock(StepClock):
+    """Between windows no event of the device is recorded; `last_ns` is the time of the last step, 0 where unknown."""
+
+    last_ns = 0
+    armed = True
+
+    def step_ended(self, phase: str) -> int:
+        """As a clock of one window."""
+        self.last_ns = super().step_ended(phase)
+        return self.last_ns
+
+    def step_passed(self, phase: str) -> None:
+        """As a clock of one window."""
+        self.last_ns = 0
+        super().step_passed(phase)
+
+    def underway_ns(self) -> int | None:
+        """Nanoseconds since the running step began; None where that was not seen."""
+        began = self.began
+        return None if began is None else self.now() - began[0]
+
+    def _mark(self) -> Mark:
+        return (self.now(), None) if self.armed else super()._mark()
+
+
+class ArmedSession(Session):
+    """Opens window after window in each loop, in folders of their own below that of the run.
+
+    Where it fails the windows end first, then the step times, and never the job.
+    """
+
+    def __init__(self, config: Config, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        super().__init__(config, clock)
+        self.clock: ArmedClock = ArmedClock(clock)
+        self._asked = Asked.of(config.armed or {})
+        self._arming: Arming | None = None
+        self._beside: Beside | None = None
+        self._signal: SignalFlag | None = None
+        self._machine_log = MachineLog()
+        self._machine: Reader | None = None
+        self._is_quiet = False
+        self._failures = 0
+
+    @property
+    def phase(self) -> str:
+        """As of the open window; "armed" while none is."""
+        if self._arming is not None and super().phase == "done":
+            return ARMED
+        return super().phase
+
+    def open_to(self, source: str) -> bool:
+        """As a session that captures one window, in more loops."""
+        if self.source not in (None, source) or self._owner != os.getpid():
+            return False
+        return self._opened < MOST_LOOPS or self.phase != "done"
+
+    def step_ended(self) -> None:
+        """As a session of one window; between windows a short step is only noted where nothing is due.
+
+        Whatever runs once in a step runs with cold caches, ten times as long as in a row. So what is not needed at
+        once waits for some steps, and this method calls next to nothing.
+        """
+        arming, clock = self._arming, self.clock
+        began = clock.began
+        if self._is_quiet and arming is not None and began is not None and not self._busy:
+            now = clock.now()
+            if (
+                now < arming.quiet_until_ns
+                and now - began[0] <= arming.quiet_below_ns
+                and arming.number + 1 < arming.quiet_until
+                and not arming.heard
+                and not self._prepared_profilers
+                and not self._profiler_is_on()
+                and threading.get_ident() == self._thread
+            ):
+                clock.began = (now, None)
+                arming.number += 1
+                arming.noted_ns.append(now)
+                return
+        super().step_ended()
+
+    def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
+        """The loop is over, or only the window, where a profiler of the job or a long evaluation ends that."""
+        if self._owner != os.getpid() or self._busy:
+            return
+        source = self.source
+        super().loop_ended(why, broke=broke)
+        if self._arming is not None and why in (JOBS_PROFILER, MANY_BATCHES):
+            self.source = source
+        else:
+            self._safely(lambda: self._disarmed(why), "capture stopped")
+
+    def _open(self, total: int | None, done: int) -> None:
+        rank, world_size = rank_and_world()
+        begins = {"rank": rank, "world_size": world_size, "done": done, "host": platform.node()[:200]}
+        path = os.path.join(self.config.out, STEP_LOG.format(rank))
+        log = aside(lambda: StepLog(path, begins, memory_in_use))
+        agreement = Agreement(Path(self.config.out) / SCRATCH, rank)
+        guarded(lambda: aside(agreement.begins), "windows cannot be announced to other ranks")
+        schedule = Schedule(self._asked, planned(replace(self.config, at_step=1 << 40)), done)
+        self._signal = self._listening(agreement.leads)
+        looks = LongStep(threading.get_ident(), self.clock.underway_ns)
+        arming = Arming(
+            self._asked,
+            schedule,
+            log,
+            agreement,
+            signal=self._signal,
+            long_step=looks,
+            done=done,
+            alone=world_size == 1,
+        )
+        self._beside = Beside(arming.turn, log.close)
+        self._beside.start()
+        self._arming, self._thread, self._passed = arming, threading.get_ident(), False
+        self._profiler_is_on, self._prepared_profilers = signs()
+        self.clock.armed = True
+        self.clock.restart()
+
+    def _listening(self, says: bool) -> SignalFlag | None:
+        if self._asked.signal is None:
+            return None
+        flag = SignalFlag(self._asked.signal)
+        refused = flag.install()
+        if refused and says:
+            say(f"no signal asks for windows: {refused}")
+        return None if refused else flag
+
+    def _step_ended(self) -> None:
+        arming, phase = self._arming, self.phase
+        assert arming is not None
+        self._is_quiet = False
+        try:
+            if phase == ARMED:
+                self._timed()
+            else:
+                super()._step_ended()
+                self._leave_no_range()
+        finally:
+            arming.step_ended(self.clock.last_ns, phase in PROFILED)
+        if self.phase in (ARMED, SAMPLING) and not self._passed:
+            self._open_what_is_due(arming)
+        if self.phase == ARMED and not self._passed:
+            self.clock.step_begins()
+            self._rests(arming)
+
+    def _rests(self, arming: Arming) -> None:
+        began = self.clock.began
+        if began is not None:
+            arming.rests(began[0])
+            self._is_quiet = True
+
+    def _timed(self) -> None:
+        """A step between windows has ended; it gets no time where a profiler of the job was on."""
+        before, self._passed = self._passed, self.beside_a_profiler()
+        if before or self._passed:
+            self.clock.step_passed(ARMED)
+            if self._machine is not None:
+                quietly(self._machine.stop)  # it gave way, or is to
+                self._machine = None
+        else:
+            self.clock.step_ended(ARMED)
+            self._finish()  # of a window that was cut
+            if self._machine is None or not self._machine.reads:
+                self._read_machine()
+
+    def _read_machine(self) -> None:
+        """From the end of a step on, by which the GPU is known, until the loop ends or the job starts a profiler."""
+        arming = self._arming
+        assert arming is not None
+        self._machine = self._machine_log.reader(arming.note_reading, lambda: arming.number)
+        guarded(self._machine.start, "the machine is not read")
+
+    def _open_what_is_due(self, arming: Arming) -> None:
+        first = arming.due()
+        if first is None:
+            return
+        if self.phase == SAMPLING:
+            self._sampled()
+        plan = planned(replace(self.config, at_step=first), 1, None, arming.number)
+        self.folder = os.path.join(self.config.out, WINDOW_FOLDER.format(first))
+        self.objects.loop_begins()
+        self.clock.armed = False
+        self._plan(replace(plan, cooldown=1, control_after=max(self.config.control, 0)), arming.number)
+
+    def _leave_no_range(self) -> None:
+        """Between windows a step has no range."""
+        if self.phase == ARMED:
+            quietly(self._step_range.end)
+
+    def _finish(self) -> None:
+        ends, files = self.window is not None and self.window.phase == "done", self.outcome.files
+        super()._finish()
+        if ends and self.window is None and self._arming is not None:
+            self.clock.armed = True
+            self._arming.closed(None if files is None else files.folder.name, self.outcome.error)
+
+    def _cut_short(self, why: str) -> None:
+        if self.phase != ARMED:
+            super()._cut_short(why)
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        self._failures += 1
+        if self._failures >= MOST_FAILURES or self._arming is None:
+            self._disarmed("capture stopped")
+
+    def _disarmed(self, why: str) -> None:
+        """No step is timed any more; what was is written, unless the file system hangs."""
+        self._is_quiet = False
+        arming, beside, self._arming = self._arming, self._beside, None
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            quietly(machine.stop)
+        if self._signal is not None:
+            self._signal.restore()
+        if arming is not None and beside is not None:
+            arming.ended(why)
+            if not beside.stop(ENDS_WITHIN_S):
+                say("the last step times are not written: the file system takes too long")

@@ -1,0 +1,53 @@
+"""Where a file lies: the kind of its file system, and the room there. The standard library alone is needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mountinfo")
+_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+
+
+def in_memory(folder: Path | str, mounts: Path = MOUNTS) -> bool:
+    """Whether files in `folder` take the machine's memory; False where the system does not tell (only Linux does)."""
+    return file_system(folder, mounts) in _IN_MEMORY
+
+
+def file_system(folder: Path | str, mounts: Path = MOUNTS) -> str:
+    """The kind of the file system that `folder` is, or would be, on, such as "ext4"; "" where it cannot be told.
+
+    Of the mounts above it the innermost counts, of several at one place the last, which hides the others (proc(5)).
+    """
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    path, found, longest = os.path.realpath(folder), "", -1
+    for line in lines:
+        fields = line.split(" ")
+        if "-" not in fields[5:-1]:
+            continue
+        place = _unescaped(fields[4])
+        inside = place == "/" or path == place or path.startswith(place + "/")
+        if inside and len(place) >= longest:
+            found, longest = fields[fields.index("-", 5) + 1], len(place)
+    return found
+
+
+def free_bytes(folder: Path | str) -> int | None:
+    """Bytes that this user may still write in `folder`, or where it would be made; None where it cannot be told."""
+    path = os.path.abspath(folder)
+    while not os.path.isdir(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    try:
+        status = os.statvfs(path)
+    except (OSError, AttributeError):
+        return None
+    return status.f_bavail * status.f_frsize
+
+
+def _unescaped(place: str) -> str:
+    for written, meant in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        place = place.replace(written, meant)
+    return place

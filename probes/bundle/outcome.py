@@ -1,0 +1,86 @@
+"""What one window leaves behind: the error that ended it, the facts of the job, and the files of its rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..aside import InTurn
+from ..config import rank_and_world
+from ..guard import guarded, quietly, silent
+from ..machine.sampling import MachineSampler
+from .rank_files import RankFiles
+
+
+class Outcome:
+    """Gathered while the window runs, written at its end, files beside the training thread.
+
+    Attributes:
+        error: why the capture ended early; None where it did not.
+        left_out: why the rank records nothing by choice, "" where it does.
+        files: of this rank, once they are claimed.
+        written: the files of each window that is over, in order.
+        machine: reads what the machine does meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self.left_out = ""
+        self.files: RankFiles | None = None
+        self.written: list[RankFiles] = []
+        self.machine = MachineSampler()
+        self._facts: dict[str, object] | None = None
+        self._unknown = False
+        self._writing = InTurn()
+
+    def begins(self) -> None:
+        """Another window: what the last one left is written."""
+        self.error, self.files, self._facts, self._unknown = None, None, None, False
+        self.left_out = ""
+        self.machine.stop()
+        self.machine = MachineSampler()
+        guarded(self.machine.start, "the machine is not read")
+
+    def failed(self, why: str) -> None:
+        """Note the error, of several the first."""
+        self.error = self.error or why
+
+    def claim(self, out: str) -> None:
+        """Claim a folder, `out` where that is free."""
+        rank, world_size = rank_and_world()
+
+        def claim() -> None:  # there even if an exception of the job ends the waiting
+            self.files = RankFiles(out, rank, world_size)
+
+        self.beside(claim)
+        quietly(self.machine.window_begins)
+
+    @property
+    def writing(self) -> bool:
+        """Whether something is still being written that was not waited for."""
+        return self._writing.busy
+
+    def beside(self, call: Callable[[], object], patience_s: float | None = None) -> None:
+        """Run `call`, whose business are files; with `patience_s` it is not waited for any longer."""
+        self._writing.run(call, self.failed, patience_s)
+
+    def note(self, known: Callable[[], dict[str, object]]) -> None:
+        """Keep the facts, once, while the model lives: what is written at exit comes after its end."""
+        if self._facts is None and not self._unknown:
+            with silent():
+                noted = guarded(lambda: vars(self).update(_facts=known()), "capture facts not written")
+            self._unknown = not noted
+
+    def write(self, last: Callable[[], dict[str, object]]) -> None:
+        """Write the facts, with what `last` adds of the end, and the marker that says that nothing more comes."""
+        files, facts, machine = self.files, self._facts, self.machine
+        if files is None:
+            return
+        if facts is not None:
+            facts["error"] = self.error
+
+            def write() -> None:
+                files.write_record({**facts, **last(), "machine_samples": quietly(machine.facts)})
+
+            guarded(lambda: self.beside(write), "capture facts not written")
+        guarded(lambda: self.beside(lambda: files.finish(self.error, self.left_out)), "no marker written")
+        self.written.append(files)

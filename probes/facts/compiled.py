@@ -1,0 +1,87 @@
+"""What torch.compile did: which code it compiled, where it gave up, and what it compiled again.
+
+Of the reasons that torch gives only such as are its own words are kept: a guard may hold a value of the job's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MOST = 64  # compilations, the last ones: torch keeps no more
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>\w{1,100}?)_at_(?P<line>\d{1,7})\Z")
+_WORDS = re.compile(r"[A-Za-z][\w .,'`()/=:-]{2,99}")
+_KIND = re.compile(r"\w{1,60}\Z")
+_AGAIN = (  # what in a guard tells what changed
+    ("size mismatch", "sizes change"),
+    ("stride mismatch", "strides change"),
+    ("dtype mismatch", "types change"),
+    ("device", "devices change"),
+    ("requires_grad", "requires_grad changes"),
+    ("rank mismatch", "the number of dimensions changes"),
+    ("grad_mode", "the gradient mode changes"),
+    ("GLOBAL_STATE", "a global setting of torch changes"),
+    ("len(", "the length of a list changes"),
+    ("check_obj_id", "another object comes"),
+    ("check_type_id", "an object of another type comes"),
+    ("==", "a number or a text changes"),
+    ("<", "a number changes"),
+    (">", "a number changes"),
+)
+
+
+def compilations() -> dict[str, object] | None:
+    """The compilations of this process, the last ones; None where nothing was compiled."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return None
+    kept = [vars(each) for each in utils.get_compilation_metrics()]
+    return {"compiled": [row for row in map(row_of, kept[-MOST:]) if row is not None]} if kept else None
+
+
+def row_of(metrics: Mapping[str, Any], here: str | None = None) -> dict[str, object] | None:
+    """One compilation in short, from torch's own account of it; None for one that is no function's.
+
+    `broken_at` is the line at which the code before this one gave up, `again` what made it compile again, `failed` the
+    kind of its error, `because` why graphs end inside it.
+    """
+    file, name, line = (metrics.get(f"co_{of}") for of in ("filename", "name", "firstlineno"))
+    if not isinstance(file, str) or not isinstance(name, str) or metrics.get("is_forward") is False:
+        return None
+    resumed = _RESUMED.match(name)
+    again, failed = metrics.get("recompile_reason"), metrics.get("fail_type")
+    return {
+        "file": _path(file, _here() if here is None else here),
+        "line": line if isinstance(line, int) else None,
+        "function": resumed["function"] if resumed else name[:100],
+        "broken_at": int(resumed["line"]) if resumed else None,
+        "again": _what_changed(again) if isinstance(again, str) else None,
+        "failed": failed if isinstance(failed, str) and _KIND.match(failed) else "an error" if failed else None,
+        "failed_at": metrics.get("fail_user_frame_lineno") if failed else None,
+        "because": _own_words(metrics.get("restart_reasons") or ()),
+    }
+
+
+def _what_changed(reason: str) -> str:
+    return next((said for part, said in _AGAIN if part in reason), "something else changes")
+
+
+def _own_words(reasons: Iterable[Any]) -> list[str]:
+    """The first line of each reason, as far as it holds words of torch's."""
+    first = (reason.strip().splitlines()[0] for reason in reasons if isinstance(reason, str) and reason.strip())
+    found = map(_WORDS.match, first)
+    return sorted({told[0].rstrip(" :,") for told in found if told})[:4]
+
+
+def _here() -> str:
+    try:
+        return os.getcwd().rstrip(os.sep) + os.sep
+    except OSError:
+        return ""
+
+
+def _path(path: str, here: str) -> str:
+    return path[len(here) :] if here and path.startswith(here) else path

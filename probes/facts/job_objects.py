@@ -1,0 +1,108 @@
+"""The job's model, optimizer, loader and a few batches, as the hooks met them. Keeps none of it alive."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..held import element_bytes, held, inner_loader, is_a, items, shape, size, unseen, untouched
+from .loader_work import Loaders
+from .loop_frames import loop_on_stack
+from .padding import Padding
+
+BATCHES = 4
+LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
+_DEPTH = 3
+
+
+class JobObjects:
+    """Weak references and small descriptions, gathered while the window waits.
+
+    Attributes:
+        arguments: reads the settings of the job's trainer as the record holds them; None without a trainer.
+        loop: what runs the training loop, as the record names it; None where it was not seen.
+        loader: settings of the last DataLoader.
+        batches: descriptions of the last batches.
+        padding: of every batch of the loop.
+        loaders: what bounds the loaders.
+    """
+
+    def __init__(self) -> None:
+        self.arguments: Callable[[], dict[str, object]] | None = None
+        self.loop: str | None = None
+        self.loader: dict[str, object] | None = None
+        self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
+        self.padding, self.loaders = Padding(), Loaders()
+        self._refs: dict[str, Any] = {}
+
+    def loop_begins(self) -> None:
+        """Forget the batches and loaders of an earlier loop."""
+        self.batches.clear()
+        self.padding, self.loaders = Padding(), Loaders()
+
+    def note(self, role: str, thing: object) -> None:
+        """Remember the job's `role` ("model", "wrapped", "optimizer", "accelerator")."""
+        if thing is not None:
+            self._refs[role] = weakref.ref(thing)
+
+    def get(self, role: str) -> Any:
+        """What was noted for `role`, or None when it was not or is gone."""
+        reference = self._refs.get(role)
+        return reference() if reference is not None else None
+
+    def note_loop(self, otherwise: str) -> None:
+        """Remember what runs the training loop, asked from within it: what is on the stack, `otherwise` without any."""
+        self.loop = loop_on_stack() or otherwise
+
+    def note_loader(self, loader: Any) -> None:
+        """Remember the settings of a torch DataLoader."""
+        self.loader = {name: held(inner_loader(loader), name) for name in LOADER}
+
+    def note_batch(self, batch: object) -> None:
+        """Remember the shapes of a batch. Reads only tensors in host memory: a device would be waited for."""
+        self.batches.append(described(batch))
+
+    def note_padding(self, batch: object) -> None:
+        """Count the padding of a batch."""
+        mask = dict(tensors_of(batch)).get("attention_mask")
+        if mask is not None:
+            with untouched(), unseen():
+                self.padding.note(mask)
+
+
+def described(batch: object) -> dict[str, Any]:
+    """Shapes by name, bytes of the tensors, and tokens (elements of `input_ids`) or None."""
+    tensors = dict(tensors_of(batch))
+    ids = tensors.get("input_ids")
+    with untouched(), unseen():
+        return {
+            "shapes": {name: shape(tensor) for name, tensor in tensors.items()},
+            "bytes": sum(size(tensor) * element_bytes(tensor) for tensor in tensors.values()),
+            "tokens": None if ids is None else size(ids),
+        }
+
+
+def tensors_of(batch: object) -> Iterator[tuple[str, Any]]:
+    """The tensors of a batch, each with its name, which is made of the keys on the way to it."""
+    return _tensors(batch, "", _DEPTH)
+
+
+def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+    torch: Any = sys.modules["torch"]
+    if is_a(value, torch.Tensor):
+        yield name or "0", value
+    elif depth and is_a(value, tuple, list):
+        parts = tuple.__iter__(value) if is_a(value, tuple) else list.__iter__(value)
+        for index, part in zip(range(16), parts):  # noqa: B905
+            yield from _tensors(part, _joined(name, str(index)), depth - 1)
+    elif depth:
+        for key, part in items(value).items():
+            yield from _tensors(part, _joined(name, key if type(key) is str else "other"), depth - 1)
+
+
+def _joined(name: str, part: str) -> str:
+    safe = part if part.isidentifier() or part.isdecimal() else "other"
+    return f"{name}.{safe}"[:60] if name else safe[:60]

@@ -1,0 +1,35 @@
+"""What runs the training loop, by the modules whose functions are on the stack when an optimizer step ends."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+from .. import protocol
+
+_MODULES = {  # the first that is there: each may use those after it
+    protocol.TRAINER: ("transformers.trainer",),
+    protocol.LIGHTNING: ("lightning.pytorch.", "pytorch_lightning."),
+    protocol.ACCELERATE: ("accelerate.optimizer", "accelerate.accelerator"),
+    protocol.DEEPSPEED: ("deepspeed.runtime.",),
+}
+
+
+def loop_on_stack() -> str | None:
+    """What runs the loop from within which this is asked, as the record names it; None in a loop of the job's own."""
+    modules = _modules(sys._getframe())
+    for loop, prefixes in _MODULES.items():
+        if any(module.startswith(prefixes) for module in modules):
+            return loop
+    return None
+
+
+def _modules(frame: FrameType | None) -> set[str]:
+    """Names of the modules on the stack; the job's own objects are not asked."""
+    names = set()
+    while frame is not None:
+        name = dict.get(frame.f_globals, "__name__")
+        if type(name) is str:
+            names.add(name)
+        frame = frame.f_back
+    return names

@@ -1,0 +1,230 @@
+"""The model's part of the capture facts: sizes, dtypes, attention, wrappers and the optimizer.
+
+Read from what torch and transformers hold; no method or property of the job's own classes is called.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from ..held import attributes, dtype, held, is_a, modules, parameters, setting, size, trains, untouched
+
+DIMENSIONS = [
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+    "sliding_window",
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "n_shared_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "decoder_sparse_step",
+    "max_window_layers",
+    "type_vocab_size",
+    "attention_bias",
+    "mlp_bias",
+    "enable_bias",
+    "tie_word_embeddings",
+    "ffn_dim",
+    "word_embed_proj_dim",
+    "d_model",
+    "d_ff",
+    "d_kv",
+    "num_layers",
+    "num_heads",
+    "n_embd",
+    "n_layer",
+    "n_head",
+    "n_inner",
+    "n_positions",
+    "encoder_layers",
+    "decoder_layers",
+    "image_size",
+    "patch_size",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "use_cache",
+]
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,39}\Z")
+_WRAPPED = ("_orig_mod", "module")
+
+
+def model_facts(model: Any) -> dict[str, object] | None:
+    """Sizes and settings of the model without its wrappers; None without a model."""
+    if model is None:
+        return None
+    inner = unwrapped(model)
+    config = held(inner, "config")
+    weights = parameters(inner)
+    with untouched():
+        return {
+            "class": type(inner).__name__,
+            "model_type": _word(setting(config, "model_type")),
+            "parameters": sum(map(size, weights)),
+            "trainable": sum(size(p) for p in weights if trains(p)),
+            "embedding_parameters": sum(map(size, _embeddings(inner))),
+            "dtypes": dict(_dtypes(weights)),
+            "attn_implementation": _word(setting(config, "_attn_implementation")),
+            "gradient_checkpointing": any(held(m, "gradient_checkpointing") is True for m in modules(inner)),
+            "config": _dimensions(config),
+            "text_config": _text_config(config),
+        }
+
+
+def optimizer_facts(optimizer: Any) -> dict[str, object] | None:
+    """The optimizer's class and the implementation it was asked for; None without one."""
+    if optimizer is None:
+        return None
+    groups = held(optimizer, "param_groups")
+    weights = optimized(optimizer)
+    with untouched():
+        return {
+            "class": type(optimizer).__name__,
+            "fused": groups[0].get("fused"),
+            "foreach": groups[0].get("foreach"),
+            "capturable": groups[0].get("capturable"),
+            "parameters": sum(map(size, weights)),
+            "dtypes": dict(_dtypes(weights)),
+            "groups": len(groups),
+        }
+
+
+def wrapped_facts(model: Any) -> dict[str, object]:
+    """Whether the model is compiled, and the settings of the DDP or FSDP wrapper around it (None without one)."""
+    chain = list(_outer_modules(model))
+    ddp = next((m for m in chain if type(m).__name__ == "DistributedDataParallel"), None)
+    fsdp = next((m for m in chain if "FSDP" in type(m).__name__ or "FullySharded" in type(m).__name__), None)
+    inner = unwrapped(model) if model is not None else None
+    compiled = any(type(m).__name__ == "OptimizedModule" for m in chain)
+    return {
+        "compiled": compiled or held(inner, "_compiled_call_impl") is not None,
+        "ddp": None if ddp is None else _ddp(ddp),
+        "fsdp": None if fsdp is None else _fsdp(fsdp),
+    }
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside torch.compile, DDP and FSDP wrappers."""
+    return list(_chain(model))[-1]
+
+
+def module_of(optimizer: Any) -> Any:
+    """The module that holds most of the optimizer's parameters among the live objects; None when there is none."""
+    if optimizer is None:
+        return None
+    torch: Any = sys.modules["torch"]
+    wanted = {id(p) for p in optimized(optimizer)}
+    best, best_score = None, (0, 0)
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.Module):
+            stepped = [id(p) in wanted for p in parameters(thing)]
+            score = (sum(stepped), int("config" in attributes(thing)))
+            if score > best_score:
+                best, best_score = thing, score
+    return best
+
+
+def optimized(optimizer: Any) -> list[Any]:
+    """The parameters that the optimizer steps."""
+    groups = held(optimizer, "param_groups")
+    return [p for group in groups if type(group) is dict for p in group["params"]] if type(groups) is list else []
+
+
+def _outer_modules(model: Any) -> Iterator[Any]:
+    """The model, what is inside its wrappers, and the wrappers around it that are alive."""
+    if model is None:
+        return
+    inside = list(_chain(model))
+    yield from inside
+    torch: Any = sys.modules["torch"]
+    known = {id(module) for module in inside}
+    for thing in gc.get_objects():
+        if not issubclass(type(thing), torch.nn.Module) or id(thing) in known:
+            continue
+        inner = held(thing, "_modules")
+        if is_a(inner, dict) and any(id(dict.get(inner, name)) in known for name in _WRAPPED):
+            yield thing
+
+
+def _chain(model: Any) -> Iterator[Any]:
+    while model is not None:
+        yield model
+        inside = held(model, "_modules") or {}
+        wrapper = type(model).__name__ in ("OptimizedModule", "DistributedDataParallel", "FullyShardedDataParallel")
+        model = next((inside[name] for name in _WRAPPED if name in inside), None) if wrapper else None
+
+
+def _ddp(wrapper: Any) -> dict[str, object]:
+    bucket = held(wrapper, "bucket_bytes_cap")
+    return {
+        "find_unused_parameters": held(wrapper, "find_unused_parameters"),
+        "gradient_as_bucket_view": held(wrapper, "gradient_as_bucket_view"),
+        "static_graph": held(wrapper, "static_graph"),
+        "broadcast_buffers": held(wrapper, "broadcast_buffers"),
+        "bucket_cap_mb": None if bucket is None else bucket / 2**20,
+    }
+
+
+def _fsdp(wrapper: Any) -> dict[str, object]:
+    strategy = getattr(held(wrapper, "sharding_strategy"), "name", None)
+    return {
+        "class": type(wrapper).__name__,
+        "sharding_strategy": _word(strategy),
+        "forward_prefetch": _prefetches_forward(wrapper),
+    }
+
+
+def _prefetches_forward(wrapper: Any) -> bool | None:
+    """Whether any unit gathers the next one's parameters ahead; None where neither kind of FSDP says."""
+    stated = held(wrapper, "forward_prefetch")
+    if type(stated) is bool:
+        return stated
+    ahead = [units for module in modules(wrapper) if (units := _ahead_of(module)) is not None]
+    return any(map(bool, ahead)) if ahead else None
+
+
+def _ahead_of(module: Any) -> list[Any] | None:
+    """What torch's fully_shard keeps, among a module's forward hooks, of the units to gather ahead; None without it."""
+    state_of = getattr(sys.modules.get("torch.distributed._composable_state"), "_get_module_state", None)
+    state = None if state_of is None else state_of(module)
+    return held(state, "_states_to_forward_prefetch") if state is not None else None
+
+
+def _embeddings(model: Any) -> list[Any]:
+    torch: Any = sys.modules["torch"]
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return [p for module in modules(model) if is_a(module, *kinds) for p in parameters(module, False)]
+
+
+def _dimensions(config: Any) -> dict[str, object]:
+    return {name: value for name in DIMENSIONS if is_a(value := setting(config, name), int)}
+
+
+def _text_config(config: Any) -> dict[str, object] | None:
+    text = held(config, "text_config")
+    return None if text is None else _dimensions(text)
+
+
+def _dtypes(weights: list[Any]) -> Counter[str]:
+    """Parameters, in elements, by dtype."""
+    counted: Counter[str] = Counter()
+    for parameter in weights:
+        counted[dtype(parameter)] += size(parameter)
+    return counted
+
+
+def _word(value: Any) -> str | None:
+    return value if is_a(value, str) and _WORD.match(value) else None

@@ -1,0 +1,166 @@
+"""capture-rank{R}.json: what a trace does not say. Every value passes an allow-list; a fact may be null."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..apply import job_patch
+from ..aside import aside
+from ..config import rank_and_world
+from ..guard import quietly
+from ..held import plain
+from ..machine.cores import cores
+from .compiled import compilations
+from .machine import device, environment, infiniband_devices, memory, versions
+from .model import model_facts, module_of, optimizer_facts, wrapped_facts
+from .torch_settings import torch_settings
+
+if TYPE_CHECKING:
+    from ..limits.allowance import Allowance
+    from ..recording.clock import StepClock
+    from ..recording.nsight_window import AnyRecorder
+    from ..window import Window
+    from .job_objects import JobObjects
+    from .padding import Padding
+
+SCHEMA_VERSION = 1
+SLURM = (
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_NTASKS",
+    "SLURM_NNODES",
+)
+_NUMBERS = re.compile(r"[0-9]{1,20}\Z")
+
+
+def facts(
+    job: JobObjects,
+    *,
+    window: Window | None,
+    clock: StepClock,
+    recorder: AnyRecorder | None,
+    source: str | None,
+    error: str | None,
+    allowance: Allowance | None = None,
+) -> dict[str, object]:
+    """Everything known about the job and the window; a part that cannot be had is null.
+
+    Args:
+        job: its model, optimizer, loader and batches.
+        window: the steps of the capture, timed by `clock`, recorded by `recorder`, counted by `source`.
+        error: why the capture ended early, if it did.
+        allowance: what of the window was to be recorded, and what was.
+    """
+    rank, world_size = rank_and_world()
+    machine = aside(lambda: _machine(world_size))  # reads files, where much of the standard library holds an OSError
+    optimizer = job.get("optimizer")
+    model = quietly(lambda: _model(job))
+    settings = quietly(job.arguments) if job.arguments is not None else None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "rank": rank,
+        "world_size": world_size,
+        **machine,
+        "device": quietly(device),
+        "torch_settings": quietly(torch_settings),
+        "model": quietly(lambda: model_facts(model)),
+        "training_loop": job.loop,
+        "training_arguments": settings,
+        "dataloader": quietly(lambda: job.loader and {name: plain(value) for name, value in job.loader.items()}),
+        "loading": quietly(job.loaders.facts),
+        "batch": quietly(lambda: batch_facts(list(job.batches), job.padding)),
+        "optimizer": quietly(lambda: optimizer_facts(optimizer)),
+        **_wrapping(model),
+        "compilations": quietly(compilations),
+        "liger": quietly(lambda: _liger(settings)),
+        "memory": quietly(memory),
+        **_patch(),
+        **_steps(window, clock, source),
+        "profiler": (recorder.settings or None) if recorder is not None else None,
+        "recording": quietly(allowance.facts) if allowance is not None and recorder is not None else None,
+        "error": error,
+    }
+
+
+def _machine(world_size: int) -> dict[str, object]:
+    return {
+        "host": quietly(platform.node),
+        "slurm": {name: os.environ[name] for name in SLURM if _NUMBERS.match(os.environ.get(name, ""))},
+        "cores": quietly(lambda: cores(os.environ, world_size)),
+        "versions": quietly(versions),
+        "environment": quietly(lambda: environment(os.environ)),
+        "infiniband_devices": quietly(infiniband_devices),
+    }
+
+
+def batch_facts(batches: list[dict[str, Any]], padding: Padding) -> dict[str, object] | None:
+    """Shapes of the last batch seen, the mean tokens of the last few, and the padding of all; None when none was."""
+    if not batches:
+        return None
+    tokens = [batch["tokens"] for batch in batches if batch["tokens"] is not None]
+    return {
+        "shapes": batches[-1]["shapes"],
+        "bytes": batches[-1].get("bytes"),
+        "tokens": statistics.fmean(tokens) if tokens else None,
+        "batches_seen": len(batches),
+        "padding_share": padding.share,
+        "padding": padding.facts(),
+    }
+
+
+def _patch() -> Mapping[str, object]:
+    """What a run with a patch applied of it and what it refused."""
+    patch = quietly(job_patch.facts)
+    return patch if isinstance(patch, dict) else {"applied": None, "refused": [], "expected": None}
+
+
+def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[str, object]:
+    """Step times in nanoseconds by phase, and how much longer a profiled step takes."""
+    phases = {"control_before": "control", "warmup": "warmup", "active": "active", "control_after": "control_after"}
+    steps: dict[str, Any] = {f"{name}_ns": clock.times(phase) for name, phase in phases.items()}
+    unprofiled = steps["control_before_ns"] + steps["control_after_ns"]
+    factor = None
+    if unprofiled and steps["active_ns"]:
+        factor = statistics.median(steps["active_ns"]) / max(statistics.median(unprofiled), 1)
+    return {
+        "steps": {
+            **steps,
+            "waiting_ns": clock.waited(),
+            "unprofiled_host_ns": clock.host_times(),
+            "unprofiled_ranges_ns": clock.range_times(),
+            "clock": clock.source,
+            "source": source,
+            "first_active_step": window.first_active or None if window else None,
+            "settled": window.settled if window else None,
+            "shortened": window.plan.shortened if window else None,
+            "passed": window.passed if window else None,
+            "cut_by": window.cut_by or None if window else None,
+        },
+        "overhead_factor": factor,
+    }
+
+
+def _model(job: JobObjects) -> Any:
+    """The model noted by the Trainer, else the module that holds most of the optimizer's parameters."""
+    noted = job.get("model")
+    return module_of(job.get("optimizer")) if noted is None else noted
+
+
+def _wrapping(model: Any) -> Mapping[str, object]:
+    wrappers = quietly(lambda: wrapped_facts(model))
+    return wrappers if isinstance(wrappers, dict) else {"compiled": None, "ddp": None, "fsdp": None}
+
+
+def _liger(settings: Any) -> dict[str, object]:
+    """Whether Liger kernels are asked for, and whether its module is in use in this process."""
+    asked = settings.get("use_liger_kernel") if settings is not None else None
+    return {"asked": asked, "loaded": "liger_kernel.transformers" in sys.modules}

@@ -1,0 +1,29 @@
+"""Settings of torch in this process that change how fast it computes, as they are when the window ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..guard import quietly
+
+_Setting = Callable[[Any], object]
+_SETTINGS: dict[str, _Setting] = {
+    "detects_anomalies": lambda torch: bool(torch.is_anomaly_enabled()),
+    "deterministic": lambda torch: bool(torch.are_deterministic_algorithms_enabled()),
+    "cudnn_deterministic": lambda torch: bool(torch.backends.cudnn.deterministic),
+    "cudnn_benchmark": lambda torch: bool(torch.backends.cudnn.benchmark),
+    "float32_matmul_precision": lambda torch: str(torch.get_float32_matmul_precision()),
+    "threads": lambda torch: int(torch.get_num_threads()),
+    "distributed_debug": lambda torch: str(torch.distributed.get_debug_level().name),
+    "debug_build": lambda torch: bool(torch.version.debug),
+    "gpu_code": lambda torch: [str(name) for name in torch.cuda.get_arch_list()],
+}
+
+
+def torch_settings() -> dict[str, object]:
+    """Each setting by its name; null where this torch does not have it."""
+    torch: Any = sys.modules["torch"]
+    return {name: quietly(partial(read, torch)) for name, read in _SETTINGS.items()}

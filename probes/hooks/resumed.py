@@ -1,0 +1,47 @@
+"""How many steps a job has behind it that goes on from a checkpoint, by what its optimizer holds."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..guard import quietly
+from ..held import held, is_a, unseen, untouched
+
+_MOST_READ = 16  # parameters: one that is trained later than others has fewer steps
+_MOST_STEPS = 1 << 40
+
+
+def steps_before(optimizer: Any) -> int:
+    """Steps that the optimizer counts before the one that it has just made; 0 where it counts none.
+
+    Adam and its like hold the number beside each parameter, and a checkpoint of them holds it too.
+    """
+    counted = quietly(lambda: max(_counted(optimizer), default=1))
+    return min(counted - 1, _MOST_STEPS) if isinstance(counted, int) and counted > 0 else 0
+
+
+def _counted(optimizer: Any) -> list[int]:
+    state = held(optimizer, "state")
+    if not is_a(state, dict):
+        return []
+    entries = [entry for _, entry in zip(range(_MOST_READ), dict.values(state))]  # noqa: B905
+    steps: list[Any] = [dict.get(entry, "step") for entry in entries if is_a(entry, dict)]
+    numbers = [int(step) for step in steps if type(step) in (int, float)]
+    tensors = [step for step in steps if type(step) is sys.modules["torch"].Tensor]
+    return numbers + [_value(step) for step in tensors if step.device.type == "cpu"] or _on_device(tensors)
+
+
+def _value(step: Any) -> int:
+    """By NumPy: an operator of torch would stand in what the job counts of them."""
+    with untouched(), unseen():
+        return int(step.numpy())
+
+
+def _on_device(steps: list[Any]) -> list[int]:
+    """One of them, which is waited for; none while a graph is captured, which a wait would break."""
+    torch: Any = sys.modules["torch"]
+    if not steps or steps[0].device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return []
+    with untouched(), unseen():
+        return [int(steps[0].item())]

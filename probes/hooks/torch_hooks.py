@@ -1,0 +1,194 @@
+"""Hooks into torch for loops without a Trainer: a step ends with an optimizer's, or an engine's around it."""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from ..current_session import session
+from ..dumps import flight_recorder, memory_history
+from ..guard import guarded, quietly
+from ..protocol import BARE_LOOP
+from ..recording import other_profilers
+from ..recording.range_times import times
+from ..recording.ranges import OPTIMIZER, emitter
+from ..session import Session
+from . import loader_hooks
+from .accelerate_hooks import wrap_accelerate
+from .resumed import steps_before
+
+FORGOTTEN_AFTER = 64  # steps of other optimizers, of few: one that pauses longer no longer ends the cycle
+FORGOTTEN_EACH = 16  # steps
+ABOUT_EQUAL = 1.25
+MOST_OPTIMIZERS = 8192  # in one cycle
+
+
+def install() -> None:
+    """Count optimizer steps and look at loaders from now on; without a session, do nothing."""
+    if session() is not None:
+        guarded(flight_recorder.arm, "the flight recorder is not armed")
+        guarded(memory_history.arm, "no memory snapshots")
+        guarded(_install, "no hooks in torch")
+
+
+def _install() -> None:
+    global _installed
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    if not _installed:
+        _installed = True
+        register_optimizer_step_pre_hook(untraced(_before_step))
+        register_optimizer_step_post_hook(untraced(_after_step))
+        other_profilers.watch()
+        emitter()  # what it imports is imported here, and not within a step
+    loader_hooks.watch_loaders()
+
+
+class Cycle:
+    """Which optimizer steps last in a cycle of several: of the rarest, the one that was first seen last.
+
+    A scaler skips steps of one or the other, so the rarest are those that step about equally often. One that is seen
+    first beside others ends nothing: the cycle that it belongs to has counted. A job may have one optimizer for each
+    parameter, so a step of one looks at few of the others.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._having: dict[int, int] = {}  # optimizers by their number of steps
+        self._now = 0
+
+    def closed_by(self, optimizer: int) -> bool:
+        """Count a step of `optimizer` and say whether it ends a training step."""
+        if len(self._steps) == 1 and optimizer in self._steps:
+            return True  # its count matters beside others alone
+        self._now += 1
+        is_new = optimizer not in self._steps
+        if is_new:
+            self._set(optimizer, min(self._having, default=1) - 1)
+        self._set(optimizer, self._steps[optimizer] + 1)
+        self._last[optimizer] = self._now
+        if self._now % FORGOTTEN_EACH == 0:
+            self._forget()
+        if is_new and len(self._steps) > 1:
+            return False
+        rare = ABOUT_EQUAL * min(self._having) + 1
+        return next(key for key in reversed(self._steps) if self._steps[key] <= rare) == optimizer
+
+    def _set(self, optimizer: int, steps: int) -> None:
+        self._uncount(optimizer)
+        self._steps[optimizer] = steps
+        self._having[steps] = self._having.get(steps, 0) + 1
+
+    def _uncount(self, optimizer: int) -> None:
+        before = self._steps.get(optimizer)
+        if before is not None:
+            self._having[before] -= 1
+            if not self._having[before]:
+                del self._having[before]
+
+    def _forget(self) -> None:
+        longest = max(FORGOTTEN_AFTER, min(2 * len(self._steps), MOST_OPTIMIZERS))
+        for key in [key for key, last in self._last.items() if self._now - last > longest]:
+            self._uncount(key)
+            del self._last[key], self._steps[key]
+
+
+class Stepped(NamedTuple):
+    """What is known of a loop by what has stepped in it, where the first step is seen.
+
+    Attributes:
+        optimizer: torch's.
+        done: tells the steps that are counted before this one.
+        model: None where only the optimizer's parameters tell it.
+        loop: what runs the training loop, as the record names it, where nothing on the stack does.
+        settings: gives them under the names that `training_arguments` has in the record; None without any.
+    """
+
+    optimizer: Any
+    done: Callable[[], int]
+    model: Any = None
+    loop: str = BARE_LOOP
+    settings: Callable[[], dict[str, object]] | None = None
+
+
+_installed = False
+_over = False  # the hook stays: torch may be going through its list of hooks
+_within = 0  # engines whose step now runs: the optimizers inside it are parts of that step
+_cycle = Cycle()
+_counting = _thread.allocate_lock()
+
+
+@contextmanager
+def one_step() -> Iterator[None]:
+    """A block in which optimizers step that together make one step, told by `has_stepped` after it."""
+    global _within
+    _within += 1
+    try:
+        yield
+    finally:
+        _within -= 1
+
+
+def has_stepped(what: Any, tell: Callable[[], Stepped]) -> None:
+    """An optimizer, or an engine around several, has made a step; `tell` is asked where that begins a loop."""
+    if _over or not _counting.acquire(blocking=False):  # another thread counts, or the line that a handler interrupted
+        return
+    try:
+        _count(what, tell)
+    finally:
+        _counting.release()
+
+
+def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if times.on and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure is the passes, not the update
+        times.opened(OPTIMIZER)
+
+
+def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if times.on:
+        times.closed(OPTIMIZER)
+    if not _within:
+        has_stepped(optimizer, lambda: Stepped(optimizer, lambda: steps_before(optimizer)))
+
+
+def _count(what: Any, tell: Callable[[], Stepped]) -> None:
+    current = session()
+    if current is None or not current.open_to("optimizer") or not quietly(lambda: _cycle.closed_by(id(what))):
+        return
+    if current.source is None:
+        guarded(lambda: _begin(current, tell), "no capture")
+    current.step_ended()
+    if current.phase == "done" and current.source == "optimizer":
+        remove()
+        if current.stop_asked:
+            raise SystemExit(0)
+
+
+def untraced(function: Any) -> Any:
+    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled."""
+    import torch
+
+    disable = getattr(torch, "_disable_dynamo", None)
+    return function if disable is None else disable(function)
+
+
+def _begin(current: Session, tell: Callable[[], Stepped]) -> None:
+    quietly(wrap_accelerate)
+    known = tell()
+    objects = current.objects
+    objects.note("model", known.model)
+    objects.note("optimizer", known.optimizer)
+    objects.arguments = known.settings
+    quietly(lambda: objects.note_loop(known.loop))
+    done = 0 if current.beside_a_profiler() else known.done()
+    current.loop_begins("optimizer", None if current.config.at_step else loader_hooks.longest_loader(), done)
+    current.clock.step_is_underway()  # a loop shows first where its first optimizer step ends
+
+
+def remove() -> None:
+    """Count no more optimizer steps."""
+    global _over
+    _over = True

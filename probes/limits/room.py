@@ -1,0 +1,83 @@
+"""What the machine and the job's collectives leave for a capture. Read where files may be read: beside the training."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..bundle.disk import free_bytes
+from ..guard import quietly
+from ..machine.cores import cgroup_folders, numbers_in
+from .capture_size import Limits
+
+STALL_SHARE = 0.1  # of the least timeout of a collective
+MEMORY_SHARE, DISK_SHARE = 4, 2  # a quarter, a half of what is free
+_TIMEOUTS_S = {"nccl": 600.0}  # torch's defaults, where a group does not tell: constants.py of torch.distributed
+_DEFAULT_TIMEOUT_S = 1800.0
+_LIMITS_OF_MEMORY = (
+    ("memory.max", "memory.current", "sys/fs/cgroup", ""),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "sys/fs/cgroup/memory", "memory"),
+)
+
+
+def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None) -> Limits:
+    """For a capture into `folder` by `ranks` ranks of this host, whose collectives give up after `timeout_s`."""
+    memory, disk = quietly(free_memory_bytes), quietly(lambda: free_bytes(folder))
+    return Limits(
+        budget_bytes,
+        memory // MEMORY_SHARE if isinstance(memory, int) else None,
+        disk // DISK_SHARE if isinstance(disk, int) else None,
+        timeout_s * STALL_SHARE if timeout_s is not None else None,
+        max(ranks, 1),
+    )
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int | None:
+    """Memory that processes may still take: of the host, or of the cgroup where it has less; None where unknown."""
+    return min((*_of_host(root), *_of_cgroups(root)), default=None)
+
+
+def _of_host(root: Path) -> Iterator[int]:
+    meminfo = root / "proc/meminfo"
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text() if meminfo.is_file() else "", re.MULTILINE)
+    if found:
+        yield int(found[1]) * 1024
+
+
+def _of_cgroups(root: Path) -> Iterator[int]:
+    if not (root / "proc/self/cgroup").is_file():
+        return
+    for most, taken, top, controller in _LIMITS_OF_MEMORY:
+        for folder in cgroup_folders(root, root / top, partial(_is_listed, controller)):
+            both = numbers_in(folder / most) + numbers_in(folder / taken)
+            if len(both) == 2 and both[0] > 0:
+                yield max(both[0] - both[1], 0)
+
+
+def _is_listed(controller: str, names: str) -> bool:
+    return controller in names.split(",")
+
+
+def collective_timeout_s() -> float | None:
+    """The least timeout of the process groups, in seconds; the backend's default where one does not tell it.
+
+    None without a process group.
+    """
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    groups = list(distributed.distributed_c10d._world.pg_map)
+    told = [each for group in groups if isinstance(each := quietly(partial(_timeout_s, group)), float)]
+    default = _TIMEOUTS_S.get(str(distributed.get_backend()), _DEFAULT_TIMEOUT_S)
+    return min(told, default=default)
+
+
+def _timeout_s(group: Any) -> float:
+    import torch
+
+    device = "cuda" if "nccl" in str(group.name()) else "cpu"
+    return float(group._get_backend(torch.device(device)).options._timeout.total_seconds())

@@ -1,0 +1,166 @@
+"""What the driver's own library says of a GPU while it works: clocks, power, heat, links and errors."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from .nvml import THROTTLE, handle_of
+
+_SM, _MEMORY = 1, 2  # clock domains
+_CORRECTED, _UNCORRECTED, _SINCE_BOOT = 0, 1, 0
+_SENT, _RECEIVED = 0, 1
+_LINKS = 18  # that a GPU has at most
+_SHORT = 7  # the status that says how many there are
+_NVLINK_SENT, _NVLINK_RECEIVED, _NVLINK_MB_PER_S = 138, 139, 90  # fields of the driver
+_ALL_LINKS = 0xFFFFFFFF
+_MOST_GPUS = 64  # of a host
+_NOTHING = 0
+IDLE = "gpu_idle"
+
+
+class _Field(ctypes.Structure):
+    """What `nvmlDeviceGetFieldValues` is asked, and answers; whole numbers alone are asked for."""
+
+    _fields_ = [
+        ("field", ctypes.c_uint),
+        ("scope", ctypes.c_uint),
+        ("read_at_us", ctypes.c_longlong),
+        ("took_us", ctypes.c_longlong),
+        ("kind", ctypes.c_uint),
+        ("status", ctypes.c_uint),
+        ("value", ctypes.c_ulonglong),
+    ]
+
+
+class GpuReadings:
+    """Readings of the GPU with `uuid`; what the driver does not tell is left out.
+
+    Raises:
+        OSError: no NVML on this machine, or it does not know the device.
+    """
+
+    def __init__(self, uuid: str) -> None:
+        self._library, self._handle = handle_of(uuid)
+
+    def gauges(self) -> dict[str, float]:
+        """What is so now: MHz, W, degrees Celsius, per cent; the clock of an idle GPU says nothing and is left out."""
+        read = {
+            "sm_clock_mhz": self._number("nvmlDeviceGetClockInfo", _SM),
+            "memory_clock_mhz": self._number("nvmlDeviceGetClockInfo", _MEMORY),
+            "power_w": _thousandth(self._number("nvmlDeviceGetPowerUsage")),
+            "temperature_c": self._number("nvmlDeviceGetTemperature", 0),
+            "pcie_generation": self._number("nvmlDeviceGetCurrPcieLinkGeneration"),
+            "pcie_width": self._number("nvmlDeviceGetCurrPcieLinkWidth"),
+            "nvlinks": self._links(),
+            "gpu_processes": self._processes(),
+        }
+        if IDLE in (self.reasons() or ()):
+            del read["sm_clock_mhz"]
+        return _known(read)
+
+    def traffic(self) -> dict[str, float]:
+        """Bytes per second over PCIe; each takes the driver some 20 ms."""
+        kib = {
+            "pcie_sent_bytes_per_s": self._number("nvmlDeviceGetPcieThroughput", _SENT),
+            "pcie_received_bytes_per_s": self._number("nvmlDeviceGetPcieThroughput", _RECEIVED),
+        }
+        return {name: value * 1024 for name, value in _known(kib).items()}
+
+    def counters(self) -> dict[str, float]:
+        """What has happened so far: errors of the memory, rows replaced for them, packets sent again, bytes."""
+        rows = [ctypes.c_uint() for _ in range(4)]
+        told = self._ask("nvmlDeviceGetRemappedRows", *map(ctypes.byref, rows))
+        return _known(
+            {
+                "ecc_corrected": self._long("nvmlDeviceGetTotalEccErrors", _CORRECTED, _SINCE_BOOT),
+                "ecc_uncorrected": self._long("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_BOOT),
+                "remapped_rows": rows[0].value + rows[1].value if told else None,
+                "pcie_replays": self._number("nvmlDeviceGetPcieReplayCounter"),
+                "nvlink_sent_bytes": _kib(self._field(_NVLINK_SENT, _ALL_LINKS)),
+                "nvlink_received_bytes": _kib(self._field(_NVLINK_RECEIVED, _ALL_LINKS)),
+            }
+        )
+
+    def limits(self) -> dict[str, float]:
+        """What stays: the most that clock and links can do, how much power may be taken and could be."""
+        rows = [ctypes.c_uint() for _ in range(4)]
+        told = self._ask("nvmlDeviceGetRemappedRows", *map(ctypes.byref, rows))
+        return _known(
+            {
+                "sm_clock_max_mhz": self._number("nvmlDeviceGetMaxClockInfo", _SM),
+                "memory_clock_max_mhz": self._number("nvmlDeviceGetMaxClockInfo", _MEMORY),
+                "power_limit_w": _thousandth(self._number("nvmlDeviceGetEnforcedPowerLimit")),
+                "power_limit_default_w": _thousandth(self._number("nvmlDeviceGetPowerManagementDefaultLimit")),
+                "pcie_generation_max": self._number("nvmlDeviceGetMaxPcieLinkGeneration"),
+                "pcie_width_max": self._number("nvmlDeviceGetMaxPcieLinkWidth"),
+                "remap_pending": rows[2].value if told else None,
+                "remap_failed": rows[3].value if told else None,
+                "nvlink_mb_per_s": self._field(_NVLINK_MB_PER_S),
+                "nvlinks_of_host": self._most_links_of_host(),
+            }
+        )
+
+    def reasons(self) -> list[str] | None:
+        """Why the clock is no higher; None where the driver does not say."""
+        bits = ctypes.c_ulonglong()
+        if not self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(bits)):
+            return None
+        return [reason for bit, reason in THROTTLE.items() if bits.value & bit]
+
+    def _number(self, function: str, *leading: int, of: ctypes.c_void_p | None = None) -> float | None:
+        value = ctypes.c_uint()
+        told = self._ask(function, *map(ctypes.c_uint, leading), ctypes.byref(value), of=of)
+        return value.value if told else None
+
+    def _long(self, function: str, *leading: int) -> float | None:
+        value = ctypes.c_ulonglong()
+        return value.value if self._ask(function, *map(ctypes.c_uint, leading), ctypes.byref(value)) else None
+
+    def _field(self, field: int, scope: int = 0) -> float | None:
+        asked = _Field(field=field, scope=scope)
+        told = self._ask("nvmlDeviceGetFieldValues", 1, ctypes.byref(asked)) and not asked.status
+        return asked.value if told else None
+
+    def _links(self, of: ctypes.c_void_p | None = None) -> float | None:
+        """How many NVLinks are up; None where the GPU has none."""
+        up = [self._number("nvmlDeviceGetNvLinkState", link, of=of) for link in range(_LINKS)]
+        return sum(map(int, _known(dict(enumerate(up))).values())) if any(state is not None for state in up) else None
+
+    def _most_links_of_host(self) -> float | None:
+        """The most that are up on one GPU of those that are visible."""
+        count = ctypes.c_uint()
+        call: Callable[..., int] | None = getattr(self._library, "nvmlDeviceGetCount_v2", None)
+        if call is None or call(ctypes.byref(count)):
+            return None
+        handles = [ctypes.c_void_p() for _ in range(min(count.value, _MOST_GPUS))]
+        found = [
+            self._links(handle)
+            for number, handle in enumerate(handles)
+            if not self._library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle))
+        ]
+        return max((links for links in found if links is not None), default=None)
+
+    def _processes(self) -> float | None:
+        count = ctypes.c_uint(0)
+        call: Callable[..., int] | None = getattr(self._library, "nvmlDeviceGetComputeRunningProcesses_v3", None)
+        if call is None or call(self._handle, ctypes.byref(count), None) not in (_NOTHING, _SHORT):
+            return None
+        return count.value
+
+    def _ask(self, function: str, *arguments: Any, of: ctypes.c_void_p | None = None) -> bool:
+        call: Callable[..., int] | None = getattr(self._library, function, None)
+        return call is not None and not call(self._handle if of is None else of, *arguments)
+
+
+def _thousandth(value: float | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _kib(value: float | None) -> float | None:
+    return None if value is None else value * 1024
+
+
+def _known(read: dict[Any, float | None]) -> dict[Any, float]:
+    return {name: value for name, value in read.items() if value is not None}

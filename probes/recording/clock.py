@@ -1,0 +1,114 @@
+"""Step times: by the host's clock, and by CUDA events where a device runs behind the host."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .range_times import times as range_times
+
+KEPT = ("control", "warmup", "active", "control_after")
+UNPROFILED = ("control", "control_after")
+MOST_WAITED = 20_000  # a wait may last a million steps: the last of them, as bare numbers
+Mark = tuple[int, Any]
+
+
+class StepClock:
+    """Collects the time of each step by phase; what happens between `step_ended` and `step_begins` is not counted.
+
+    Attributes:
+        now: tells nanoseconds.
+        began: when the running step did; None where that was not seen.
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.now = now
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the steps; the next one begins now."""
+        self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
+        self._ranges: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
+        self.step_begins()
+
+    def step_begins(self, phase: str = "") -> None:
+        """A step begins now, one of `phase`; without the profiler its ranges are timed, too."""
+        self.began: Mark | None = self._mark()
+        range_times.restart(on=phase in UNPROFILED)
+
+    def step_is_underway(self) -> None:
+        """The running step began unseen, before anything looked: it gets no time."""
+        self.began = None
+
+    def step_ended(self, phase: str) -> int:
+        """A step of `phase` ends now; its host time in nanoseconds, 0 where its beginning was not seen."""
+        began, ended = self.began, self._mark()
+        if began is None:
+            self.step_passed(phase)
+            return 0
+        if phase == "waiting":
+            self._waited.append(ended[0] - began[0])
+        elif phase in KEPT:
+            self._spans.setdefault(phase, []).append((began, ended))
+            if range_times.on:
+                self._ranges.setdefault(phase, []).append((ended[0] - began[0], range_times.taken()))
+        return ended[0] - began[0]
+
+    def step_passed(self, phase: str) -> None:
+        """A step of `phase` has ended without a time."""
+        if phase in ("waiting", "control"):
+            self.put_off()
+            self._waited.append(None)
+
+    def put_off(self) -> None:
+        """What was timed since the waiting counts as waiting; steps with the profiler on have no time there."""
+        self._ranges.clear()
+        for phase in KEPT:
+            for began, ended in self._spans.pop(phase, []):
+                self._waited.append(ended[0] - began[0] if phase == "control" else None)
+
+    def times(self, phase: str) -> list[int]:
+        """The nanoseconds of each step of `phase`: of the device where events were recorded, else of the host."""
+        return [_between(*span) for span in self._spans.get(phase, [])]
+
+    def host_times(self) -> list[int]:
+        """The host's nanoseconds of each step whose ranges were timed: those without the profiler."""
+        return [ns for phase in UNPROFILED for ns, _ in self._ranges.get(phase, [])]
+
+    def range_times(self) -> dict[str, list[int]]:
+        """Nanoseconds of these steps in each range of the training thread, without the ranges within it."""
+        steps = [ranges for phase in UNPROFILED for _, ranges in self._ranges.get(phase, [])]
+        return {name: [ranges.get(name, 0) for ranges in steps] for name in dict.fromkeys(n for r in steps for n in r)}
+
+    def waited(self) -> list[int | None]:
+        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None where not timed."""
+        return list(self._waited)
+
+    @property
+    def source(self) -> str:
+        """ "device" when every step has device times, else "host"."""
+        spans = [span for spans in self._spans.values() for span in spans]
+        return "device" if spans and all(a[1] is not None and b[1] is not None for a, b in spans) else "host"
+
+    def _mark(self) -> Mark:
+        return self.now(), _event()
+
+
+def _event() -> Any:
+    """A recorded CUDA event; None where CUDA is not in use. Recording does not wait for the device."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(began: Mark, ended: Mark) -> int:
+    if began[1] is None or ended[1] is None:
+        return ended[0] - began[0]
+    ended[1].synchronize()
+    return round(began[1].elapsed_time(ended[1]) * 1e6)

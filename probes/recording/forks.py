@@ -1,0 +1,63 @@
+"""Children forked by a job whose profiler has run: they end as they would have without it.
+
+Kineto leaves a thread behind that no fork inherits, and the destructor of its static state waits for that thread: a
+child that ends through `exit` would hang. Such a child leaves before the destructors of the libraries that were loaded
+before the fork; Python's own ending, and what the child registers itself, run as always.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..guard import quietly
+
+_leave: Callable[[], object] | None = None
+
+
+def _nothing() -> bool:
+    return False
+
+
+_recording: Callable[[], bool] = _nothing
+
+
+def profiler_started(recording: Callable[[], bool]) -> None:
+    """Kineto is in use from now on; `recording` tells whether the probe's profiler runs."""
+    global _leave, _recording
+    _recording = recording
+    register: Any = getattr(os, "register_at_fork", None)
+    if _leave is None and register is not None:
+        _leave = _leaving() or (lambda: None)
+        register(after_in_child=_in_child)
+
+
+def _in_child() -> None:
+    quietly(_leave or (lambda: None))
+    if _recording():
+        quietly(record_nothing)
+
+
+def record_nothing() -> None:
+    """Nobody would ever fetch what the profiler's callbacks gather: in a forked child, or of a profiler left alone."""
+    import torch
+
+    torch._C._autograd._enable_record_function(False)
+
+
+def _leaving() -> Callable[[], object] | None:
+    """Registers glibc's own `_exit` to run, with the exit status, before the handlers registered so far."""
+    library: Any = quietly(lambda: ctypes.CDLL(None))
+    if library is None or not hasattr(library, "on_exit") or not hasattr(library, "fcloseall"):
+        return None
+    library.on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    end = ctypes.cast(library._exit, ctypes.c_void_p)
+    flush = ctypes.cast(library.fcloseall, ctypes.c_void_p)
+
+    def leave() -> None:
+        library.on_exit(end, None)
+        library.on_exit(flush, None)  # registered later, so it runs before
+
+    return leave

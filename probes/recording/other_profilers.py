@@ -1,0 +1,111 @@
+"""Profilers that the job starts itself: torch has room for one in a process, and that one is the job's.
+
+A profiler is in use from its preparation on, a warm-up before torch calls it enabled. So preparations are watched from
+the moment that torch is there; ours gives way to one of the job's, and never starts, or stops anything, beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from functools import wraps
+from importlib import import_module
+from threading import get_ident
+from typing import Any
+
+from ..guard import quietly
+from ..held import held
+from ..protocol import NSIGHT
+
+_BEGIN = (
+    ("torch.autograd.profiler", "profile", "_prepare_trace"),
+    ("torch.autograd.profiler", "emit_nvtx", "__enter__"),
+    ("torch.autograd.profiler", "emit_itt", "__enter__"),
+    ("torch.autograd.profiler_legacy", "profile", "__enter__"),
+)
+_RESULTS = "kineto_results"  # of a profiler: replaced when it ends
+_own: Any = None
+_thread = 0
+_give_way: Callable[[], object] = list
+_before: dict[str, Callable[[], object]] = {}
+_forsake: Callable[[], object] = list
+_prepared: list[tuple[Any, int]] = []  # weak references, and which results each had then
+
+
+def watch() -> None:
+    """Look at every profiler that begins from now on."""
+    for module, name, method in _BEGIN:
+        kind = getattr(quietly(lambda module=module: import_module(module)), name, None)  # type: ignore[misc]
+        original = vars(kind).get(method) if kind is not None else None
+        if original is not None and not hasattr(original, "__diagnose__"):
+            setattr(kind, method, _watched(original))
+
+
+def begins(profiler: Any, give_way: Callable[[], object], forsake: Callable[[], object]) -> None:
+    """The probe's own profiler `own` begins in this thread; `give_way` ends it before one of the job's begins here.
+
+    One that begins in another thread takes torch's only session from it, and to end it afterwards would crash the
+    process: `forsake` leaves it as it is.
+    """
+    global _own, _thread, _give_way, _forsake
+    _own, _thread, _give_way, _forsake = profiler, get_ident(), give_way, forsake
+
+
+def tell(before: Callable[[], object], of: str = "") -> None:
+    """Call `before`, the one `of` its kind, each time that a profiler of the job is about to begin, in any thread."""
+    _before[of] = before
+
+
+def ended() -> None:
+    """The probe's own profiler has ended."""
+    global _own
+    _own = None
+
+
+def running() -> bool:
+    """Whether a profiler of the job is in use."""
+    if _own is None and _enabled():
+        return True
+    if _prepared:
+        _prepared[:] = [each for each in _prepared if _unfinished(*each)]
+    return bool(_prepared)
+
+
+def signs() -> tuple[Callable[[], bool], list[tuple[Any, int]]]:
+    """What `running` looks at while the probe has no profiler of its own: whether torch says so, and a list."""
+    autograd: Any = sys.modules["torch.autograd"]
+    return autograd._profiler_enabled, _prepared
+
+
+def nsight_records(environment: Mapping[str, str]) -> bool:
+    """Whether Nsight Systems was put into this process, which uses a GPU: CUDA serves one profiler at a time."""
+    torch: Any = sys.modules["torch"]
+    return bool(environment.get(NSIGHT)) and bool(torch.cuda.is_initialized())
+
+
+def _enabled() -> bool:
+    """Whether torch has a profiler on, in this thread."""
+    autograd: Any = sys.modules["torch.autograd"]
+    return bool(autograd._profiler_enabled())
+
+
+def _watched(original: Any) -> Any:
+    @wraps(original)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _own is None or self is not held(_own, "profiler"):
+            for before in list(_before.values()):
+                before()
+            if _own is not None:
+                (_give_way if get_ident() == _thread else _forsake)()
+            if _RESULTS in vars(self):
+                _prepared.append((weakref.ref(self), id(held(self, _RESULTS))))
+        return original(self, *args, **kwargs)
+
+    begin.__diagnose__ = "profiler"  # type: ignore[attr-defined]
+    return begin
+
+
+def _unfinished(reference: Any, results: int) -> bool:
+    profiler = reference()
+    return profiler is not None and id(held(profiler, _RESULTS)) == results

@@ -1,0 +1,251 @@
+"""torch.profiler around one window of steps, written as one gzip file that has its name only when complete."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..aside import aside
+from ..guard import silent
+from ..held import unseen
+from ..limits.allowance import Allowance
+from ..limits.capture_size import Trial
+from . import forks, other_profilers, ranges
+from .deferral import handlers_wait
+from .gc_ranges import Collections
+from .trace_file import exported_bytes, write_trace
+
+_forsaken: list[Any] = []  # kept: to free a profiler is to end it
+
+
+class Recorder:
+    """Profiles `warmup` + `active` steps and writes the active ones to `path`.
+
+    With an `allowance` the first of several steps of warm-up is a trial: it is recorded, exported and thrown away, and
+    what it took decides how many steps are recorded, and whether with shapes.
+
+    Everything but `write` belongs to the training thread. Raises whatever the profiler raises: the session decides what
+    that means.
+
+    Attributes:
+        running: the profiler is on.
+        recorded: a step was recorded, or a part of one.
+        written: the trace is there.
+    """
+
+    def __init__(self, path: Path, warmup: int, active: int, allowance: Allowance | None = None) -> None:
+        self.path = path
+        self._allowance = allowance
+        self._on_trial = False
+        self._shapes = True
+        self._give_way: Callable[[], object] = list
+        self.running = self.recorded = self.written = self._forsaken = False
+        self.settings: dict[str, object] = {}
+        self._length = (warmup, active)
+        self._steps = self._first_step = 0
+        self._profiler: Any = None
+        self._collections: Collections | None = None
+
+    @property
+    def active(self) -> int:
+        """Steps that are recorded; 0 where nothing is."""
+        return self._length[1]
+
+    @property
+    def left_out(self) -> str:
+        """Why nothing is recorded, by choice; "" where something is to be."""
+        return self._allowance.left_out if self._allowance is not None else ""
+
+    @property
+    def holds_a_step(self) -> bool:
+        """Whether a whole step is recorded."""
+        return self._steps > self._length[0]
+
+    def start(self, give_way: Callable[[], object], step: int) -> None:
+        """Begin the warm-up with the job's step `step`.
+
+        `give_way` is called when the job itself starts a profiler meanwhile.
+        """
+        other_profilers.watch()
+        if other_profilers.nsight_records(os.environ):
+            raise RuntimeError("Nsight Systems records this process, and CUDA serves one profiler: run it without nsys")
+        self._first_step, self._give_way = step, give_way
+        forks.profiler_started(lambda: self.running)
+        if self._allowance is None:
+            self._begin(self._built())
+            return
+        self._allowance.begins(self.active)
+        if self._allowance.refuses(step - 1):
+            self._length = (self._length[0], 0)
+            return
+        self._on_trial = self._length[0] > 1
+        self._begin(self._built_for_a_trial() if self._on_trial else self._built())
+
+    def _begin(self, profiler: Any) -> None:
+        self._profiler = profiler
+        with handlers_wait(), silent(), unseen():
+            if other_profilers.running():
+                raise RuntimeError("another profiler is running in this process")
+            self.running = True
+            other_profilers.begins(self._profiler, self._give_way, self.forsake)
+            self._profiler.start()
+            ranges.record(True)
+            self._watch_collections()
+
+    def step(self) -> None:
+        """A step of the window has ended."""
+        if not self.running:
+            return
+        if self._on_trial:
+            self._decide()
+            return
+        with handlers_wait(), silent(), unseen():
+            self._steps += 1
+            self._profiler.step()
+            self._watch_collections()
+
+    def _decide(self) -> None:
+        """The trial is over: record what its size allows, from the next step on."""
+        assert self._allowance is not None
+        began = time.perf_counter()
+        self.stop()
+        stopped = time.perf_counter()
+        text_bytes = aside(lambda: exported_bytes(self._profiler, self.path))
+        trial = Trial(text_bytes, stopped - began, time.perf_counter() - stopped)
+        self._profiler, self._on_trial = None, False
+        choice = self._allowance.decide(trial, self.path.parent)
+        self._shapes = choice.shapes
+        self._length = (self._length[0] - 1, choice.steps)
+        self._first_step += 1
+        if choice.steps:
+            self._begin(self._built())
+
+    def stop(self) -> None:
+        """Stop the profiler; what was recorded waits for `write`."""
+        with handlers_wait(), silent(), unseen():
+            if self.running:
+                self._unhook()
+                self._profiler.stop()
+                self._stopped()
+
+    def write(self) -> None:
+        """Write what was recorded, if anything was; any thread may."""
+        profiler, self._profiler = self._profiler, None
+        if self.recorded and profiler is not None:
+            warmup, active = self._length
+            write_trace(profiler, self.path, self._collections, (self._first_step + warmup, active))
+            self.written = True
+
+    def still_ours(self) -> None:
+        """Raise when another thread's profiler has taken the session."""
+        if self._forsaken:
+            forks.record_nothing()
+            raise RuntimeError("the job started a profiler of its own in another thread")
+
+    def forsake(self) -> None:
+        """Another thread's profiler has taken torch's session: ours is neither stopped nor freed nor written."""
+        if self.running:
+            _forsaken.append(self._profiler)
+            self._profiler, self.recorded, self._forsaken = None, False, True
+            self._unhook()
+            self._stopped()
+
+    def abort(self) -> None:
+        """Leave no profiler running behind a failure, and nothing to write."""
+        with handlers_wait(), silent(), unseen():
+            profiler, self._profiler = self._profiler, None
+            self.recorded = False
+            if self.running:
+                self._unhook()
+                profiler.on_trace_ready = None
+                beside = other_profilers.running()
+                self._stopped()
+                if not beside:  # torch would end that one
+                    _stop(profiler)
+
+    def _unhook(self) -> None:
+        ranges.record(False)
+        if self._collections is not None:
+            self._collections.stop()
+
+    def _stopped(self) -> None:
+        self.running = False
+        other_profilers.ended()
+
+    def _watch_collections(self) -> None:
+        """From the first recorded step on: what happens in the warm-up is in no trace."""
+        if self._collections is None and self._steps >= self._length[0] and not self._on_trial:
+            self._collections = Collections()
+
+    def _built(self) -> Any:
+        from torch.profiler import profile, schedule
+
+        warmup, active = self._length
+        first, window = self._first_step, schedule(wait=0, warmup=warmup, active=active, repeat=1)
+        activities = _activities()
+        options, extra = _experimental()
+        self.settings = {
+            "activities": sorted(activity.name for activity in activities),
+            "warmup": warmup,
+            "active": active,
+            "record_shapes": self._shapes,
+            "with_stack": False,
+            "profile_memory": False,
+            "record_python_gc_info": True,
+            **extra,
+        }
+        with silent():
+            built = profile(
+                activities=activities,
+                schedule=lambda step: window(max(step - first, 0)),
+                on_trace_ready=self._ready,
+                record_shapes=self._shapes,
+                experimental_config=options,
+            )
+        built.step_num = first  # ProfilerStep#N counts as the job does
+        return built
+
+    def _built_for_a_trial(self) -> Any:
+        from torch.profiler import profile
+
+        with silent():
+            return profile(activities=_activities(), experimental_config=_experimental()[0])
+
+    def _ready(self, _profiler: Any) -> None:
+        self.recorded = True
+
+
+def _stop(profiler: Any) -> None:
+    """Stop the profiler, past its schedule where that fails: a process in which one stays on crashes as it exits."""
+    try:
+        profiler.stop()
+    except Exception:
+        profiler.stop_trace()
+        raise
+
+
+def _activities() -> Any:
+    """What is recorded: of the host, and of a GPU where torch was built for one."""
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    return {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
+
+
+def _experimental() -> tuple[Any, dict[str, object]]:
+    """The profiler's options beyond the stable ones, as many as this torch knows, and which they are."""
+    try:
+        from torch._C._profiler import _ExperimentalConfig
+    except ImportError:
+        return None, {}
+    wanted: dict[str, Any] = {
+        "enable_cuda_sync_events": True,
+        "trace_only": True,
+    }
+    known = {name: value for name, value in wanted.items() if name in (_ExperimentalConfig.__init__.__doc__ or "")}
+    try:
+        return _ExperimentalConfig(**known), known
+    except TypeError:
+        return _ExperimentalConfig(), {}

@@ -1,0 +1,98 @@
+"""The analysis of a window beside the training: a process of its own, at the lowest priority, and one thread."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..guard import told
+from ..protocol import CONFIG, DONE, PIPELINE, TRACE
+from ..side_thread import SideThread
+
+RANKS_WITHIN_S = 300.0  # what the other ranks have not written by then is left out
+ENDS_WITHIN_S = 900.0
+_LOOKS_EVERY_S = 1.0
+_MOST_TOLD = 200
+_OPTIONS = ("--json", "--no-cache", "--jobs", "1", "--low-memory", "4G")
+# Without the job's folder on the path (-P): a module of the job may have the name of one that the analysis imports.
+_PROGRAM = "import os, runpy; os.nice(19); runpy.run_module('diagnose', run_name='__main__', alter_sys=True)"
+
+
+class Analysis:
+    """What `diagnose analyze --json` says of the window in `folder`, once each of `ranks` ranks has written its part.
+
+    A window of which rank 0 recorded nothing has neither a diagnosis nor a failure: the capture has said why.
+
+    Everything but `_run` and what it calls is for the thread that makes it.
+
+    Attributes:
+        ended: nothing more comes.
+        diagnosis: the JSON object.
+        failure: why there is none, in one line.
+
+    Raises:
+        RuntimeError: no thread can be had.
+    """
+
+    def __init__(self, folder: Path, ranks: int) -> None:
+        self.folder, self._ranks = folder, ranks
+        self.diagnosis: dict[str, Any] | None = None
+        self.failure = ""
+        self.ended = False
+        self._thread = SideThread(self._run)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for its end, no longer than so; whether it has come."""
+        return self.ended or self._thread.stop(seconds)
+
+    def _run(self, thread: SideThread) -> None:
+        try:
+            patience = time.monotonic() + RANKS_WITHIN_S
+            while not self._all_written() and time.monotonic() < patience:
+                thread.wait(_LOOKS_EVERY_S)
+            if (self.folder / TRACE.format(0)).exists():
+                self.diagnosis = analysed(self.folder)
+        except BaseException as error:
+            self.failure = told(error)
+        finally:
+            self.ended = True
+
+    def _all_written(self) -> bool:
+        return all((self.folder / DONE.format(rank)).exists() for rank in range(self._ranks))
+
+
+def analysed(folder: Path) -> dict[str, Any]:
+    """The diagnosis of a folder of traces, as `diagnose analyze --json` prints it.
+
+    Raises:
+        RuntimeError: it said why not.
+        OSError: no process can be had.
+        subprocess.TimeoutExpired: it took too long.
+        ValueError: what it printed is no JSON.
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _PROGRAM, "analyze", str(folder), *_OPTIONS],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=_environment(),
+        timeout=ENDS_WITHIN_S,
+        check=False,
+    )
+    if not done.stdout:  # the exit code is also that of --fail-on, which the job's settings may ask for
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]
+        raise RuntimeError(said[-1 if said[0].startswith("Traceback") else 0][:_MOST_TOLD])
+    diagnosis = json.loads(done.stdout)
+    if not isinstance(diagnosis, dict):
+        raise ValueError("diagnose analyze printed no JSON object")
+    return diagnosis
+
+
+def _environment() -> dict[str, str]:
+    """That of the job, in which nothing is captured; numpy takes one core."""
+    kept = {name: value for name, value in os.environ.items() if name not in (CONFIG, PIPELINE)}
+    return kept | {"OMP_NUM_THREADS": "1"}

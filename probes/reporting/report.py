@@ -1,0 +1,98 @@
+"""What the loggers of a Trainer are told of each window: by rank 0, when the analysis beside the training has ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from typing import Any
+
+from ..guard import guarded, say
+from ..session import Session
+from . import artifacts, figures
+from .analysis import Analysis
+
+AT_THE_END_S = 30.0  # a training that ends before the analysis waits for it no longer than so
+
+
+class Report:
+    """One callback's report of the windows of `session`; with `sends_artifacts` the document goes out, too.
+
+    All of it is for the training thread, and nothing that fails here is heard by the job.
+    """
+
+    def __init__(self, session: Session, *, sends_artifacts: bool = False) -> None:
+        self._session, self._sends_artifacts = session, sends_artifacts
+        self._seen = len(session.outcome.written)
+        self._analysis: Analysis | None = None
+        self._trainer: Any = None
+
+    def is_of(self, trainer: object) -> None:
+        """Whose loggers are told. The trainer stays the job's to free."""
+        self._trainer = weakref.ref(trainer)
+
+    def look(self) -> None:
+        """Between two steps: begin what is due, tell what has ended."""
+        if self._analysis is not None or self._seen < len(self._session.outcome.written):
+            guarded(self._look, "the window is not told")
+
+    def ends(self) -> None:
+        """Training has ended: wait for a little, since what comes later is told to nobody."""
+        guarded(self._wait, "the window is not told")
+
+    def _wait(self) -> None:
+        until = time.monotonic() + AT_THE_END_S
+        self._look()
+        while self._analysis is not None:
+            if not self._analysis.ends_within(max(until - time.monotonic(), 0.0)):
+                say("training ended before the window was analysed: diagnose analyze tells it")
+                return
+            self._look()
+
+    def _look(self) -> None:
+        """The one that has ended is told before the next begins."""
+        if self._analysis is not None and self._analysis.ended:
+            ended, self._analysis = self._analysis, None
+            self._tell(ended)
+        written = self._session.outcome.written
+        while self._analysis is None and self._seen < len(written):
+            files = written[self._seen]
+            self._seen += 1
+            if files.rank == 0:
+                self._analysis = Analysis(files.folder, files.world_size)
+
+    def _tell(self, ended: Analysis) -> None:
+        diagnosis = ended.diagnosis
+        if diagnosis is None:
+            if ended.failure:
+                say(f"the window is not analysed: {ended.failure}")
+            return
+        guarded(lambda: _log_line(figures.line(diagnosis)), "no log line")
+        guarded(lambda: self._log(figures.scalars(diagnosis)), "no figures logged")
+        if self._sends_artifacts:
+            document = figures.document(diagnosis)
+            guarded(lambda: artifacts.send(document), "no artifact sent")
+
+    def _log(self, scalars: dict[str, float]) -> None:
+        """By the method of Trainer itself: that of a subclass may add, and clear, what it gathers between two logs.
+
+        Where there are several ranks only this one logs, so that a callback of the job may hold a collective that the
+        others never join: then transformers' own loggers alone are told.
+        """
+        trainer = self._trainer() if self._trainer is not None else None
+        if trainer is None:
+            return
+        if trainer.args.world_size == 1:
+            sys.modules["transformers.trainer"].Trainer.log(trainer, scalars)
+            return
+        logs = {**scalars, "epoch": trainer.state.epoch}
+        for callback in trainer.callback_handler.callbacks:
+            if type(callback).__module__.startswith("transformers.integrations"):
+                callback.on_log(trainer.args, trainer.state, trainer.control, logs=dict(logs), model=trainer.model)
+
+
+def _log_line(line: str) -> None:
+    """At the level of warnings, the lowest that transformers shows unasked."""
+    from transformers.utils import logging
+
+    logging.get_logger("transformers.diagnose").warning(f"diagnose: {line}")

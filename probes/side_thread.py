@@ -1,0 +1,47 @@
+"""A thread that goes on beside the training one, until that one ends it."""
+
+from __future__ import annotations
+
+import _thread
+import os
+from collections.abc import Callable
+
+from .guard import quietly
+
+
+class SideThread:
+    """Runs `run`, begun at once, and gives it this thread to `wait` with. All else is for the thread that began it.
+
+    The thread is one of the interpreter's bare ones: it is in no list of the job's threads, runs none of the job's
+    trace functions, and nothing waits for it at exit but `stop`. Nobody hears what `run` raises: it lets nothing out.
+
+    Raises:
+        RuntimeError: no thread can be had.
+    """
+
+    def __init__(self, run: Callable[[SideThread], object]) -> None:
+        self._owner = os.getpid()
+        self._woken, self._ended = _thread.allocate_lock(), _thread.allocate_lock()
+        self._woken.acquire()
+        self._ended.acquire()
+        _thread.start_new_thread(self._run, (run,))
+
+    def wait(self, seconds: float) -> bool:
+        """Wait inside `run`, no longer than so; whether it was woken before."""
+        return self._woken.acquire(timeout=seconds)
+
+    def wake(self) -> None:
+        """End the wait, or the next one; in a forked child, which has no such thread, nothing."""
+        if self._owner == os.getpid():
+            quietly(self._woken.release)  # which raises where a wake is not heard yet
+
+    def stop(self, within_s: float) -> bool:
+        """Wake it, and wait for its end; whether it came within so many seconds. A forked child waits for nothing."""
+        self.wake()
+        return self._owner != os.getpid() or self._ended.acquire(timeout=within_s)
+
+    def _run(self, run: Callable[[SideThread], object]) -> None:
+        try:
+            run(self)
+        finally:
+            self._ended.release()

@@ -1,0 +1,156 @@
+"""Stacks as the user reads them: his own lines, with what libraries do below them folded into the line that called.
+
+Nothing of the code is kept but file names, line numbers and the names of functions, also of those that a line calls.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from types import CodeType
+from typing import Any
+
+from ..protocol import MOST_STACK_FRAMES, MOST_STACKS
+from .called import called_name
+from .sampling import Stacks, StackSampler
+
+_INSTALLED = ("site-packages", "dist-packages")
+_LIBRARIES = ("torch", "transformers", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "datasets", "numpy")
+_GENERATED = ("torchinductor_",)  # code that torch.compile writes, in a folder of the user's
+_PART_OF_A_FUNCTION = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
+# What the job does while one of these is on the stack: part of a file's path, function, name. Where several are, the
+# first: a dataset's transform is a module, too, and a forward pass may run again in the backward pass.
+DOING = (
+    ("torch/utils/data/", None, "loading"),
+    ("accelerate/data_loader.py", None, "loading"),
+    ("torch/_tensor.py", "backward", "backward"),
+    ("torch/autograd/__init__.py", None, "backward"),
+    ("torch/autograd/graph.py", "_engine_run_backward", "backward"),
+    ("torch/nn/modules/module.py", "_call_impl", "forward"),
+    ("torch/optim/lr_scheduler.py", None, "step"),
+    ("torch/optim/", None, "optimizer"),
+)
+STEP, OPTIMIZER = "step", "optimizer"
+
+
+def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
+    """What the record says of the samples, which were `asked` for or not."""
+    if not asked:
+        return {"why_none": "sampling is off"}
+    if not sampler.samples:
+        return {"why_none": sampler.why_none or "the loop ended before a step was sampled"}
+    folded = Folding(sampler.codes).of(sampler.stacks)
+    most = sorted(folded.items(), key=lambda item: -item[1])
+    return {
+        "interval_ms": sampler.wall_ns / max(sampler.samples, 1) / 1e6,
+        "steps": sampler.steps,
+        "first_step": sampler.first_step,
+        "wall_ms": sampler.wall_ns / 1e6,
+        "cost_ms": sampler.cost_ns / 1e6,
+        "samples": sampler.samples,
+        "in_user_code": sum(samples for (frames, *_), samples in most if frames),
+        "stacks": [
+            {"frames": [list(frame) for frame in frames], "doing": doing, "calls": calls, "samples": samples}
+            for (frames, doing, calls), samples in most[:MOST_STACKS]
+        ],
+        "left_out": sum(samples for _, samples in most[MOST_STACKS:]),
+    }
+
+
+class Folding:
+    """Folds stacks of these codes, each with the name of its module."""
+
+    def __init__(self, codes: Mapping[int, tuple[CodeType, str]]) -> None:
+        self._codes = codes
+        self._libraries = tuple(_library_folders())
+        self._here = _working_folder()
+        self._users = {identity: self._is_the_users(*code) for identity, code in codes.items()}
+        self._lines: dict[tuple[int, int], int] = {}
+
+    def of(self, stacks: Stacks) -> dict[tuple[Any, ...], int]:
+        """Samples by the user's frames (the outermost first), what the job does, and what the last frame calls."""
+        folded: dict[tuple[Any, ...], int] = {}
+        for stack, samples in stacks.items():
+            pairs = list(zip(stack[::2], stack[1::2]))  # noqa: B905 - Python 3.9 has no `strict`
+            users = [pair for pair in pairs if self._users[pair[0]]]
+            calls = called_name(self._codes[users[0][0]][0], users[0][1]) if users else None
+            key = tuple(self._frames(users))[-MOST_STACK_FRAMES:], self._doing(pairs), calls
+            folded[key] = folded.get(key, 0) + samples
+        return folded
+
+    def _frames(self, users: list[tuple[int, int]]) -> Iterator[tuple[str, int, str]]:
+        """The outermost first; a comprehension is a part of the function around it, as it is from Python 3.12 on."""
+        function = ""
+        for position in range(len(users) - 1, -1, -1):
+            identity, at = users[position]
+            code = self._codes[identity][0]
+            inner = self._codes[users[position - 1][0]][0] if position else None
+            if inner is not None and inner.co_name in _PART_OF_A_FUNCTION and inner in code.co_consts:
+                function = function or code.co_name
+                continue
+            yield self._path(code.co_filename), self._line(identity, at), function or code.co_name
+            function = ""
+
+    def _line(self, identity: int, at: int) -> int:
+        if (identity, at) not in self._lines:
+            code = self._codes[identity][0]
+            lines = [line for begin, line in dis.findlinestarts(code) if begin <= at and line]
+            self._lines[identity, at] = lines[-1] if lines else code.co_firstlineno
+        return self._lines[identity, at]
+
+    def _doing(self, pairs: list[tuple[int, int]]) -> str:
+        found = set()
+        in_closure = False  # of the user's, which an optimizer's step calls
+        for identity, _ in pairs:
+            in_closure = in_closure or self._users[identity]
+            doing = STEP if self._users[identity] else _done_by(self._codes[identity][0])
+            if doing != OPTIMIZER or not in_closure:
+                found.add(doing)
+        return next((doing for *_, doing in DOING if doing in found and doing != STEP), STEP)
+
+    def _is_the_users(self, code: CodeType, module: str) -> bool:
+        path = code.co_filename
+        if path.startswith("<"):  # text that was executed, in a notebook or by `python -c`, or made by a library
+            return module == "__main__"
+        parts = path.split(os.sep)
+        if any(name in parts for name in _INSTALLED) or any(part.startswith(_GENERATED) for part in parts):
+            return False
+        return not path.startswith(self._libraries)
+
+    def _path(self, path: str) -> str:
+        return path[len(self._here) :] if self._here and path.startswith(self._here) else path
+
+
+def _done_by(code: CodeType) -> str:
+    """What is done inside a library's function."""
+    path = code.co_filename.replace(os.sep, "/")
+    return next((doing for part, function, doing in DOING if part in path and function in (None, code.co_name)), STEP)
+
+
+def _library_folders() -> Iterator[str]:
+    """Folders of the standard library, of installed packages, of libraries wherever they are, and of the probe."""
+    for name in ("stdlib", "platstdlib", "purelib", "platlib"):
+        yield from _both(sysconfig.get_path(name))
+    for name in _LIBRARIES:
+        module = sys.modules.get(name)
+        file = vars(module).get("__file__") if module is not None else None
+        if type(file) is str:
+            yield from _both(os.path.dirname(file))
+    yield from _both(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _both(folder: str | None) -> Iterator[str]:
+    """The folder as it is named and as it is, with the separator at its end."""
+    for path in (folder, os.path.realpath(folder)) if folder else ():
+        yield path.rstrip(os.sep) + os.sep
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd().rstrip(os.sep) + os.sep
+    except OSError:
+        return ""

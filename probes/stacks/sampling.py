@@ -1,0 +1,149 @@
+"""Where the training thread is in Python, every ten milliseconds of some steps or as often as is cheap.
+
+A thread beside it looks at its stack and keeps code objects and positions, never a frame: locals live no longer than
+without it, but for the microseconds of one look. What it saw counts once a step is over, so that whole steps count.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import CodeType
+
+from ..side_thread import SideThread
+
+INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
+ENOUGH = 200
+LONGEST_STEP_NS = 60_000_000_000  # a loop may be over without a word: no step is looked at for longer
+DEEPEST = 512  # frames, from the innermost on
+_COST = 0.005  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
+_GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
+
+Stacks = dict[tuple[int, ...], int]
+"""Samples by stack: identity of the code and position in it of each frame, the innermost first."""
+
+
+class StackSampler:
+    """Samples the stack of `thread` while steps run that `start` and `step_ended` divide, until there are enough.
+
+    A sample stands for an interval, which is as long as looks are dear: more than a share of the time is never spent. A
+    look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as passed meanwhile.
+    Code in Python that keeps it for less than the switch interval (5 ms) is found where it gives it up. Nothing is
+    raised; `why_none` says why there are no samples.
+
+    Attributes:
+        steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.
+        stacks: of those steps.
+        codes: each code object in them by its identity, and the name of its module.
+        first_step: the number of the first of them.
+        why_none: "" while there may be samples.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self.steps = self.samples = self.wall_ns = self.cost_ns = self.first_step = 0
+        self.stacks: Stacks = {}
+        self.codes: dict[int, tuple[CodeType, str]] = {}
+        self.why_none = ""
+        self._thread = thread
+        self._over = False
+        self._pending: Stacks = {}
+        self._step_began = self._ended_at = self._cpu_ns = self._booked_ns = 0
+        self._beside: SideThread | None = None
+
+    def start(self) -> None:
+        """Sample from now on, the begin of a step."""
+        self.why_none = self.why_none or why_not()
+        if self._beside is not None or self._over or self.why_none:
+            return
+        self._pending, self._step_began = {}, time.perf_counter_ns()
+        self._ended_at = self._cpu_ns = self._booked_ns = 0
+        try:
+            self._beside = SideThread(self._run)
+        except RuntimeError:
+            self.why_none = "no thread could be started"
+
+    def step_ended(self, step: int) -> bool:
+        """The job's step `step` is over, and counts if it was sampled from its begin; whether there are enough."""
+        if self._beside is None:
+            self.start()
+        else:
+            self._book(step)
+        if self.samples >= ENOUGH or self._ended_at or self.why_none:
+            self.stop()
+        return self._over
+
+    def pause(self) -> None:
+        """Sample no more until the end of a step; what was seen of the running one does not count."""
+        beside, self._beside = self._beside, None
+        if beside is not None:
+            beside.stop(within_s=1)
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._over = True
+        self.pause()
+
+    def _book(self, step: int) -> None:
+        seen, self._pending = self._pending, {}
+        now, cpu_ns = self._ended_at or time.perf_counter_ns(), self._cpu_ns
+        self.wall_ns += now - self._step_began
+        self.cost_ns += cpu_ns - self._booked_ns
+        self._step_began, self._booked_ns = now, cpu_ns
+        self.first_step = self.first_step or step
+        self.steps += 1
+        for stack, samples in list(seen.items()):  # at once: a look may still be adding one
+            self.stacks[stack] = self.stacks.get(stack, 0) + samples
+            self.samples += samples
+
+    def _run(self, beside: SideThread) -> None:
+        try:
+            self._look_until_stopped(beside)
+        except BaseException as error:
+            self.why_none = f"the sampling failed: {type(error).__name__}"
+        finally:
+            self._ended_at = time.perf_counter_ns()
+
+    def _look_until_stopped(self, beside: SideThread) -> None:
+        now, look, interval = time.perf_counter_ns(), 0, float(INTERVAL_NS)
+        counted_to = float(now)
+        while now - self._step_began < LONGEST_STEP_NS:
+            look += 1
+            due = counted_to + interval * (0.5 + look * _GOLDEN % 1)
+            if beside.wait(max(due - now, 0) / 1e9):
+                return
+            now = time.perf_counter_ns()
+            samples = max(round((now - counted_to) / interval), 1)
+            counted_to += samples * interval
+            stack, pending = self._look(), self._pending
+            pending[stack] = pending.get(stack, 0) + samples
+            self._cpu_ns, now = time.thread_time_ns(), time.perf_counter_ns()
+            interval = min(max(self._cpu_ns / look / _COST, INTERVAL_NS), LONGEST_INTERVAL_NS)
+
+    def look(self) -> tuple[int, ...]:
+        """The stack now, innermost first: of each frame its code's identity and its position in it."""
+        return self._look()
+
+    def _look(self) -> tuple[int, ...]:
+        stack: list[int] = []
+        codes = self.codes
+        frame = sys._current_frames().get(self._thread)
+        while frame is not None and len(stack) < 2 * DEEPEST:
+            code = frame.f_code
+            identity = id(code)
+            if identity not in codes:
+                module = dict.get(frame.f_globals, "__name__")
+                codes[identity] = code, module if type(module) is str else ""
+            stack.append(identity)
+            stack.append(frame.f_lasti)
+            frame = frame.f_back
+        return tuple(stack)
+
+
+def why_not() -> str:
+    """Why no stack can be looked at here, "" where one can."""
+    if not hasattr(sys, "_current_frames"):
+        return "this Python does not show its threads' frames"
+    running_alone = getattr(sys, "_is_gil_enabled", None)
+    if running_alone is not None and not running_alone():
+        return "this Python runs its threads at once, and a stack changes while it is looked at"
+    return ""

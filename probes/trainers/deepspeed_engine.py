@@ -1,0 +1,100 @@
+"""Hooks into DeepSpeed's engines: their ranges, and a step of an engine where it updates.
+
+An engine steps once for each micro-batch and updates at the accumulation boundary, maybe by one `optimizer.step` for a
+group of parameters: its own `global_steps` tells the steps. It stands where an optimizer does: whoever runs the loop
+(transformers' Trainer, Lightning) tells its steps itself, and of several engines the last in a cycle ends one.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from functools import wraps
+from typing import Any
+
+from ..current_session import session
+from ..guard import guarded
+from ..held import held, plain
+from ..hooks.torch_hooks import Stepped, has_stepped, one_step
+from ..protocol import DEEPSPEED
+from ..recording import ranges
+from ..recording.ranges import wrap_method
+
+ENGINE = ("deepspeed.runtime.engine", "DeepSpeedEngine")
+PIPELINE = ("deepspeed.runtime.pipe.engine", "PipelineEngine")
+METHODS = {
+    ENGINE: {
+        "forward": ranges.FORWARD,
+        "backward": ranges.BACKWARD,
+        "_take_model_step": ranges.OPTIMIZER,
+        "save_checkpoint": ranges.SAVE,
+    },
+    PIPELINE: {
+        "_exec_load_micro_batch": ranges.DATA_WAIT,
+        "_exec_forward_pass": ranges.FORWARD,
+        "_exec_backward_pass": ranges.BACKWARD,
+        "eval_batch": ranges.EVAL,
+    },
+}
+SETTINGS = {  # as the record names them, and the engine's methods that tell them
+    "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "bf16": "bfloat16_enabled",
+    "fp16": "fp16_enabled",
+    "max_grad_norm": "gradient_clipping",
+    "logging_steps": "steps_per_print",
+}
+
+
+def install() -> None:
+    """Hook the engines of this process; without a session, do nothing."""
+    if session() is not None:
+        guarded(_install, "no hooks in DeepSpeed")
+
+
+def _install() -> None:
+    for (module, name), methods in METHODS.items():
+        engine: Any = getattr(sys.modules.get(module), name, None)
+        if engine is None:
+            continue
+        for method, range_name in methods.items():
+            wrap_method(engine, method, range_name)
+        step = "step" if name == ENGINE[1] else "train_batch"
+        if not hasattr(getattr(engine, step), "__diagnose__"):
+            setattr(engine, step, _stepping(getattr(engine, step)))
+
+
+def _stepping(original: Any) -> Any:
+    """The method that updates, at the accumulation boundary."""
+
+    @wraps(original)
+    def stepping(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = held(self, "global_steps")
+        with one_step():
+            result = original(self, *args, **kwargs)
+        if held(self, "global_steps") != before:
+            has_stepped(self, lambda: _stepped(self))
+        return result
+
+    stepping.__diagnose__ = "step"  # type: ignore[attr-defined]
+    return stepping
+
+
+def _stepped(engine: Any) -> Stepped:
+    count, alive = held(engine, "global_steps"), weakref.ref(engine)
+    return Stepped(
+        optimizer=held(engine, "basic_optimizer"),
+        done=lambda: max(count - 1, 0) if type(count) is int else 0,
+        model=(held(engine, "_modules") or {}).get("module"),
+        loop=DEEPSPEED,
+        settings=lambda: settings_of(alive()),
+    )
+
+
+def settings_of(engine: Any) -> dict[str, object]:
+    """The listed settings of an engine; those that its version does not tell are missing. None of one that is gone."""
+    if engine is None:
+        return {}
+    kind = getattr(sys.modules[ENGINE[0]], ENGINE[1])
+    asked = {name: getattr(kind, method, None) for name, method in SETTINGS.items()}
+    return {**{name: plain(ask(engine)) for name, ask in asked.items() if ask is not None}, "deepspeed": True}

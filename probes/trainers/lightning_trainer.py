@@ -1,0 +1,197 @@
+"""Hooks into Lightning's Trainer, by either of its names: its ranges, and a step where a batch has updated.
+
+A step ends with the batch in which `global_step` has risen, before a validation that is due then. That of manual
+optimization rises once for each optimizer, so a batch that steps several is one step still.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from functools import wraps
+from importlib import import_module
+from math import ceil
+from typing import Any
+
+from .. import protocol
+from ..current_session import session
+from ..guard import guarded, quietly
+from ..held import held, is_a
+from ..hooks.torch_hooks import untraced
+from ..recording import ranges
+from ..recording.range_times import Timed
+from ..recording.ranges import Range
+from ..session import Session
+from . import lightning_settings, training_loop
+
+ROOTS = ("lightning.pytorch", "pytorch_lightning")
+TRAINER = ("trainer.trainer", "Trainer")
+FIT_LOOP = ("loops.fit_loop", "_FitLoop")
+EPOCH_LOOP = ("loops.training_epoch_loop", "_TrainingEpochLoop")
+STRATEGY = ("strategies.strategy", "Strategy")
+PRECISION = ("plugins.precision.precision", "Precision")
+METHODS = {
+    ("loops.fetchers", "_DataFetcher"): {"__next__": ranges.DATA_WAIT},
+    ("loops.fetchers", "_PrefetchDataFetcher"): {"__next__": ranges.DATA_WAIT},
+    ("loops.optimization.automatic", "_AutomaticOptimization"): {"_training_step": ranges.FORWARD},
+    ("loops.evaluation_loop", "_EvaluationLoop"): {"run": ranges.EVAL},
+    ("trainer.connectors.logger_connector.logger_connector", "_LoggerConnector"): {"log_metrics": ranges.LOG},
+    STRATEGY: {"batch_to_device": ranges.TO_DEVICE, "backward": ranges.BACKWARD},
+    PRECISION: {"_clip_gradients": ranges.CLIP},
+    TRAINER: {"save_checkpoint": ranges.SAVE},
+}
+
+
+def install() -> None:
+    """Hook the Trainers of this process; without a session, do nothing."""
+    if session() is not None:
+        guarded(_install, "no hooks in Lightning")
+
+
+def _install() -> None:
+    for root in ROOTS:
+        trainer: Any = getattr(sys.modules.get(f"{root}.{TRAINER[0]}"), TRAINER[1], None)
+        if trainer is not None and not hasattr(trainer.fit, "__diagnose__"):
+            _hook({path: _class(root, *path) for path in (*METHODS, FIT_LOOP, EPOCH_LOOP)})
+
+
+def _class(root: str, module: str, name: str) -> Any:
+    return getattr(import_module(f"{root}.{module}"), name)
+
+
+def _hook(kinds: dict[tuple[str, str], Any]) -> None:
+    """All of them are there: a Trainer that begins a loop ends its steps, too."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    training_loop.watch(kinds[TRAINER], {})
+    for path, methods in METHODS.items():
+        training_loop.wrap_methods(kinds[path], methods)
+    _replace(kinds[FIT_LOOP], "on_run_start", _beginning)
+    _replace(kinds[EPOCH_LOOP], "on_advance_end", _stepping)
+    _replace(kinds[PRECISION], "_after_closure", _updating)
+    _replace(kinds[STRATEGY], "optimizer_step", _updated)
+    _replace(kinds[TRAINER], "fit", training_loop.ending_the_window)
+    register_optimizer_step_post_hook(untraced(lambda *_: _end_update()))
+
+
+def _replace(owner: Any, method: str, around: Any) -> None:
+    replaced = around(vars(owner)[method])
+    replaced.__diagnose__ = method
+    setattr(owner, method, replaced)
+
+
+def _beginning(original: Any) -> Any:
+    @wraps(original)
+    def on_run_start(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        current = session()
+        if current is not None:
+            guarded(lambda: _begin(current, self), "no capture")
+        return result
+
+    return on_run_start
+
+
+def _begin(current: Session, fit: Any) -> None:
+    global _counted
+    trainer, loop = held(fit, "trainer"), held(fit, "epoch_loop")
+    _counted = loop.global_step
+    done = _counted if lightning_settings.is_automatic(trainer) else held(loop, "_batches_that_stepped")
+    for kind in type(trainer.strategy).__mro__[:-1]:
+        training_loop.wrap_methods(kind, METHODS[STRATEGY])
+    optimizers, alive = trainer.optimizers, weakref.ref(trainer)
+    left = quietly(lambda: _left(trainer, fit, loop))
+    current.objects.loop = protocol.LIGHTNING
+    training_loop.begins(
+        current,
+        model=None,
+        optimizer=optimizers[0] if optimizers else None,
+        loader=_first_loader(fit),
+        settings=lambda: lightning_settings.settings_of(alive()),
+        steps=left if type(left) is int else None,
+        done=done if type(done) is int else 0,
+    )
+
+
+_counted = 0  # `global_step` when the last step ended
+
+
+def _left(trainer: Any, fit: Any, loop: Any) -> int | None:
+    """Optimizer steps that are left; None in a loop without an end, or where the job accumulates by itself."""
+    if not lightning_settings.is_automatic(trainer):
+        return None
+    most, epochs, batches = held(loop, "max_steps"), held(fit, "max_epochs"), held(fit, "max_batches")
+    limits = [most] if type(most) is int and most >= 0 else []
+    if type(epochs) is int and epochs >= 0 and type(batches) is int:
+        limits.append(max(epochs, 1) * ceil(batches / max(held(trainer, "accumulate_grad_batches") or 1, 1)))
+    left = min(limits) - _counted if limits else 0
+    return left if left > 0 else None
+
+
+def _first_loader(fit: Any) -> Any:
+    loaders = quietly(lambda: fit._combined_loader.flattened)
+    kind = sys.modules["torch.utils.data"].DataLoader
+    return next((each for each in loaders if is_a(each, kind)), None) if type(loaders) is list else None
+
+
+def _stepping(original: Any) -> Any:
+    @wraps(original)
+    def on_advance_end(self: Any, *args: Any, **kwargs: Any) -> Any:
+        stop = _step_ended(self)
+        result = original(self, *args, **kwargs)
+        if stop:
+            held(self, "trainer").should_stop = True
+        return result
+
+    return on_advance_end
+
+
+def _step_ended(loop: Any) -> bool:
+    """The end of a batch; whether training is to stop."""
+    global _counted
+    before, now = _counted, quietly(lambda: loop.global_step)
+    if type(now) is not int or now == before:
+        return False
+    _counted = now
+    return training_loop.step_ended(session())
+
+
+# Lightning hands torch's optimizer a closure that runs the passes: the update is what is left of its step after that.
+
+_update: Range | Timed | None = None
+
+
+def _updating(original: Any) -> Any:
+    @wraps(original)
+    def _after_closure(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        _begin_update()
+        return result
+
+    return _after_closure
+
+
+def _updated(original: Any) -> Any:
+    @wraps(original)
+    def optimizer_step(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _end_update()  # a scaler that finds an overflow makes no step
+
+    return optimizer_step
+
+
+def _begin_update() -> None:
+    global _update
+    if _update is None:
+        _update = ranges.asked_for(ranges.OPTIMIZER)
+        if _update is not None:
+            _update.__enter__()
+
+
+def _end_update() -> None:
+    global _update
+    ended, _update = _update, None
+    if ended is not None:
+        ended.__exit__()

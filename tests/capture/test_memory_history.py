@@ -1,0 +1,105 @@
+"""`diagnose run --memory`: what is asked of torch when CUDA begins, against a stand-in for CUDA."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs
+
+from diagnose.probes.config import Config
+
+
+class Cuda:
+    """What the recorder asks of torch, and the files that snapshots are written to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import torch
+
+        self.histories: list[dict[str, Any]] = []
+        self.observers: list[Callable[..., None]] = []
+        self.queued: list[Callable[[], None]] = []
+        monkeypatch.setattr(torch.cuda, "_lazy_call", self.queued.append)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **how: self.histories.append(how))
+        monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda file: Path(file).write_bytes(b"snapshot"))
+        attach = "_cuda_attach_out_of_memory_observer"
+        monkeypatch.setattr(torch._C, attach, self.observers.append, raising=False)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
+    needs("torch")
+    return Cuda(monkeypatch)
+
+
+def armed(monkeypatch: pytest.MonkeyPatch, **config: Any) -> None:
+    from diagnose.probes.dumps import memory_history
+
+    monkeypatch.setenv("PYTHON_DIAGNOSE", Config(**config).to_json())
+    memory_history.arm()
+
+
+def test_nothing_is_asked_of_cuda_before_the_job_asks(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    armed(monkeypatch, out=str(tmp_path), token="t", memory=True)
+    before = (len(cuda.histories), len(cuda.observers))
+    cuda.queued[0]()
+
+    assert before == (0, 0)
+    assert cuda.histories == [{"max_entries": 100_000, "stacks": "python"}]
+    assert len(cuda.observers) == 1
+
+
+def test_without_the_option_no_history_is_recorded(cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    armed(monkeypatch, out=str(tmp_path), token="t")
+    cuda.queued[0]()
+
+    assert (cuda.histories, len(cuda.observers)) == ([], 1)
+
+
+def test_in_code_nothing_is_armed(cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    armed(monkeypatch, out=str(tmp_path), memory=True)
+
+    assert cuda.queued == []
+
+
+def test_a_snapshot_comes_after_the_third_step_and_one_at_the_first_oom(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from diagnose.probes.dumps.memory_history import Recorder
+
+    recorder = Recorder(Config(str(tmp_path), memory=True, token="t"))
+    written = []
+    for _ in range(4):
+        recorder.after_step()
+        written.append(os.listdir(tmp_path))
+    recorder.at_oom(0, 0, 0, 0)
+    (tmp_path / "memory-rank0-oom.pickle").unlink()
+    recorder.at_oom(0, 0, 0, 0)
+
+    assert written == [[], [], ["memory-rank0.pickle"], ["memory-rank0.pickle"]]
+    assert os.listdir(tmp_path) == ["memory-rank0.pickle"]  # one snapshot of an OOM, not one for each
+
+
+def test_an_oom_after_the_window_leaves_none_without_the_option(cuda: Cuda, tmp_path: Path) -> None:
+    from diagnose.probes.dumps.memory_history import Recorder
+
+    Recorder(Config(str(tmp_path), token="t")).at_oom(0, 0, 0, 0)  # no session is open
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_version_of_torch_without_the_observer_costs_the_job_nothing(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    monkeypatch.delattr(torch._C, "_cuda_attach_out_of_memory_observer")
+    armed(monkeypatch, out=str(tmp_path), token="t")
+
+    cuda.queued[0]()
+
+    assert "diagnose: no memory snapshots" in capfd.readouterr().err

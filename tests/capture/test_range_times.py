@@ -1,0 +1,97 @@
+"""Where the time of steps without the profiler goes: the innermost range counts, and all of them add up."""
+
+import threading
+
+import pytest
+from capture.test_session import Clock
+
+from diagnose.probes.recording import ranges
+from diagnose.probes.recording.clock import StepClock
+from diagnose.probes.recording.range_times import MOST_NAMES, RangeTimes, Timed, times
+
+
+@pytest.fixture
+def timed() -> tuple[RangeTimes, Clock]:
+    clock = Clock()
+    made = RangeTimes(clock)
+    made.restart(on=True)
+    return made, clock
+
+
+def test_a_range_within_another_is_its_own(timed: tuple[RangeTimes, Clock]) -> None:
+    made, clock = timed
+    made.opened("forward")
+    clock.now += 10
+    made.opened("data_wait")
+    clock.now += 3
+    made.closed("data_wait")
+    clock.now += 2
+    made.closed("forward")
+    clock.now += 5  # in no range
+
+    assert made.taken() == {"forward": 12, "data_wait": 3}
+
+
+def test_a_range_that_cuts_across_steps_counts_in_each(timed: tuple[RangeTimes, Clock]) -> None:
+    made, clock = timed
+    made.opened("eval")
+    clock.now += 4
+    first = dict(made.taken())
+    made.restart(on=True)
+    clock.now += 6
+    made.closed("eval")
+
+    assert (first, made.taken()) == ({"eval": 4}, {"eval": 6})
+
+
+def test_an_end_that_is_missing_ends_with_the_range_around_it(timed: tuple[RangeTimes, Clock]) -> None:
+    made, clock = timed
+    for name in ("forward", "lost"):
+        made.opened(name)
+        clock.now += 1
+    made.closed("forward")
+    clock.now += 7
+
+    assert made.taken() == {"forward": 1, "lost": 1}
+
+
+def test_ranges_of_another_thread_are_not_counted(timed: tuple[RangeTimes, Clock]) -> None:
+    made, clock = timed
+    told: list[bool] = []
+    thread = threading.Thread(target=lambda: told.append(made.opened("elsewhere")))
+    thread.start()
+    thread.join()
+    clock.now += 5
+
+    assert told == [False]
+    assert made.taken() == {}
+
+
+def test_names_without_end_are_no_memory_without_end(timed: tuple[RangeTimes, Clock]) -> None:
+    made, clock = timed
+    for number in range(3 * MOST_NAMES):
+        made.opened(f"batch {number}")
+        clock.now += 1
+        made.closed(f"batch {number}")
+
+    assert len(made.taken()) == MOST_NAMES
+
+
+def test_steps_without_the_profiler_are_timed_by_range_and_no_others() -> None:
+    clock = Clock()
+    steps = StepClock(clock)
+    for phase in ("waiting", "control", "active", "control_after"):
+        steps.step_begins(phase)
+        ranges.ranged(lambda: None, ranges.FORWARD)()
+        with Timed("diagnose.data_wait"):
+            pass
+        clock.now += 1000
+        steps.step_ended(phase)
+    steps.step_begins("done")
+
+    assert steps.host_times() == [1000, 1000]
+    assert {name: len(each) for name, each in steps.range_times().items()} == {
+        "diagnose.forward": 2,
+        "diagnose.data_wait": 2,
+    }
+    assert not times.on

@@ -1,0 +1,50 @@
+"""`diagnose hang`: the dumps of torch's flight recorder in, who is missing, at which call, with which stack out."""
+
+from pathlib import Path
+
+import click
+
+from diagnose.cli.exit_status import writing
+from diagnose.cli.pages import html_option, write_answer
+from diagnose.cli.terminal import announced, terminal
+from diagnose.dumps.hang import found_in, judged, to_json
+
+
+@click.command(epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--earlier",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Dumps of the same job from before: whether it moves.",
+)
+@click.option("--details", is_flag=True, help="Print every rank and whole stacks.")
+@html_option
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+def hang(folder: Path, earlier: Path | None, details: bool, html: Path | None, as_json: bool) -> None:
+    """Say which rank a hanging job waits for, at which call, or which rank calls something else.
+
+    DIR holds the dumps of torch's flight recorder, one file for each rank (nccl_trace_rank_0), or is a bundle of
+    `diagnose run`. They are read as data: nothing in them is run.
+
+    \b
+    Exit codes:
+      0    the dumps were read, whatever they say
+      2    wrong usage
+      3    no dump can be used, or the output not written
+      70   a defect of diagnose
+      130  interrupted
+    """
+    with announced(folder):
+        answer = judged(found_in(folder), found_in(earlier) if earlier is not None else None)
+    if html is not None:
+        from diagnose.report.html.hang import hang_page  # its libraries load when a page is asked for
+
+        write_answer(html, lambda about: hang_page(answer, about), folder)
+    with writing():
+        if as_json:
+            click.echo(to_json(answer).encode())
+        else:
+            from diagnose.report.text.hang import render
+
+            render(answer, terminal(), details)

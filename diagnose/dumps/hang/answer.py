@@ -1,0 +1,116 @@
+"""What the dumps of a job say. Frozen; the reports are pure functions of it."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from diagnose.diagnosis.documents import described, indented
+
+Kind = Literal[
+    "missing-rank",
+    "missing-dump",
+    "order",
+    "type",
+    "size",
+    "data-type",
+    "group",
+    "desynchronised",
+    "in-call",
+    "behind",
+]
+Verdict = Literal["hung", "slow", "nothing-open", "unknown"]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of code, or a frame of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+
+class CallOf(msgspec.Struct, frozen=True, kw_only=True):
+    """The same call of some ranks. `elements` is of each input tensor, null where the dump does not tell.
+
+    `line` is the innermost line of the user's own code, null where the dump has no stack, `stack` all of it, innermost
+    first.
+    """
+
+    ranks: tuple[int, ...]
+    group: str
+    number: int
+    op: str
+    elements: tuple[int, ...] | None
+    types: tuple[str, ...] | None
+    states: tuple[str, ...]
+    line: Line | None
+    stack: tuple[Line, ...] = ()
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with one call of one group.
+
+    `blamed` ranks keep `waiting` ones from going on; none are blamed where the dumps do not tell which side is right.
+    `calls` has each side, `instead` the last recorded call of each blamed rank that has not made this one. `parted_at`
+    is the first recorded number from which the ranks run different lines, null where they never do. `says` is the whole
+    as a sentence.
+    """
+
+    kind: Kind
+    group: str
+    number: int
+    blamed: tuple[int, ...]
+    waiting: tuple[int, ...]
+    calls: tuple[CallOf, ...]
+    instead: tuple[CallOf, ...] = ()
+    parted_at: int | None = None
+    says: str
+
+
+class RankState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a rank got: its last recorded call, and how many of its calls are open. `stack` is what py-spy saw."""
+
+    rank: int
+    file: str
+    version: str
+    calls: int
+    open: int
+    last: CallOf | None
+    stack: tuple[str, ...] = ()
+
+
+class UnreadFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that could not be used."""
+
+    file: str
+    why: str
+
+
+class Hang(msgspec.Struct, frozen=True, kw_only=True):
+    """What `diagnose hang` found.
+
+    `faults` are causes, the first one first; `follow` are those of which a blamed rank waits in another fault itself.
+    `unknown` is what the dumps do not tell, `next` what to do, type or capture.
+    """
+
+    schema_version: int = 1
+    folder: str
+    verdict: Verdict
+    headline: str
+    faults: tuple[Fault, ...]
+    follow: tuple[Fault, ...]
+    ranks: tuple[RankState, ...]
+    without_dump: tuple[int, ...]
+    unread: tuple[UnreadFile, ...]
+    unknown: tuple[str, ...]
+    next: tuple[str, ...]
+
+
+def to_json(answer: Hang) -> str:
+    """The answer as one indented JSON object, each list of numbers on one line."""
+    return indented(answer)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    return described(Hang)

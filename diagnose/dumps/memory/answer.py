@@ -1,0 +1,143 @@
+"""What a memory snapshot says. Frozen; the reports are pure functions of it."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from diagnose.diagnosis.documents import described, indented
+
+Category = Literal[
+    "parameters",
+    "activations",
+    "gradients",
+    "optimizer",
+    "communication",
+    "other",
+    "no stack",
+    "before the history",
+]
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What was in use at the peak or at an OOM, by what allocated it: a line of the user's code, or the category.
+
+    `share` is of what was in use then. The line is the innermost of the stack; `file` is "" for a category.
+    """
+
+    category: Category
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    bytes: int
+    share: float
+    blocks: int
+
+
+class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The last OOM of the history.
+
+    `device_free_bytes` is what the driver had left, `reserved_free_bytes` what was reserved and not in use then, and
+    `largest_free_block_bytes` the largest piece of it, where the snapshot was taken at the OOM. `alive` is what was in
+    use then by line, the largest first: it adds up to `allocated_bytes`.
+    """
+
+    requested_bytes: int
+    device_free_bytes: int
+    allocated_bytes: int
+    reserved_free_bytes: int | None
+    largest_free_block_bytes: int | None
+    alive: tuple[Held, ...]
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory over the recorded history, the oldest first: of every `actions_per_point` actions the most of either.
+
+    The most of `allocated_bytes` is the peak.
+    """
+
+    actions_per_point: int
+    allocated_bytes: tuple[int, ...]
+    reserved_bytes: tuple[int, ...]
+
+
+class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One device.
+
+    Attributes:
+        allocated_bytes: in use by tensors when the snapshot was taken.
+        reserved_bytes: of the driver, then.
+        split_free_bytes: free, in segments that are in use too: only what fits into a piece can have it.
+        cached_bytes: segments that are wholly free, which empty_cache would give back.
+        largest_free_block_bytes: of both.
+        rounding_bytes: that blocks in use are larger than what was asked for.
+        peak_bytes: the most that was in use during the recorded history; null without one.
+        at_peak: what was in use then by category, and by line: each adds up to the peak.
+        retries: how often the allocator gave cached segments back to go on; null where the history has no stacks.
+        empty_cache_calls: how often the job gave them back; likewise.
+        actions: of the history.
+        usage: over the history; null without one.
+    """
+
+    device: int
+    allocated_bytes: int
+    reserved_bytes: int
+    split_free_bytes: int
+    cached_bytes: int
+    largest_free_block_bytes: int
+    rounding_bytes: int
+    peak_bytes: int | None
+    at_peak: tuple[Held, ...]
+    lines_at_peak: tuple[Held, ...]
+    out_of_memory: OutOfMemory | None
+    retries: int | None
+    empty_cache_calls: int | None
+    actions: int
+    usage: Usage | None
+
+
+class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A judgement: `name` is what is at fault, `says` the fact with its figures, `do` what to change."""
+
+    name: Literal["out-of-memory", "fragmentation", "empty-cache-in-the-loop", "allocator-retries"]
+    device: int
+    says: str
+    do: str
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the memory ledger: what the job's sizes make of it."""
+
+    name: str
+    bytes: int
+
+
+class MemoryAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What `diagnose memory` found in one snapshot.
+
+    `counted` is the memory ledger of the same run, where its traces lie beside the snapshot; `not_counted` says why
+    there is none. `settings` are those of the allocator that the snapshot tells, as text.
+    """
+
+    schema_version: int = 1
+    file: str
+    others: tuple[str, ...]
+    devices: tuple[DeviceMemory, ...]
+    findings: tuple[MemoryFinding, ...]
+    settings: dict[str, str]
+    counted: tuple[Counted, ...] = ()
+    not_counted: str = ""
+    unknown: tuple[str, ...]
+    next: tuple[str, ...]
+
+
+def to_json(answer: MemoryAnswer) -> str:
+    """The answer as one indented JSON object, each list of numbers on one line."""
+    return indented(answer)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    return described(MemoryAnswer)

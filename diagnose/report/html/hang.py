@@ -1,0 +1,46 @@
+"""A job that hangs as one self-contained page, in the style and under the policy of the report's."""
+
+from typing import Any
+
+from diagnose.dumps.hang.answer import CallOf, Fault, Hang
+from diagnose.report.html.page import embedded, environment, policy
+from diagnose.report.views.hang import VERDICTS, call_line, parted, reached, stack_of
+from diagnose.report.views.summary import About
+
+_STYLES = ("report.css",)
+
+
+def hang_page(answer: Hang, about: About) -> str:
+    """The whole page. Every text is escaped; nothing is judged here."""
+    styles, verdict = embedded(_STYLES), VERDICTS[answer.verdict]
+    context = {
+        "answer": answer,
+        "verdict": verdict,
+        "mood": {"hung": "critical", "slow": "warning", "nothing-open": "good"}.get(answer.verdict, ""),
+        "faults": [_fault(answer, fault) for fault in answer.faults],
+        "ranks": [(state, reached(state)) for state in answer.ranks],
+        "title": f"{verdict} - diagnose",
+        "styles": styles,
+        "policy": policy(styles, []),
+        "version": about.version,
+        "command": about.command,
+    }
+    return environment().get_template("hang.html").render(context)
+
+
+def _fault(answer: Hang, fault: Fault) -> dict[str, Any]:
+    seen = {state.rank: state.stack for state in answer.ranks if state.stack}
+    what = "waits" if fault.kind == "missing-rank" else "calls"
+    sides = [(what, call) for call in fault.calls] + [("last", call) for call in fault.instead]
+    return {
+        "kind": fault.kind,
+        "says": fault.says,
+        "calls": [_call(label, call) for label, call in sides],
+        "seen": [(rank, seen[rank]) for rank in fault.blamed if rank in seen],
+        "parted": parted(fault.parted_at) if fault.parted_at is not None and fault.parted_at < fault.number else "",
+    }
+
+
+def _call(label: str, call: CallOf) -> dict[str, Any]:
+    own, whole = stack_of(call, whole=False), stack_of(call, whole=True)
+    return {"label": label, "line": call_line(call), "own": own, "whole": whole if whole != own else []}

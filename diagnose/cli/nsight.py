@@ -1,0 +1,128 @@
+"""`diagnose run --nsys`: the steps as NVTX ranges, recorded by Nsight Systems in the place of torch's profiler."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from diagnose.capture.bundle import Bundle
+from diagnose.capture.command import hooked
+from diagnose.capture.folder import has_siblings, rank_of
+from diagnose.cli.outputs import Outputs
+from diagnose.cli.reporter import Reporter, armed_words, last_words, near
+from diagnose.cli.voice import say
+from diagnose.errors import printable
+from diagnose.probes import protocol
+from diagnose.probes.config import Config
+from diagnose.trace.nsight.reports import INSTALL, NSYS
+
+NOT_FOUND = 127
+_FLAGS = (
+    "--trace=cuda,nvtx,osrt",
+    "--sample=none",
+    "--cuda-graph-trace=node",
+    "--capture-range=cudaProfilerApi",
+    "--capture-range-end=stop",
+    "--stats=false",
+    "--export=sqlite",
+    "--force-overwrite=true",
+)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def nsight_options(command: Command) -> Command:
+    """Adds the options that `wanted` reads."""
+    line = click.option("--print", "print_line", is_flag=True, help="With --nsys, print the command line and end.")
+    nsys = click.option(
+        "--nsys",
+        is_flag=True,
+        help="Record the window with Nsight Systems, and leave torch's profiler off: where it must not be used.",
+    )
+    command = line(command)
+    return nsys(command)
+
+
+def wanted(given: dict[str, Any], armed: bool) -> bool:
+    """Whether Nsight Systems is to record; the options are taken out of `given`.
+
+    Raises:
+        UsageError: options that contradict each other.
+    """
+    nsys, print_line = given.pop("nsys"), given["print_line"]
+    if print_line and not nsys:
+        raise click.UsageError("--print is of --nsys: it prints the command line of nsys.")
+    if nsys and armed:
+        raise click.UsageError("--arm opens windows of torch's profiler, --nsys one of Nsight Systems: choose one.")
+    if nsys and given["log"]:
+        raise click.UsageError("--log tells of windows of torch's profiler, --nsys opens one of Nsight's: choose one.")
+    return bool(nsys)
+
+
+def command_line(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """The command under nsys, which writes its report and the export of it into the folder.
+
+    Of several `diagnose run` of one job, as `srun` starts them, each has a file of its own.
+    """
+    name = f"nsight-rank{rank_of(environment)}" if has_siblings(environment) else "nsight"
+    return [shutil.which(NSYS) or NSYS, "profile", *_FLAGS, f"--output={folder / name}", *argv]
+
+
+def end_early(ctx: click.Context, argv: Sequence[str], config: Config, out: Path | None, *, only_print: bool) -> None:
+    """Under nsys: ends the command where only the line is asked for, or where there is no nsys to run."""
+    if not config.nsight:
+        return
+    if only_print:
+        _print_line(argv, config, Path(os.path.abspath(out or protocol.default_out())))
+        ctx.exit(0)
+    if shutil.which(NSYS) is None:
+        say(f"nsys is not on the PATH: install Nsight Systems ({INSTALL}), or add --print to see what would run")
+        ctx.exit(NOT_FOUND)
+
+
+def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
+    """Prints the line that does the same without `diagnose run`, with the variables that bring the ranges in."""
+    ours = hooked({}, {protocol.CONFIG: replace(config, out=str(folder)).to_json()})
+    inherited = {"PYTHONPATH": "${PYTHONPATH:+:$PYTHONPATH}"}
+    variables = " ".join(f"{name}={shlex.quote(value)}{inherited.get(name, '')}" for name, value in ours.items())
+    made = f"mkdir -p {shlex.quote(str(folder))}"
+    click.echo(f"{made} && {variables} {shlex.join(command_line(argv, folder, os.environ))}")
+
+
+def words_at_end(
+    bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], under_nsys: bool, armed: bool
+) -> None:
+    """After the command ended: what is told of the capture, by what took it."""
+    if under_nsys:
+        _nsight_words(bundle, outputs)
+    elif armed:
+        armed_words(bundle, outputs, argv)
+    else:
+        last_words(bundle, reporter, argv)
+
+
+def _nsight_words(bundle: Bundle, outputs: Outputs) -> None:
+    """After the command ended: the report of what nsys exported, or why there is none."""
+    exports = sorted(bundle.folder.glob("*.sqlite"))
+    if not exports:
+        say(f"nsys left no export in {printable(near(bundle.folder))}: {printable(_why(bundle))}")
+    elif not outputs.wanted:
+        say(f"captured into {printable(near(bundle.folder))}")
+    else:
+        from diagnose import analysis
+
+        diagnosis = analysis.analyze(bundle.folder)
+        say(outputs.publish(diagnosis, printable(near(bundle.folder))))
+
+
+def _why(bundle: Bundle) -> str:
+    errors = bundle.written().errors
+    if errors and not any(bundle.folder.glob("*.nsys-rep")):
+        return next(iter(errors.values()))
+    if any(bundle.folder.glob("*.nsys-rep")):
+        return "there is a report: diagnose analyze FILE.nsys-rep exports it"
+    return f"no window was recorded; {bundle.why_empty()}"

@@ -1,0 +1,1 @@
+"""Exports of Nsight Systems (SQLite) to the columns of a trace."""

@@ -1,0 +1,21 @@
+"""Which files are exports of Nsight Systems, and how many ranks each holds."""
+
+from pathlib import Path
+
+from diagnose.errors import UserError
+from diagnose.trace.nsight.database import Database
+from diagnose.trace.nsight.processes import RANGES, processes_of
+
+
+def is_export(database: Database) -> bool:
+    """Whether the database has tables of CUDA's activities or of NVTX ranges, as those of other tools have not."""
+    return any(table == RANGES or table.startswith("CUPTI_ACTIVITY_KIND_") for table in database.tables)
+
+
+def ranks_in(path: Path) -> int:
+    """How many ranks the database holds, 1 where it is damaged, which its reader tells; 0 where it is no export."""
+    try:
+        with Database(path) as database:
+            return max(len(processes_of(database).keys), 1) if is_export(database) else 0
+    except (UserError, OSError):
+        return 1

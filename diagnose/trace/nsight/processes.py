@@ -1,0 +1,106 @@
+"""Which processes of an export are ranks: those that work on a GPU, by device and then by process id."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.arrays import Ints, Mask
+from diagnose.trace.columns import ABSENT
+from diagnose.trace.nsight.database import MISSING, Database
+
+KERNELS, GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+CALLS, RANGES = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+
+_THREAD_BITS = 24
+_THREADS = (1 << _THREAD_BITS) - 1
+_PIDS = (1 << 22) - 1  # of Linux
+_WORKS = 0.01  # of the time of the busiest process: below, a process only looks at the GPU
+_MOST_NS = 1 << 50  # of one activity, as far as it counts here
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The ranks of an export. A process goes by the upper bits of its serialized ids, which tell machine and process.
+
+    Attributes:
+        keys: of the processes that are ranks, in the order of rank.
+        of_device: the process of each device's activities, where these do not name their process.
+    """
+
+    keys: tuple[int, ...]
+    of_device: dict[int, int]
+
+    def owners(self, ids: Ints, device: Ints | None = None) -> Ints:
+        """The process of each row by its globalPid or globalTid, of an activity else by its device; else MISSING."""
+        keys = np.where(ids == MISSING, MISSING, ids >> _THREAD_BITS)
+        for number, key in self.of_device.items() if device is not None else ():
+            keys[(keys == MISSING) & (device == number)] = key
+        return keys
+
+    def ranks(self, owners: Ints) -> Ints:
+        """The rank of each process, ABSENT where it is none."""
+        if not self.keys:
+            return np.full(len(owners), ABSENT, np.int64)
+        keys = np.array(self.keys, np.int64)
+        in_order = np.argsort(keys)
+        at = in_order[np.minimum(np.searchsorted(keys, owners, sorter=in_order), len(keys) - 1)]
+        return np.where(keys[at] == owners, at, ABSENT)
+
+
+def pids(ids: Ints) -> Ints:
+    """The process ids in serialized ids, 0 where there is none."""
+    return np.where(ids == MISSING, 0, (ids >> _THREAD_BITS) & _PIDS)
+
+
+def tids(ids: Ints) -> Ints:
+    """The thread ids in serialized ids."""
+    return np.where(ids == MISSING, ABSENT, ids & _THREADS)
+
+
+def processes_of(database: Database) -> Processes:
+    """The ranks: the processes with GPU activity, else those that call CUDA, else those with ranges."""
+    busy: dict[tuple[int, int], int] = {}
+    for table in (KERNELS, GRAPHS, COPIES, FILLS):
+        for rows in database.integers(table, ("globalPid", "deviceId", "start", "end")):
+            _add(busy, rows)
+    of_device = _devices_without_a_process(database, {device for key, device in busy if key == MISSING})
+    spent: dict[int, list[tuple[int, int]]] = {}
+    for (key, device), ns in busy.items():
+        spent.setdefault(of_device[device] if key == MISSING else key, []).append((ns, device))
+    if not spent:
+        return Processes(tuple(_callers(database)), of_device)
+    total = {key: sum(ns for ns, _ in each) for key, each in spent.items()}
+    ranks = [key for key in spent if total[key] >= _WORKS * max(total.values())]
+    return Processes(tuple(sorted(ranks, key=lambda key: (max(spent[key])[1], key))), of_device)
+
+
+def _add(busy: dict[tuple[int, int], int], rows: Ints) -> None:
+    ids, device, begin, end = rows.T
+    keys = np.where(ids == MISSING, MISSING, ids >> _THREAD_BITS)
+    timed: Mask = (begin != MISSING) & (end != MISSING) & (end >= begin) & (begin >= 0)
+    ns = np.where(timed, np.minimum(np.where(timed, end - begin, 0), _MOST_NS), 0).astype(np.float64)
+    pairs, which = np.unique(np.stack((keys, device), axis=1), axis=0, return_inverse=True)
+    for (key, number), each in zip(pairs.tolist(), np.bincount(which.ravel(), weights=ns).tolist(), strict=True):
+        busy[key, number] = busy.get((key, number), 0) + int(each)
+
+
+def _devices_without_a_process(database: Database, devices: set[int]) -> dict[int, int]:
+    """Where activities name no process: the one that calls CUDA, or of as many as devices the one at its place."""
+    callers = list(_callers(database)) if devices else []
+    if len(callers) == 1:
+        return dict.fromkeys(devices, callers[0])
+    if len(callers) == len(devices):
+        return dict(zip(sorted(devices), callers, strict=True))
+    return {device: -at - 2 for at, device in enumerate(sorted(devices))}
+
+
+def _callers(database: Database) -> Iterator[int]:
+    for table in (CALLS, RANGES):
+        keys: set[int] = set()
+        for rows in database.integers(table, ("globalTid",)):
+            keys.update(np.unique(rows[rows != MISSING] >> _THREAD_BITS).tolist())
+        if keys:
+            yield from sorted(keys)
+            return

@@ -1,0 +1,43 @@
+"""Events on their way from the tables of an export to the columns of a trace."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from diagnose.arrays import Array, Ints
+
+UNNAMED = "(unnamed)"
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some events: times in nanoseconds, MISSING where there is none, and the process of each.
+
+    `name` and `cat` index `names` and `cats`; `others` are further columns of the trace, by name. `pid` is a device's
+    number for what runs on a GPU.
+    """
+
+    begin: Ints
+    end: Ints
+    owner: Ints
+    pid: Ints
+    tid: Ints
+    names: Sequence[str]
+    name: Ints
+    cats: Sequence[str]
+    cat: Ints
+    others: Mapping[str, Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+def named(kinds: Ints, name_of: Callable[..., str]) -> tuple[list[str], Ints]:
+    """The name of each row by what tells its kind, shape (rows, any): distinct names, and an index into them."""
+    if not len(kinds):
+        return [], np.zeros(0, np.int64)
+    distinct, which = np.unique(kinds, axis=0, return_inverse=True)
+    return [name_of(*kind) for kind in distinct.tolist()], which.ravel()

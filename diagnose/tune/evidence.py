@@ -1,0 +1,41 @@
+"""How much faster a setting is, by all pairs of runs with and without it: one noisy run decides nothing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diagnose.diagnosis.terms import Estimate, Speedup
+
+_PAIRS, _PAIRS_OF_A_GAIN = 3, 5  # at most
+_WORTH = 1.05  # a smaller gain is not worth two more runs
+_QUANTILE = 2.576  # of the standard normal distribution, two-sided 99 %
+
+
+def pooled(pairs: Sequence[Estimate]) -> Estimate:
+    """One speed-up of several, each [low, mid, high] with a 99 % interval.
+
+    Pairs weigh by their noise, and pairs that contradict each other widen the interval: the random-effects mean of the
+    logarithms (DerSimonian and Laird 1986).
+    """
+    if len(pairs) == 1:
+        return pairs[0]
+    low, mids, high = np.log(np.array(pairs)).T
+    variances = np.maximum((high - low) / (2 * _QUANTILE), 1e-9) ** 2
+    weights = 1 / variances
+    spread = float(weights @ (mids - weights @ mids / weights.sum()) ** 2) - (len(pairs) - 1)
+    between = max(0.0, spread / float(weights.sum() - weights @ weights / weights.sum()))
+    weights = 1 / (variances + between)
+    middle, half = float(weights @ mids / weights.sum()), _QUANTILE / float(weights.sum()) ** 0.5
+    return float(np.exp(middle - half)), float(np.exp(middle)), float(np.exp(middle + half))
+
+
+def is_unclear(speedup: Estimate, predicted: Speedup | None) -> bool:
+    """Whether the noise hides a gain that another pair of runs may show: one that was measured, or promised."""
+    low, mid, high = speedup
+    promised = predicted is not None and _WORTH < predicted[0] <= high
+    return low <= 1 <= high and (mid > _WORTH or promised)
+
+
+def pairs_at_most(newest: Estimate) -> int:
+    """How many pairs of runs are made, by the newest of them: more where it shows a gain, too."""
+    return _PAIRS_OF_A_GAIN if newest[1] > _WORTH else _PAIRS

@@ -1,0 +1,57 @@
+"""The figures of `benchmarks/tune.py`: regret, ranges, equal ends, and tunes that end slower."""
+
+import pytest
+from tune_report import Alone, Tuned, figures
+
+from diagnose.diagnosis import Rung, Tuning
+from diagnose.diagnosis.terms import Estimate
+
+FIRST = Rung(number=0, change="the job as it is", outcome="ok", decision="first", total=(1.0, 1.0, 1.0))
+
+
+def tuning(achieved: Estimate, workers: int = 4) -> Tuning:
+    """A tune that keeps workers, of which 1.5-2.0x were promised."""
+    settings = {"dataloader": {"num_workers": workers}}
+    kept = Rung(
+        number=1, rule="data-wait", change="workers", outcome="ok", decision="kept", settings=settings,
+        predicted=(1.5, 2.0), achieved=achieved, total=achieved,
+    )  # fmt: skip
+    return Tuning(command=("train.py",), rungs=(FIRST, kept))
+
+
+def tuned(*tunings: Tuning, advice: str = "data-wait", by_hand: Estimate = (1.8, 1.9, 2.0)) -> Tuned:
+    alone = (
+        Alone("data-wait", "workers", (1.5, 2.0), (1.5, 1.6, 1.7)),
+        Alone("half", "bf16", (1.1, 1.2), (1.9, 2.0, 2.1)),
+    )
+    return Tuned(
+        "a job", tunings or (tuning((1.5, 1.6, 1.7)),), advice, False, alone, Alone("by hand", "", None, by_hand)
+    )
+
+
+@pytest.mark.parametrize(
+    ("advice", "regret"), [("data-wait", 2.0 / 1.6 - 1), ("half", 0.0), ("", 1.0), ("another", 1.0)]
+)
+def test_the_regret_is_what_the_best_single_change_buys_beyond_the_advice(advice: str, regret: float) -> None:
+    assert tuned(advice=advice).regret == pytest.approx(regret)
+
+
+def test_what_no_run_can_make_is_measured_by_the_cure_by_hand() -> None:
+    one = tuned(advice="storage", by_hand=(3.9, 4.0, 4.1))
+    by_hand = Tuned(one.job, one.tunings, one.first_advice, True, one.alone, one.by_hand)
+
+    assert (by_hand.of_first_advice, by_hand.regret) == (4.0, 0.0)
+
+
+@pytest.mark.parametrize(("second", "same"), [(4, "yes"), (6, "other numbers")])
+def test_tunes_end_alike_or_with_other_numbers(second: int, same: str) -> None:
+    assert tuned(tuning((1.5, 1.6, 1.7)), tuning((1.5, 1.6, 1.7), second)).same_end == same
+
+
+def test_the_figures_count_ranges_and_tunes_that_end_slower() -> None:
+    told = "\n".join(
+        figures([tuned(tuning((1.5, 1.6, 1.7))), tuned(tuning((0.8, 0.9, 0.95))), tuned(tuning((1.2, 1.4, 1.6)))])
+    )
+
+    assert "predicted range: 1 of 3; the 99 % interval reaches the range of 2" in told
+    assert "a tune ends slower than it began: 1 of 3" in told

@@ -1,0 +1,68 @@
+"""The folder of a tune: what it holds is whole, and nobody measures beside a tune that is at work."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from diagnose.diagnosis import Rung, Tuning
+from diagnose.errors import UserError
+from diagnose.tune import TuneFolder
+
+FIRST = Tuning(command=("train.py",), rungs=(Rung(number=0, change="as it is", outcome="ok", decision="first"),))
+
+
+def test_the_runs_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    TuneFolder(tmp_path / "tune").write(FIRST)
+
+    assert TuneFolder(tmp_path / "tune").read() == FIRST
+    assert TuneFolder(tmp_path / "other").read() is None
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = TuneFolder(tmp_path)
+    folder.write(FIRST)
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        folder.write(replace(FIRST, why_ended="done"))
+
+    assert folder.read() == FIRST
+    assert {path.name for path in tmp_path.iterdir()} == {"tune.json", "tune.lock"}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'{"plan": []}', "this is no state of a tune"),
+        (b"{", "this is no state of a tune"),
+        (b'{"schema_version": 99, "command": ["a"]}', "its schema_version is 99, not 1"),
+    ],
+)
+def test_a_file_of_others_is_refused(content: bytes, why: str, tmp_path: Path) -> None:
+    (tmp_path / "tune.json").write_bytes(content)
+
+    with pytest.raises(UserError, match=why):
+        TuneFolder(tmp_path).read()
+
+
+def test_the_folder_is_one_tunes_as_long_as_it_or_its_job_lives(tmp_path: Path) -> None:
+    folder = TuneFolder(tmp_path)
+    folder.lock()
+    job = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    os.close(folder._lock)  # as a kill does
+
+    with pytest.raises(UserError, match="or a job that it left"):
+        TuneFolder(tmp_path).lock(patience_s=0.0)
+    waits: list[bool] = []
+    with pytest.raises(UserError):
+        TuneFolder(tmp_path).lock(patience_s=0.01, waits=lambda: waits.append(True))
+    job.communicate(b"\n")
+    TuneFolder(tmp_path).lock(patience_s=0.0, waits=lambda: waits.append(False))
+    assert waits == [True]

@@ -1,0 +1,79 @@
+"""The command line of `diagnose tune`, as far as no job is started."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from diagnose.cli import main
+from diagnose.diagnosis import Rung, Tuning
+from diagnose.tune import TuneFolder
+from diagnose.tune.state import default_folder
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(main, ["tune", *map(str, args)])
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ([], "Give either a command after `--` or --resume DIR"),
+        (["--resume", "there", "--", "train.py"], "Give either a command after `--` or --resume DIR"),
+        (["--resume", "there", "--out", "there"], "Choose one of --out and --resume."),
+        (["--runs", "0", "--", "train.py"], "0 is not in the range"),
+        (["--budget", "soon", "--", "train.py"], "'--budget'"),
+    ],
+)
+def test_wrong_usage(args: list[str], says: str) -> None:
+    done = run(*args)
+
+    assert done.exit_code == 2
+    assert says in done.output
+
+
+def test_there_has_to_be_a_tune_to_go_on_with(tmp_path: Path) -> None:
+    done = run("--resume", tmp_path)
+
+    assert done.exit_code == 3
+    assert "there is no tune to go on with" in done.output
+
+
+def test_a_folder_is_one_commands(tmp_path: Path) -> None:
+    TuneFolder(tmp_path).write(
+        Tuning(command=("train.py",), rungs=(Rung(number=0, change="as it is", outcome="ok", decision="first"),))
+    )
+    done = run("--out", tmp_path, "--", "other.py")
+
+    assert done.exit_code == 3
+    assert "the folder holds the tune of another command" in done.output
+
+
+def test_a_python_that_takes_no_hook_is_not_tuned(tmp_path: Path) -> None:
+    done = run("--out", tmp_path, "--", "python", "-I", "train.py")
+
+    assert done.exit_code == 3
+    assert "Python runs with -I" in done.output
+
+
+def test_a_tune_starts_the_whole_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "8")
+    done = run("--out", tmp_path, "--", "train.py")
+
+    assert done.exit_code == 3
+    assert "a tune starts the whole job itself" in done.output
+
+
+def test_a_command_that_is_not_there_ends_as_a_shell_ends(tmp_path: Path) -> None:
+    assert run("--out", tmp_path, "--", "no-such-program-anywhere").exit_code == 127
+
+
+def test_the_same_command_finds_its_folder_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, again, other = (
+        default_folder(words) for words in (["train.py", "--lr", "1"], ["train.py", "--lr", "1"], ["train.py"])
+    )
+
+    assert one == again
+    assert one != other
+    assert one.name.startswith("tune-train-")

@@ -1,0 +1,126 @@
+"""The ladder as rows of a terminal, as CSV and as a page."""
+
+import csv
+import io
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from diagnose.cli.terminal import terminal
+from diagnose.diagnosis import CodeLine, LeftToUser, Measured, Rung, Tuning
+from diagnose.report.html.tuning import tuning_page
+from diagnose.report.text.tuning import LadderPage, render_end
+from diagnose.report.views.summary import About
+from diagnose.report.views.tuning import ladder_csv, result, tuning_view
+
+FP32 = Measured(
+    gpus=1, micro_batch=6, seq_len=1024, model_precision="fp32", tokens_per_s_per_gpu=10485.0, step_ms=586.0
+)
+BF16 = Measured(
+    gpus=1, micro_batch=6, seq_len=1024, model_precision="bf16", tokens_per_s_per_gpu=13520.0, step_ms=454.0
+)
+LINE = CodeLine(file="train.py", line=15, function="augment", share=0.381, of="202 samples of the training thread")
+TUNING = Tuning(
+    command=("train.py", "--lr", "1e-4"),
+    rungs=(
+        Rung(number=0, change="the job as it is", outcome="ok", decision="first", measured=FP32, total=(1.0, 1.0, 1.0)),
+        Rung(
+            number=1, rule="half", change="bf16=True", outcome="ok", decision="kept", measured=BF16, seconds=61.24,
+            predicted=(1.2, 1.5), achieved=(1.27, 1.29, 1.31), total=(1.27, 1.29, 1.31),
+        ),
+        Rung(
+            number=2, rule="low-memory-use", change="<b>per_device_train_batch_size=12</b>", outcome="oom",
+            decision="rolled back", because="out of memory", predicted=(1.1, None),
+        ),
+    ),
+    patch=("TrainingArguments(..., bf16=True)",),
+    left=(
+        LeftToUser(
+            rule="python", change="move work out", because="it is yours", do="Do it.", predicted=(1.0, 1.4),
+            where=(LINE,),
+        ),
+    ),
+    why_ended="nothing is left to try",
+)  # fmt: skip
+
+
+def printed(width: int) -> str:
+    into = io.StringIO()
+    console = terminal(file=into, width=width)
+    page = LadderPage(console)
+    for rung in TUNING.rungs:
+        page.add(rung)
+    render_end(TUNING, "diagnose-runs/tune-train", console)
+    return into.getvalue()
+
+
+def test_a_terminal_gets_a_row_of_each_run_and_the_patch() -> None:
+    page = printed(160)
+    words = [line.split() for line in page.splitlines()]
+
+    assert words[0] == [
+        "run",
+        "change",
+        "gpus",
+        "batch",
+        "seq",
+        "weights",
+        "tok/s/gpu",
+        "step",
+        "ms",
+        "predicted",
+        "measured",
+        "outcome",
+    ]
+    assert words[2] == ["1", "bf16=True", "1", "6", "1024", "bf16", "13520", "454", "1.20-1.50x", "1.29x", "kept"]
+    assert words[3][-6:] == ["1.10x", "or", "more", "out", "of", "memory"]
+    assert "1.29x (1.27-1.31x) as fast with 1 change, after 3 runs: nothing is left to try" in page
+    assert "patch:      TrainingArguments(..., bf16=True)" in page
+    assert "yours:      move work out (1.00-1.40x): it is yours" in page
+    assert "augment (train.py:15) takes 38.1 % of 202 samples of the training thread. Do it." in page
+
+
+def test_a_narrow_terminal_gets_the_figures_that_tell_most() -> None:
+    rows = printed(80).splitlines()[:3]
+
+    assert max(map(len, rows)) <= 80
+    assert rows[0].split() == ["run", "change", "step", "ms", "predicted", "measured", "outcome"]
+
+
+def test_a_hostile_name_drives_no_terminal() -> None:
+    into = io.StringIO()
+    LadderPage(terminal(file=into, width=160)).add(replace(TUNING.rungs[0], change="\x1b[2Jas it is"))
+
+    assert "\x1b" not in into.getvalue()
+
+
+def test_a_ladder_that_is_not_at_its_end_says_so() -> None:
+    assert result(replace(TUNING, rungs=TUNING.rungs[:1], why_ended="")) == (
+        "nothing that was tried made the job faster: 1 run, it is not at its end"
+    )
+
+
+def test_the_table_has_the_columns_of_the_benchmarks_ladder() -> None:
+    known = (Path(__file__).parents[2] / "benchmarks" / "ladder.csv").read_text().splitlines()[0].split(",")
+    rows = list(csv.DictReader(io.StringIO(ladder_csv(TUNING))))
+
+    assert list(rows[0])[: len(known)] == known
+    assert (rows[1]["row"], rows[1]["tokens_per_s_per_gpu"], rows[1]["outcome"]) == ("1", "13520", "ok")
+    assert (rows[1]["predicted_low"], rows[1]["achieved"], rows[1]["achieved_high"]) == ("1.2", "1.29", "1.31")
+    assert (rows[2]["outcome"], rows[2]["tokens_per_s_per_gpu"], rows[2]["predicted_high"]) == ("oom", "", "")
+
+
+def test_predicted_and_achieved_stand_beside_each_rung() -> None:
+    _, kept, failed = tuning_view(TUNING).rows
+
+    assert (kept.predicted, kept.achieved, kept.inside) == ("1.20-1.50x", "1.29x (1.27-1.31x)", "as predicted")
+    assert (failed.achieved, failed.inside, failed.because) == ("", "", "out of memory")
+
+
+def test_the_page_escapes_what_it_shows() -> None:
+    page = tuning_page(TUNING, About("1.0", "diagnose tune"))
+
+    assert "&lt;b&gt;per_device_train_batch_size=12&lt;/b&gt;" in page
+    assert "<b>" not in page
+    assert "TrainingArguments(..., bf16=True)" in page
+    assert "train.py --lr 1e-4" in page

@@ -1,8 +1,12 @@
 """What a series of step times shows. Frozen; the reports are pure functions of it."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+
+from diagnose.diagnosis.documents import described
+from diagnose.series.machine.findings import MachineBeside, MachineReport
+from diagnose.series.not_told import NotTold
 
 Scope = Literal["job", "hosts", "ranks", "unknown"]
 Confidence = Literal["high", "medium", "low"]
@@ -41,7 +45,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     positive is slower. The level lasts until `until_step`. `since_between` are the steps that could as well be the
     first. `ranks` and `hosts` are those affected, all of them when `scope` is "job"; "unknown" when the source does not
     tell ranks apart. `named_by` says which logged part tells the rank that the others wait for, "" where none does.
-    `lost_s` is what the change cost one rank until `until_step`.
+    `lost_s` is what the change cost one rank until `until_step`. `machine` is what changed on the machine with it, None
+    where the source has no readings.
     """
 
     kind: Literal["level", "drift"]
@@ -65,6 +70,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     named_by: str = ""
     at_restart: bool = False
     run: str = ""
+    machine: MachineBeside | None = None
 
 
 class Periodic(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +117,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     `time_s` is what the steps take on a rank, `cost_s` what of it is beyond the running median around them,
     `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None
     where their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is
-    then the first of them, and times and costs are those of all. `recurs` is None where it came once.
+    then the first of them, and times and costs are those of all. `recurs` is None where it came once. `machine` is
+    what the machine did during a single one, None where the source has no readings.
     """
 
     step: int
@@ -128,6 +135,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     says: str
     count: int = 1
+    machine: MachineBeside | None = None
 
 
 class GoodputPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,18 +171,12 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     goodput: Goodput | None
 
 
-class NotTold(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no answer, and what to record so that there is one."""
-
-    because: str
-    capture_next: str
-
-
 class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that a series of step times shows.
 
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
     median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
+    `machine` is what was read of it over the run, None where the source has no readings.
     """
 
     schema_version: int = 1
@@ -198,8 +200,14 @@ class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[RunReport, ...] = ()
     goodput: Goodput | None = None
     goodput_not_told: NotTold | None = None
+    machine: MachineReport | None = None
 
 
 def to_json(report: SeriesReport) -> str:
     """The report as one indented JSON object."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    return described(SeriesReport)

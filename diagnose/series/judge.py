@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from diagnose.errors import printable
 from diagnose.facts import duration
+from diagnose.series.beside_machine import with_machine
 from diagnose.series.change_points import ALPHA, ChangePoints, search
-from diagnose.series.findings import Change, Confidence, NotTold, Periodic, SeriesReport
+from diagnose.series.findings import Change, Confidence, Periodic, SeriesReport
+from diagnose.series.not_told import NotTold
 from diagnose.series.run_reports import goodput_of_runs, run_reports
 from diagnose.series.scope import Group, affected, culprits, groups, part_changes
 from diagnose.series.segments import MARGIN, MOST_BLOCKS
@@ -44,7 +46,7 @@ def judged(series: Series) -> SeriesReport:
     runs = run_reports(series, of_run, stalls)
     goodput, why = goodput_of_runs(runs)
     notes = [*series.notes, *_notes(series, points, told)]
-    return SeriesReport(
+    report = SeriesReport(
         kind=series.kind,
         files=series.files,
         unit=series.unit,
@@ -66,6 +68,7 @@ def judged(series: Series) -> SeriesReport:
         goodput=goodput,
         goodput_not_told=why,
     )
+    return with_machine(report, series.machines)
 
 
 def _not_told(series: Series, tracks: Sequence[Track]) -> NotTold | None:

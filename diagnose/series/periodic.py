@@ -2,7 +2,11 @@
 
 The likely periods are the commonest distances of neighbouring slow samples. A period is believed when three quarters of
 the slow samples that it calls for are there, and when so many hits of its phase are too unlikely to fall there by
-chance. The two hits that set period and phase prove nothing and are not counted.
+chance. The two hits that set period and phase prove nothing and are not counted, nor is a step that has no sample: the
+slow one that an armed run records is missing in its times.
+
+On a busy machine samples that are a little slow lie between those that are far slower and hide their distances. So the
+samples are looked through at several least sizes, each twice the one before, and the chance allowed is shared by them.
 """
 
 from dataclasses import dataclass
@@ -53,20 +57,31 @@ def spikes(values: Floats) -> Ints:
 
 def beats(track: Track) -> tuple[Beat, ...]:
     """The periodic ones among the slow samples, the most frequent first."""
+    above = excess(np.log(track.seconds))
     rows = spikes(np.log(track.seconds))[:_MOST_SPIKES]
     kept: list[Beat] = []
     while len(rows) >= _HITS and len(kept) < _MOST_PERIODS:
-        hits = _most_regular(track, rows)
-        if hits is None:
+        of_size = _by_least_size(above, rows)
+        found = [hits for each in of_size if (hits := _most_regular(track, each, _BY_CHANCE / len(of_size)))]
+        if not found:
             break
-        every, chosen = hits
-        extra = (1 - np.exp(-excess(np.log(track.seconds))[chosen])) * track.seconds[chosen] * track.steps_each
+        every, chosen = max(found, key=lambda hits: len(hits[1]))
+        extra = (1 - np.exp(-above[chosen])) * track.seconds[chosen] * track.steps_each
         kept.append(Beat(every, int(track.step[chosen[0]]), chosen, extra, track.part(chosen)))
         rows = np.setdiff1d(rows, chosen)
     return tuple(kept)
 
 
-def _most_regular(track: Track, rows: Ints) -> tuple[int, Ints] | None:
+def _by_least_size(above: Floats, rows: Ints) -> list[Ints]:
+    """The slow samples, the half as slow ones left out, and so on while enough for a period remain."""
+    sizes, least = [rows], LEAST_SPIKE
+    while len(larger := rows[above[rows] > (least := 2 * least)]) >= _HITS:
+        if len(larger) < len(sizes[-1]):
+            sizes.append(larger)
+    return sizes
+
+
+def _most_regular(track: Track, rows: Ints, chance: float) -> tuple[int, Ints] | None:
     steps = track.step[rows]
     tolerance = max(1, round(track.covers))
     rate = min((2 * tolerance + 1) / track.covers * len(rows) / max(len(track), 1), 1.0)
@@ -76,16 +91,27 @@ def _most_regular(track: Track, rows: Ints) -> tuple[int, Ints] | None:
         if every < 4 * tolerance:
             continue
         hits = _in_phase(steps, int(every), tolerance)
-        expected = (steps[hits[-1]] - steps[hits[0]]) / every + 1
-        sure = rate ** (len(hits) - 2) < _BY_CHANCE
-        if (
-            len(hits) >= _HITS
-            and len(hits) >= _REGULAR * expected
-            and sure
-            and (best is None or len(hits) > len(best[1]))
-        ):
+        called = _timed(track, int(steps[hits[0]]), int(steps[hits[-1]]), int(every), tolerance)
+        there = len(np.unique((steps[hits] - steps[hits[0]] + every // 2) // every))
+        regular = there >= max(_REGULAR * called, _HITS) and _by_chance(there - 2, called - 2, rate) < chance
+        if regular and (best is None or len(hits) > len(best[1])):
             best = int(every), rows[hits]
     return best
+
+
+def _timed(track: Track, first: int, last: int, every: int, tolerance: int) -> int:
+    """How many of the steps that the period calls for have a sample: those that were recorded have no time."""
+    off = track.step[(track.step >= first - tolerance) & (track.step <= last + tolerance)] - first + tolerance
+    return len(np.unique(off[off % every <= 2 * tolerance] // every))
+
+
+def _by_chance(there: int, called: int, rate: float) -> float:
+    """At most this likely are `there` of `called` by chance, at `rate` each (Chernoff's bound of the binomial)."""
+    share = min(there / called, 1.0)
+    if share <= rate:
+        return 1.0
+    missing = (1 - share) * np.log((1 - share) / (1 - rate)) if share < 1 else 0.0
+    return float(np.exp(-called * (share * np.log(share / rate) + missing)))
 
 
 def _in_phase(steps: Ints, every: int, tolerance: int) -> Ints:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from diagnose.series.change_points import ChangePoints
-from diagnose.series.findings import Goodput, NotTold, RunReport, Stall
+from diagnose.series.findings import Goodput, RunReport, Stall
 from diagnose.series.goodput import PARTS, goodput, goodput_of
+from diagnose.series.not_told import NotTold
 from diagnose.series.seen_stalls import time_of
 from diagnose.series.tracks import Run, Series, Track
 

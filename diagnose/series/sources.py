@@ -8,7 +8,8 @@ from pathlib import Path
 from diagnose.decoding import finite
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Unknown, another_run
-from diagnose.probes.protocol import RECORD
+from diagnose.probes.protocol import RECORD, STEP_LOG, rank_in
+from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log, step_logs
 from diagnose.series.columns import Column, Stated
 from diagnose.series.ordering import missing_ranks, reservations
 from diagnose.series.runs import runs_of
@@ -39,7 +40,7 @@ _NO_TIMES = Unknown(
 def read_series(
     path: Path, unit: str | None = None, step_column: str | None = None, time_column: str | None = None
 ) -> Series:
-    """The step times at `path`: a file, or a folder with logs, else a trainer state, else capture records, else traces.
+    """The step times at `path`: a file, or the folder of an armed run, of logs, a trainer state, records or traces.
 
     Args:
         path: the file or folder.
@@ -57,6 +58,8 @@ def read_series(
         return _of_file(path, stated)
     if stated.names:
         return _with_named_columns(path, stated)
+    if logs := step_logs(path):
+        return _armed(logs)
     logged = series_beside(path, unit)
     if logged is not None and logged.tracks:
         return logged
@@ -74,7 +77,7 @@ def series_beside(path: Path, unit: str | None = None) -> Series | None:
     Reads no trace, and never fails: what cannot be used is as good as none.
     """
     folder = path if path.is_dir() else path.parent
-    for source in (_logs, _states, _captures):
+    for source in (_armed_beside, _logs, _states, _captures):
         try:
             series = source(folder, Stated(unit=unit))
         except (UserError, OSError):
@@ -114,6 +117,33 @@ def _told_apart(paths: Sequence[str]) -> list[str]:
     raise UserError("the same path is named twice", where=Path(paths[0]), do="name each run once")
 
 
+def _armed_beside(folder: Path, _stated: Stated) -> Series | None:
+    """The step logs in the folder, else in that of the run of whose windows it is one."""
+    paths = step_logs(folder) or (step_logs(folder.parent) if is_window(folder.name) else [])
+    return _armed(paths) if paths else None
+
+
+def _armed(paths: Sequence[Path]) -> Series:
+    return armed_series(paths, [read_armed_log(path) for path in paths])
+
+
+def armed_series(paths: Sequence[Path], logs: Sequence[ArmedLog]) -> Series:
+    """All steps of an armed run but those with the profiler on: the step logs at `paths`, one for each rank."""
+    series = _of_tables([(path, log.table()) for path, log in zip(paths, logs, strict=True)], None, "armed")
+    unread = sum(log.unread for log in logs)
+    torn = (f"{unread} lines of the step logs could not be read: the end of one whose process was killed",)
+    return replace(
+        series,
+        unit="step times of the armed run, by the host clock",
+        tracks=tuple(
+            replace(track, rank=log.rank, host=log.host) if len(series.tracks) == len(logs) else track
+            for track, log in zip(series.tracks, logs, strict=False)
+        ),
+        notes=("steps with the profiler on are left out", *series.notes, *(torn if unread else ())),
+        machines=tuple(log.machine() for log in logs),
+    )
+
+
 def _with_named_columns(folder: Path, stated: Stated) -> Series:
     series = _logs(folder, stated)
     if series is None:
@@ -125,6 +155,8 @@ def _with_named_columns(folder: Path, stated: Stated) -> Series:
 
 def _of_file(path: Path, stated: Stated) -> Series:
     kind = _suffix(path)
+    if rank_in(path.name, STEP_LOG) is not None:
+        return _armed([path])
     if kind in (".csv", ".tsv"):
         return _of_tables([(path, _table(path, stated))], stated.unit, "csv")
     if kind in _JSON_LINES:

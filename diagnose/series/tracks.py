@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown
+from diagnose.series.machine.readings import MachineReadings
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Series:
         notes: what was left out or set right, one sentence each.
         unknown: why no step times could be had.
         runs: the runs that the tracks are of; empty where the source has neither rows nor several runs.
+        machines: what the ranks read of their machines; None where the source is none that could hold it.
     """
 
     kind: str
@@ -137,3 +139,4 @@ class Series:
     notes: tuple[str, ...] = ()
     unknown: Unknown | None = None
     runs: tuple[Run, ...] = ()
+    machines: tuple[MachineReadings, ...] | None = None

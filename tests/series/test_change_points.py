@@ -97,6 +97,47 @@ def test_checkpoints_are_periodic_and_no_change() -> None:
     assert beat.time_share == pytest.approx(24 / (1200 * 0.3 + 24), rel=0.05)
 
 
+def busy_machine(seed: int) -> np.ndarray:
+    """Steps of 12 ms, of which one in six takes a fifth to many times longer, for no cause of the job."""
+    seeded, seconds = np.random.default_rng(seed), steps(220, seed, typical=0.012)
+    late = seeded.random(220) < 1 / 6
+    return np.where(late, seconds * (1.2 + 0.5 * seeded.pareto(1.5, 220)), seconds)
+
+
+def test_a_period_shows_through_the_noise_of_a_busy_machine_and_noise_keeps_none() -> None:
+    stalled, quiet = [], []
+    for seed in range(40):
+        seconds = busy_machine(seed)
+        quiet += judged(series(track(seconds.copy()))).periodic
+        seconds[24::25] += 0.4
+        stalled += [beat.every_steps for beat in judged(series(track(seconds))).periodic]
+
+    assert stalled == [25] * 40
+    assert quiet == []
+
+
+def test_a_period_is_found_though_one_of_its_steps_was_recorded_and_not_timed() -> None:
+    """As in an armed run, whose window holds the slow step that it waited for."""
+    timed, found = np.r_[0:120, 126:220], []
+    for seed in range(40):
+        seconds = busy_machine(seed)
+        seconds[24::25] += 0.4
+        found += [beat.every_steps for beat in judged(series(track(seconds).part(timed))).periodic]
+
+    assert found == [25] * 40
+
+
+def test_a_step_far_from_all_others_hides_no_period_and_takes_no_memory() -> None:
+    seconds = steps(401)
+    seconds[9::10] *= 5
+    numbers = np.arange(1, 402)
+    numbers[-1] = 10**12
+
+    (beat,) = judged(series(Track(0, "", numbers, seconds))).periodic
+
+    assert (beat.every_steps, beat.count) == (10, 40)
+
+
 def test_single_slow_steps_at_random_are_neither() -> None:
     seconds = steps(1200)
     seconds[np.random.default_rng(5).choice(1200, 30, replace=False)] *= 5

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from public_tables import public_table
+from rich.console import Console
 
 from diagnose.arrays import Floats
+from diagnose.report.text.page import Page
+from diagnose.report.text.stalls import print_stalls
 from diagnose.series import Series, Track, judged, read_series
 from diagnose.series.findings import SeriesReport
 
@@ -237,3 +241,16 @@ def test_a_stall_that_one_run_does_not_make_out_by_itself_is_told_by_the_others(
 
     assert [(one.run, one.step) for one in found.stalls] == [("0", 300), ("1", 300), ("2", 300)]
     assert judged(read_series(written(tmp_path, alone))).stalls == ()
+
+
+def test_stalls_of_one_period_are_told_together() -> None:
+    seconds = steady(3500)
+    seconds[[1000, 2000, 3000]] += (50, 5, 5)
+    out = Console(file=io.StringIO(), width=100)
+
+    print_stalls(Page(out), report(seconds))
+
+    said = out.file.getvalue()
+    assert said.count("stall: ") == 1
+    assert "at        steps 1,001, 2,001, 3,001: 5.0 s to 50.0 s each" in said
+    assert "recurs    every 1,000 steps, 3 times" in said

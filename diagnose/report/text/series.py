@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.facts import duration
+from diagnose.report.text.machine import print_beside
 from diagnose.report.text.page import Page
 from diagnose.report.text.stalls import print_goodput, print_stalls
 from diagnose.report.views.plain import plain
@@ -17,7 +18,7 @@ _PARTS = {"compute": "compute", "wait": "waiting", "data": "data"}
 def render(report: SeriesReport, console: Console) -> None:
     """Print `report`. Nothing is measured or judged here."""
     page = Page(console)
-    page.paragraph(_verdict(report), label="steps:")
+    page.paragraph(verdict(report), label="steps:")
     page.paragraph(Text(plain(_source(report)), "dim"), label="read:", most=4)
     if report.shape:
         page.paragraph(_sparkline(report, page.ascii_only), label="")
@@ -38,7 +39,8 @@ def render(report: SeriesReport, console: Console) -> None:
         page.paragraph(Text(plain(note), "dim"), label="" if i else "notes:")
 
 
-def _verdict(report: SeriesReport) -> Text:
+def verdict(report: SeriesReport) -> Text:
+    """What was found, in a line."""
     if report.not_told is not None:
         return Text("unknown", "bold yellow")
     told = [f"{count} {what}" for count, what in _counted(report) if count]
@@ -97,6 +99,7 @@ def _print_change(page: Page, change: Change) -> None:
         page.field("who", f"told by the logged {_PARTS[change.named_by]} time of each rank")
     elif change.scope == "unknown":
         page.field("who", "unknown: the log does not tell ranks apart")
+    print_beside(page, change.machine)
     if change.at_restart:
         page.field("with", "a restart of the job at that step")
     page.field("sure", f"confidence {change.confidence}, p {_chance(change.p_value)} for noise alone")

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from diagnose.facts import duration
+from diagnose.report.text.machine import print_beside
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.series.findings import Goodput, SeriesReport, Stall
 
 _MOST = 8
+_MOST_STEPS = 12  # of a group, that are listed
 
 
 def print_stalls(page: Page, report: SeriesReport) -> None:
-    """The stalls, those at the same step of several runs as one, the dearest first."""
+    """The stalls, those at the same step of several runs as one, and those of one period, the dearest first."""
     groups = _groups(report.stalls)
     dearest = sorted(groups, key=lambda group: -sum(one.cost_s for one in group))[:_MOST]
     for group in sorted(dearest, key=lambda group: group[0].step):
@@ -40,24 +42,34 @@ def goodput_line(goodput: Goodput) -> str:
 def _groups(stalls: Sequence[Stall]) -> list[list[Stall]]:
     groups: dict[object, list[Stall]] = {}
     for one in stalls:
-        shared = one.recurs is not None and one.recurs.runs > 1
-        groups.setdefault(
-            (one.job, one.step, one.count > 1) if shared else (one.run, one.step, one.count > 1), []
-        ).append(one)
+        groups.setdefault(_group_of(one), []).append(one)
     return list(groups.values())
+
+
+def _group_of(stall: Stall) -> object:
+    """What it has in common with others: the step in several runs, the period in one, else nothing."""
+    recurs = stall.recurs
+    if recurs is not None and recurs.runs > 1:
+        return stall.job, stall.step, stall.count > 1
+    if recurs is not None and recurs.every_steps:
+        return stall.run, "every", recurs.every_steps, recurs.times
+    return stall.run, stall.step, stall.count > 1
 
 
 def _print(page: Page, report: SeriesReport, group: Sequence[Stall]) -> None:
     first = max(group, key=lambda one: one.cost_s)
     page.paragraph(Text(plain(first.says), "bold red"), label="stall:")
-    if len(group) > 1:
-        low, high = (duration(end(one.cost_s for one in group) * 1e9) for end in (min, max))
+    low, high = (duration(end(one.cost_s for one in group) * 1e9) for end in (min, max))
+    of_one_run = len({one.run for one in group}) == 1
+    if len(group) > 1 and of_one_run:
+        page.field("at", f"{_steps(group)}: {low} to {high} each")
+    elif len(group) > 1:
         of = f" of {first.job}" if first.job else ""
         page.field(
             "runs",
             plain(f"{len(group)} of the {first.recurs.of_runs if first.recurs else 0} runs{of}: {low} to {high} each"),
         )
-    elif first.run:
+    if first.run and of_one_run:
         page.field("run", plain(first.run))
     hours = sum(one.gpu_hours for one in group if one.gpu_hours is not None)
     if hours:
@@ -66,7 +78,15 @@ def _print(page: Page, report: SeriesReport, group: Sequence[Stall]) -> None:
     page.field("recurs", _recurs(first))
     for near in first.near:
         page.field("near", plain(near.text if near.kind == "log" else f"{near.kind}: {near.text}"))
+    if len(group) == 1:
+        print_beside(page, first.machine)
     page.gap()
+
+
+def _steps(group: Sequence[Stall]) -> str:
+    steps = sorted(one.step for one in group)
+    more = f" and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
+    return f"steps {', '.join(f'{step:,}' for step in steps[:_MOST_STEPS])}{more}"
 
 
 def _recurs(stall: Stall) -> str:

@@ -1,0 +1,169 @@
+"""`diagnose run --arm`: its options, and what is told of an armed run at its end and by `diagnose analyze`."""
+
+import io
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from diagnose.cli.voice import guarded, say, stderr, stdout
+from diagnose.errors import printable
+from diagnose.probes import protocol
+from diagnose.probes.armed.asked import Asked
+
+if TYPE_CHECKING:
+    from diagnose.analysis import Options
+    from diagnose.analysis.armed import ArmedRun
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGURG", "SIGWINCH", "SIGHUP", "SIGTERM")
+_NEED_ARM = {"when_slow": "--when-slow", "every": "--every", "windows": "--windows", "on_signal": "--on-signal"}
+_NO_PAGES = ("html", "markdown")
+
+
+def arm_options(command: Command) -> Command:
+    """Adds the options that `asked_of` reads."""
+    options = (
+        click.option(
+            "--arm", is_flag=True, help="Time every step of the whole job, and open a window whenever a trigger asks."
+        ),
+        click.option(
+            "--when-slow",
+            metavar="F",
+            type=click.FloatRange(min=1, min_open=True),
+            help="With --arm: a window where steps take F times the running median, or at the next slow step where "
+            f"such come at equal distances (default: {protocol.WHEN_SLOW:g} where no other trigger is named).",
+        ),
+        click.option("--every", metavar="N", type=click.IntRange(min=1), help="With --arm: a window every N steps."),
+        click.option(
+            "--windows",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help=f"With --arm: open at most N windows for slow steps, and N by --every (default: {protocol.WINDOWS}).",
+        ),
+        click.option(
+            "--on-signal",
+            metavar="NAME",
+            type=click.Choice(_SIGNALS),
+            help="With --arm: a window when this signal comes, such as SIGUSR1, unless the job handles it itself.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def asked_of(given: dict[str, Any], at_steps: Sequence[int], stop: bool) -> Asked | None:
+    """What the options ask for, which are taken out of `given`; None without --arm.
+
+    Raises:
+        UsageError: options that contradict each other.
+    """
+    arm = given.pop("arm")
+    triggers = {name: given.pop(name) for name in _NEED_ARM}
+    if not arm:
+        for name, option in _NEED_ARM.items():
+            if triggers[name] is not None:
+                raise click.UsageError(f"{option} needs --arm, which keeps the whole job under the probe.")
+        if len(at_steps) > 1:
+            raise click.UsageError("Several --at-step need --arm: without it one window is captured.")
+        return None
+    if stop:
+        raise click.UsageError("--stop ends the job after a window, --arm goes on to its end: choose one.")
+    for name in _NO_PAGES:
+        if given.get(name) is not None:
+            raise click.UsageError(f"--{name} is of one window: diagnose analyze RUN/{_FOLDER} --{name} FILE")
+    slow, every = triggers["when_slow"], triggers["every"]
+    if slow is None and every is None and not at_steps:
+        slow = protocol.WHEN_SLOW
+    return Asked(slow, every, tuple(at_steps), triggers["windows"] or protocol.WINDOWS, triggers["on_signal"])
+
+
+_FOLDER = protocol.WINDOW_FOLDER.format("K")
+
+
+def is_armed(path: str) -> bool:
+    """Whether the folder of an armed run is there."""
+    from diagnose.series.armed_log import step_logs
+
+    return "://" not in path and Path(path).is_dir() and bool(step_logs(Path(path)))
+
+
+def show_armed(path: str, given: Mapping[str, Any], options: "Options") -> None:
+    """Print the armed run at `path`, as `diagnose analyze` does with these options.
+
+    Raises:
+        UserError: it cannot be read.
+        UsageError: an option is of one window.
+    """
+    from diagnose.analysis.armed import armed_run, to_json
+    from diagnose.cli.exit_status import writing
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text.armed import render
+
+    for name in (*_NO_PAGES, "annotate", "rank", "step", "critical_path", "quiet", "details", "kernels", "fail_on"):
+        if given.get(name):
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is of one window: diagnose analyze {path.rstrip('/')}/{_FOLDER}")
+    run = armed_run(Path(path), options)
+    assert run is not None
+    with writing():
+        if given["as_json"]:
+            click.echo(to_json(run))
+        else:
+            render(run, terminal(), printable(path.rstrip("/")))
+
+
+def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path]) -> None:
+    """The report at the end of an armed job, printed beside what the job wrote, and written to `files` by form."""
+    from diagnose.analysis.armed import armed_run, to_json
+
+    run = armed_run(folder)
+    assert run is not None
+    if printed:
+        guarded(lambda: _print(run, near))
+    made = {"report": lambda: _text(run, near).encode(), "json": lambda: to_json(run)}
+    for name, file in files.items():
+        if name in made:
+            guarded(lambda to=file, of=made[name]: _write(of(), to), f"no --{name} file")  # type: ignore[misc]
+    say(printable(_last_line(run, near)))
+
+
+def _last_line(run: "ArmedRun", near: str) -> str:
+    from diagnose.report.text.series import verdict
+
+    slow = [f"{window.slow_step:,}" for window in run.windows if window.slow_step is not None]
+    held = f" (with the slow step{'s' * (len(slow) > 1)} {', '.join(slow)})" if slow else ""
+    windows = f"{len(run.windows)} window{'s' * (len(run.windows) != 1)}{held}"
+    return f"{verdict(run.series)}; {windows}; again: diagnose analyze {shlex.quote(near)}"
+
+
+def _print(run: "ArmedRun", near: str) -> None:
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text.armed import render
+
+    beside = sys.stdout is None or not sys.stdout.isatty()
+    console = terminal(stderr=beside)
+    with console.capture() as page:
+        render(run, console, printable(near))
+    (stderr() if beside else stdout()).say(f"\n{page.get()}")
+
+
+def _text(run: "ArmedRun", near: str) -> str:
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text.armed import render
+
+    page = io.StringIO()
+    render(run, terminal(file=page, force_terminal=False), printable(near))
+    return page.getvalue()
+
+
+def _write(content: bytes, file: Path) -> None:
+    from diagnose.cli.whole_file import whole_file
+
+    with whole_file(file) as into:
+        into.write(content)
+    say(f"wrote {printable(str(file))}")

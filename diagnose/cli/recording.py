@@ -1,0 +1,47 @@
+"""Options of `diagnose run` that bound what is recorded: how much, and on which ranks."""
+
+from typing import Any
+
+import click
+
+from diagnose.cli.numbers import POSITIVE
+from diagnose.probes import protocol
+from diagnose.probes.limits.chosen_ranks import MOST_BY_DEFAULT, parsed
+
+
+class _Ranks(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A choice of ranks, checked here and read again in each rank."""
+
+    name = "ranks"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text; what is no choice of ranks is wrong usage."""
+        try:
+            parsed(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+def limits_of(given: dict[str, Any]) -> dict[str, Any]:
+    """What both options say, by the names of `Config`."""
+    return {"budget_bytes": int(given["budget_bytes"]), "ranks": given["ranks"]}
+
+
+budget_option = click.option(
+    "--budget",
+    "budget_bytes",
+    metavar="SIZE",
+    type=POSITIVE,
+    default=protocol.BUDGET_BYTES,
+    help="Most text of the trace of one rank, before it is compressed (default: "
+    f"{protocol.BUDGET_BYTES // 1_000_000}M). A window that takes more loses shapes, then steps; step times are kept.",
+)
+ranks_option = click.option(
+    "--ranks",
+    metavar="RANKS",
+    type=_Ranks(),
+    default=None,
+    help="Ranks that record: 0,8,16, one-per-node or all; the others keep step times (default: all of up to "
+    f"{MOST_BY_DEFAULT}, else {MOST_BY_DEFAULT} spread evenly).",
+)

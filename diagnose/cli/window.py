@@ -1,0 +1,53 @@
+"""Options of `diagnose run` that say which steps are recorded, or looked at."""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import click
+
+from diagnose.probes import protocol
+
+
+def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options, above those that the command has."""
+    options = (
+        click.option(
+            "--steps",
+            metavar="N",
+            type=click.IntRange(min=1),
+            default=protocol.STEPS,
+            help=f"Steps to record (default: {protocol.STEPS}; the first of three or more is not counted).",
+        ),
+        click.option(
+            "--warmup",
+            metavar="N",
+            type=click.IntRange(min=0),
+            default=protocol.WARMUP,
+            help=f"Steps with the profiler on before those (default: {protocol.WARMUP}).",
+        ),
+        click.option(
+            "--skip",
+            metavar="N",
+            type=click.IntRange(min=0),
+            default=protocol.SKIP,
+            help=f"Wait at most N steps for step times to settle (default: {protocol.SKIP}).",
+        ),
+        click.option(
+            "--at-step",
+            "at_steps",
+            metavar="K",
+            multiple=True,
+            type=click.IntRange(min=1),
+            help="Record from step K on, settled or not; several with --arm.",
+        ),
+        click.option(
+            "--sample-steps",
+            metavar="N",
+            default=None,
+            type=click.IntRange(min=0),
+            help="Sample the stack of the training thread in at most N steps after the window (default: for two "
+            "seconds, which are 200 samples).",
+        ),
+    )
+    return reduce(lambda decorated, option: option(decorated), reversed(options), command)

@@ -1,0 +1,35 @@
+"""The machine over an armed run, and beside a change or a stall, as lines of the terminal report."""
+
+from rich.text import Text
+
+from diagnose.facts import spoken
+from diagnose.report.text.page import Page
+from diagnose.report.views.plain import plain
+from diagnose.series.machine.findings import MachineBeside, MachineReport
+
+
+def print_machine(page: Page, report: MachineReport | None) -> None:
+    """What was read over the run, or why nothing was."""
+    if report is None:
+        return
+    lines = [Text(plain(one.says)) for one in report.quantities if one.typical or one.worst]
+    for held in report.held_down or ():
+        readings = f"in {spoken(held.share, 'share')} of the readings of rank {held.rank}"
+        lines.append(Text(plain(f"held down by {held.by}: {readings}")))
+    never = [one.what for one in report.quantities if not (one.typical or one.worst)]
+    lines += [Text(plain(f"none at any time: {', '.join(never)}"))] if never else []
+    lines += [Text(plain(f"unknown {one.because}"), "dim") for one in report.not_told]
+    for i, line in enumerate(lines):
+        page.paragraph(line, label="" if i else "machine:")
+
+
+def print_beside(page: Page, beside: MachineBeside | None) -> None:
+    """What changed on the machine at the same time, as fields of a finding."""
+    if beside is None:
+        return
+    for move in beside.moved:
+        page.field("machine", Text(plain(move.says), "bold"))
+    if beside.not_told is not None:
+        page.field("machine", Text(f"unknown: {plain(beside.not_told.because)}", "dim"))
+    elif not beside.moved:
+        page.field("machine", "nothing that was read of it changed with the step time")

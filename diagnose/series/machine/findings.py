@@ -1,0 +1,66 @@
+"""What the readings of the machine show. Frozen; the reports are pure functions of it."""
+
+import msgspec
+
+from diagnose.series.not_told import NotTold
+
+
+class MachineMove(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantity that changed together with the step time: medians of the readings of one rank before and after it.
+
+    `held_by` is what held the clock down in most readings of the slower side. That both came together proves no cause.
+    """
+
+    what: str
+    unit: str
+    before: float
+    after: float
+    rank: int
+    held_by: tuple[str, ...]
+    says: str
+
+
+class MachineBeside(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed on the machine together with the step time, the most telling first.
+
+    With no `moved` and no `not_told` the readings were there, and none of them changed.
+    """
+
+    moved: tuple[MachineMove, ...]
+    not_told: NotTold | None
+
+
+class MachineQuantity(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity over the run: `typical` is the median of all readings, `worst` the worst one, near `worst_step`.
+
+    `worst_is` says whether that is the "least" or the "most". `worst_rank` read it.
+    """
+
+    what: str
+    unit: str
+    typical: float
+    worst: float
+    worst_is: str
+    worst_step: int
+    worst_rank: int
+    says: str
+
+
+class HeldDown(msgspec.Struct, frozen=True, kw_only=True):
+    """What held the clock of a GPU down, and in which share of the readings of the rank that has most of it."""
+
+    by: str
+    share: float
+    rank: int
+
+
+class MachineReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine over the run.
+
+    `held_down` is None where no reading tells, `not_told` is what is not known, and why.
+    """
+
+    readings: int
+    quantities: tuple[MachineQuantity, ...]
+    held_down: tuple[HeldDown, ...] | None
+    not_told: tuple[NotTold, ...]

@@ -1,0 +1,67 @@
+"""Which quantities the readings of a machine tell, in which unit, and which way each is bad for the step."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from diagnose.facts import spoken
+
+_GIVEN = {"MHz": "{:,.0f} MHz", "W": "{:,.0f} W", "C": "{:.0f} degrees Celsius", "cores": "{:.1f} cores"}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity.
+
+    Attributes:
+        name: of its column: as the probe calls it, or one that is made of several.
+        what: in words.
+        unit: "MHz", "W", "C", "cores", "share" of the time, "bytes", "bytes_per_s" or "count".
+        worse: 1 where more makes steps slower, -1 where less does, 0 where it says nothing by itself.
+        least: the least difference of medians that is named, in its unit; a share of the value before for `relative`.
+        per: a rate is divided by this to be in its unit.
+        on: "gpu" or "host".
+    """
+
+    name: str
+    what: str
+    unit: str
+    worse: Literal[-1, 0, 1] = 0
+    least: float = 0.0
+    relative: bool = False
+    per: float = 1.0
+    on: Literal["gpu", "host"] = "host"
+
+    def spoken(self, value: float) -> str:
+        """The value with its unit."""
+        if self.unit == "share":
+            return spoken(value, "share")
+        given = _GIVEN.get(self.unit)
+        return given.format(value) if given else spoken(value, self.unit)
+
+    def moved(self, before: float, after: float) -> bool:
+        """Whether the difference is large enough to be named."""
+        return abs(after - before) >= self.least * (abs(before) if self.relative else 1.0) > 0
+
+
+_S = 1e9
+OTHERS = "others_cpu_ns"  # made of four: what all cores did, less what was stolen and what the job did
+CLOCK = "sm_clock_mhz"
+QUANTITIES = (
+    Quantity(CLOCK, "SM clock", "MHz", -1, 0.05, relative=True, on="gpu"),
+    Quantity("memory_clock_mhz", "memory clock", "MHz", -1, 0.05, relative=True, on="gpu"),
+    Quantity("temperature_c", "temperature of the GPU", "C", on="gpu"),
+    Quantity("power_w", "power of the GPU", "W", on="gpu"),
+    Quantity("gpu_processes", "processes on the GPU", "count", 1, 1.0, on="gpu"),
+    Quantity("waited_for_core_ns", "time that the training thread waits for a core", "share", 1, 0.05, per=_S),
+    Quantity("throttled_ns", "time held back by the CPU quota", "share", 1, 0.05, per=_S),
+    Quantity("stolen_ns", "cores taken by other virtual machines", "cores", 1, 0.2, per=_S),
+    Quantity(OTHERS, "cores busy with other processes", "cores", 1, 0.3, per=_S),
+    Quantity("process_cpu_ns", "cores busy with this process", "cores", per=_S),
+    Quantity("swap_bytes", "swapping", "bytes_per_s", 1, 1e6),
+    Quantity("memory_pressure_ns", "time that something waits for memory", "share", 1, 0.05, per=_S),
+    Quantity("storage_wait_ns", "time that something waits for a disk", "share", 1, 0.1, per=_S),
+    Quantity("cpu_pressure_ns", "time that something waits for a core", "share", 1, 0.2, per=_S),
+    Quantity("far_from_gpu", "time on a core far from the GPU", "share", 1, 0.5),
+    Quantity("available_bytes", "memory left on the host", "bytes", -1),
+)
+""" `available_bytes` is told with its least, and explains no step by itself."""

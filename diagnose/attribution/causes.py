@@ -16,6 +16,7 @@ GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
 UNKNOWN_DEVICE = "unknown-device"
+DISTORTED = "distorted"
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
@@ -170,6 +171,7 @@ _MFU_PARTS = (
 _MISSING = (
     Cause(GPU_ACTIVITY_MISSING, "unexplained", "GPU activity missing", observed=False),
     Cause(UNKNOWN_DEVICE, "unexplained", "activity of an unknown device", observed=False),
+    Cause(DISTORTED, "unexplained", "distorted by the profiler", observed=False),
 )
 
 

@@ -64,9 +64,9 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
     for cause, pieces in host.layers(waiting, busy):
         painted = iv.intersect(waiting, pieces)
         waiting = iv.subtract(waiting, painted)
-        yield cause, painted
+        yield host.observed(cause), painted
     untraced = iv.longer_than(waiting, PYTHON_HOLE_NS)
-    yield "python", iv.subtract(waiting, untraced)
+    yield host.observed("python"), iv.subtract(waiting, untraced)
     yield "untraced", untraced
     yield "launch-latency", latency
     yield "kernel-gap", gap
@@ -130,6 +130,14 @@ class Host:
     def _in_span(self) -> Mask:
         begin, end = self._span or (0, 0)
         return (self.trace.ts < end) & (self.trace.ts + self.trace.dur > begin)
+
+    def observed(self, cause: str) -> str:
+        """The cause, where the trace can tell it: without operators, as Nsight Systems records, Python is not told."""
+        return "untraced" if cause == "python" and not self._tells_python else cause
+
+    @cached_property
+    def _tells_python(self) -> bool:
+        return not self.trace.of_nsight or bool(self.trace.rows_of(*OPS, *PYTHON).any())
 
     def layers(self, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
         """Causes in order of precedence with the instants at which each holds."""

@@ -205,7 +205,8 @@ def _unknown(known: Mapping[str, Any]) -> tuple[str, Capture]:
     sms = positive(known.get("numSms"))
     boards = [gpu for gpu in named(name) if name]
     if not boards:
-        return f"the GPU ({name or 'without a name'}) is not in the table of peaks", _PASS_BOTH
+        pass_it = _PASS_BOTH if name else analysis_option("--gpu", _PASS_BOTH)
+        return f"the GPU ({name or 'without a name'}) is not in the table of peaks", pass_it
     if not memory and len(boards) > 1:
         sizes = " and ".join(f"{gb:.0f}" for gpu in boards for gb in gpu.memory_gb)
         because = f"GPUs named {name} have {sizes} GB with different bandwidth, and this one's memory is not recorded"

@@ -19,6 +19,7 @@ from diagnose.ranks.collectives.messages import Messages, messages_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.roofline.flops import CountedFlops, count
 from diagnose.timeline import Timeline
+from diagnose.trace.distortion import overhead_of
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import ANNOTATIONS
 
@@ -70,8 +71,18 @@ class Measured:
 
     @property
     def step_s(self) -> float:
-        """Mean seconds of a counted step."""
-        return max(self.attribution.total_ns, 1) / max(self.timeline.steps.count, 1) / 1e9
+        """Mean seconds of a counted step; of one without the profiler where that distorts them."""
+        profiled_ns = max(self.attribution.total_ns, 1) / max(self.timeline.steps.count, 1)
+        if self.job.distortion is None:
+            return profiled_ns / 1e9
+        return overhead_of(self.record).undistorted_ns(profiled_ns, self.job.distortion) / 1e9
+
+    @property
+    def accounted_ns(self) -> float:
+        """Length of as many of these steps as are counted: what shares of the step are shares of."""
+        if self.job.distortion is None:
+            return max(self.attribution.total_ns, 1)
+        return self.step_s * max(self.timeline.steps.count, 1) * 1e9
 
     def ranges(self, pattern: str) -> iv.Intervals:
         """The instants on the host at which a range whose name matches is open; nested ones are one."""

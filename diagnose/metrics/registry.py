@@ -9,6 +9,7 @@ import numpy as np
 from diagnose.defects import netted
 from diagnose.facts import A_DEFECT, HOST_STEP, STEP, Fact, Facts, Unit, Unknown, Value
 from diagnose.metrics.measured import Measured
+from diagnose.metrics.nsight import in_terms_of_recorder
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Metric:
         """The fact for one rank."""
         blocked = measured.without_gpu if self.needs_gpu else None
         value = blocked if blocked is not None else netted(self.name, lambda: self._measured(measured), _not_judged)
+        value = in_terms_of_recorder(value, measured.timeline.trace)
         on_host = self.of == STEP and not self.needs_gpu and not measured.timeline.has_gpu
         return Fact(self.name, value, self.unit, HOST_STEP if on_host else self.of)
 

@@ -1,11 +1,14 @@
 """What the user states of the run, and the device that it makes of what was captured."""
 
+import re
 from dataclasses import dataclass
 
 from diagnose.formulas.critical_batch import CriticalBatch
-from diagnose.hardware import Device, resolve
+from diagnose.hardware import Device, Gpu, resolve
 from diagnose.timeline import Timeline
+from diagnose.trace.exported import Monitored
 from diagnose.trace.record import CaptureRecord
+from diagnose.trace.torch_trace import TorchTraces
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Settings:
         mfu_as: whose count of model FLOPs MFU is stated by, one of `MFU_AS`; None for PaLM's.
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
+        gpu: the device by its name in the table of boards, where the trace does not tell it, or tells another.
+        step_range: what finds the ranges that are steps, by name; None for those that are known to be.
         step: number of the one step to count; None counts all that the window holds whole.
         gpu_hour_price: of one GPU, in any currency.
         power_w: of one GPU, with its part of the host where that is meant too.
@@ -29,6 +34,8 @@ class Settings:
         mtbf_hours: between two failures of the whole job.
         critical_batch: above which a larger global batch buys little.
         network_gbs: of a node's network, all its cards together, one direction, GB/s.
+        monitored: what a monitor has kept of the job's GPUs.
+        torch_traces: what torch.compile has told of its work.
     """
 
     flops_per_step: float | None = None
@@ -38,6 +45,8 @@ class Settings:
     mfu_as: str | None = None
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
+    gpu: Gpu | None = None
+    step_range: re.Pattern[str] | None = None
     step: int | None = None
     gpu_hour_price: float | None = None
     network_gbs: float | None = None
@@ -47,6 +56,8 @@ class Settings:
     tokens: float | None = None
     mtbf_hours: float | None = None
     critical_batch: CriticalBatch | None = None
+    monitored: Monitored | None = None
+    torch_traces: TorchTraces | None = None
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:

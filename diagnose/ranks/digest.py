@@ -16,6 +16,8 @@ from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.arguments import tensor_elements
+from diagnose.trace.distortion import NOT_TIMED, Overhead
+from diagnose.trace.readings import Clock
 from diagnose.trace.vocabulary import OPS
 
 OPERATOR = "operator"
@@ -86,6 +88,8 @@ class RankDigest:
         host_work: functions, ranges and operators of the host with most time in the counted steps.
         unknown_device: events of a device that is neither CUDA's nor ROCm's, by category.
         uncounted_ns: of the capture before the first counted step, on the clock that time is accounted on.
+        overhead: the profiled step against the one without the profiler.
+        clock: of the GPU while it worked; None where the record does not say.
     """
 
     rank: int
@@ -113,6 +117,8 @@ class RankDigest:
     host_work: HostWork = field(default_factory=HostWork)
     unknown_device: Mapping[str, int] = field(default_factory=dict)
     uncounted_ns: int = 0
+    overhead: Overhead = NOT_TIMED
+    clock: Clock | None = None
 
     @property
     def total_ns(self) -> int:
@@ -130,7 +136,14 @@ class RankDigest:
 
 
 def digest_of(
-    timeline: Timeline, attribution: Attribution, *, host: str = "", lost_share: float = 0.0, sized_share: float = 0.0
+    timeline: Timeline,
+    attribution: Attribution,
+    *,
+    host: str = "",
+    lost_share: float = 0.0,
+    sized_share: float = 0.0,
+    overhead: Overhead = NOT_TIMED,
+    clock: Clock | None = None,
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -160,6 +173,8 @@ def digest_of(
         host_work=host_work_of(timeline),
         unknown_device=timeline.unknown_device,
         uncounted_ns=iv.total(steps.uncounted),
+        overhead=overhead,
+        clock=clock,
     )
 
 

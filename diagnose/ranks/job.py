@@ -14,6 +14,7 @@ from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, slow_links
 from diagnose.ranks.network.topology import topology_of
@@ -23,6 +24,7 @@ from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
 from diagnose.ranks.stragglers.stragglers import Joined, RankLateness, rank_lateness_of
 from diagnose.ranks.stragglers.waits import Waits, waited_for, waiting_caused, waiting_share, waits_of
+from diagnose.trace.distortion import distorted_by
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class JobView:
     `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
     `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what of
     the step goes, beside a rank's own wait for data, when no rank waits for data. `late_rank_missing` says that a rank
-    without a trace may be the late one, `suspicion` that the steps are too few to name one that may be.
+    without a trace may be the late one, `suspicion` that the steps are too few to name one that may be. `distortion` is
+    how many times as long the profiler makes a step, where shares of it say nothing of the job's own; else None.
     """
 
     ranks: int = 1
@@ -49,6 +52,7 @@ class JobView:
     cured_by_data: bool = False
     shared_data_wait_share: float = 0.0
     suspicion: Unknown | None = None
+    distortion: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,12 @@ class Job:
         return tuple(rank for rank in self.lateness if rank.stands_out)
 
     def ledger(self, position: int) -> dict[str, int]:
-        """Nanoseconds of the rank at a position by cause, its waiting taken out of the exposed communication."""
+        """Nanoseconds of the rank at a position by cause, its waiting taken out of the exposed communication.
+
+        Of the steps without the profiler where that distorts them.
+        """
+        if self.view.distortion is not None:
+            return undistorted(self.ranks[position], self.view.distortion)
         ns_by_cause = self.ranks[position].ns()
         for number, class_ in enumerate(self.waits[position].classes if self.waits else ()):
             waits = self.waits[position]
@@ -113,10 +122,14 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         ranks: each as a digest.
         network_gbs: stated rate of a node's network, one direction, GB/s.
     """
-    matched = match(ranks)
+    matched, distortion = match(ranks), distortion_of(ranks)
     if isinstance(matched, Unknown):
-        view = JobView(len(ranks), why_unmatched=matched, bus_bytes_per_s=matched, bus_reached=matched)
+        view = JobView(
+            len(ranks), why_unmatched=matched, bus_bytes_per_s=matched, bus_reached=matched, distortion=distortion
+        )
         return Job(view, tuple(ranks))
+    if distortion is not None:
+        return _distorted(ranks, matched, distortion)
     excess = [excess_of(ranks, group) for group in matched]
     lateness = lateness_of(ranks, matched, excess)
     topology = topology_of(ranks, network_gbs)
@@ -149,6 +162,13 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         suspicion=_suspicion(by_rank),
     )
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
+
+
+def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
+    """The job, of which nobody knows who waits for whom: where the profiler holds up ranks, others wait for them."""
+    why = distorted_by(distortion)
+    view = JobView(len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, suspicion=why, distortion=distortion)
+    return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
 
 
 def _cure_share(changes: Changes, measured: tuple[float, float]) -> tuple[float, float]:

@@ -16,6 +16,8 @@ from diagnose.ranks.stragglers.straggler_report import passing_of, suspected_of
 def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:
     """What is known of the job beyond its ledger; None for a single rank.
 
+    Where the profiler distorts steps, that is no waiting and no traffic: ranks wait for those that it holds up.
+
     Args:
         job: the joined ranks.
         measured_ranks: those on which the rules were judged.
@@ -35,7 +37,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | 
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
         passing=passing_of(job),
         suspected=suspected_of(job),
-        traffic=traffic_of(job.ranks, job.match, topology),
+        traffic=traffic_of(job.ranks, job.match, topology) if job.view.distortion is None else (),
         changes=job.changes.changes,
         changes_error=job.changes.error,
         no_changes_because=job.changes.because,

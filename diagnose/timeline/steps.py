@@ -8,10 +8,14 @@ import numpy as np
 from diagnose.arrays import Ints, Mask
 from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
+from diagnose.timeline.named_steps import numbers_of, ranges_called_steps, stated_ranges
+from diagnose.timeline.periods import round_ends
 from diagnose.timeline.step_series import counted_series
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
 
+NAMED_RANGES = "named ranges"
+BY_DEVICE = ("optimizer kernels", "pattern")  # whose boundaries lie on the device
 _FIRST_IS_LEFT_OUT_FROM = 3
 
 
@@ -57,17 +61,33 @@ class StepWindows:
         return replace(self, host=self.host[kept], device=self.device[kept], numbers=(number,) * len(kept))
 
 
-def host_steps(trace: Trace) -> StepMarks:
-    """The steps by the first of: ProfilerStep, the probe's ranges, optimizer steps, optimizer kernels, the window."""
+def host_steps(trace: Trace, step_range: re.Pattern[str] | None = None) -> StepMarks:
+    """The steps by the first of: ranges that the user names, ProfilerStep, the probe's ranges, ranges called steps,
+    optimizer steps, optimizer kernels, what repeats, the window.
+
+    Raises:
+        UserError: no range has the name that the user states.
+    """
+    if step_range is not None:
+        return _ranges(trace, stated_ranges(trace, step_range))
     for prefix in STEP_MARKS:
         rows = _marked(trace, prefix, trace.rows_of(*ANNOTATIONS))
         if len(rows):
             return _marks(trace, prefix, rows)
-    for source, ends_of in (("Optimizer.step", _optimizer_ends), ("optimizer kernels", _optimizer_kernel_bursts)):
+    if len(rows := ranges_called_steps(trace)):
+        return _ranges(trace, rows)
+    for source, ends_of in _BY_ENDS.items():
         ends = ends_of(trace)
         if len(ends) >= 2:
             return StepMarks(source, np.stack((ends[:-1], ends[1:]), axis=1), tuple(range(len(ends) - 1)))
     return StepMarks("window", _whole_window(trace), (0,))
+
+
+def _ranges(trace: Trace, rows: Ints) -> StepMarks:
+    """Ranges as steps: each lasts until the next begins, since what follows a range belongs to its turn of the loop."""
+    begin, end = trace.ts[rows], trace.ends(rows)
+    end = np.append(np.maximum(end[:-1], begin[1:]), end[-1:])
+    return StepMarks(NAMED_RANGES, np.stack((begin, end), axis=1), tuple(numbers_of(trace, rows).tolist()))
 
 
 def _marks(trace: Trace, prefix: str, rows: Ints) -> StepMarks:
@@ -91,7 +111,7 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
         launched: when each was launched, the smallest integer when that is not known.
     """
     inside = launched >= marks.host[0, 0]
-    if marks.source in ("window", "optimizer kernels") or not inside.any():
+    if marks.source in ("window", *BY_DEVICE) or not inside.any():
         return _by_device_clock(trace, marks, start, end, launched)
     step = np.searchsorted(marks.host[:, 1], launched, side="right")
     begin = max(int(marks.host[0, 0]), int(end[~inside].max(initial=np.iinfo(np.int64).min)))
@@ -115,11 +135,11 @@ def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints, lau
     rows = _marked(trace, "ProfilerStep", trace.rows_of("gpu_user_annotation"))
     if marks.others:
         rows = rows[np.isin(_numbers(trace, rows), marks.numbers)]
-    if marks.source != "optimizer kernels" and len(rows):
+    if marks.source not in BY_DEVICE and len(rows):
         begins, first_at = np.unique(trace.ts[rows], return_index=True)
         device = np.stack((begins, np.append(begins[1:], max(last, int(begins[-1]) + 1))), axis=1)
         marks = StepMarks("ProfilerStep", device, tuple(_numbers(trace, rows)[first_at].tolist()), marks.others)
-    elif marks.source != "optimizer kernels":
+    elif marks.source not in BY_DEVICE:
         begin, end_of_host = _host_window(trace, int(launched[start.argmin()]), (first, last))
         marks = StepMarks("window", np.array([[begin, end_of_host]]), (0,))
         device = np.array([[first, last]])
@@ -195,6 +215,13 @@ def _optimizer_kernel_bursts(trace: Trace) -> Ints:
         return np.zeros(0, np.int64)
     far = np.diff(ends) > 0.5 * np.median(np.diff(ends))
     return ends[np.concatenate((far, [True]))]
+
+
+_BY_ENDS = {
+    "Optimizer.step": _optimizer_ends,
+    "optimizer kernels": _optimizer_kernel_bursts,
+    "pattern": round_ends,
+}
 
 
 def _whole_window(trace: Trace) -> Ints:

@@ -12,6 +12,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Array, Ids, Ints, Mask
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
+from diagnose.timeline.launches import Launches, launches_of
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
@@ -157,8 +158,12 @@ class Timeline:
         return self.trace.ts[rows], self.trace.ends(rows)
 
 
-def timeline_of(trace: Trace, rank: int) -> Timeline:
-    """Links and steps of one rank's trace."""
+def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = None) -> Timeline:
+    """Links and steps of one rank's trace; `step_range` finds the ranges that are steps, where the user states them.
+
+    Raises:
+        UserError: it finds none.
+    """
     captures = graph_captures(trace)
     gpu, launches = _activities(trace, captures)
     used = np.concatenate((gpu.launch[gpu.launch >= 0], launches.recorded))
@@ -171,16 +176,16 @@ def timeline_of(trace: Trace, rank: int) -> Timeline:
         lost_launches=launches.lost,
         launches=launches.made,
         launching_threads=frozenset(zip(trace.pid[used].tolist(), trace.tid[used].tolist(), strict=True)),
-        steps=_steps(trace, gpu, captures),
+        steps=_steps(trace, gpu, captures, step_range),
         has_gpu=len(gpu) > 0,
         captures=captures,
         unknown_device={} if len(gpu) else _unknown_device(trace),
     )
 
 
-def _steps(trace: Trace, gpu: Activities, captures: GraphCaptures) -> StepWindows:
+def _steps(trace: Trace, gpu: Activities, captures: GraphCaptures, step_range: re.Pattern[str] | None) -> StepWindows:
     """The counted steps; a graph capture counts as work of the step that it begins in."""
-    marks, spans = host_steps(trace), captures.spans
+    marks, spans = host_steps(trace, step_range), captures.spans
     if not len(gpu):
         return host_only(trace, marks)
     begin, end = (np.concatenate(pair) for pair in ((gpu.start, spans[:, 0]), (gpu.end, spans[:, 1])))
@@ -203,16 +208,7 @@ def grouped(numbers: Array) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
 
 
-@dataclass(frozen=True)
-class _Launches:
-    """Kernel launches that run, those of them without an activity, and rows of the ones recorded for a graph."""
-
-    made: int
-    lost: int
-    recorded: Ints
-
-
-def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, _Launches]:
+def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Launches]:
     rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
     if len(rows):
         busiest = _busiest(trace.pid[rows], trace.dur[rows])
@@ -234,7 +230,7 @@ def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, _Lau
         launch_start=start,
         launch_end=end,
     )
-    return activities, _launches(trace, launch_rows, captures)
+    return activities, launches_of(trace, launch_rows, captures)
 
 
 def _busiest(device: Ints, dur: Ints) -> int:
@@ -264,18 +260,6 @@ def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Int
     start[by_stream[known]] = trace.ts[launch_row[last[known]]]
     end[by_stream[known]] = trace.ends(launch_row[last[known]])
     return start, end
-
-
-_LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|(cuda|hip)GraphLaunch")
-
-
-def _launches(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> _Launches:
-    """The kernel launches; one in a graph capture without an activity is recorded for the graph and not lost."""
-    launches = np.array([_LAUNCHES.match(n) is not None for n in trace.names], bool)
-    rows = launch_rows[launches[trace.name[launch_rows]]]
-    absent = ~np.isin(trace.correlation[rows], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
-    recorded = absent & captures.during(trace, rows)
-    return _Launches(int((~recorded).sum()), int((absent & ~recorded).sum()), rows[recorded])
 
 
 def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:

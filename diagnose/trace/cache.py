@@ -169,7 +169,7 @@ def _loader() -> str:
     root = Path(__file__).parent.parent
     hashed = hashlib.sha256(f"{msgspec.__version__} {fast_zlib.__name__}".encode())
     for name in _LOADED_BY:
-        for path in sorted((root / name).glob("*.py")) if (root / name).is_dir() else [root / name]:
+        for path in sorted((root / name).rglob("*.py")) if (root / name).is_dir() else [root / name]:
             hashed.update(path.read_bytes())
     return hashed.hexdigest()[:16]
 

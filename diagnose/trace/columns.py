@@ -15,6 +15,7 @@ from diagnose.trace.spill import like
 Json = bytes
 
 ABSENT = -1
+NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an export of Nsight Systems
 _FEW = 6
 
 
@@ -104,6 +105,11 @@ class Trace:
         """Absolute time of ts 0 in nanoseconds since the epoch; 0 when the file's clock is absolute already."""
         base = self.metadata.get("baseTimeNanoseconds", 0)
         return int(base) if isinstance(base, int | float) and math.isfinite(base) else 0
+
+    @property
+    def of_nsight(self) -> bool:
+        """Whether it was exported by Nsight Systems, which records neither shapes nor arguments of operators."""
+        return bool(self.metadata.get(NSIGHT))
 
     @cached_property
     def distributed(self) -> Distributed | None:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from diagnose.errors import UserError, printable
 from diagnose.trace.distributed import rank_in, world_size_in
+from diagnose.trace.nsight.database import MAGIC
+from diagnose.trace.nsight.exports import ranks_in
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
-SUFFIXES = (".json", ".json.gz", ".json.zst")
+SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
+_PART_IN_NAME = re.compile(r"(?:rank|worker|node|procid|task)[-_.]?(\d+)", re.IGNORECASE)  # of exports, by node or rank
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
 _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20
@@ -26,7 +29,7 @@ class RankFile:
     """One trace file; `rank` is None when neither its metadata nor its name tells, `world` when its start does not.
 
     `start` stands for the beginning of its text: files of one capture that differ only in how they are packed, or in
-    where they are cut off, begin alike. `is_timed`: an event is in that beginning.
+    where they are cut off, begin alike. `is_timed`: an event is in that beginning. `ranks`: how many it holds.
     """
 
     path: Path
@@ -36,6 +39,7 @@ class RankFile:
     world: int | None = None
     start: int = 0
     is_timed: bool = False
+    ranks: int = 1
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ def trace_files(folder: Path) -> list[RankFile]:
             raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
         starts = ((p, _peek(p)) for p in paths)
         traces = [(_identify(p, start), _may_hold_events(start)) for p, start in starts if _looks_like_trace(start)]
+        traces = [(file, holds) for file, holds in traces if file.ranks]  # databases of other tools have none
         if traces:  # one without events is only told of where there is no other
             return [file for file, holds in traces if holds] or [file for file, _ in traces]
     return []
@@ -185,11 +190,13 @@ def _called(name: str, runs: list[Run], path: Path) -> Run:
 
 
 def _identify(path: Path, start: bytes) -> RankFile:
-    named = _RANK_IN_NAME.search(path.name)
-    rank = rank_in(start)
+    is_database = start.startswith(MAGIC)
+    numbered = _PART_IN_NAME if is_database else _RANK_IN_NAME
+    named = numbered.search(path.name)
+    rank = None if is_database else rank_in(start)
     if rank is None and named:
         rank = int(named[1])
-    family = _RANK_IN_NAME.sub(lambda m: m[0][: -len(m[1])] + "*", path.name)
+    family = numbered.sub(lambda m: m[0][: -len(m[1])] + "*", path.name)
     for suffix in reversed(SUFFIXES):
         family = family.removesuffix(suffix)
     stamps = _TIMESTAMP.findall(family)
@@ -201,10 +208,20 @@ def _identify(path: Path, start: bytes) -> RankFile:
         rank,
         family or path.name,
         stamp,
-        world_size_in(start),
-        zlib.crc32(beginning),
-        b'"ts"' in beginning,
+        None if is_database else world_size_in(start),
+        _checksum_of_ends(path) if is_database else zlib.crc32(beginning),
+        is_database or b'"ts"' in beginning,
+        ranks_in(path) if is_database else 1,
     )
+
+
+def _checksum_of_ends(path: Path) -> int:
+    """Of a database, whose first pages are much alike from one to the next."""
+    with path.open("rb") as file:
+        begin = file.read(_START_BYTES)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _START_BYTES, 0))
+        return zlib.crc32(begin + file.read() + str(size).encode())
 
 
 def _peek(path: Path) -> bytes:
@@ -229,8 +246,8 @@ def _rank_anywhere(path: Path) -> int | None:
 
 def _may_hold_events(start: bytes) -> bool:
     """Whether there may be an event in the file, or it says of which rank there is none."""
-    return b'"ph"' in start or len(start) >= _PEEK_BYTES or rank_in(start) is not None
+    return start.startswith(MAGIC) or b'"ph"' in start or len(start) >= _PEEK_BYTES or rank_in(start) is not None
 
 
 def _looks_like_trace(text: bytes) -> bool:
-    return b'"traceEvents"' in text or (text.lstrip()[:1] == b"[" and b'"ph"' in text)
+    return text.startswith(MAGIC) or b'"traceEvents"' in text or (text.lstrip()[:1] == b"[" and b'"ph"' in text)

@@ -8,10 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from diagnose.arrays import Ints
 from diagnose.trace.columns import Loss, Trace
 
 _PER_RANK = 100_000_000
 _PIDS = 1 << 22
+
+
+def pids_of_rank(rank: Ints, pid: Ints) -> Ints:
+    """Process ids as merging tools number them."""
+    return rank * _PER_RANK + pid
 
 
 def ranks_of(trace: Trace) -> dict[int, Trace]:

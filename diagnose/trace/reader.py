@@ -29,6 +29,8 @@ from diagnose.trace.events import (
 )
 from diagnose.trace.metadata import top_level_keys
 from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
+from diagnose.trace.nsight.database import is_database
+from diagnose.trace.nsight.reading import read_export
 from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
@@ -45,7 +47,7 @@ _LARGEST_TAIL = 64 << 20
 def read(
     path: Path, watch: Watch | None = None, *, held_bytes: int | None = None, left_out: frozenset[str] = NOTHING
 ) -> Trace:
-    """Reads one `.json`, `.json.gz` or `.json.zst` trace.
+    """Reads one `.json`, `.json.gz` or `.json.zst` trace, or an SQLite export of Nsight Systems.
 
     Args:
         path: the file; its content decides how it is unpacked, not its name.
@@ -56,6 +58,8 @@ def read(
     Raises:
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
     """
+    if is_database(path):
+        return read_export(path, watch, held_bytes=held_bytes)
     return trace_of([read_part(path, watch=watch, builder=ColumnBuilder(held_bytes, left_out))])
 
 

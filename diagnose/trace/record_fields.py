@@ -27,9 +27,19 @@ _FACTOR = number(0, 1e6)
 _SHARE = number(0, 1)
 _PARAMETERS = number(0, 1e15)
 
-_VERSIONS = ("hip", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch")
+_VERSIONS = ("hip", "cuda", "driver_cuda", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch")
+_TORCH_FLAGS = ("detects_anomalies", "deterministic", "cudnn_deterministic", "cudnn_benchmark", "debug_build")
+_TORCH_SETTINGS = {
+    **dict.fromkeys(_TORCH_FLAGS, flag),
+    "float32_matmul_precision": text,
+    "threads": whole(1, 1 << 20),
+    "distributed_debug": text,
+    "gpu_code": listed(text),
+}
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
+    "unprofiled_host_ns": in_order(_NS),
+    "unprofiled_ranges_ns": each(in_order(_NS)),
     "clock": text,
     "source": text,
     "first_active_step": whole(0, 1 << 48),
@@ -42,6 +52,7 @@ _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph
 _DEVICE = {
     "name": text,
     "index": whole(0, 1 << 16),
+    "pci_address": text,
     "total_memory_bytes": _BYTES,
     "compute_capability": text,
     "multiprocessors": number(0, 1 << 16),
@@ -51,15 +62,21 @@ _DEVICE = {
     "l2_cache_bytes": _BYTES,
     "nvml": table(
         {
-            name: number(0, 1e6)
-            for name in (
-                "memory_clock_mhz",
-                "memory_clock_max_mhz",
-                "memory_bus_bits",
-                "clock_mhz",
-                "power_w",
-                "power_limit_w",
-            )
+            **{
+                name: number(0, 1e6)
+                for name in (
+                    "sm_clock_mhz",
+                    "sm_clock_max_mhz",
+                    "memory_clock_mhz",
+                    "memory_clock_max_mhz",
+                    "memory_bus_bits",
+                    "clock_mhz",
+                    "temperature_c",
+                    "power_w",
+                    "power_limit_w",
+                )
+            },
+            "throttle_reasons": listed(text),
         }
     ),
 }
@@ -139,6 +156,44 @@ _STACKS = {
     ),
     "why_none": text,
 }
+_RECORDING = {
+    **dict.fromkeys(("budget_bytes", "text_bytes", "memory_bytes"), _BYTES),
+    **dict.fromkeys(("asked_steps", "steps"), whole(0, 1 << 48)),
+    "recorded_ranks": whole(0, MOST_RANKS),
+    "stall_s": number(0, 1e9),
+    "shapes": flag,
+    "ranks": text,
+    "cut_because": text,
+}
+
+_OVER = table({"run": in_order(number()), "window": in_order(number())})  # least, median, most
+_READINGS = {
+    **dict.fromkeys(("samples", "in_window"), whole(0, 1 << 32)),
+    **dict.fromkeys(("interval_s", "wall_s"), number(0, 1e9)),
+    "gauges": each(_OVER),
+    "rates": each(_OVER),
+    "totals": each(number(0)),
+    "throttled": each(table({"run": _SHARE, "window": _SHARE})),
+    "limits": each(number(0)),
+    "series": each(in_order(number())),
+    "cost_ms": _MS,
+    "why_none": text,
+}
+
+COMPILED = table(
+    {
+        "compiled": listed(
+            table(
+                {
+                    **dict.fromkeys(("file", "function"), name),
+                    **dict.fromkeys(("line", "broken_at", "failed_at"), whole(0, 1 << 31)),
+                    **dict.fromkeys(("again", "failed"), text),
+                    "because": listed(text),
+                }
+            )
+        )
+    }
+)
 
 RECORD = table(
     {
@@ -150,6 +205,7 @@ RECORD = table(
         "cores": table({"usable": _CORES, "quota": _CORES, "shared": _CORES, "local_ranks": number(0, MOST_RANKS)}),
         "versions": table({"liger_model_types": listed(text), **dict.fromkeys(_VERSIONS, text)}),
         "device": table(_DEVICE),
+        "torch_settings": table(_TORCH_SETTINGS),
         "model": table(_MODEL),
         "training_loop": text,
         "training_arguments": table(_ARGUMENTS),
@@ -174,17 +230,21 @@ RECORD = table(
         "loading": table(_LOADING),
         "optimizer": table({"class": text, "parameters": _PARAMETERS, "dtypes": each(_PARAMETERS)}),
         "compiled": flag,
-        "ddp": table(dict.fromkeys(_DDP_FLAGS, flag)),
+        "compilations": COMPILED,
+        "ddp": table({**dict.fromkeys(_DDP_FLAGS, flag), "bucket_cap_mb": _FACTOR}),
         "fsdp": table({"class": text, "sharding_strategy": text, "forward_prefetch": flag}),
         "liger": table({"asked": flag, "loaded": flag}),
         "memory": each(_BYTES),
         "environment": each(text),
+        "infiniband_devices": whole(0, 1 << 16),
         "applied": each(table({})),
         "refused": listed(each(text)),
         "expected": table(_EXPECTED),
         "steps": table(_STEPS),
         "overhead_factor": _FACTOR,
+        "machine_samples": table(_READINGS),
         "stack_samples": table({**_STACKS, "workers": table(_STACKS)}),
+        "recording": table(_RECORDING),
         "profiler": table({"record_python_gc_info": flag}),
         "error": text,
     }

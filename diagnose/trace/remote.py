@@ -1,7 +1,8 @@
 """Traces that are no files here: s3://, gs://, hf://, ssh://, http:// and whatever else fsspec reaches, and pipes.
 
-They are copied to a temporary folder, record files included, and analysed there. Reading them in place would fetch them
-several times: the ranks are told apart by looking into every file first.
+Reports of Nsight Systems, which only nsys can export, are like them. They are copied to a temporary folder, record
+files included, and analysed there. Reading them in place would fetch them several times: the ranks are told apart by
+looking into every file first.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from diagnose.errors import UserError, printable, to_install
 from diagnose.trace.discover import SUFFIXES
+from diagnose.trace.nsight.reports import exported_to, is_report, reports_in
 from diagnose.trace.streams import copy_stream, is_stream, shown
 
 _URL = re.compile(r"[A-Za-z][\w+.-]*://")
@@ -63,16 +65,30 @@ def on_this_machine(path: str | Path) -> Iterator[LocalTraces]:
     text = str(path)
     if not isinstance(path, str) or not is_remote(text):
         path = Path(unquote(_LOCAL.sub("", text)) if _LOCAL.match(text) else path)
-        if not is_stream(path):
+        if not is_stream(path) and not _reports(path):
             yield LocalTraces(path)
             return
     with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
-        place = _streamed(path, Path(folder)) if isinstance(path, Path) else _copied(text, Path(folder))
+        place = _here(path, Path(folder)) if isinstance(path, Path) else _copied(text, Path(folder))
         try:
             yield place
         except UserError as error:
             where = None if error.where is None else place.shown(error.where)
             raise UserError(error.what, where=where, why=error.why, do=error.do) from error
+
+
+def _reports(path: Path) -> list[Path]:
+    """The reports of Nsight Systems at the path, where it holds nothing that can be read as it is."""
+    return [path] if is_report(path) else reports_in(path, SUFFIXES) if path.is_dir() else []
+
+
+def _here(path: Path, folder: Path) -> LocalTraces:
+    """What comes through a stream, or what nsys exports, as files of the folder."""
+    reports = _reports(path)
+    if not reports:
+        return _streamed(path, folder)
+    names = exported_to(folder, reports)
+    return LocalTraces(Path(next(iter(names))) if is_report(path) else folder, {str(folder): str(path), **names})
 
 
 def _streamed(path: Path, folder: Path) -> LocalTraces:

@@ -15,6 +15,7 @@ import numpy as np
 from diagnose.arrays import Array
 from diagnose.trace.boundaries import BOUNDARY, BOUNDARY_BYTES
 from diagnose.trace.columns import Collectives, Trace
+from diagnose.trace.nsight.database import is_database
 
 PACKED_RATIO = 12  # text bytes of a byte of a compressed trace, roughly
 _GZIP_LENGTH = struct.Struct("<I")  # the last bytes of a gzip file: the length of its text modulo 2**32
@@ -124,7 +125,13 @@ class Part:
 
 
 def shares_of(path: Path, number: int) -> list[Share]:
-    """The file in shares of about equal text. A wrong guess of a compressed file's text makes them less equal."""
+    """The file in shares of about equal text. A wrong guess of a compressed file's text makes them less equal.
+
+    Raises:
+        Unsplittable: it is a database.
+    """
+    if is_database(path):
+        raise Unsplittable
     size = text_bytes(path)
     cuts = [size * at // number for at in range(1, number)]
     return [Share(begin, end) for begin, end in zip([0, *cuts], [*cuts, None], strict=True)]

@@ -10,7 +10,7 @@ from diagnose.trace.record import CaptureRecord
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of the user's code that ran or had called what ran, as `diagnose.probes.folding` names it."""
+    """A line of the user's code that ran or had called what ran, as `diagnose.probes.stacks.folding` names it."""
 
     file: str
     line: int

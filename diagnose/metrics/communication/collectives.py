@@ -9,6 +9,8 @@ from diagnose.formulas.accounting import overlapped_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.ranks.collectives.kinds import itemsize
+from diagnose.trace.arguments import listed, tensor_elements
+from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
 _SMALL_BYTES = 1 << 20
 
@@ -68,7 +70,18 @@ def _sizes(m: Measured) -> list[int]:
         elements = max(int(table.elements_in[i]), int(table.elements_out[i]))
         if elements > 0 and itemsize(table.dtype[i]):
             sizes.append(elements * itemsize(table.dtype[i]))
-    return sizes
+    return sizes if sizes or m.timeline.has_gpu else _host_sizes(m)
+
+
+def _host_sizes(m: Measured) -> list[int]:
+    """The same of collectives of the host, such as gloo's: by the tensors that their ranges record."""
+    trace, host = m.timeline.trace, m.timeline.steps.host
+    rows = np.flatnonzero(m.timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS))
+    at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
+    inside = (at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])
+    known = [trace.shapes[shape] for shape in trace.shape[rows[inside]].tolist() if shape >= 0]
+    each = [tensor_elements(sizes) * itemsize(next(iter(listed(types)), "")) for sizes, types, _ in known]
+    return [size for size in each if size > 0]
 
 
 @metric("bytes", needs_gpu=False)

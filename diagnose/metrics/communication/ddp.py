@@ -9,9 +9,11 @@ from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, noth
 from diagnose.metrics.kernel_groups.phases import COPY_BACK, gradient_copies
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.trace.vocabulary import ANNOTATIONS, OPS
+from diagnose.trace.arguments import listed
+from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, OPS
 
 SEARCH = r".*reducer::search_unused_parameters"
+_OF_MAPS = "int"  # the type of a map of parameters; gradients are of no such type
 
 
 @metric("flag", needs_gpu=False)
@@ -44,6 +46,13 @@ def gradient_copy_share(m: Measured) -> Value:
     return m.share_of(gradient_copies(m))
 
 
+@metric("bytes", needs_gpu=False)
+def bucket_cap_bytes(m: Measured) -> Value:
+    """Most that DDP puts into a bucket of gradients (bucket_cap_mb), as recorded."""
+    recorded = m.record.number("ddp.bucket_cap_mb")
+    return recorded * 2**20 if recorded is not None else Unknown("no DDP module was recorded", DIAGNOSE_RUN)
+
+
 @metric("flag", needs_gpu=False)
 def gradients_are_bucket_views(m: Measured) -> Value:
     """Whether DDP's gradients live in its buckets (gradient_as_bucket_view): by the record, else no copies back."""
@@ -63,13 +72,41 @@ def static_graph(m: Measured) -> Value:
     return why if recorded is None else recorded
 
 
-@metric("share", STEP)
+@metric("share", STEP, needs_gpu=False)
 def unused_search_share(m: Measured) -> Value:
-    """The device idles while DDP walks the graph for unused parameters, or reduces the map of those it found."""
-    sent = m.messages
-    maps = sent.when((sent.kind == "allreduce") & (sent.dtype == "int"))
+    """Nothing runs but DDP's walk over the graph for unused parameters, or the reduction of the map of those found."""
+    if m.device_unseen:
+        return m.device_unseen
+    if m.timeline.has_gpu:
+        sent = m.messages
+        maps = sent.when((sent.kind == "allreduce") & (sent.dtype == _OF_MAPS))
+    else:
+        maps = iv.subtract(*_reductions_on_host(m))
     idle = iv.intersect(m.attribution.pieces(*IDLE), m.ranges(SEARCH))
     return m.pieces_share(iv.union(idle, iv.intersect(m.attribution.pieces(EXPOSED), maps)))
+
+
+@metric("share", STEP, needs_gpu=False)
+def unused_map_share(m: Measured) -> Value:
+    """Exposed communication without a GPU in which DDP's map of unused parameters is reduced beside gradients.
+
+    Whether the gradients wait for the map or it for them, the trace does not show.
+    """
+    if m.device_unseen:
+        return m.device_unseen
+    if m.timeline.has_gpu:
+        return Unknown("a GPU reduces one after the other", nothing_helps("the map is never beside gradients"))
+    both = iv.intersect(*_reductions_on_host(m))
+    return m.pieces_share(iv.intersect(m.attribution.pieces(EXPOSED), both))
+
+
+def _reductions_on_host(m: Measured) -> tuple[iv.Intervals, iv.Intervals]:
+    """The instants at which maps are reduced, and those at which anything else is, by backends of the host."""
+    trace = m.timeline.trace
+    reduces = m.timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)
+    is_map = np.array([*(_OF_MAPS in listed(types) for _, types, _ in trace.shapes), False])[trace.shape]
+    maps, others = reduces & is_map, reduces & ~is_map
+    return iv.intervals(trace.ts[maps], trace.ends(maps)), iv.intervals(trace.ts[others], trace.ends(others))
 
 
 @metric("flag", needs_gpu=False)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from diagnose.facts import Unknown, Value, another_run, nothing_helps
+from diagnose.metrics.kernel_groups.phases import copies_to_device, pageable_copies
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
@@ -39,14 +40,13 @@ def loader_workers(m: Measured) -> Value:
 @metric("share", "bytes copied to the device")
 def pageable_copy_share(m: Measured) -> Value:
     """Host-to-device bytes copied from memory that is not pinned; such copies hold the host."""
-    gpu, trace = m.timeline.gpu, m.timeline.trace
-    down = np.array([k.sub == "HtoD" for k in gpu.kinds], bool)[gpu.kind] & m.in_steps
-    pageable = np.array(["Pageable" in n for n in trace.names], bool)[trace.name[gpu.row]]
-    size = np.maximum(trace.bytes[gpu.row], 0)
+    gpu = m.timeline.gpu
+    down = copies_to_device(m)
+    size = np.maximum(m.timeline.trace.bytes[gpu.row], 0)
     total = int(size[down].sum())
     if not total:
         return Unknown("no copy to the device with a size", nothing_helps("the step copies no input"))
-    return int(size[down & pageable].sum()) / total
+    return int(size[pageable_copies(m)].sum()) / total
 
 
 @metric("flag", needs_gpu=False)

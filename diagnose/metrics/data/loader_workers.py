@@ -13,6 +13,7 @@ from diagnose.metrics.registry import metric
 LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
 LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
+NEARLY_A_WORKER = 0.05  # what is measured of a core is no more exact: 100.3 % of one is a whole one
 LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
@@ -46,7 +47,7 @@ def workers_fed(cores: float, share: float | None = None, waits: bool = False) -
     if share is None:
         return max(floor(cores) - 1, 0)
     spare = max(cores - 1, LEAST_SPARE_CORES if waits else 0.0)
-    return floor(spare / min(max(share, LEAST_CPU_SHARE), max(cores, 1.0)))
+    return floor(spare / min(max(share, LEAST_CPU_SHARE), max(cores, 1.0)) + NEARLY_A_WORKER)
 
 
 @metric("count", needs_gpu=False)

@@ -29,6 +29,19 @@ def gradient_copies(m: Measured) -> Mask:
     return m.timeline.launched_under(COPY_BACK) & m.in_steps & ~m.timeline.gpu.is_communication
 
 
+def copies_to_device(m: Measured) -> Mask:
+    """Copies from the host to the device in the counted steps."""
+    gpu = m.timeline.gpu
+    return np.array([kind.sub == "HtoD" for kind in gpu.kinds], bool)[gpu.kind] & m.in_steps
+
+
+@group("pageable-copies")
+def pageable_copies(m: Measured) -> Mask:
+    """Copies to the device from memory that is not pinned."""
+    gpu, trace = m.timeline.gpu, m.timeline.trace
+    return copies_to_device(m) & np.array(["Pageable" in name for name in trace.names], bool)[trace.name[gpu.row]]
+
+
 @group("not-optimizer")
 def optimizer_apart(m: Measured) -> Mask:
     """Kernels outside the optimizer's step."""

@@ -9,7 +9,9 @@ from diagnose.timeline import Timeline
 
 @metric("text", needs_gpu=False)
 def captured_with(m: Measured) -> Value:
-    """What took the trace: "diagnose run", which leaves a record beside it, or "another profiler"."""
+    """What took the trace: "diagnose run", which leaves a record beside it, "Nsight Systems", or "another profiler"."""
+    if m.timeline.trace.of_nsight:
+        return "Nsight Systems"
     return "diagnose run" if m.record else "another profiler"
 
 
@@ -25,6 +27,25 @@ def second_profiler(m: Measured) -> Value:
     if m.record.text("steps.cut_by") == JOBS_PROFILER:
         did.append("ended the capture before its planned end")
     return "; ".join(did) or "none"
+
+
+@metric("text", needs_gpu=False)
+def cut_capture(m: Measured) -> Value:
+    """What of the window was left out to stay within the limits of the capture, "none" when nothing was."""
+    cut = []
+    asked, recorded = m.record.number("recording.asked_steps"), m.record.number("recording.steps")
+    if asked is None or recorded is None:
+        return Unknown("the capture's record does not say what was to be recorded", DIAGNOSE_RUN)
+    if recorded < asked:
+        cut.append(f"{recorded:.0f} of {asked:.0f} steps are recorded")
+    if m.record.flag("recording.shapes") is False:
+        cut.append("shapes of tensors are not recorded")
+    if cut and (because := m.record.text("recording.cut_because")):
+        cut.append(because)
+    ranks, world = m.record.number("recording.recorded_ranks"), m.record.number("world_size")
+    if ranks is not None and world is not None and ranks < world:
+        cut.append(f"{ranks:.0f} of {world:.0f} ranks record by choice, the others keep step times")
+    return "; ".join(cut) or "none"
 
 
 @metric("share", "kernel launches", needs_gpu=False)

@@ -21,7 +21,9 @@ def step_count(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def steps_source(m: Measured) -> Value:
-    """What marks the steps: ProfilerStep, diagnose.step, Optimizer.step, optimizer kernels, or the whole window."""
+    """What marks the steps: ProfilerStep, diagnose.step, named ranges, Optimizer.step, optimizer kernels, "pattern" (of
+    kernels that repeat), or "window" (the whole capture).
+    """
     return m.timeline.steps.source
 
 

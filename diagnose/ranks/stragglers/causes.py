@@ -11,6 +11,7 @@ from diagnose.attribution.causes import CAUSES, class_of, lateness_cause_of
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
+from diagnose.ranks.stragglers.clocks import clock_told
 from diagnose.ranks.stragglers.host_code import NONE, HostEvidence, host_evidence, more_code
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
@@ -92,7 +93,8 @@ def reason_of(
     more_ns = sum(excess[c] for c in parts)
     behind_ns = sum(int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if class_of(c) != COMMUNICATION)
     host = _host(cause, rank, peers, min(more_ns, behind_ns), bool(_more_operators(ratio)))
-    told = "; ".join(filter(None, (because, host.says, f"most of it in {host.where}" if host.where else "")))
+    clock = clock_told(rank, peers) if cause == "slower_kernels" and rank.has_gpu else ""
+    told = "; ".join(filter(None, (because, clock, host.says, f"most of it in {host.where}" if host.where else "")))
     return Reason(cause, told, tuple(excess.items()), min(more_ns / max(waited_ns, 1), 1.0), host)
 
 

@@ -96,7 +96,10 @@ def missing_suspect(job: Job) -> str:
     """Why a rank without a trace may be the late one, "" when nothing speaks for it.
 
     The shortest duration over the present ranks is taken for the transfer, and holds what they all wait for others.
+    Of steps that the profiler distorts nobody knows why ranks wait.
     """
+    if job.view.distortion is not None:
+        return ""
     missing = missing_ranks(job.ranks)
     left = sum(job.ledger(p).get(EXPOSED, 0) for p in range(len(job.ranks)))
     share = left / max(sum(rank.total_ns for rank in job.ranks), 1)

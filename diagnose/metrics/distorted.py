@@ -1,0 +1,42 @@
+"""Facts of steps that the profiler makes much longer: no share of them is the job's own."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from diagnose.facts import HOST_STEP, STEP, Facts
+from diagnose.metrics.run.cadence import RUN
+from diagnose.ranks import Job, RankDigest
+from diagnose.trace.distortion import distorted_by
+
+STRETCHED = (STEP, HOST_STEP, RUN, "communication time", "all-gathers after the first of a step")
+TOLD_BY_SHARES = ("recompute_pays_off", "unobserved_decides")
+OF_LATE_RANKS = ("straggler_cause", "straggler_host_code", "straggler_reason", "straggler_where")
+TOLD_BY_RANGES = {  # facts by their causes
+    ("data-wait",): "data_wait_share",
+    ("logging",): "logging_share",
+    ("operator-optimizer", "optimizer-host"): "cpu_optimizer_share",
+}
+
+
+def undistorted(facts: Facts, job: Job, positions: Sequence[int]) -> Facts:
+    """The facts of the ranks at the positions without those that a distorted step decides; all where none is.
+
+    Without a GPU some are told by the ranges of steps without the profiler. What else is of a step, such as MFU, is of
+    the step without it.
+    """
+    distortion = job.view.distortion
+    if distortion is None:
+        return facts
+    why, told = distorted_by(distortion), _told_by_ranges([job.ranks[position] for position in positions])
+    others = (*TOLD_BY_SHARES, *(OF_LATE_RANKS if len(job.ranks) > 1 else ()))
+    stretched = (name for name, fact in facts.items() if fact.of in STRETCHED or name in others)
+    return {**facts, **{name: replace(facts[name], value=told.get(name, why)) for name in stretched}}
+
+
+def _told_by_ranges(ranks: Sequence[RankDigest]) -> dict[str, float]:
+    """Means over the ranks, where none has a GPU and each was timed."""
+    each = [rank.overhead.told_shares for rank in ranks if not rank.has_gpu]
+    alike = len(each) == len(ranks)
+    known = {causes: [shares[causes] for shares in each if causes in shares] for causes in TOLD_BY_RANGES}
+    return {TOLD_BY_RANGES[causes]: fmean(of) for causes, of in known.items() if alike and len(of) == len(each)}

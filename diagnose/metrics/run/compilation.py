@@ -1,0 +1,110 @@
+"""What torch.compile did with the job's code: where graphs end, what is compiled again, and what runs as it was."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.run.setup import is_compiled
+
+_NOT_TOLD = Unknown("no record says what torch.compile did, nor does --torch-trace", DIAGNOSE_RUN)
+_NONE = nothing_helps("no code is concerned")
+_SHOWN = 3
+_LONGEST = 300
+
+Row = Mapping[str, Any]
+
+
+def _compiled(m: Measured) -> Sequence[Row] | Unknown:
+    """The compilations; none where it is known that nothing is compiled."""
+    listed = m.record.get("compilations.compiled")
+    if isinstance(listed, list):
+        return [row for row in listed if row.get("file") and row.get("function")]
+    return () if m.record and is_compiled(m) is False else _NOT_TOLD
+
+
+def _broken(rows: Sequence[Row]) -> Counter[str]:
+    """Places at which a graph ends before its function does, with what follows compiled by itself.
+
+    Why it ends there is told by the compilation before, of the code that leads there.
+    """
+    places: dict[str, str] = {}
+    before: dict[tuple[object, object], Row] = {}
+    for row in rows:
+        function = row["file"], row["function"]
+        if row.get("broken_at") is not None:
+            why = ", ".join(before.get(function, {}).get("because") or ())
+            places.setdefault(_place(row, row["broken_at"]), f" ({why})" if why else "")
+        before[function] = row
+    return Counter(place + why for place, why in places.items())
+
+
+def _again(rows: Sequence[Row]) -> Counter[str]:
+    again = (row for row in rows if row.get("again") is not None)
+    return Counter(f"{_place(row, row.get('line'))} ({row['again']})" for row in again)
+
+
+def _failed(rows: Sequence[Row]) -> Counter[str]:
+    failed = (row for row in rows if row.get("failed") is not None)
+    return Counter(f"{_place(row, row.get('failed_at') or row.get('line'))} ({row['failed']})" for row in failed)
+
+
+def _place(row: Row, line: object) -> str:
+    return f"{row['file']}:{line} in {row['function']}"
+
+
+def _told(places: Counter[str]) -> Value:
+    if not places:
+        return Unknown("there is none", _NONE)
+    listed = [f"{place}{f', {count} times' if count > 1 else ''}" for place, count in places.most_common(_SHOWN)]
+    more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+    return ("; ".join(listed) + more)[:_LONGEST]
+
+
+def _most_again(rows: Sequence[Row]) -> int:
+    again = Counter(_place(row, row.get("line")) for row in rows if row.get("again") is not None)
+    return max(again.values(), default=0)
+
+
+def _from(m: Measured, told: Callable[[Sequence[Row]], Value]) -> Value:
+    """What the compilations tell, where they are known."""
+    rows = _compiled(m)
+    return rows if isinstance(rows, Unknown) else told(rows)
+
+
+@metric("count", needs_gpu=False)
+def graph_breaks(m: Measured) -> Value:
+    """Lines at which torch.compile ended a graph before the function ends: what follows is a graph of its own."""
+    return _from(m, lambda rows: len(_broken(rows)))
+
+
+@metric("text", needs_gpu=False)
+def graph_break_lines(m: Measured) -> Value:
+    """Where these are, and torch's reason."""
+    return _from(m, lambda rows: _told(_broken(rows)))
+
+
+@metric("count", needs_gpu=False)
+def recompilations(m: Measured) -> Value:
+    """How often the same code was compiled again, since what it rests on has changed: of that for which it was most."""
+    return _from(m, _most_again)
+
+
+@metric("text", needs_gpu=False)
+def recompiled_lines(m: Measured) -> Value:
+    """Which code that is, and what has changed."""
+    return _from(m, lambda rows: _told(_again(rows)))
+
+
+@metric("count", needs_gpu=False)
+def failed_compilations(m: Measured) -> Value:
+    """Compilations that failed: their code runs as it was written, and nothing says so."""
+    return _from(m, lambda rows: sum(_failed(rows).values()))
+
+
+@metric("text", needs_gpu=False)
+def failed_compilation_lines(m: Measured) -> Value:
+    """Which code that is, and the kind of the error."""
+    return _from(m, lambda rows: _told(_failed(rows)))

@@ -1,0 +1,87 @@
+"""The host beside the steps: who waits for a core, what else runs there, swapping, and how far the GPU is."""
+
+from diagnose.facts import Value
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.run.clocks import read
+from diagnose.trace.readings import Reading, limit, reading, total
+
+_NS = 1e9
+
+
+@metric("share", "the wall time", needs_gpu=False)
+def core_wait_share(m: Measured) -> Value:
+    """Time in which the training thread could run and waited for a core; the median second of the window."""
+    return read(m, _share(reading(m.record, "waited_for_core_ns", "rates")))
+
+
+@metric("share", "the wall time", needs_gpu=False)
+def quota_wait_share(m: Measured) -> Value:
+    """Time in which the cgroup's quota held threads of the container back; the median second of the window."""
+    return read(m, _share(reading(m.record, "throttled_ns", "rates")))
+
+
+def _share(rate: Reading | None) -> float | None:
+    return None if rate is None else min(rate.median / _NS, 1.0)
+
+
+@metric("share", "the cores of the process", needs_gpu=False)
+def others_cpu_share(m: Measured) -> Value:
+    """CPU time on the cores of the process that neither it nor its children take; unknown where ranks share a host."""
+    cores = limit(m.record, "cores_allowed")
+    busy, own, workers = (
+        reading(m.record, name, "rates") for name in ("allowed_cores_cpu_ns", "process_cpu_ns", "workers_cpu_ns")
+    )
+    if not cores or busy is None or own is None or workers is None or m.record.number("cores.local_ranks") != 1:
+        return read(m, None)
+    return min(max(busy.median - own.median - workers.median, 0.0) / _NS / cores, 1.0)
+
+
+@metric("bytes_per_s", needs_gpu=False)
+def swap_bytes_per_s(m: Measured) -> Value:
+    """Memory that the host moves to its disk and back."""
+    moved, wall_s = total(m.record, "swap_bytes"), m.record.number("machine_samples.wall_s")
+    return read(m, moved / wall_s if moved is not None and wall_s else None)
+
+
+@metric("flag")
+def far_from_gpu(m: Measured) -> Value:
+    """Whether the training thread mostly runs on cores of another NUMA node than the GPU's."""
+    nodes, far = limit(m.record, "numa_nodes"), reading(m.record, "far_from_gpu")
+    if nodes is not None and nodes <= 1:
+        return False
+    return read(m, None) if far is None else far.median > 0.5
+
+
+@metric("count")
+def cores_near_gpu(m: Measured) -> Value:
+    """Cores that the process may use on the GPU's own NUMA node."""
+    return read(m, limit(m.record, "cores_near_gpu"))
+
+
+@metric("share", "the wall time", needs_gpu=False)
+def storage_wait_share(m: Measured) -> Value:
+    """Time in which a process of the cgroup, else of the host, waits for storage; the median second of the window."""
+    return read(m, _share(reading(m.record, "storage_wait_ns", "rates")))
+
+
+@metric("bytes_per_s", needs_gpu=False)
+def storage_read_bytes_per_s(m: Measured) -> Value:
+    """What the process and its loader workers read from storage; the median second of the window."""
+    rates = [reading(m.record, name, "rates") for name in ("disk_read_bytes", "workers_disk_read_bytes")]
+    known = [rate.median for rate in rates if rate is not None]
+    return read(m, sum(known) if known else None)
+
+
+@metric("bytes_per_s", needs_gpu=False)
+def dropped_cache_bytes_per_s(m: Measured) -> Value:
+    """What is read from storage again because the page cache dropped it; the median second of the window."""
+    again = reading(m.record, "read_again_bytes", "rates")
+    return read(m, None if again is None else again.median)
+
+
+@metric("bytes_per_s", needs_gpu=False)
+def network_received_bytes_per_s(m: Measured) -> Value:
+    """What the host's network cards receive, InfiniBand left out; the median second of the window."""
+    received = reading(m.record, "network_received_bytes", "rates")
+    return read(m, None if received is None else received.median)

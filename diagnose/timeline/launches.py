@@ -1,0 +1,43 @@
+"""Which calls launch kernels, and which of these ran."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagnose.arrays import Ints
+from diagnose.timeline.graph_captures import GraphCaptures
+from diagnose.trace import Trace
+from diagnose.trace.vocabulary import GPU_CATEGORIES
+
+_LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|(cuda|hip)GraphLaunch")
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Kernel launches that run, how many of them have no activity, and the rows of those recorded for a graph."""
+
+    made: int
+    lost: int
+    recorded: Ints
+
+
+def launches_of(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> Launches:
+    """The kernel launches; one in a graph capture without an activity is recorded for the graph and not lost.
+
+    Nsight Systems ends without waiting for the device: what was launched after the launch of the last recorded kernel
+    had not run when the recording ended.
+    """
+    launches = np.array([_LAUNCHES.match(n) is not None for n in trace.names], bool)
+    rows = launch_rows[launches[trace.name[launch_rows]]]
+    if trace.of_nsight:
+        rows = rows[trace.ts[rows] <= _last_that_ran(trace, rows)]
+    absent = ~np.isin(trace.correlation[rows], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
+    recorded = absent & captures.during(trace, rows)
+    return Launches(int((~recorded).sum()), int((absent & ~recorded).sum()), rows[recorded])
+
+
+def _last_that_ran(trace: Trace, launches: Ints) -> int:
+    """When the last of the launches with an activity was made; the end of time where none has one."""
+    ran = np.isin(trace.correlation[launches], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
+    return int(trace.ts[launches[ran]].max()) if ran.any() else int(np.iinfo(np.int64).max)

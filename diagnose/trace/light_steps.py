@@ -1,0 +1,47 @@
+"""What the steps without the profiler say of themselves: how long they are, and the ranges that the host was in."""
+
+import re
+from collections.abc import Mapping
+
+from diagnose.trace.record import CaptureRecord
+from diagnose.trace.vocabulary import DATA_WAIT, LOGGING, OPTIMIZER_STEP
+
+_LATER = 1.05  # times the step: more cannot be of the same steps
+TOLD = {  # the causes of the ledger of a host step that a range tells, together where there are several
+    ("data-wait",): DATA_WAIT,
+    ("logging",): LOGGING,
+    ("operator-optimizer", "optimizer-host"): OPTIMIZER_STEP,
+}
+
+
+def host_step_ns(record: CaptureRecord) -> float | None:
+    """Mean time of such a step on the host; None where none was timed by range."""
+    times = _times(record)
+    return sum(times) / len(times) if times else None
+
+
+def range_shares(record: CaptureRecord) -> Mapping[str, float]:
+    """Share of the host's step in each range, without the ranges within it; what is missing to 1 lies in none.
+
+    The last look at the clock of the ranges comes after that of the step, by microseconds.
+    """
+    times, ranges = _times(record), record.get("steps.unprofiled_ranges_ns")
+    if not times or not isinstance(ranges, Mapping):
+        return {}
+    in_range = {name: sum(ns for ns in each if ns is not None) for name, each in ranges.items() if name}
+    spent, total = sum(in_range.values()), sum(times)
+    if spent > _LATER * total:
+        return {}
+    return {name: ns / max(total, spent) for name, ns in in_range.items()}
+
+
+def told_shares(record: CaptureRecord) -> Mapping[tuple[str, ...], float]:
+    """Share of the host's step in the ranges that tell causes of the ledger, where such a range was met."""
+    shares = range_shares(record)
+    told = {causes: [name for name in shares if re.match(pattern, name)] for causes, pattern in TOLD.items()}
+    return {causes: sum(shares[name] for name in names) for causes, names in told.items() if names}
+
+
+def _times(record: CaptureRecord) -> list[float]:
+    times = record.get("steps.unprofiled_host_ns") or ()
+    return [] if None in times or not sum(times) else list(times)

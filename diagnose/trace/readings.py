@@ -1,0 +1,96 @@
+"""What the record says of the machine: readings taken beside the steps, else the one reading when the window ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from diagnose.trace.record import CaptureRecord
+
+THERMAL, POWER_CAP, POWER_BRAKE = ("sw_thermal", "hw_thermal"), ("sw_power_cap",), ("hw_power_brake",)
+_IDLE = "gpu_idle"
+_AT_END = "device.nvml"
+_SPOKEN = {
+    "sw_thermal": "heat",
+    "hw_thermal": "heat",
+    "sw_power_cap": "its power limit",
+    "hw_power_brake": "the power supply",
+    "hw_slowdown": "heat or the power supply",
+    "applications_clocks": "a clock that is set for it",
+    "sync_boost": "the clocks of other GPUs",
+}
+_MOSTLY = 0.5  # of the readings: less holds no median clock down
+
+Kind = Literal["gauges", "rates"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Least, median and most of one quantity in the window, over the run where there is none in the window."""
+
+    least: float
+    median: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clock of a GPU's multiprocessors while it worked, MHz, and what held it down, in words."""
+
+    mhz: float
+    held_by: tuple[str, ...] = ()
+
+
+def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> Reading | None:
+    """The quantity of the name; None where it was not read."""
+    for over in ("window", "run"):
+        told = record.get(f"machine_samples.{kind}.{name}.{over}")
+        if isinstance(told, Sequence) and len(told) == 3 and None not in told:
+            return Reading(*told)
+    return None
+
+
+def limit(record: CaptureRecord, name: str) -> float | None:
+    """What stays, such as the highest clock; None where it was not read."""
+    return record.number(f"machine_samples.limits.{name}")
+
+
+def total(record: CaptureRecord, name: str) -> float | None:
+    """How much of it was counted over the run; None where it was not read."""
+    return record.number(f"machine_samples.totals.{name}")
+
+
+def held_share(record: CaptureRecord, reasons: Sequence[str]) -> float | None:
+    """Share of the readings in which one of the reasons holds the clock down, at least; None where unknown."""
+    told = record.get("machine_samples.throttled")
+    if isinstance(told, dict):
+        return max((_of_window(record, reason) for reason in reasons), default=0.0)
+    at_end = record.get(f"{_AT_END}.throttle_reasons")
+    return float(any(reason in at_end for reason in reasons)) if isinstance(at_end, list) else None
+
+
+def clock_of(record: CaptureRecord) -> Clock | None:
+    """The clock of the GPU while it worked: the median reading, else the one when the window ended."""
+    sampled = reading(record, "sm_clock_mhz")
+    if sampled is not None:
+        held = [reason for reason in _SPOKEN if (held_share(record, (reason,)) or 0.0) > _MOSTLY]
+        return Clock(sampled.median, spoken_reasons(held))
+    at_end, reasons = record.number(f"{_AT_END}.sm_clock_mhz"), record.get(f"{_AT_END}.throttle_reasons")
+    if at_end is None or (isinstance(reasons, list) and _IDLE in reasons):
+        return None
+    return Clock(at_end, spoken_reasons(reasons or ()))
+
+
+def highest_clock(record: CaptureRecord) -> float | None:
+    """The highest clock that the GPU's multiprocessors can have, MHz."""
+    return limit(record, "sm_clock_max_mhz") or record.number(f"{_AT_END}.sm_clock_max_mhz") or None
+
+
+def spoken_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
+    """What holds a clock down in words, each once; reasons that are no brake are left out."""
+    return tuple(dict.fromkeys(_SPOKEN[reason] for reason in reasons if reason in _SPOKEN))
+
+
+def _of_window(record: CaptureRecord, reason: str) -> float:
+    told = f"machine_samples.throttled.{reason}"
+    of_window = record.number(f"{told}.window")
+    return (record.number(f"{told}.run") or 0.0) if of_window is None else of_window

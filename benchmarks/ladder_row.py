@@ -152,7 +152,7 @@ def _memory() -> dict[str, Any]:
 
 
 def _device_facts(place: str) -> dict[str, Any]:
-    from diagnose.probes.capture_machine import device
+    from diagnose.probes.facts.machine import device
 
     if place == "cuda":
         torch.cuda.init()
@@ -160,7 +160,7 @@ def _device_facts(place: str) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, Any]:
-    from diagnose.probes.capture_machine import versions
+    from diagnose.probes.facts.machine import versions
 
     return {name: found for name, found in versions().items() if name != "liger_model_types"}
 

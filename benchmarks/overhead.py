@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from diagnose.probes import torch_hooks
 from diagnose.probes.config import Config
 from diagnose.probes.current_session import configure
-from diagnose.probes.ranges import FORWARD, Range, ranged
+from diagnose.probes.hooks import torch_hooks
+from diagnose.probes.recording.ranges import FORWARD, Range, ranged
 from diagnose.probes.session import Session
 
 ROUNDS = 15

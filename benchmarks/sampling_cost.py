@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from diagnose.probes.stack_samples import StackSampler
+from diagnose.probes.stacks.sampling import StackSampler
 
 BLOCK_NS = 200_000_000
 DEPTH = 60

@@ -1,7 +1,9 @@
-"""A bare loop of many small layers: with another optimizer, or with a hook in Python."""
+"""A bare loop of many small layers: with another optimizer, a hook in Python, or a log of many objects."""
 
 from __future__ import annotations
 
+import gc
+from collections import deque
 from typing import Any
 
 import torch
@@ -12,7 +14,14 @@ from torch import nn
 def main() -> None:
     """Train."""
     torch.set_num_threads(1)
-    set_up = options(optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, steps=60)
+    set_up = options(
+        optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
+        steps=60,
+    )  # fmt: skip
+    log: deque[list[list[int]]] = deque(maxlen=20)
+    if not set_up["collects"]:
+        gc.freeze()
+        gc.disable()
     model = nn.Sequential(*(nn.Linear(set_up["width"], set_up["width"]) for _ in range(set_up["layers"])))
     form = {"foreach": False} if set_up["form"] == "loop" else {set_up["form"]: True}
     kind: Any = getattr(torch.optim, set_up["optimizer"])
@@ -32,6 +41,7 @@ def main() -> None:
         model(torch.randn(set_up["rows"], set_up["width"])).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        log.append([[number] for number in range(set_up["records"])])
         steps.ended()
     steps.report()
 

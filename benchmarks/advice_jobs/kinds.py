@@ -78,5 +78,29 @@ KINDS = (
     Kind(
         "loader sleeps on both ranks", "loader.py", {"sleep_ms": 4}, LOADING, {"workers": 4}, WORKERS, ranks=2,
     ),
+    Kind(
+        "tokenises in the collator", "texts.py", {}, ("text-work-in-the-loop", "python-host", *LOADING),
+        {"tokenised": True}, {"num_workers": "workers"},
+    ),
+    Kind(
+        "AdamW, one tensor at a time", "bare.py", {"form": "loop", "width": 32, "layers": 200, "rows": 8},
+        ("cpu-optimizer", "single-tensor-optimizer"), {"form": "fused"},
+    ),
+    Kind(
+        "many objects in each step", "bare.py", {"records": 15_000, "width": 64}, ("gc-pauses",),
+        {"collects": False},
+    ),
+    Kind(
+        "Trainer, batch 1 x accumulation 8", "trainer.py", {"batch": 1, "accumulate": 8},
+        ("small-micro-batches", "low-memory-use"), {"batch": 8, "accumulate": 1},
+    ),
+    Kind(
+        "searches for unused parameters", "parallel.py", {"searches": True}, ("unused-parameter-search",),
+        {"searches": False}, ranks=2,
+    ),
+    Kind(
+        "small buckets", "parallel.py", {"bucket_mb": 0.02}, ("small-collectives", "latency-bound-collectives"),
+        {"bucket_mb": 25.0}, ranks=2,
+    ),
     Kind("healthy: large products", "bare.py", {"width": 1024, "layers": 4, "rows": 512, "steps": 40}, ()),
 )  # fmt: skip

@@ -51,7 +51,7 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         pads_to=0, skewed=False, grouped=False, python_items=0, python_every=1, logs_every=1000, evaluates_every=0,
-        saves_every=0, width=64, batch=8, nan_filter=True, steps=60,
+        saves_every=0, width=64, batch=8, accumulate=1, nan_filter=True, steps=60,
     )  # fmt: skip
     heads, feed = 4, 2 * set_up["width"]
     config = LlamaConfig(
@@ -62,6 +62,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {
             "output_dir": folder, "max_steps": set_up["steps"], "per_device_train_batch_size": set_up["batch"],
+            "gradient_accumulation_steps": set_up["accumulate"],
             "logging_steps": set_up["logs_every"], "logging_nan_inf_filter": set_up["nan_filter"], "use_cpu": True,
             "save_strategy": "steps" if set_up["saves_every"] else "no", "save_steps": set_up["saves_every"] or 500,
             "eval_strategy": "steps" if set_up["evaluates_every"] else "no", "report_to": [], "disable_tqdm": True,

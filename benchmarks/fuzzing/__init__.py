@@ -7,9 +7,15 @@ A case is a folder of files and a command. What ends in a defect is made small (
 `tests/test_fuzz.py` runs from then on.
 """
 
-from .case import Case, kept_cases, loaded, saved
-from .kinds import KINDS, built
-from .minimise import minimised
-from .outcome import Outcome, outcome_of
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[2] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "remedies")]  # whose sound jobs the mutations begin with
+
+from .case import Case, kept_cases, loaded, saved  # noqa: E402
+from .kinds import KINDS, built  # noqa: E402
+from .minimise import minimised  # noqa: E402
+from .outcome import Outcome, outcome_of  # noqa: E402
 
 __all__ = ["KINDS", "Case", "Outcome", "built", "kept_cases", "loaded", "minimised", "outcome_of", "saved"]

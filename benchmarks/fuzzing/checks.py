@@ -10,9 +10,22 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from diagnose.diagnosis import Diagnosis, schema
+from diagnose.diagnosis import Comparison, Diagnosis, schema
+from diagnose.dumps.hang import Hang
+from diagnose.dumps.memory import MemoryAnswer
+from diagnose.patch.promises.tally import LedgerReport
+from diagnose.predict.scaling import ScalingReport
 from diagnose.series import SeriesReport
 
+_ANSWERS: dict[str, Any] = {
+    "series": SeriesReport,
+    "hang": Hang,
+    "memory": MemoryAnswer,
+    "compare": Comparison,
+    "scaling": ScalingReport,
+    "ledger": LedgerReport,
+    "fit": dict[str, Any],
+}
 NETTED = "defect of diagnose"  # what a report says in the place of a part that failed
 
 
@@ -48,11 +61,11 @@ def check_diagnosis(text: str, thorough: bool) -> None:
     _check_sums(found)
 
 
-def check_series(text: str) -> None:
-    """The JSON is that of a SeriesReport with finite numbers only."""
+def check_answer(command: str, text: str) -> None:
+    """The JSON is that of the command's answer, with finite numbers only."""
     _strict(text)
     try:
-        msgspec.json.decode(text, type=SeriesReport)
+        check_finite(msgspec.json.decode(text, type=_ANSWERS[command]))
     except msgspec.ValidationError as error:
         raise Wrong(f"not by the types: {error}") from error
 

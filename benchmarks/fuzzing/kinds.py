@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import beside, seeds, traces
+from . import answers, beside, recorders, seeds, traces
 from .case import Case
 from .damage import damaged, packed, suffixes
 from .entries import entry_of, spoilt
@@ -239,4 +239,11 @@ KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, build
     "settings": (5, _settings),
     "series": (7, _series),
     "cache": (3, _cached),
+    "hang": (5, recorders.hang),
+    "memory": (5, recorders.memory),
+    "armed": (4, recorders.armed),
+    "compared": (4, answers.compared),
+    "baseline": (2, answers.baseline),
+    "ledger": (3, answers.ledger),
+    "planned": (5, answers.planned),
 }

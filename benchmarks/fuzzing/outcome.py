@@ -23,13 +23,14 @@ from diagnose.errors import UserError
 from diagnose.patch import patch_file
 
 from .case import Case
-from .checks import Wrong, check_diagnosis, check_finite, check_series, check_text
+from .checks import Wrong, check_answer, check_diagnosis, check_finite, check_text
 from .entries import everything_kept
 
 HANGS_AFTER_S = 60
 LONGEST_CPU_S = 10.0
 _FRAME = re.compile(r'File "[^"]*?/(diagnose/[^"]+|probes/[^"]+)", line \d+, in (\S+)')
-_USAGE = ("settings", "rule")  # only these kinds hold what can be wrong usage
+_USAGE = ("settings", "rule", "planned", "compared")  # only these kinds hold what can be wrong usage
+_JUDGED = ("settings", "baseline")  # these may end in 1: a file of settings may say --fail-on
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,10 @@ def _commanded(case: Case, arguments: list[str], place: Path, thorough: bool) ->
     check_text(out + told)
     if code in (2, 3):
         return _refused(case, code, told)
-    if code not in ((0, 1) if case.kind == "settings" else (0,)):  # a file of settings may say --fail-on
+    if code not in ((0, 1) if case.kind in _JUDGED else (0,)):
         return f"DEFECT exit code {code}"
     if "--json" in arguments:
-        check_diagnosis(out, thorough) if arguments[0] == "analyze" else check_series(out)
+        check_diagnosis(out, thorough) if arguments[0] == "analyze" else check_answer(arguments[0], out)
     for page in (place / "out").rglob("*.*"):
         if page.suffix in (".html", ".md", ".csv"):
             check_text(page.read_text(encoding="utf-8"))
@@ -206,9 +207,10 @@ def _signature(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _home(folder: Path) -> Iterator[None]:
-    """A cache of the try's own, and no net under a metric, a rule or a section that fails."""
+    """A cache and promises of the try's own, and no net under a metric, a rule or a section that fails."""
     shutil.rmtree(folder / "cache", ignore_errors=True)
     changed = {"DIAGNOSE_CACHE_DIR": str(folder / "cache"), "DIAGNOSE_TRACEBACK": "1", "DIAGNOSE_DEFECTS": "raise"}
+    changed |= {"DIAGNOSE_DATA_DIR": str(folder / "case" / "data"), "DIAGNOSE_LEDGER": "on"}
     with mock.patch.dict(os.environ, changed), contextlib.chdir(folder):
         yield
 

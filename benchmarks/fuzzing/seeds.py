@@ -5,22 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from distributed_traces import DISTRIBUTED  # of tests/
+from faulty_traces import CASES as FAULTY
+from kineto import Trace as Job
+from single_gpu_jobs import CASES as SINGLE
+
+from diagnose.trace.vocabulary import PYTHON
+
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "remedies")]
-
-from distributed_traces import DISTRIBUTED  # noqa: E402  of tests/
-from faulty_traces import CASES as FAULTY  # noqa: E402
-from kineto import Trace as Job  # noqa: E402
-from single_gpu_jobs import CASES as SINGLE  # noqa: E402
-
-from diagnose.trace.vocabulary import PYTHON  # noqa: E402
-
 Document = dict[str, Any]
 MOST_EVENTS = 450
 _MOST_OF_A_KIND = 80

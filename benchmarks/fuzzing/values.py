@@ -55,7 +55,8 @@ def bent(seeded: random.Random, value: Any) -> Any:
         return seeded.choice([value * 2, value[: len(value) // 2], value.upper(), [value], len(value), f" {value} "])
     if isinstance(value, list):
         return _bent_list(seeded, value)
-    return seeded.choice([[value], list(value), dict(list(value.items())[:-1]), {"": value}, str(value)[:200]])
+    fewer = dict(list(value.items())[:-1]) if isinstance(value, dict) else value[:-1]
+    return seeded.choice([[value], list(value), fewer, {"": value}, str(value)[:200]])
 
 
 def _bent_number(seeded: random.Random, value: float) -> Any:

@@ -10,5 +10,18 @@ from .faults import CAUSES, KINDS, Fault, Kind
 from .job import Clocks, Job, Transport
 from .simulation import Simulated, simulate
 from .truth import Truth
+from .whole import WholeJob
 
-__all__ = ["CAUSES", "KINDS", "Clocks", "Fault", "Job", "Kind", "Simulated", "Transport", "Truth", "simulate"]
+__all__ = [
+    "CAUSES",
+    "KINDS",
+    "Clocks",
+    "Fault",
+    "Job",
+    "Kind",
+    "Simulated",
+    "Transport",
+    "Truth",
+    "WholeJob",
+    "simulate",
+]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .faults import Fault, Kind
-from .job import Job
+from .job import Job, Resource
 
 MS = 1_000_000
+LATENCY_NS, RETURN_NS = 3_000, 2_000  # of a launch until its kernel starts; of a wait after its end
 Factors = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -21,24 +23,44 @@ class Disturbance:
     def __init__(self, job: Job, step: int) -> None:
         self._ranks, self._step = job.ranks, step
         self._faults = [f for f in job.faults if f.since_step <= step]
+        self._free = job.free
 
     def kernels(self, memory_bound: bool) -> Factors:
         """Factor of a kernel's duration."""
-        return self._factor("slow_kernels", "contention") if memory_bound else self._factor("slow_kernels")
+        return self._kernels[memory_bound]
 
-    @property
+    @cached_property
+    def _kernels(self) -> tuple[Factors, Factors]:
+        return self._factor("slow_kernels"), self._factor("slow_kernels", "contention")
+
+    @cached_property
     def host(self) -> Factors:
         """Factor of an operator's host time."""
-        return self._factor("host")
+        return self._factor("host") * self.costs("host")
+
+    def costs(self, resource: Resource) -> int:
+        """1, or 0 where the resource is free."""
+        return int(resource not in self._free)
 
     @property
+    def latency_ns(self) -> int:
+        """From a launch to the start of its kernel."""
+        return LATENCY_NS * self.costs("host")
+
+    @property
+    def return_ns(self) -> int:
+        """From the end of what the host waits for until it goes on."""
+        return RETURN_NS * self.costs("host")
+
+    @cached_property
     def length(self) -> Factors:
         """Factor of the sequence length."""
         return self._factor("more_work", "rotating")
 
     def delay_ns(self, kind: Kind) -> NDArray[np.int64]:
         """Nanoseconds that the fault adds wherever it acts, 0 on the other ranks."""
-        return (self._factor(kind, neutral=0) * MS).astype(np.int64)
+        costs = self.costs("data" if kind == "data" else "host")
+        return (self._factor(kind, neutral=0) * MS * costs).astype(np.int64)
 
     def extra_layers(self) -> list[Mask]:
         """The ranks that run a further layer, for each such layer."""
@@ -48,7 +70,7 @@ class Disturbance:
     def link(self, members: NDArray[np.int64]) -> float:
         """Factor of the transfer within a group."""
         slow = [f for f in self._faults if f.kind == "slow_link" and _meets(f.ranks, members)]
-        return max((f.amount for f in slow), default=1.0)
+        return max((f.amount for f in slow), default=1.0) * self.costs("communication")
 
     def _factor(self, *kinds: Kind, neutral: float = 1) -> Factors:
         factors = np.full(self._ranks, float(neutral))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .faults import Fault
+from .gpu import gpu
 
+Resource = Literal["data", "host", "communication"]
 Parallelism = Literal["ddp", "fsdp", "tp_dp", "pp_dp"]
 PARALLELISMS: tuple[Parallelism, ...] = ("ddp", "fsdp", "tp_dp", "pp_dp")
 
@@ -52,10 +54,13 @@ class Job:
         model_parallel: ranks of a tensor-parallel group, or pipeline stages.
         gpu: NCCL on GPUs, else gloo on CPUs.
         seq: whether collectives carry "Seq" (torch 2.12 and later).
-        jitter: sigma of the log-normal spread of each kernel and of each operator's host time.
+        jitter: sigma of the log-normal spread of each kernel.
+        host_jitter: of each operator's host time.
         spread: standard deviation of the ranks' lasting differences in speed.
         missing: ranks whose trace is not written.
         tokens: of a rank in one step (a microbatch in pp_dp).
+        device: key of its GPU in `diagnose/data/gpus.csv`.
+        free: what costs no time, to learn how much of the step it holds up.
     """
 
     ranks: int = 8
@@ -70,10 +75,13 @@ class Job:
     clocks: Clocks = field(default_factory=Clocks)
     faults: tuple[Fault, ...] = ()
     jitter: float = 0.01
+    host_jitter: float = 0.01
     spread: float = 0.003
     missing: tuple[int, ...] = ()
     layers: int = 4
     tokens: int = 4096
+    device: str = "H100-SXM5-80GB"
+    free: tuple[Resource, ...] = ()
 
     def __post_init__(self) -> None:
         if self.parallelism in ("tp_dp", "pp_dp") and self.ranks % self.model_parallel:
@@ -87,6 +95,11 @@ class Job:
     def links(self) -> Transport:
         """The transport figures: those given, else of H100 nodes or of gloo."""
         return self.transport or (Transport() if self.gpu else GLOO)
+
+    @property
+    def device_properties(self) -> dict[str, Any]:
+        """As Kineto writes them."""
+        return gpu(self.device).properties
 
     @property
     def node(self) -> NDArray[np.int64]:

@@ -18,12 +18,6 @@ from .job import Job
 
 BASE_NS = 1_758_000_000_000_000_000 // 7_889_238_000_000_000 * 7_889_238_000_000_000
 _LANES = {HOST: ("@PID@", "@PID@"), AUTOGRAD: ("@PID@", "@AUTOGRAD@"), WORKER: ("@PID@", "@WORKER@")}
-_H100 = {
-    "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_017_755_648, "computeMajor": 9, "computeMinor": 0,
-    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-    "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536, "sharedMemPerBlockOptin": 232448,
-    "sharedMemPerMultiprocessor": 233472,
-}  # fmt: skip
 
 
 class Texts:
@@ -58,9 +52,12 @@ class Texts:
     def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Every number that differs from rank to rank, shape (numbers, ranks), and where each row's begin."""
         columns, first = [], [0]
-        for row in self._rows:
-            begin, end = self._shown(row.begin), self._shown(row.end)
-            columns += [*divmod(begin, 1000), *divmod(end - begin, 1000), *row.slots]
+        begins = self._shown(np.stack([row.begin for row in self._rows]))
+        lasts = self._shown(np.stack([row.end for row in self._rows])) - begins
+        for row, begin, begin_ns, last, last_ns in zip(
+            self._rows, begins // 1000, begins % 1000, lasts // 1000, lasts % 1000, strict=True
+        ):
+            columns += [begin, begin_ns, last, last_ns, *row.slots]
             first.append(len(columns))
         return np.stack(columns), np.array(first)
 
@@ -98,7 +95,7 @@ class Texts:
         cuda = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12080} if job.gpu else {}
         return {
             "schemaVersion": 1,
-            "deviceProperties": [{"id": number, **_H100} for number in range(gpus)],
+            "deviceProperties": [{"id": number, **job.device_properties} for number in range(gpus)],
             **cuda,
             "trace_id": f"{job.seed * job.ranks + rank:032X}",
             "record_shapes": 1,

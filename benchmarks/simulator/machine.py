@@ -7,6 +7,7 @@ the true clock, which no trace shows.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,9 @@ _GRID = (
     '"queued": 0, "registers per thread": 64, "shared memory": 0, "blocks per SM": 8.0, "warps per SM": 32.0, '
     '"grid": [1056, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %%": 50'
 )
-LAUNCH_NS, LATENCY_NS, READ_NS = 4_000, 3_000, 1_500
+LAUNCH_NS, READ_NS, WAIT_EVENT_NS = 4_000, 1_500, 1_500
+PINNED_BYTES_PER_S, PAGEABLE_BYTES_PER_S = 25e9, 10e9
+QUEUE = 1024  # launches that wait for the device before the next one holds the host
 
 
 class Machine:
@@ -34,11 +37,14 @@ class Machine:
         self.rows: list[Row] = []
         self.waited, self.step_ns = np.zeros((2, job.steps, job.ranks), np.int64)
         self.step_number, self.trouble = 0, Disturbance(job, 0)
+        self.tokens = np.full(job.ranks, job.tokens)
         self._rng = np.random.default_rng(job.seed)
         self._speed = self._rng.normal(1, job.spread, job.ranks)
         self.active = np.ones(job.ranks, bool)
         self.now = START_NS + self._rng.integers(0, 200_000, job.ranks)
         self._free: dict[int, Column] = {}
+        self.kernel_ns = {True: 0.0, False: 0.0}  # by whether memory bounds them, mean over ranks, without faults
+        self._queue: deque[Column] = deque(maxlen=QUEUE)
         self._lane = HOST
         self._numbers = self._correlation = 0
         self._known: dict[tuple[object, ...], NDArray[np.float64]] = {}
@@ -60,18 +66,19 @@ class Machine:
         self._rng.bit_generator.state = state
 
     def begin_step(self, number: int) -> None:
-        """The faults of the step at this position hold from now on."""
+        """The faults of the step at this position hold from now on; sequence lengths are multiples of 8."""
         self.step_number, self.trouble = number, Disturbance(self.job, number)
         self.step_ns[number] = -self.now
+        self.tokens = np.rint(self.job.tokens * self.trouble.length / 8).astype(np.int64) * 8
 
     def end_step(self) -> None:
         """The step ends on each host."""
         self.step_ns[self.step_number] += self.now
 
     @property
-    def tokens(self) -> Column:
-        """The sequence length of each rank in this step, in multiples of 8."""
-        return np.rint(self.job.tokens * self.trouble.length / 8).astype(np.int64) * 8
+    def finished(self) -> Column:
+        """When each rank's host and streams have nothing left to do."""
+        return np.maximum.reduce([self.now, *self._free.values()])
 
     def free(self, stream: int) -> Column:
         """When each rank's stream has nothing left to do."""
@@ -81,7 +88,7 @@ class Machine:
 
     def host(self, us: float) -> None:
         """Host time that no event shows."""
-        self._spend(us * 1000 * self._jitter() * self.trouble.host)
+        self._spend(us * 1000 * self._jitter(self.job.host_jitter) * self.trouble.host)
 
     def pause(self, ns: Column) -> None:
         """Exactly so much host time."""
@@ -107,10 +114,20 @@ class Machine:
             yield
         self._lane = before
 
-    def op(self, name: str, dims: str, kernel: Kernel | None = None, host_us: float = 34) -> None:
-        """An operator; T in `dims` is the sequence length. On a CPU its host time is Python's, between operators."""
+    def op(
+        self,
+        name: str,
+        dims: str,
+        kernel: Kernel | None = None,
+        host_us: float = 34,
+        dtypes: tuple[str, ...] = ("c10::BFloat16",),
+    ) -> None:
+        """An operator; T in `dims` is the sequence length. On a CPU its host time is Python's, between operators.
+
+        The types of its arguments take turns where they are fewer.
+        """
         count = dims.count("T")
-        kinds = '", "'.join(["c10::BFloat16"] * (dims.count("[") - 1))
+        kinds = '", "'.join((dtypes * (dims.count("[") - 1))[: dims.count("[") - 1])
         shapes = f'"Input Dims": {dims.replace("T", "%d")}, "Input type": ["{kinds}"]'
         if not self.job.gpu:
             self.host(host_us)
@@ -131,8 +148,10 @@ class Machine:
 
     def launch(self, kernel: Kernel) -> None:
         """Run a kernel on the compute stream; without a GPU, at once on the host."""
-        length = (self.tokens / self.job.tokens) ** kernel.power
-        ns = kernel.us * 1000 * self._jitter() * self._speed * length * self.trouble.kernels(kernel.memory_bound)
+        length = (self.tokens / self.job.tokens) ** kernel.power if kernel.power else 1.0
+        self.kernel_ns[kernel.memory_bound] += kernel.us * 1000 * float(self.active.mean())
+        trouble = self.trouble.kernels(kernel.memory_bound)
+        ns = kernel.us * 1000 * self._jitter(self.job.jitter) * self._speed * length * trouble
         if not self.job.gpu:
             self._spend(ns)
             return
@@ -149,7 +168,28 @@ class Machine:
             start = self._submit("cudaMemcpyAsync", COMPUTE)
             read = np.full(self.job.ranks, READ_NS)
             self._run("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", start, read, '"bytes": 4')
-            self._call("cudaStreamSynchronize", np.maximum(self.free(COMPUTE) - self.now, 0) + 2_000)
+            self._call("cudaStreamSynchronize", np.maximum(self.free(COMPUTE) - self.now, 0) + self.trouble.return_ns)
+
+    def copy(self, size: int, pinned: bool) -> None:
+        """A batch goes to the device; from pageable memory the call returns when it is there."""
+        ns = int(size / (PINNED_BYTES_PER_S if pinned else PAGEABLE_BYTES_PER_S) * 1e9)
+        with self.range("aten::copy_", "cpu_op", f'"Input Dims": [[{size}], [{size}], []]'):
+            self.host(4)
+            start, call = self._submit("cudaMemcpyAsync", COMPUTE), self.rows[-1]
+            memory = "Pinned" if pinned else "Pageable"
+            title, many = f"Memcpy HtoD ({memory} -> Device)", np.full(self.job.ranks, ns)
+            self._run("gpu_memcpy", title, start, many, f'"bytes": {size}')
+            if not pinned:
+                self._spend(np.maximum(start + ns - self.now, 0))
+                call.end = self.now
+                self._call("cudaStreamSynchronize", np.full(self.job.ranks, self.trouble.return_ns))
+
+    def driver(self, name: str, us: float) -> None:
+        """A call that reaches the driver, such as cudaMalloc; cudaFree waits for the device first."""
+        wait = (
+            np.maximum(self.free(COMPUTE) - self.now, 0) if name == "cudaFree" else np.zeros(self.job.ranks, np.int64)
+        )
+        self._call(name, wait + np.full(self.job.ranks, int(us * 1000 * self.trouble.costs("host"))))
 
     def wait(self, stream: int) -> None:
         """Make the compute stream wait for what another one holds now; without a GPU the host waits."""
@@ -159,7 +199,7 @@ class Machine:
         self._free[COMPUTE] = np.where(
             self.active, np.maximum(self.free(COMPUTE), self.free(stream)), self.free(COMPUTE)
         )
-        self._call("cudaStreamWaitEvent", np.full(self.job.ranks, 1_500))
+        self._call("cudaStreamWaitEvent", np.full(self.job.ranks, WAIT_EVENT_NS * self.trouble.costs("host")))
 
     def started(self, stream: int) -> Column:
         """Launch a collective: when it starts on each rank, behind what the compute stream holds now."""
@@ -174,7 +214,7 @@ class Machine:
         self.waited[self.step_number] += np.where(self.active, last[groups.of] - start, 0)
         links, shape = self.job.links, len(groups.members)
         ns = self._transfers(groups, kind, size) * self._rng.lognormal(0, links.variation, shape)
-        late = self._rng.uniform(0, links.end_jitter_us * 1000, self.job.ranks)
+        late = self._rng.uniform(0, links.end_jitter_us * 1000, self.job.ranks) * self.trouble.costs("communication")
         return last[groups.of] + (ns[groups.of] + late).astype(np.int64)
 
     def occupy(self, stream: int, until: Column) -> None:
@@ -195,11 +235,11 @@ class Machine:
             self._known[key] = np.array(ns)
         return self._known[key]
 
-    def _jitter(self) -> NDArray[np.float64]:
-        return self._rng.lognormal(0, self.job.jitter, self.job.ranks)
+    def _jitter(self, sigma: float) -> NDArray[np.float64]:
+        return self._rng.lognormal(0, sigma, self.job.ranks)
 
     def _spend(self, ns: NDArray[Any]) -> None:
-        self.now = self.now + np.where(self.active, ns, 0).astype(np.int64)
+        self.now = self.now + (self.active * ns).astype(np.int64)
 
     def _call(self, name: str, ns: Column) -> None:
         self._correlation += 1
@@ -209,8 +249,11 @@ class Machine:
         self.record("cuda_runtime", name, self._lane, begin, self.now, args)
 
     def _submit(self, call: str, stream: int) -> Column:
-        self._call(call, (LAUNCH_NS * self._jitter() * self.trouble.host).astype(np.int64))
-        return np.maximum(self.now + LATENCY_NS, self.free(stream))
+        took = (LAUNCH_NS * self._jitter(self.job.host_jitter) * self.trouble.host).astype(np.int64)
+        self._call(call, np.maximum(took, self._queue[0] - self.now) if len(self._queue) == QUEUE else took)
+        start = np.maximum(self.now + self.trouble.latency_ns, self.free(stream))
+        self._queue.append(start)
+        return start
 
     def _run(self, cat: str, name: str, start: Column, ns: Column, args: str) -> None:
         self.occupy(COMPUTE, start + ns)

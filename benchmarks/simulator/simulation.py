@@ -16,6 +16,7 @@ from .kineto import Texts, compressed
 from .machine import Machine
 from .training import FIRST_STEP, Training
 from .truth import Late, Truth
+from .whole import WholeJob, WholeTraining
 
 MS = 1e6
 
@@ -25,7 +26,7 @@ class Simulated:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        training = Training(job)
+        training = loop_of(job)
         self.machine, self.groups = training.run(), training.groups
         rng = np.random.default_rng((job.seed, 1))
         hosts = len(job.hosts)
@@ -35,7 +36,7 @@ class Simulated:
     @cached_property
     def healthy(self) -> Machine:
         """The same job without its faults: the same draws, so that only what the faults cause differs."""
-        return self.machine if not self.job.faults else Training(replace(self.job, faults=())).run()
+        return self.machine if not self.job.faults else loop_of(replace(self.job, faults=())).run()
 
     @cached_property
     def truth(self) -> Truth:
@@ -71,6 +72,11 @@ class Simulated:
             (folder / f"rank{rank}.json{'.gz' * gz}").write_bytes(compressed(text) if gz else text.encode())
         self.truth.write(folder)
         return self.truth
+
+
+def loop_of(job: Job) -> Training:
+    """The training loop of the job."""
+    return WholeTraining(job) if isinstance(job, WholeJob) else Training(job)
 
 
 def simulate(job: Job) -> Simulated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .communication import collective, message
-from .events import GATHERS, GRADIENTS, SCATTERS, TENSOR, Kernel
+from .events import GATHERS, GRADIENTS, SCATTERS, TENSOR, Column, Kernel
 from .groups import Groups, grouped, groups_of, stage_of
 from .job import Job
 from .machine import Machine
@@ -53,6 +53,7 @@ class Training:
         self.job, self.groups = job, groups_of(job)
         self.ranks = Machine(job)
         self._pairs: dict[int, Groups] = {}
+        self.finished: list[Column] = []
         self._scale = 1 if job.gpu else GLOO_SMALLER
 
     def run(self) -> Machine:
@@ -62,6 +63,7 @@ class Training:
             with self.ranks.range(f"ProfilerStep#{FIRST_STEP + number}"):
                 self._step()
             self.ranks.end_step()
+            self.finished.append(self.ranks.finished)
         return self.ranks
 
     def _step(self) -> None:

@@ -1,0 +1,38 @@
+"""A simulated job with some of its fields set as a table says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+JobT = TypeVar("JobT")
+MULTIPLE = 64
+
+
+def changed(job: JobT, changes: Mapping[str, Any], step_ms: float = 0.0) -> JobT:
+    """The job with these fields set to values, or to what a text says of them.
+
+    "x0.5" is half of what it has, "t0.5" half of `step_ms`, "usual" what the field has unless stated, and "aligned" the
+    next multiple of 64. A point leads into a field, as in "shape.batch". A list becomes a tuple.
+    """
+    for path, stated in changes.items():
+        name, _, rest = path.partition(".")
+        own = getattr(job, name)
+        value = changed(own, {rest: stated}, step_ms) if rest else _value(job, name, stated, step_ms)
+        job = replace(job, **{name: value})  # type: ignore[type-var]
+    return job
+
+
+def _value(job: object, name: str, stated: Any, step_ms: float) -> Any:
+    own = getattr(job, name)
+    if stated == "usual":
+        return getattr(type(job)(), name)
+    if stated == "aligned":
+        return -(-own // MULTIPLE) * MULTIPLE
+    if isinstance(stated, list):
+        return tuple(stated)
+    if isinstance(stated, str) and stated[:1] in ("x", "t") and stated[1:2].isdigit():
+        value = float(stated[1:]) * (own if stated[0] == "x" else step_ms)
+        return round(value) if isinstance(own, int) else value
+    return stated

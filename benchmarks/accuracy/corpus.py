@@ -1,0 +1,116 @@
+"""The corpus: one row for each job, from the tables of faults."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from simulator import CAUSES, Clocks, Fault, Job, WholeJob
+from simulator.job import PARALLELISMS
+
+from .changed import changed
+from .truth import step_ms
+
+HERE = Path(__file__).parent
+Severity = Literal["none", "mild", "medium", "severe"]
+SEVERITIES: tuple[Severity, ...] = ("mild", "medium", "severe")
+Half = Literal["tuned on", "scored on"]
+RANKS, NODE = 8, 4
+SKEW = Clocks(offset_ms=3, drift_ppm=50)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job and what is wrong with it.
+
+    Attributes:
+        name: of the fault; "healthy" where nothing is wrong.
+        source: the base that it is injected into.
+        severity: how much of it.
+        seed: of the job's noise; rules may be tuned on even seeds.
+        job: as it runs.
+        rules: of which one has to be the first advice; empty where nothing is wrong.
+        late: the rank to be named, and its cause; empty where none is late.
+        kept: part of the GPU's events that the trace keeps.
+    """
+
+    name: str
+    source: str
+    severity: Severity
+    seed: int
+    job: Job
+    rules: tuple[str, ...] = ()
+    late: tuple[tuple[int, str], ...] = ()
+    kept: float = 1.0
+
+    @property
+    def half(self) -> Half:
+        """Which half it belongs to."""
+        return "tuned on" if self.seed % 2 == 0 else "scored on"
+
+    @property
+    def label(self) -> str:
+        """The row's name."""
+        return f"{self.name}, {self.severity}, {self.source}, seed {self.seed}"
+
+
+@cache
+def tables() -> Mapping[str, Any]:
+    """`faults.toml`."""
+    return tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
+
+
+def corpus(seeds: Iterable[int], severities: tuple[Severity, ...] = SEVERITIES) -> Iterator[Case]:
+    """Every fault in every severity, and jobs without one, for each seed."""
+    for seed in seeds:
+        yield from _healthy(seed)
+        for severity in severities:
+            yield from _whole(seed, severity)
+            yield from _late(seed, severity)
+            yield from _blinded(seed, severity)
+
+
+def _base(name: str, seed: int) -> WholeJob:
+    return changed(WholeJob(seed=seed), tables()["bases"][name])
+
+
+def _healthy(seed: int) -> Iterator[Case]:
+    for name in tables()["bases"]:
+        yield Case("healthy", name, "none", seed, _base(name, seed))
+        reads = changed(_base(name, seed), {"reads_loss": True})
+        yield Case("healthy, reads each loss", name, "none", seed, reads)
+    for parallelism in PARALLELISMS:
+        job = Job(RANKS, NODE, seed=seed, parallelism=parallelism, clocks=SKEW)
+        yield Case("healthy", f"{RANKS} ranks, {parallelism}", "none", seed, job)
+
+
+def _whole(seed: int, severity: Severity) -> Iterator[Case]:
+    at = SEVERITIES.index(severity)
+    for number, fault in enumerate(tables()["fault"]):
+        bases = fault.get("on", list(tables()["bases"]))
+        name = bases[(seed + number) % len(bases)]
+        base = _base(name, seed)
+        fields = {key: value[at] if isinstance(value, list) else value for key, value in fault["set"].items()}
+        yield Case(fault["name"], name, severity, seed, changed(base, fields, step_ms(base)), tuple(fault["rules"]))
+
+
+def _late(seed: int, severity: Severity) -> Iterator[Case]:
+    at = SEVERITIES.index(severity)
+    for number, (kind, stated) in enumerate(tables()["late"].items()):
+        parallelism = PARALLELISMS[(seed + number + at) % len(PARALLELISMS)]
+        rank = 0 if kind == "checkpoint" else (5 * seed + number) % RANKS
+        ranks = tuple(range(rank // NODE * NODE, rank // NODE * NODE + NODE)) if kind == "slow_link" else (rank,)
+        fault = Fault(kind, ranks, stated["sizes"][at])
+        job = Job(RANKS, NODE, seed=seed, parallelism=parallelism, clocks=SKEW, faults=(fault,))
+        late = ((rank, CAUSES[kind]),) if CAUSES[kind] and kind != "slow_link" else ()
+        yield Case(f"rank: {kind}", f"{RANKS} ranks, {parallelism}", severity, seed, job, tuple(stated["rules"]), late)
+
+
+def _blinded(seed: int, severity: Severity) -> Iterator[Case]:
+    name = "decoder-a100"
+    for what, kept in tables()["blinded"].items():
+        yield Case(what, name, severity, seed, _base(name, seed), kept=kept[SEVERITIES.index(severity)])

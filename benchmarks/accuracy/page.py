@@ -1,0 +1,179 @@
+"""The figures in words: a few lines for the terminal, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .corpus import tables
+from .real import Labelled
+from .score import Part, Score
+from .truth import CLASSES
+
+VERDICTS = (*CLASSES.values(), "undecided")
+MOST_MISSES = 60
+
+
+def _rows(score: Score) -> list[tuple[str, str, str]]:
+    """Question, figure, and the bar it is held against."""
+    return [
+        ("class right", str(score.class_), "at least 95 %"),
+        ("first advice cures the fault", str(score.cause_first), ""),
+        ("the fault is among the findings", str(score.cause_named), ""),
+        ("late rank and its cause right, no other named", str(score.rank), ""),
+        ("a rank named where none is late", str(score.accused), "at most 2 %"),
+        ("a change first that buys nothing, healthy jobs", str(score.false_positives), "at most 2 %"),
+        ("undecided where the trace lacks what the class rests on", str(score.abstained_right), ""),
+        ("undecided where it does not", str(score.abstained_wrong), ""),
+        ("median regret of the first advice", f"{100 * score.median_regret:.1f} %", "at most 3 %"),
+        ("regret above 5 %", str(score.regrets_above), ""),
+        ("first advice that the simulator cannot follow", str(score.unmeasured), ""),
+        ("achieved inside the promised range", str(score.covered), "at least 80 %"),
+        ("achieved at least the promised worst case", str(score.kept), ""),
+        ("median width of a range", f"{100 * score.sharpness:.1f} %", ""),
+        ("said not to help, and buys 5 % or more", str(score.wrong_negatives), "at most 1 %"),
+    ]
+
+
+def short(score: Score) -> str:
+    """For the terminal."""
+    rows = [(question, figure, bar) for question, figure, bar in _rows(score)]
+    width = max(len(question) for question, _, _ in rows)
+    return "\n".join(f"{q:{width}}  {figure}{f'  ({bar})' if bar else ''}" for q, figure, bar in rows)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def page(score: Score, real: Sequence[Labelled], realism: str, command: str) -> str:
+    """The page: every figure, by halves, by class, by fault, and every miss."""
+    return "\n".join([
+        "<!-- Written by `python -m benchmarks.accuracy --write benchmarks/reports`. -->",
+        "# How often the diagnosis is right",
+        "",
+        _INTRODUCTION.format(jobs=len(score.outcomes), faults=len(_names(score)), command=command),
+        "## The figures",
+        "",
+        _figures(score),
+        "",
+        "## Class by class",
+        "",
+        "Rows are what is true, columns what was said. A job near a boundary counts as right where the verdict is the",
+        "class on its other side, or names both.",
+        "",
+        _confusion(score),
+        "",
+        "## Fault by fault",
+        "",
+        _faults(score),
+        "",
+        "## Real traces with an expert's label",
+        "",
+        _real(real),
+        "",
+        "## How real the simulated jobs look",
+        "",
+        realism or "Not measured: DIAGNOSE_REAL_TRACES names no folder of real traces.",
+        "",
+        _LIMITS,
+        "## What is wrong",
+        "",
+        _REASONS,
+        _misses(score),
+        "",
+    ])  # fmt: skip
+
+
+def report(text: str, today: str) -> str:
+    """The page with its date, for the folder of reports."""
+    dated = text.replace("# How often the diagnosis is right", f"# How often the diagnosis is right, {today}", 1)
+    return dated.replace("](../benchmarks/reports/", "](")
+
+
+def _names(score: Score) -> dict[str, None]:
+    return dict.fromkeys(outcome.case.name for outcome in score.outcomes if outcome.case.rules)
+
+
+def _half(score: Score, half: str) -> Score:
+    return Score([outcome for outcome in score.outcomes if outcome.case.half == half])
+
+
+def _figures(score: Score) -> str:
+    tuned, scored = (_rows(_half(score, half)) for half in ("tuned on", "scored on"))
+    rows = [(q, bar, a[1], b[1]) for (q, _, bar), a, b in zip(_rows(score), scored, tuned, strict=True)]
+    if not _half(score, "tuned on").outcomes:
+        return table(("question", "bar", "scored half"), [row[:3] for row in rows])
+    return table(("question", "bar", "scored half", "other half"), rows)
+
+
+def _confusion(score: Score) -> str:
+    counts = score.confusion
+    rows = [(true, *(counts[true, said] or "" for said in VERDICTS)) for true in CLASSES.values()]
+    return table(("true", *VERDICTS), rows)
+
+
+def _faults(score: Score) -> str:
+    rows = []
+    for name in dict.fromkeys(outcome.case.name for outcome in score.outcomes):
+        some = Score([outcome for outcome in score.outcomes if outcome.case.name == name])
+        case = some.outcomes[0].case
+        rows.append((name, ", ".join(case.rules), _truths(some), _share(some.class_), _share(some.cause_first),
+                     f"{100 * some.median_regret:.1f} %"))  # fmt: skip
+    return table(("fault", "right first advice", "true class", "class", "first advice", "median regret"), rows)
+
+
+def _truths(score: Score) -> str:
+    return ", ".join(dict.fromkeys(outcome.truth.class_.removesuffix("-bound") for outcome in score.outcomes))
+
+
+def _share(found: Part) -> str:
+    return f"{found.right}/{found.of}" if found.of else ""
+
+
+def _real(real: Sequence[Labelled]) -> str:
+    if not real:
+        return "Not measured: DIAGNOSE_REAL_TRACES names no folder of real traces."
+    rows = [(one.folder, ", ".join(one.accepted), one.class_, "yes" if one.right else "no") for one in real]
+    right = sum(one.right for one in real)
+    return f"{right} of {len(real)} right.\n\n" + table(("trace", "accepted", "said", "right"), rows)
+
+
+def _misses(score: Score) -> str:
+    """The first misses in the order of the corpus; the rest is printed by the command."""
+    told = [(outcome, line) for outcome in score.outcomes for line in outcome.misses]
+    lines = [f"- {outcome.case.label}: {line}" for outcome, line in told[:MOST_MISSES]]
+    more = len(told) - len(lines)
+    return "\n".join([*lines, *([f"- and {more} more, which the command prints"] if more > 0 else [])])
+
+
+_INTRODUCTION = f"""`{{command}}`
+made these figures: {{jobs}} jobs of which the answer is known are diagnosed, and what is right is counted. {{faults}}
+faults and pairs of faults are injected, in up to three severities, into whole training steps on GPUs of the public
+table ({", ".join(tables()["bases"])}) and into jobs of eight ranks; beside them stand healthy jobs and traces that lack
+what a class rests on.
+
+The truth is no opinion: each job runs again with its data, its host code or its communication free, which is what each
+holds up, and again with each change made, which is what each buys. The best single change is the one that buys most
+with as many tokens in a step. Regret is by how much longer a step is with the first advice than with that change. Rules
+may be tuned on even seeds; the figures that count are of the odd ones.
+"""
+_REASONS = """Most misses have one of these causes.
+
+- A late rank delays the collectives of all, so that transfers are exposed which would have been hidden. The ledger
+  books them as communication, and `exposed-communication`, which names no cause, comes before `straggler`.
+- `optimizer-for-few-tokens` comes first where a step has few tokens. It alters training, and what was injected is
+  named beside it.
+- Gradients of norms composed of operators are not recognised as theirs, and a fused chain is promised less than it
+  can gain, so that fusing buys more than the promised best case; the worst case holds.
+- Pauses of Python behind read-backs inside a step are taken for Python alone where they outlast the wait.
+- Two causes of like size that hide each other, such as a slow loader under a slow host, are told apart by a
+  convention.
+"""
+_LIMITS = """The simulator shares its authors with the analysis, and times kernels by the roofline, so the figures say
+how often the judgement is right about jobs that behave as modelled. Kernels come in fewer kinds than in real models,
+and hosts stutter less. What a compiler fuses, and what fp8 and newer attention kernels gain, are the simulator's
+assumptions (`benchmarks/accuracy/cures.toml`). Small jobs that run for real, with what following the advice bought, are
+in [a report of their own](../benchmarks/reports/first-advice-2026-11-22.md) (`python benchmarks/first_advice.py`).
+"""

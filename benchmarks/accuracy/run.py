@@ -1,0 +1,38 @@
+"""Runs the corpus, in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from .answer import answered
+from .corpus import SEVERITIES, Case, Severity, corpus
+from .score import Outcome
+from .truth import truth_of
+
+CI_SEEDS, FULL_SEEDS = range(1, 2), range(0, 2)
+
+
+def cases_of(
+    subset: str, seeds: Sequence[int] = FULL_SEEDS, severities: tuple[Severity, ...] = SEVERITIES
+) -> list[Case]:
+    """The corpus, or a part of it: "ci" is one seed of the scored half in one severity, "quick" each fourth of that."""
+    if subset == "full":
+        return list(corpus(seeds, severities))
+    chosen = list(corpus(CI_SEEDS, SEVERITIES[1:2]))
+    return chosen[::4] if subset == "quick" else chosen
+
+
+def outcome_of(case: Case) -> Outcome:
+    """One job, its truth and its answer."""
+    return Outcome(case, truth_of(case.job), answered(case.job, case.kept))
+
+
+def outcomes_of(cases: Sequence[Case], jobs: int, done: Callable[[Outcome], None]) -> list[Outcome]:
+    """All of them, in the order of the corpus; `done` is called with each as it is ready."""
+    outcomes = []
+    with ProcessPoolExecutor(jobs) as pool:
+        for outcome in pool.map(outcome_of, cases):
+            done(outcome)
+            outcomes.append(outcome)
+    return outcomes

@@ -1,0 +1,155 @@
+"""The score of the diagnosis: what is true of a simulated job, and how an answer to it is judged."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from accuracy.answer import Answer, answered
+from accuracy.changed import changed
+from accuracy.corpus import SEVERITIES, Case, corpus, tables
+from accuracy.floors import below_floors, figures
+from accuracy.page import page
+from accuracy.realism import distance
+from accuracy.score import Outcome, Score
+from accuracy.truth import Truth, cures, truth_of
+from simulator import WholeJob
+from simulator.operators import Shape
+
+from diagnose.metrics import units
+from diagnose.rule import load_rules
+
+SMALL = WholeJob(shape=Shape(layers=2), device="A100-SXM4-80GB", operator_us=2.0, python_us=1.0)
+SAID = Answer("data-bound", (), "data-wait", ("data-wait",), {"data-wait": (1.2, 1.4)}, ("optim",), ())
+TRUE = Truth("data-bound", "", {"data": 0.3}, {"data-wait": 1.3, "unfused-optimizer": 1.0, "launch-bound": 1.31})
+
+
+def outcome(answer: Answer = SAID, truth: Truth = TRUE, rules: tuple[str, ...] = ("data-wait",)) -> Outcome:
+    return Outcome(Case("loader", "base", "medium", 1, SMALL, rules), truth, answer)
+
+
+@pytest.mark.long
+def test_what_a_change_buys_is_learnt_by_running_the_job_with_it() -> None:
+    waits = changed(SMALL, {"workers": 0, "reads_loss": True, "batch_ms": 10.0})
+
+    truth = truth_of(waits)
+
+    assert truth.class_ == "data-bound"
+    assert truth.shares["data"] == pytest.approx(1 - 1 / truth.gains["data-wait"], abs=0.02)
+
+
+@pytest.mark.long
+def test_a_change_that_changes_nothing_buys_nothing() -> None:
+    assert "unfused-optimizer" not in truth_of(SMALL).gains
+    assert truth_of(replace(SMALL, optimizer="foreach")).gains["unfused-optimizer"] > 1.05
+
+
+@pytest.mark.long
+def test_a_job_is_diagnosed_as_it_was_made() -> None:
+    said = answered(changed(SMALL, {"workers": 0, "reads_loss": True, "batch_ms": 10.0}))
+
+    assert (said.class_, said.first) == ("data-bound", "data-wait")
+
+
+@pytest.mark.long
+def test_a_trace_without_its_gpu_events_decides_nothing() -> None:
+    assert answered(SMALL, kept=0.0).class_ == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_set"),
+    [
+        ({"accumulates": "x4"}, ("accumulates", 4)),
+        ({"batch_ms": "t0.5"}, ("batch_ms", 10.0)),
+        ({"batch_ms": "x0.5"}, ("batch_ms", 1.0)),
+        ({"optimizer": "usual"}, ("optimizer", "fused")),
+        ({"faults": []}, ("faults", ())),
+    ],
+)
+def test_a_table_says_what_of_a_job_is_changed(stated: dict[str, object], is_set: tuple[str, object]) -> None:
+    job = changed(replace(SMALL, optimizer="loop"), stated, step_ms=20)
+
+    assert getattr(job, is_set[0]) == is_set[1]
+
+
+def test_every_row_of_the_tables_names_rules_that_there_are() -> None:
+    known = {rule.id for rule in load_rules((), units())}
+    stated = [*tables()["fault"], *tables()["late"].values()]
+
+    assert {rule for row in stated for rule in row["rules"]} <= known
+    assert set(cures()) <= known
+
+
+def test_the_corpus_has_forty_faults_in_three_severities_pairs_and_healthy_jobs() -> None:
+    faults = len(tables()["fault"]) + len(tables()["late"])
+
+    assert faults >= 40
+    assert all(len(values) == len(SEVERITIES) for row in tables()["late"].values() for values in [row["sizes"]])
+    assert sum(len(row["rules"]) > 1 and " and " in row["name"] for row in tables()["fault"]) >= 5
+
+
+def test_the_right_answer_misses_nothing() -> None:
+    score = Score([outcome()])
+
+    assert outcome().misses == []
+    assert (score.class_.share, score.cause_first.share, score.covered.share) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "missed"),
+    [
+        (replace(SAID, class_="host-bound"), "is data-bound (data 30 %), said host-bound"),
+        (replace(SAID, first="unfused-optimizer"), "needs data-wait (named), first is unfused-optimizer"),
+        (replace(SAID, promised={"data-wait": (1.4, 1.6)}), "data-wait promised 1.40-1.60x, bought 1.30x"),
+        (replace(SAID, negatives=("torch_compile",)), "torch_compile is said not to help, buys 1.31x"),
+        (replace(SAID, late=((3, "data"),)), "late is (), said ((3, 'data'),)"),
+    ],
+)
+def test_a_wrong_answer_is_told(answer: Answer, missed: str) -> None:
+    assert missed in outcome(answer).misses
+
+
+def test_near_a_boundary_either_class_is_right_and_elsewhere_one() -> None:
+    near = replace(TRUE, near="compute-bound")
+    host = replace(SAID, class_="host-bound", between=("host-bound", "data-bound"))
+
+    assert [outcome(replace(SAID, class_="compute-bound"), truth).class_right for truth in (TRUE, near)] == [
+        False,
+        True,
+    ]
+    assert [outcome(host, truth).class_right for truth in (TRUE, near)] == [False, True]
+
+
+def test_a_change_that_buys_nothing_first_in_a_healthy_job_is_a_false_positive() -> None:
+    healthy = replace(TRUE, gains={"data-wait": 1.0})
+    advised, quiet = (outcome(replace(SAID, first=first), healthy, ()) for first in ("data-wait", ""))
+
+    assert str(Score([advised, quiet]).false_positives) == "1 of 2 (50.0 %)"
+
+
+def test_below_a_floor_is_told_and_above_is_not() -> None:
+    good, bad = Score([outcome()]), Score([outcome(replace(SAID, class_="host-bound"))])
+
+    assert not any(line.startswith("class") for line in below_floors(good))
+    assert any(line.startswith("class is 0.000") for line in below_floors(bad))
+    assert set(figures(good)) == {line.split()[0] for line in below_floors(bad)} | set(figures(bad))
+
+
+def test_the_page_has_every_figure_of_the_scored_half() -> None:
+    text = page(Score([outcome(), outcome(replace(SAID, class_="host-bound"))]), [], "", "")
+
+    assert "| class right | at least 95 % | 1 of 2 (50.0 %) |" in text
+    assert "| data-bound | 1 | 1 |" in text
+
+
+def test_distributions_are_as_far_apart_as_their_shares() -> None:
+    assert distance(np.arange(100.0), np.arange(100.0) + 25) == pytest.approx(0.25)
+
+
+@pytest.mark.long
+def test_a_small_part_of_the_corpus_reaches_what_it_does() -> None:
+    names = ("one loader worker", "eager attention")
+    chosen = [case for case in corpus(range(1, 2), ("severe",)) if case.name in names]
+    outcomes = [Outcome(case, truth_of(case.job), answered(case.job)) for case in chosen]
+
+    assert [one.answer.first for one in outcomes] == ["data-wait", "unfused-attention"]
+    assert all(one.class_right for one in outcomes)

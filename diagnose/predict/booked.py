@@ -5,33 +5,30 @@ is behind: shortening it shortens the step, though the ledger books that time on
 Such a gain rests on the replay alone. What is promised does not.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Mask
-from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED, UNRECORDED
+from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED
 from diagnose.metrics import Measured
-from diagnose.predict.replay import Change
+from diagnose.predict.replay import Change, HostSpeeds
 
 WAITING_CALLS = ("sync", "host-to-device")
 
 
 @dataclass(frozen=True)
 class Booked:
-    """Nanoseconds of the counted steps: kernels and collectives, and idle time by what the host did.
-
-    `waiting_ns` is the idle time that the profiler does not lengthen, `host_ns` the rest of it.
-    """
+    """Nanoseconds of the counted steps: kernels and collectives, and idle time by the cause that the host gave."""
 
     device_ns: float
-    waiting_ns: float
-    host_ns: float
+    idle_ns: Mapping[str, float]
 
-    def unprofiled_ns(self, host_speed: float) -> float:
+    def unprofiled_ns(self, host_speeds: HostSpeeds) -> float:
         """The whole, with the host at its unprofiled speed."""
-        return self.device_ns + self.waiting_ns + self.host_ns * host_speed
+        return self.device_ns + sum(ns * host_speeds.of(cause) for cause, ns in self.idle_ns.items())
 
 
 def booked_on(measured: Measured, change: Change) -> Booked:
@@ -45,11 +42,10 @@ def booked_on(measured: Measured, change: Change) -> Booked:
     causes |= {"dispatch"} if change.launches < 1 else set()
     causes |= set(WAITING_CALLS) if change.no_wait is not None else set()
     idle = iv.union(pieces(*causes), _before(measured, fewer))
-    waiting = iv.intersect(idle, pieces(*UNRECORDED))
+    by_cause = {cause: iv.total(iv.intersect(idle, pieces(cause))) for cause in measured.attribution.causes}
     return Booked(
         device_ns=iv.total(iv.union(kernels, communication)),
-        waiting_ns=iv.total(waiting),
-        host_ns=iv.total(iv.subtract(idle, waiting)),
+        idle_ns={cause: ns for cause, ns in by_cause.items() if ns},
     )
 
 

@@ -52,12 +52,11 @@ def plan_of(
 ) -> tuple[Planned, ...]:
     """The best remedy, then the best of the rest with it in place, until none buys 2 %.
 
-    What is critical comes first where it pays, or may pay and is of what bounds the step; what is for information comes
-    after a critical fault whose cure may buy more. The best of those that are left is the one that promises most; ties
-    go to the best case, the least effort and unchanged numerics.
-    What buys less than the noise comes after what buys more; how far steps lie apart says nothing about what is saved
-    over the run. A remedy that another excludes, or that sets what another
-    sets, is not planned beside it.
+    What is critical comes first where it pays, or may pay and is of what bounds the step, unless another change is sure
+    to buy more than it can; what is for information comes after a critical fault whose cure may buy more. The best of
+    those that are left is the one that promises most; ties go to the best case, the least effort and unchanged
+    numerics. What buys less than the noise comes after what buys more; how far steps lie apart says nothing about what
+    is saved over the run. A remedy that another excludes, or that sets what another sets, is not planned beside it.
 
     Args:
         predictor: predicts.
@@ -112,6 +111,12 @@ def _most(gain: Speedup | None) -> float:
     return 1.0 if gain is None else gain[1] or gain[0]
 
 
+def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:
+    """Whether another change buys more in its worst case than this one at best."""
+    best = None if gain is None else gain[1]
+    return best is not None and any(other is not None and other[0] > best for other in ranges)
+
+
 def _merit(
     ranges: Mapping[str, Speedup | None], noise: Mapping[str, float], weights: Mapping[str, Weight], rule: Rule
 ) -> tuple[bool, bool, bool, float, float, int, bool, str]:
@@ -120,7 +125,7 @@ def _merit(
     others = ((weights[name], each) for name, each in ranges.items())
     return (
         not _is_noise(gain, noise[rule.id]),
-        weight.leads(gain),
+        weight.leads(gain) and not _surpassed(gain, ranges.values()),
         not weight.follows(gain, others),
         round(weight.promise(gain), 2),
         round(_most(gain), 2),

@@ -13,15 +13,18 @@ from diagnose.metrics import Measured
 from diagnose.predict.booked import booked_on
 from diagnose.predict.changed import NOTHING, Changed, combined, joined
 from diagnose.predict.remedies import Remedies
-from diagnose.predict.replay import Replay, host_speed_for
+from diagnose.predict.replay import AS_PROFILED, HostSpeeds, Replay, host_speeds_for
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case
+from diagnose.trace.distortion import distorted_by
+from diagnose.trace.light_steps import told_shares
 from diagnose.trace.record import unprofiled_ns
 
 REPLAY_ERROR = 0.02  # how near the replay of a trace comes to that of the same job with the change
 WORTH_TELLING = 1.02
+WAITS_FOR_WORKERS = 0.10  # of the step: below, taking a finished batch from a worker is most of it
 HIDDEN_BY_HOST = "no gain is predicted: the host, as slow as profiled, hides it, and its unprofiled speed is not known"
-AS_PROFILED = "the host's time is as profiled, and less without the profiler"
+PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,30 @@ class Predictor:
         return netted("replay", self._replayed, Replay.failed)
 
     def _replayed(self) -> Replay:
+        if self.measured.job.distortion is not None:
+            return Replay.failed(distorted_by(self.measured.job.distortion).because)
         replay = Replay.of(self.measured.timeline, self.measured.attribution)
         replay.step_ns()
         return replay
 
     @cached_property
-    def host_speed(self) -> float:
-        """Factor on host time from the profiled to the unprofiled speed; 1 without unprofiled steps."""
+    def host_speeds(self) -> HostSpeeds:
+        """Factors on host time from the profiled to the unprofiled speed; 1 without unprofiled steps."""
         control = self._unprofiled_ns
-        return host_speed_for(self.replay, float(np.median(control))) if control else 1.0
+        if not control:
+            return AS_PROFILED
+        step_ns = float(np.median(control))
+        return host_speeds_for(self.replay, step_ns, self._told_ns(step_ns))
+
+    def _told_ns(self, step_ns: float) -> dict[str, float]:
+        """What ranges tell of a step without profiler and GPU: nanoseconds by cause, divided as in the window."""
+        if self.measured.timeline.has_gpu:
+            return {}  # what the host does there may pass beside kernels
+        told: dict[str, float] = {}
+        for causes, share in told_shares(self.measured.record).items():
+            profiled = {c: self.replay.recorded[c].ns for c in causes if c in self.replay.recorded}
+            told |= {c: share * step_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
+        return told
 
     @cached_property
     def _unprofiled_ns(self) -> list[float]:
@@ -85,6 +103,14 @@ class Predictor:
         fact = self.facts.get("transfer_share")
         known = fact is not None and not isinstance(fact.value, Unknown)
         return 1 / max(1 - float(fact.value), 1e-3) if known and fact is not None else np.inf  # type: ignore[arg-type]
+
+    @cached_property
+    def _waits_for_workers(self) -> bool:
+        """Whether loader workers set the pace: time that other changes save may become waiting for the next batch."""
+        workers, wait = self.facts.get("loader_workers"), self.facts.get("data_wait_share")
+        if workers is None or wait is None or isinstance(wait.value, Unknown):
+            return False
+        return workers.value == "some" and float(wait.value) > WAITS_FOR_WORKERS
 
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Speedup | None:
         """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
@@ -149,7 +175,7 @@ class Predictor:
         if key not in self._on_device:
             all_ = self._all(rules, "best")
             changed = None if all_ is None else all_[0]
-            self._on_device[key] = None if changed is None else self._time(changed, host_speed=0.0)
+            self._on_device[key] = None if changed is None else self._time(changed, HostSpeeds(0.0))
         return self._on_device[key]
 
     def assumes(self, rule: Rule) -> str:
@@ -157,7 +183,7 @@ class Predictor:
         remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
-            each.append(AS_PROFILED)
+            each.append(PROFILED_HOST)
         if (best := self._gain(rule, (), "best")) is not None and self._is_hidden(rule, (), best):
             each.append(HIDDEN_BY_HOST)
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
@@ -185,6 +211,8 @@ class Predictor:
             return None
         if case == "worst" and rule.class_ == "communication" and self._may_be_waiting:
             return 1.0
+        if case == "worst" and self._waits_for_workers and not any(each.class_ == "data" for each in (*after, rule)):
+            return 1.0
         if not (rule.remedy and rule.remedy.replayed):
             return alone.gain
         together = self._all((*after, rule), case)
@@ -199,17 +227,17 @@ class Predictor:
         if not self.measured.timeline.has_gpu:
             return np.inf  # there the replay is the ledger
         booked = booked_on(self.measured, changed.change)
-        return booked.unprofiled_ns(self.host_speed) / max(self.measured.timeline.steps.count, 1)
+        return booked.unprofiled_ns(self.host_speeds) / max(self.measured.timeline.steps.count, 1)
 
     def _alone_ns(self, rule: Rule) -> float:
         """The step with the rule's own remedy alone, in its worst case."""
         changed = self._remedies.changed(rule.remedy, "worst")
         return np.inf if changed is None else self._time(changed)
 
-    def _time(self, changed: Changed, host_speed: float | None = None) -> float:
+    def _time(self, changed: Changed, host_speeds: HostSpeeds | None = None) -> float:
         """Nanoseconds for the tokens of one step of now, at the host's unprofiled speed unless another is given."""
-        speed = self.host_speed if host_speed is None else host_speed
-        return float(self.replay.step_ns(replace(changed.change, host_speed=speed))) / changed.gain
+        speeds = self.host_speeds if host_speeds is None else host_speeds
+        return float(self.replay.step_ns(replace(changed.change, host_speeds=speeds))) / changed.gain
 
     def _all(self, rules: Sequence[Rule], case: Case) -> tuple[Changed, float] | None:
         """The changes of the rules together, and the time of a step with them."""

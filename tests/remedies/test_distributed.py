@@ -15,8 +15,8 @@ from own_words import called, in_its_words
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import units
-from diagnose.probes.apply_allowed import why_not
-from diagnose.probes.capture_model import wrapped_facts
+from diagnose.probes.apply.allowed import why_not
+from diagnose.probes.facts.model import wrapped_facts
 from diagnose.rule import load_rules
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"

@@ -10,7 +10,7 @@ from remedies.single_gpu_jobs import CASES, Case, Record, analysed, job, product
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Finding
-from diagnose.probes.apply_allowed import why_not
+from diagnose.probes.apply.allowed import why_not
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_traces"
 HEALTHY = ["cpu-healthy.json.gz", "synthetic-compute-bound.json.gz", "synthetic-healthy-8"]
@@ -210,3 +210,24 @@ def test_the_loss_filter_is_switched_off_only_where_it_is_on(
     found = finding(analysed(tmp_path, trace, recorded({"logging_nan_inf_filter": filters})), "sync-every-step")
 
     assert (found.patch.set if found.patch else None) == expected
+
+
+@pytest.mark.parametrize(("wait_ms", "said"), [(0, True), (0.3, False)])
+def test_reading_the_loss_is_called_harmless_only_where_a_host_that_runs_ahead_would_hide_nothing(
+    wait_ms: float, said: bool, tmp_path: Path
+) -> None:
+    def reads_and_waits(trace: Any) -> None:
+        trace.item()
+        trace.loader(ms=wait_ms)
+
+    found = analysed(tmp_path, job(product(3000), reads_and_waits))
+
+    assert ("reading the loss less often" in {each.what for each in found.not_advised}) is said
+
+
+def test_pinned_memory_promises_nothing_of_the_copy_itself_but_may_shorten_it_to_a_fifth(tmp_path: Path) -> None:
+    found = analysed(tmp_path, job(lambda trace: trace.copy(20_000_000), product(2000)))  # 10 GB/s: 2 ms of 4
+
+    worst, best = finding(found, "pageable-copies").predicted_speedup or (None, None)
+    assert worst == pytest.approx(1.0, abs=0.02)
+    assert best == pytest.approx(4.0 / 2.4, rel=0.02)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kineto import COMMUNICATION, Trace
 from replay.replayed import replay, replay_of
 
-from diagnose.predict.replay import Change
+from diagnose.predict.replay import Change, HostSpeeds
 
 pytestmark = pytest.mark.long
 
@@ -59,7 +59,7 @@ def test_less_work_never_takes_longer(steps: list[list[tuple[Any, ...]]], data: 
         Change(merge=array(st.booleans(), len(line.gpu))),
         Change(host=host),
         Change(no_wait=fewer_waits),
-        Change(launches=data.draw(FACTORS), host_speed=data.draw(FACTORS)),
+        Change(launches=data.draw(FACTORS), host_speeds=HostSpeeds(data.draw(FACTORS))),
         Change(communication=data.draw(FACTORS)),
         Change(overlap=True),
         Change(kernels=kernels, host=host, no_wait=fewer_waits, communication=0.5),
@@ -73,7 +73,9 @@ def test_all_durations_and_times_scaled_scale_the_step_or_leave_a_floor(steps: A
     line = timeline(built(steps))
     found = replay_of(line)
     names = ("launch-latency", "kernel-gap")
-    all_scaled = Change(kernels=np.full(len(line.gpu), factor), host=dict.fromkeys(names, factor), host_speed=factor)
+    all_scaled = Change(
+        kernels=np.full(len(line.gpu), factor), host=dict.fromkeys(names, factor), host_speeds=HostSpeeds(factor)
+    )
 
     assert found.step_ns(all_scaled) >= factor * found.step_ns() * (1 - 1e-5)
 
@@ -102,7 +104,7 @@ def test_nor_does_it_for_equal_kernels_that_start_in_the_same_nanosecond() -> No
     assert replay(found | {"traceEvents": found["traceEvents"][::-1]}).step_ns() == replay(found).step_ns()
 
 
-@pytest.mark.parametrize("change", [Change(), Change(host_speed=0.5), Change(overlap=True)])
+@pytest.mark.parametrize("change", [Change(), Change(host_speeds=HostSpeeds(0.5)), Change(overlap=True)])
 def test_a_replay_gives_the_same_answer_each_time(change: Change) -> None:
     job = Trace(world=2)
     for _ in range(4):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from replay.replayed import replay_of
 
-from diagnose.predict.replay import Change, Replay
+from diagnose.predict.replay import Change, HostSpeeds, Replay
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import read
 
@@ -63,11 +63,11 @@ def test_the_step_without_waiting_for_data_is_the_one_that_workers_gave() -> Non
 def test_where_the_device_is_98_percent_busy_the_host_buys_nothing() -> None:
     found = in_folder("nanogpt-h100-pair")[1]
 
-    assert found.step_ns(Change(host_speed=0.01)) == pytest.approx(found.step_ns(), rel=0.005)
+    assert found.step_ns(Change(host_speeds=HostSpeeds(0.01))) == pytest.approx(found.step_ns(), rel=0.005)
 
 
 def test_where_the_host_is_the_limit_faster_kernels_buy_nothing() -> None:
     line, found = in_folder("cnn-ddp-a100")
 
     assert found.step_ns(Change(kernels=np.full(len(line.gpu), 0.5))) == pytest.approx(found.step_ns(), rel=0.005)
-    assert found.step_ns(Change(host_speed=0.5)) == pytest.approx(0.5 * found.step_ns(), rel=0.02)
+    assert found.step_ns(Change(host_speeds=HostSpeeds(0.5))) == pytest.approx(0.5 * found.step_ns(), rel=0.02)

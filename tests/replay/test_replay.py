@@ -6,7 +6,7 @@ from analysed import ADD, GEMM, capture_failed, timeline, without
 from kineto import Trace
 from replay.replayed import US, gemms, halved, of_kind, replay, replay_of, steps, there_and_back
 
-from diagnose.predict.replay import Change, host_speed_for
+from diagnose.predict.replay import Change, HostSpeeds, Replay, host_speeds_for
 
 # -- one stream ------------------------------------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ def test_a_launch_bound_step_is_its_host_time_and_faster_kernels_gain_nothing() 
     assert found.step_ns(halved(line, "gemm")) == found.step_ns()
     assert found.step_ns(Change(host={"dispatch": 0.5})) == pytest.approx(found.step_ns() / 2)
     assert found.step_ns(Change(launches=0.5)) == pytest.approx(found.step_ns() / 2)
-    assert found.step_ns(Change(host_speed=0.8)) == pytest.approx(0.8 * found.step_ns())
+    assert found.step_ns(Change(host_speeds=HostSpeeds(0.8))) == pytest.approx(0.8 * found.step_ns())
 
 
 def test_a_device_bound_step_is_its_kernels_and_a_faster_host_gains_nothing() -> None:
@@ -27,7 +27,7 @@ def test_a_device_bound_step_is_its_kernels_and_a_faster_host_gains_nothing() ->
     found = replay_of(line)
 
     assert found.step_ns() == 10 * 100 * US
-    assert found.step_ns(Change(host_speed=0.1)) == found.step_ns()
+    assert found.step_ns(Change(host_speeds=HostSpeeds(0.1))) == found.step_ns()
     assert found.step_ns(halved(line, "gemm")) == 10 * 50 * US
     assert found.step_ns(Change(kernels=np.full(len(line.gpu), 0.01))) == 10 * (1 + 3) * US, "now the host bounds it"
 
@@ -235,9 +235,13 @@ def test_the_host_speed_is_the_one_that_gives_the_step_without_the_profiler() ->
     host_bound = replay(steps(lambda job: gemms(job, 10, gpu_us=5, host_us=20)))
     device_bound = replay(steps(lambda job: gemms(job, 10, gpu_us=100, host_us=1)))
 
-    assert host_speed_for(host_bound, 0.6 * host_bound.step_ns()) == pytest.approx(0.6, abs=0.01)
-    assert host_speed_for(host_bound, 1.2 * host_bound.step_ns()) == 1.0
-    assert host_speed_for(device_bound, 0.9 * device_bound.step_ns()) == 1.0
+    def unprofiled(found: Replay, share: float) -> float:
+        speeds = host_speeds_for(found, share * found.step_ns())
+        return found.step_ns(Change(host_speeds=speeds)) / found.step_ns()
+
+    assert unprofiled(host_bound, 0.6) == pytest.approx(0.6, abs=0.01)
+    assert unprofiled(host_bound, 1.2) == 1.0
+    assert host_speeds_for(device_bound, 0.9 * device_bound.step_ns()).of("dispatch") == 1.0
 
 
 def test_the_host_is_sped_up_no_more_than_the_device_lets_it_count() -> None:
@@ -245,7 +249,9 @@ def test_the_host_is_sped_up_no_more_than_the_device_lets_it_count() -> None:
         steps(lambda job: gemms(job, 10, gpu_us=20, host_us=20))
     )  # 230 us on the host; 200 and gaps on the device
 
-    assert host_speed_for(found, 100 * US) == pytest.approx(1.02 * 210 / 230, abs=0.01)
+    speeds = host_speeds_for(found, 100 * US)
+
+    assert found.step_ns(Change(host_speeds=speeds)) == pytest.approx(1.02 * 210 * US, rel=0.01)
 
 
 # -- mistakes --------------------------------------------------------------------------------------------------------

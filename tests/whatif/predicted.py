@@ -88,11 +88,11 @@ def steps(action: Callable[[Trace], object], count: int = 5, **job: object) -> T
     return trace
 
 
-def loading(data_ms: float, device_ms: float, count: int = 5) -> Trace:
-    """Steps that load on the training process for `data_ms`, then launch kernels of `device_ms`, and wait for them."""
+def loading(data_ms: float, device_ms: float, count: int = 5, workers: int = 0) -> Trace:
+    """Steps that load for `data_ms`, or wait for workers, then launch kernels of `device_ms`, and wait for them."""
 
     def step(job: Trace) -> None:
-        job.loader(ms=data_ms)
+        job.loader(ms=data_ms, workers=workers)
         for _ in range(10):
             job.op("aten::mm", [[512, 512], [512, 512]], GEMM, device_ms * 100)
         job.item()

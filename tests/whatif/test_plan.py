@@ -62,6 +62,14 @@ def test_what_is_critical_and_cannot_pay_precedes_nothing() -> None:
     assert ids(planned(alone, named("small"), named("spent"), weights=weights)) == ["small"]
 
 
+@pytest.mark.parametrize(("best", "order"), [(1.5, ["sure", "critical"]), (2.5, ["critical", "sure"])])
+def test_what_is_critical_does_not_precede_what_is_sure_to_buy_more_than_it_can(best: float, order: list[str]) -> None:
+    alone = {"sure": (1.8, 2.4), "critical": (1.1, best)}
+    weights = {"sure": Weight("warning"), "critical": Weight("critical", bounds_step=True)}
+
+    assert ids(planned(alone, named("critical"), named("sure"), weights=weights)) == order
+
+
 def test_of_two_equal_worst_cases_the_better_best_case_comes_first() -> None:
     alone = {"a": (1.2, 1.25), "b": (1.2, 1.4)}
 

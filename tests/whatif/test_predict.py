@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kineto import Trace
 from whatif.predicted import device_bound, loading, predictor, rule, steps
 
+from diagnose.predict.replay import Change, HostSpeeds
 from diagnose.predict.whatif import REPLAY_ERROR, Predictor
 
 ATTENTION = "kernels = { eager-attention = [0.25, 0.5] }"
@@ -219,13 +220,14 @@ def test_steps_without_the_profiler_tell_how_fast_the_host_is() -> None:
     profiled, calibrated = predictor(steps(host_bound)), predictor(steps(host_bound), record=unprofiled)
 
     assert profiled.predict(rule(faster)) == pytest.approx((1.9, 2.0), rel=0.03)
-    assert calibrated.host_speed == pytest.approx(0.6, rel=0.02)
+    step = calibrated.replay
+    assert step.step_ns(Change(host_speeds=calibrated.host_speeds)) == pytest.approx(6_000_000, rel=0.02)
     assert calibrated.predict(rule(faster)) == pytest.approx((1.2, 1.2), rel=0.03)
 
 
 @pytest.mark.parametrize("steps_of", [{}, {"control_before_ns": []}, {"control_before_ns": "?"}, [], None])
 def test_without_such_steps_the_host_keeps_its_speed(steps_of: object) -> None:
-    assert predictor(steps(host_bound), record={"steps": steps_of}).host_speed == 1.0
+    assert predictor(steps(host_bound), record={"steps": steps_of}).host_speeds == HostSpeeds()
 
 
 def synchronising(job: Trace) -> None:

@@ -25,7 +25,8 @@ CALL_US = 8  # what the test's traces add to the host time of each launch
 
 
 def given_paths() -> list[Path]:
-    samples = [path for path in SAMPLES.iterdir() if path.is_dir() or path.name.endswith(".json.gz")]
+    paths = [path for path in SAMPLES.iterdir() if path.name != "dumps"]
+    samples = [path for path in paths if path.is_dir() or path.name.endswith(".json.gz")]
     real = Path(os.environ[REAL]).iterdir() if REAL in os.environ else []
     more = Path(os.environ[MORE]).glob("resnet*") if MORE in os.environ else []
     jobs = [path for path in real if path.is_dir() and path.name not in ("damaged", "nanogpt-h100-pair")]

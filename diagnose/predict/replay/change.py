@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
-from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, UNRECORDED
+from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS
+from diagnose.predict.replay.host_speeds import AS_PROFILED, HostSpeeds
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class Change:
         overlap: collectives hold no later kernel back: they run on streams of their own that no kernel waits for.
         communication_keeps: "duration": a collective takes as long as it does now. "end": the other ranks do not
             change, so that a step with collectives takes at least as long as now.
-        host_speed: factor on host time from the profiled to the unprofiled speed. The wait for data keeps its time:
-            what loads a batch is no work that the profiler records.
+        host_speeds: factors on host time from the profiled to the unprofiled speed.
 
     Raises:
         ValueError: `host` names a cause that no ledger has, or a factor is negative.
@@ -45,13 +45,13 @@ class Change:
     communication: float = 1.0
     overlap: bool = False
     communication_keeps: Literal["duration", "end"] = "duration"
-    host_speed: float = 1.0
+    host_speeds: HostSpeeds = AS_PROFILED
 
     def __post_init__(self) -> None:
         unknown = set(self.host) - {*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, EXPOSED}
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
-        smallest = min((self.launches, self.communication, self.host_speed, *self.host.values()))
+        smallest = min((self.launches, self.communication, *self.host.values()))
         if smallest < 0 or (self.kernels is not None and (self.kernels < 0).any()):
             raise ValueError("a factor below 0 would turn time back")
 
@@ -61,4 +61,4 @@ class Change:
 
     def speeds(self, causes: tuple[str, ...]) -> Floats:
         """The factor on host time of each of `causes` from the profiled to the unprofiled speed."""
-        return np.array([1.0 if cause in UNRECORDED else self.host_speed for cause in causes], np.float64)
+        return np.array([self.host_speeds.of(cause) for cause in causes], np.float64)

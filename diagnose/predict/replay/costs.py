@@ -125,18 +125,21 @@ def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
     issuing, that is left: who states it has counted the launches that go.
     """
     calls, factors, called = items.calls, change.factors(CAUSES), items.call >= 0
-    unprofiled, speed = factors * change.speeds(CAUSES), change.host_speed
+    speeds = change.speeds(CAUSES)
+    unprofiled = factors * speeds
     launching = np.zeros(len(items), bool)
     launching[items.owner[items.owner >= 0]] = True
     spared = np.where(launching, factors[DISPATCH] * (1 - change.launches), 0.0)
     stated = np.where(factors[ISSUING] < 1, factors[ISSUING], 0.0)
-    shorter = calls.before[items.call, DISPATCH] * spared
-    without = _weighted(calls.before[:, ISSUING], factors[ISSUING] - stated)[items.call]
-    before = _weighted(calls.before, unprofiled)[items.call] - np.where(needed, shorter, without) * speed
-    still = _weighted(calls.inside, unprofiled)[items.call] - calls.inside[items.call, DISPATCH] * spared * speed
-    left = np.where(needed, still, _weighted(calls.inside[:, ISSUING], stated)[items.call] * speed)
+    shorter = calls.before[items.call, DISPATCH] * spared * speeds[DISPATCH]
+    without = _weighted(calls.before[:, ISSUING], (factors[ISSUING] - stated) * speeds[ISSUING])[items.call]
+    before = _weighted(calls.before, unprofiled)[items.call] - np.where(needed, shorter, without)
+    still = (
+        _weighted(calls.inside, unprofiled)[items.call] - calls.inside[items.call, DISPATCH] * spared * speeds[DISPATCH]
+    )
+    left = np.where(needed, still, _weighted(calls.inside[:, ISSUING], stated * speeds[ISSUING])[items.call])
     length = calls.inside.sum(axis=1)[items.call]
-    own = items.own_ns * np.divide(left, length, out=needed * speed, where=length > 0)
+    own = items.own_ns * np.divide(left, length, out=needed * speeds[DISPATCH], where=length > 0)
     return np.where(called, before, 0.0), np.where(called, own, 0.0)
 
 

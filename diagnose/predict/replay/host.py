@@ -5,6 +5,7 @@ calls overlap, the time counts once.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from diagnose.arrays import Floats, Ints, Mask
 from diagnose.attribution.causes import IDLE
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
+from diagnose.predict.replay.host_speeds import Recorded, recorded_by
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import SYNCHRONISATION
 
@@ -37,6 +39,7 @@ class Calls:
         synchronises: whether the call waits for the device (freeing device memory does).
         before: nanoseconds of host time by cause since the previous call, shape (n, len(CAUSES)).
         inside: the same during this one.
+        recorded: of each cause, what the host did in a step.
     """
 
     row: Ints
@@ -46,6 +49,7 @@ class Calls:
     synchronises: Mask
     before: Floats
     inside: Floats
+    recorded: Mapping[str, Recorded]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -70,6 +74,7 @@ def calls_of(timeline: Timeline, windows: Ints) -> Calls:
         synchronises=(row >= 0) & synchronises[row],
         before=_by_cause(painted, reached, start),
         inside=_by_cause(painted, start, end),
+        recorded=recorded_by(trace, painted, max(len(windows), 1)),
     )
 
 
@@ -103,9 +108,10 @@ def _painted(host: Host, windows: Ints) -> dict[str, Intervals]:
     for cause, pieces in host.layers(iv.EMPTY, iv.EMPTY):
         free = iv.intersect(pieces, left)
         left = iv.subtract(left, free)
-        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), free)
-    painted["untraced"] = iv.longer_than(left, PYTHON_HOLE_NS)
-    painted["python"] = iv.union(painted["python"], iv.subtract(left, painted["untraced"]))
+        painted[host.observed(cause)] = iv.union(painted.get(host.observed(cause), iv.EMPTY), free)
+    holes = iv.longer_than(left, PYTHON_HOLE_NS)
+    for cause, pieces in (("untraced", holes), (host.observed("python"), iv.subtract(left, holes))):
+        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), pieces)
     return painted
 
 

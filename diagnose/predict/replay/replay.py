@@ -1,7 +1,7 @@
 """The replay of one rank: the step time that the trace's own medians give, and the one that a change would."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -13,6 +13,14 @@ from diagnose.attribution.causes import EXPOSED
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.costs import costs_of
 from diagnose.predict.replay.engine import period_ns
+from diagnose.predict.replay.host_speeds import (
+    SLOWEST_PROFILER,
+    HostSpeeds,
+    Recorded,
+    as_the_rest,
+    recorded_by,
+    speeds_that_fit,
+)
 from diagnose.predict.replay.items import Items, items_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.steps import host_steps
@@ -21,7 +29,6 @@ STEPS = 3
 MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens of times
 STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
-SLOWEST_PROFILER = 0.3  # host speed below which a control step is not believed
 DEVICE_BOUND_SHARE = 0.02
 
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
@@ -40,6 +47,7 @@ class Replay:
         steps: the replayed ones, as rows of the counted steps: those whose time is closest to the median.
         measured_ns: mean time of these steps, on the device where there is one.
         waits: rows of the trace of the calls in them that wait for the device, for `Change.no_wait`.
+        recorded: what the host did in such a step by each cause, as far as `Change.host_speeds` scales it.
     """
 
     steps: tuple[int, ...]
@@ -48,6 +56,7 @@ class Replay:
     _replayed_ns: Callable[[Change], float]
     _communicates: bool
     _obstacle: str = ""
+    recorded: Mapping[str, Recorded] = field(default_factory=dict)
 
     @classmethod
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
@@ -91,20 +100,22 @@ class Replay:
         return NOT_SHOWN if self._unchanged_ns < self.measured_ns else NOT_STEADY
 
 
-def host_speed_for(replay: Replay, unprofiled_step_ns: float) -> float:
-    """The factor on host time at which the unchanged replay takes as long as a step without the profiler.
+def host_speeds_for(
+    replay: Replay, unprofiled_step_ns: float, told_ns: Mapping[str, float] | None = None
+) -> HostSpeeds:
+    """The factors on host time at which the unchanged replay takes as long as a step without the profiler.
 
-    1.0 when the device bounds the step anyway: a factor is not read from less than DEVICE_BOUND_SHARE of the step.
+    All 1.0 when the device bounds the step anyway: a factor is not read from less than DEVICE_BOUND_SHARE of the step.
+
+    Args:
+        replay: the profiled steps.
+        unprofiled_step_ns: the step without the profiler.
+        told_ns: time of causes in that step, where something else told it.
     """
-    fastest = replay.step_ns(Change(host_speed=SLOWEST_PROFILER))
+    known = {cause: ns / replay.recorded[cause].ns for cause, ns in (told_ns or {}).items() if cause in replay.recorded}
+    fastest = replay.step_ns(Change(host_speeds=HostSpeeds(SLOWEST_PROFILER, known)))
     wanted = max(unprofiled_step_ns, fastest * (1 + DEVICE_BOUND_SHARE))
-    if replay.step_ns() <= wanted:
-        return 1.0
-    low, high = SLOWEST_PROFILER, 1.0
-    while high - low > 0.005:
-        middle = (low + high) / 2
-        low, high = (middle, high) if replay.step_ns(Change(host_speed=middle)) <= wanted else (low, middle)
-    return low
+    return speeds_that_fit(replay.recorded, known, lambda speeds: replay.step_ns(Change(host_speeds=speeds)) <= wanted)
 
 
 def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
@@ -118,6 +129,7 @@ def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
         partial(_device_step_ns, timeline, items, len(steps)),
         bool(timeline.gpu.is_communication[activity].any()),
         "" if len(activity) else NOT_LINKED,
+        items.calls.recorded,
     )
 
 
@@ -156,15 +168,17 @@ def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
 
 def _on_host(timeline: Timeline, attribution: Attribution, steps: tuple[int, ...]) -> Replay:
     windows = attribution.windows[list(steps)]
-    ledger = {
-        cause: float(iv.coverage(attribution.pieces(cause), windows[:, 0], windows[:, 1]).mean())
-        for cause in attribution.causes
-    }
+    inside = iv.intervals(windows[:, 0], windows[:, 1])
+    pieces = {cause: iv.intersect(attribution.pieces(cause), inside) for cause in attribution.causes}
+    ledger = {cause: iv.total(instants) / max(len(windows), 1) for cause, instants in pieces.items()}
     measured = float((windows[:, 1] - windows[:, 0]).mean())
     unseen = NOT_KNOWN if timeline.unknown_device else NOT_RECORDED
     obstacle = unseen if timeline.capture_failed else "" if measured else NO_STEP
     communicates = ledger.get(EXPOSED, 0.0) > 0
-    return Replay(steps, measured, np.zeros(0, np.int64), partial(_ledger_ns, ledger), communicates, obstacle)
+    recorded = recorded_by(timeline.trace, pieces, max(len(windows), 1))
+    if EXPOSED in recorded:
+        recorded[EXPOSED] = as_the_rest(recorded, EXPOSED)
+    return Replay(steps, measured, np.zeros(0, np.int64), partial(_ledger_ns, ledger), communicates, obstacle, recorded)
 
 
 def _ledger_ns(ledger: dict[str, float], change: Change) -> float:

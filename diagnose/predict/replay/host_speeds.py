@@ -1,0 +1,110 @@
+"""How fast the host is without the profiler, by what it does: the profiler takes a time for each event that it records.
+
+So what calls many small operators gets longer by much, what computes for long in one operator hardly, and what records
+nothing, such as a collection of garbage, not at all.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from diagnose import intervals as iv
+from diagnose.arrays import Ints
+from diagnose.attribution.causes import UNRECORDED
+from diagnose.intervals import Intervals
+from diagnose.trace import Trace
+from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON, RUNTIME
+
+SLOWEST_PROFILER = 0.3  # of the profiled time: a control step that asks for less is not believed
+MOST_EVENT_NS = 10_000.0  # an event takes 2 to 6 us; a difference that asks for more is the machine's
+_STEPS = 8  # bisections: to a 256th of the range
+
+
+@dataclass(frozen=True)
+class HostSpeeds:
+    """Factors on host time from the profiled to the unprofiled speed, by cause of the ledger.
+
+    Causes that `by_cause` does not name have the factor `others`, but for those that no profiler lengthens.
+    """
+
+    others: float = 1.0
+    by_cause: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if min(self.others, *self.by_cause.values(), 1.0) < 0:
+            raise ValueError("a factor below 0 would turn time back")
+
+    def of(self, cause: str) -> float:
+        """The factor of a cause."""
+        return self.by_cause.get(cause, 1.0 if cause in UNRECORDED else self.others)
+
+
+AS_PROFILED = HostSpeeds()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the host did by one cause in the replayed steps: nanoseconds of a step, and events that begin in these."""
+
+    ns: float
+    events: float
+
+    def speed(self, event_ns: float) -> float:
+        """What is left of its time where each event costs so much."""
+        left = 1 - event_ns * self.events / self.ns if self.ns > 0 else 1.0
+        return max(left, SLOWEST_PROFILER)
+
+
+def recorded_by(trace: Trace, pieces: Mapping[str, Intervals], steps: int) -> dict[str, Recorded]:
+    """Time and events of each cause per step, from the disjoint instants of each.
+
+    An event counts where it begins from: its shapes and its name are collected before its time begins to run.
+    """
+    begins = np.sort(trace.ts[trace.rows_of(*ANNOTATIONS, *RUNTIME, *PYTHON)]) - 1
+    return {
+        cause: Recorded(iv.total(instants) / steps, float(_points_in(begins, instants)) / steps)
+        for cause, instants in pieces.items()
+        if len(instants)
+    }
+
+
+def as_the_rest(recorded: Mapping[str, Recorded], cause: str) -> Recorded:
+    """The cause with as many events in its time as the others have: ranks wait for what the profiler does to others."""
+    others = [found for name, found in recorded.items() if name != cause and name not in UNRECORDED]
+    events, ns = sum(found.events for found in others), sum(found.ns for found in others)
+    own_ns = recorded[cause].ns
+    return Recorded(own_ns, own_ns * events / ns if ns else 0.0)
+
+
+def _points_in(points: Ints, instants: Intervals) -> int:
+    """How many of the sorted points lie in the disjoint instants."""
+    return int((np.searchsorted(points, instants[:, 1]) - np.searchsorted(points, instants[:, 0])).sum())
+
+
+def speeds_that_fit(
+    recorded: Mapping[str, Recorded], told: Mapping[str, float], fits: Callable[[HostSpeeds], bool]
+) -> HostSpeeds:
+    """The slowest speeds at which the step `fits` the steps without the profiler; causes that are `told` keep theirs.
+
+    Each event takes equally long. What is more than `MOST_EVENT_NS` for each slows everything evenly.
+    """
+
+    def by_events(event_ns: float, others: float = 1.0) -> HostSpeeds:
+        each = {cause: found.speed(event_ns) * others for cause, found in recorded.items() if cause not in UNRECORDED}
+        return HostSpeeds(others, {**each, **told})
+
+    if fits(by_events(0.0)):
+        return by_events(0.0)
+    if fits(by_events(MOST_EVENT_NS)):
+        return by_events(_least(lambda event_ns: fits(by_events(event_ns)), 0.0, MOST_EVENT_NS))
+    even = _least(lambda slower: fits(by_events(MOST_EVENT_NS, 1 - slower)), 0.0, 1 - SLOWEST_PROFILER)
+    return by_events(MOST_EVENT_NS, 1 - even)
+
+
+def _least(enough: Callable[[float], bool], low: float, high: float) -> float:
+    """The least value between the two that is enough; `high` where none is."""
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -62,13 +62,17 @@ def benchmarks(session: nox.Session) -> None:
 
 
 BENCHMARKS = (
+    ("-m", "benchmarks.accuracy", "--subset", "ci"),
     ("benchmarks/calibration.py",),
     ("benchmarks/overhead.py",),
     ("benchmarks/sampling_cost.py", "--rounds", "20"),
+    ("benchmarks/armed.py", "--rounds", "20", "--minutes", "0.5"),
+    ("benchmarks/capture_size.py", "--budgets", "16"),
     ("benchmarks/load.py", "--size", "100M"),
     ("benchmarks/ranks.py", "--ranks", "8,64"),
     ("benchmarks/ranks_confusion.py", "--seeds", "2"),
     ("benchmarks/series.py", "--seeds", "5"),
     ("benchmarks/fit_memory.py",),
+    ("benchmarks/snapshots.py", "--mb", "20"),
     ("benchmarks/fuzz.py", "--tries", "1000", "--jobs", "2"),
 )

@@ -5,6 +5,7 @@ Null is missing, and no loss. Keys that a table does not name are kept where the
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ LONGEST_TEXT = 4096
 LONGEST_NAME = 512
 MOST_ENTRIES = 65_536
 _DEEPEST = 16
+_ENDLESS = re.compile(rb"\d{100}")
 
 Told = Callable[[str], None]
 Kind = Callable[[Any, str, Told], Any]
@@ -156,6 +158,11 @@ def plain(value: Any, path: str, told: Told) -> Any:
     if isinstance(value, list):
         return in_order(plain)(value, path + ".", told)
     return scalar(value, path, told)
+
+
+def has_endless_number(content: bytes) -> bool:
+    """Whether JSON has a number of so many digits that none of ours can be: a double takes 17, an integer here 19."""
+    return _ENDLESS.search(content) is not None
 
 
 def encodable(value: str) -> str:

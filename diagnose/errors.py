@@ -29,7 +29,7 @@ class UserError(click.ClickException):
     def _text(self) -> str:
         first = self.what if self.where is None else f"{self.what}: {printable(str(self.where))}"
         lines = [first, f"  why: {self.why}" if self.why else "", f"  do:  {self.do}" if self.do else ""]
-        return "\n".join(line for line in lines if line)
+        return "\n".join(printable(line) for text in lines if text for line in text.split("\n"))
 
 
 def _again(what: str, where: str | None, why: str, do: str) -> UserError:

@@ -117,6 +117,8 @@ Unit = Literal[
     "samples_per_s",
     "flops_per_byte",
     "w",
+    "mhz",
+    "celsius",
 ]
 Value = Scalar | Unknown
 
@@ -165,6 +167,10 @@ def spoken(value: Scalar | None, unit: str) -> str:
         return f"{value:,.1f} FLOP/B"
     if unit == "w":
         return f"{value:,.0f} W"
+    if unit == "mhz":
+        return f"{value:,.0f} MHz"
+    if unit == "celsius":
+        return f"{value:,.0f} degrees Celsius"
     if unit == "version":
         return f"{value:.1f}"
     if unit == "factor":

@@ -38,7 +38,8 @@ def kernel(name: str, ms: float, count: float = 1.0) -> SideKernel:
 
 def traces() -> list[Path]:
     """The samples, and the real traces where they are here."""
-    found = [path for path in sorted(SAMPLES.iterdir()) if path.is_dir() or path.name.endswith(".json.gz")]
+    paths = [path for path in sorted(SAMPLES.iterdir()) if path.name != "dumps"]
+    found = [path for path in paths if path.is_dir() or path.name.endswith(".json.gz")]
     if "DIAGNOSE_REAL_TRACES" in os.environ:
         folders = [path for path in sorted(REAL.iterdir()) if path.is_dir() and path.name != "damaged"]
         found += [path for folder in folders for path in _runs_of(folder)]

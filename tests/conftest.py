@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 with contextlib.suppress(ImportError):  # not in the environments of .ci/slow, which have pytest alone
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
-    settings.register_profile("patient", deadline=None)  # a busy machine makes no example wrong
+    settings.register_profile(  # a busy machine makes no example wrong, and the same tree is tried with the same ones
+        "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
+    )
     settings.load_profile("patient")
 
 

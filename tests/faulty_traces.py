@@ -234,6 +234,7 @@ CASES = {
         "critical", each_step(optimizer("AdamW", [ADD] * 60, 10), optimizer("AdamW", [FUSED], 100)), FUSED_ADAM
     ),
     "python-host": Case("critical", each_step(lambda job: job.host(1800))),
+    "generation-bound": Case("warning", each_step(marked("diagnose.generation", 4000))),
     "logging-cadence": Case("critical", each_step(marked("diagnose.log", 2000), marked("diagnose.log", 5)), None),
     # The kernels
     "unfused-attention": Case(

@@ -13,7 +13,7 @@ from diagnose.diagnosis import Applied, Diagnosis, NotApplied, Patch, to_json
 from diagnose.facts import Fact, Facts, Unknown
 from diagnose.patch.applied import applied_of, expected_of
 from diagnose.patch.patch_file import read
-from diagnose.probes.job_patch import JobPatch
+from diagnose.probes.apply.job_patch import JobPatch
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.views.applied import applied_line, got_slower

@@ -17,12 +17,15 @@ from diagnose.errors import UserError
 
 COMMANDS = [
     "run",
+    "tune",
     "analyze",
     "compare",
     "baseline",
     "data",
     "fit",
     "series",
+    "hang",
+    "memory",
     "ledger",
     "rules",
     "explain",
@@ -65,6 +68,15 @@ def test_help_lists_every_command_and_each_has_help_with_an_example() -> None:
         assert f"\n  {command}" in listed
         assert page.exit_code == 0
         assert f"Example:  diagnose {command}" in page.stdout
+
+
+def test_help_lists_commands_by_what_they_are_for() -> None:
+    listed = run("--help").stdout
+
+    headings = ["Profile a job:", "Read what a job left:", "Plan a job:", "Look up:"]
+    places = [listed.index(f"\n{heading}\n") for heading in headings]
+    assert places == sorted(places)
+    assert places[0] < listed.index("\n  run ") < places[1] < listed.index("\n  analyze ") < places[2]
 
 
 def test_the_short_help_of_each_command_is_the_first_sentence_of_its_help() -> None:

@@ -69,6 +69,15 @@ def test_workers_stay_within_the_cores_of_the_rank(tmp_path: Path, recorded: Any
     assert WORKERS not in not_advised(found)
 
 
+@pytest.mark.parametrize(("share", "proposed"), [(1.003, 1), (1.2, None)])
+def test_a_core_that_is_measured_a_little_above_itself_is_one_core(
+    share: float, proposed: int | None, tmp_path: Path
+) -> None:
+    finding = data_wait(waiting(tmp_path, cores(2), loading=loads(0, share)))
+
+    assert (finding.patch.set["num_workers"] if finding.patch else None) == proposed
+
+
 @pytest.mark.parametrize("recorded", [None, cores(64, local_ranks=None)])
 def test_unknown_cores_are_said_and_not_assumed(tmp_path: Path, recorded: Any) -> None:
     finding = data_wait(waiting(tmp_path, recorded))

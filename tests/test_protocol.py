@@ -87,8 +87,8 @@ def test_the_page_names_what_is_watched_and_set(name: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "after_torch"),
     [
-        ((), ("torch_hooks",)),
-        ((protocol.PATCH,), ("torch_hooks", "apply_torch")),
+        ((), ("hooks.torch_hooks",)),
+        ((protocol.PATCH,), ("hooks.torch_hooks", "apply.torch")),
         ((protocol.PATCH, protocol.PIPELINE), ("pipeline.loop_begin",)),
     ],
 )

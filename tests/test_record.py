@@ -56,6 +56,33 @@ def test_a_profiler_that_slows_the_step_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("recording", "world_size", "says"),
+    [
+        (
+            {"asked_steps": 4, "steps": 2, "shapes": False, "cut_because": "4 steps with shapes take 2,560 MB"},
+            1,
+            "2 of 4 steps are recorded; shapes of tensors are not recorded; 4 steps with shapes take 2,560 MB",
+        ),
+        ({"asked_steps": 4, "steps": 4, "shapes": True, "recorded_ranks": 1}, 1, None),
+        (
+            {"asked_steps": 4, "steps": 4, "shapes": True, "recorded_ranks": 16},
+            128,
+            "16 of 128 ranks record by choice, the others keep step times",
+        ),
+        (None, 1, None),
+    ],
+    ids=["steps and shapes", "whole", "ranks", "not told"],
+)
+def test_what_of_a_capture_was_left_out_is_said(
+    recording: object, world_size: int, says: str | None, tmp_path: Path
+) -> None:
+    found = launch_bound(tmp_path, {"world_size": world_size, "recording": recording})
+
+    told = [finding.says for finding in found.findings if finding.rule == "cut-capture"]
+    assert told == ([f"Of the window: {says}."] if says else [])
+
+
+@pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"model": 3, "compiled": "yes"}', '{"model": {"model_type": 7}}']
 )
 def test_a_record_of_another_shape_is_as_good_as_none(tmp_path: Path, text: str) -> None:

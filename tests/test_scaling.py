@@ -37,6 +37,12 @@ WORK = {  # how much of each is compared with ten times as much
 }
 MEMORY = {long_jobs.steps: 500, long_jobs.streams: 500, long_jobs.names: 300, long_jobs.groups: 30}
 
+OFTEN = (long_jobs.steps, long_jobs.ranks, long_jobs.nests, long_jobs.names)  # the others run where there is time
+
+
+def one(make: Callable[[int], list[Job]]) -> object:
+    return pytest.param(make, id=make.__name__, marks=() if make in OFTEN else pytest.mark.slow)
+
 
 def written(folder: Path, jobs: list[Job]) -> Path:
     for rank, job in enumerate(jobs):
@@ -68,7 +74,7 @@ def counted_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("counted_columns")
-@pytest.mark.parametrize("make", WORK, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [one(make) for make in WORK])
 def test_work_grows_as_the_job_does(make: Callable[[int], list[Job]], tmp_path: Path) -> None:
     reported(written(tmp_path / "warm", make(WORK[make])))
     work = []
@@ -84,7 +90,7 @@ def test_work_grows_as_the_job_does(make: Callable[[int], list[Job]], tmp_path: 
     assert elements_after <= MOST * elements_before
 
 
-@pytest.mark.parametrize("make", MEMORY, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [one(make) for make in MEMORY])
 def test_memory_grows_as_the_job_does(make: Callable[[int], list[Job]], tmp_path: Path) -> None:
     reported(written(tmp_path / "warm", make(MEMORY[make])))
     peaks = []

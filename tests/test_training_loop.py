@@ -11,7 +11,7 @@ from kineto import Trace
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import FactReport
-from diagnose.probes.loop_frames import loop_on_stack
+from diagnose.probes.facts.loop_frames import loop_on_stack
 
 PYTHON = "python_function"
 
@@ -69,15 +69,15 @@ def test_the_record_tells(tmp_path: Path, record: dict[str, Any], loop: str | No
 @pytest.mark.parametrize(
     ("modules", "loop"),
     [
-        (["__main__"], "bare loop"),
+        (["__main__"], None),
         (["transformers.trainer", "accelerate.optimizer"], "transformers Trainer"),
         (["lightning.pytorch.loops.fit_loop"], "Lightning"),
         (["accelerate.optimizer", "deepspeed.runtime.engine"], "Accelerate"),
         (["deepspeed.runtime.engine"], "DeepSpeed"),
-        (["lightning.fabric.wrappers"], "bare loop"),
+        (["lightning.fabric.wrappers"], None),
     ],
 )
-def test_the_stack_tells_where_a_step_ends(tmp_path: Path, modules: list[str], loop: str) -> None:
+def test_the_stack_tells_where_a_step_ends(tmp_path: Path, modules: list[str], loop: str | None) -> None:
     code = "def call(inner):\n    return inner()\n"
     (tmp_path / "module.py").write_text(code)
     ask = loop_on_stack

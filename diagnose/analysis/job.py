@@ -14,6 +14,7 @@ from diagnose.judge.case import Case
 from diagnose.judge.judge import diagnose
 from diagnose.judge.sections import Sections
 from diagnose.metrics import Measured, measure, merged, units
+from diagnose.metrics.distorted import undistorted
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
@@ -90,7 +91,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
     job = suspecting(join(ranks, chosen.network_gbs))
     positions = _chosen(job, chosen.rank, path)
     measured = read.measured(job, positions, range(len(job.ranks)) if chosen.rank is None else positions)
-    facts = merged([measure(m) for m in measured], weights(job, measured))
+    facts = undistorted(merged([measure(m) for m in measured], weights(job, measured)), job, positions)
     diagnosis = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
     copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
     sections = Sections()

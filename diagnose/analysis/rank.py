@@ -9,12 +9,15 @@ import numpy as np
 from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
 from diagnose.errors import UserError
+from diagnose.hardware.named import properties_of
 from diagnose.metrics.run.capture import lost_share
 from diagnose.metrics.settings import Settings, device_of
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, Trace, load_all, ranks_of
+from diagnose.trace.distortion import overhead_of
+from diagnose.trace.readings import clock_of
 from diagnose.trace.record import CaptureRecord, record_beside
 
 
@@ -39,6 +42,8 @@ class RankAnalysis:
             host=self.record.text("host") or "",
             lost_share=lost_share(self.timeline),
             sized_share=self.roofline.judged_share if self.roofline is not None else 0.0,
+            overhead=overhead_of(self.record),
+            clock=clock_of(self.record),
         )
 
 
@@ -48,10 +53,23 @@ def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loa
     Raises:
         UserError: a trace cannot be read.
     """
-    traces = load_all([path for path, _ in files], loading)
+    traces = (_stated(trace, settings) for trace in load_all([path for path, _ in files], loading))
     for (_, rank), trace in zip(files, traces, strict=True):
-        for number, part in (ranks_of(trace) or {stated_rank(trace, rank): trace}).items():
-            yield _analysis(timeline_of(part, number), settings)
+        for number, part in parts_of(trace, rank).items():
+            yield _analysis(timeline_of(part, number, settings.step_range), settings)
+
+
+def _stated(trace: Trace, settings: Settings) -> Trace:
+    """The trace with the device that the user states."""
+    if settings.gpu is None:
+        return trace
+    return replace(trace, metadata={**trace.metadata, "deviceProperties": [properties_of(settings.gpu)]})
+
+
+def parts_of(trace: Trace, rank: int) -> dict[int, Trace]:
+    """The ranks that a file holds, by number; `rank` is what the file is taken for, of an export its first."""
+    first = rank if trace.of_nsight else 0
+    return {first + at: part for at, part in ranks_of(trace).items()} or {stated_rank(trace, rank): trace}
 
 
 def stated_rank(trace: Trace, otherwise: int) -> int:
@@ -64,11 +82,23 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
     if settings.step is not None:
         timeline = _only(timeline, settings.step)
     record = record_beside(Path(timeline.trace.path), timeline.rank)
+    if settings.monitored is not None:
+        record = settings.monitored.beside(record, _captured_s(timeline))
+    if settings.torch_traces is not None:
+        record = settings.torch_traces.beside(record, timeline.rank)
     for kind in record.lost:
         timeline.trace.loss.count(kind)
     roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
     class_ = np.full(len(timeline.gpu), "", object) if roofline is None else roofline.class_
     return RankAnalysis(timeline, record, roofline, attribute(timeline, class_))
+
+
+def _captured_s(timeline: Timeline) -> tuple[float, float] | None:
+    """Begin and end of the counted steps in seconds since 1970; None where the trace does not say."""
+    base_ns, steps = timeline.trace.base_ns, timeline.steps.host
+    if not base_ns or not len(steps):
+        return None
+    return (base_ns + int(steps[0, 0])) / 1e9, (base_ns + int(steps[-1, 1])) / 1e9
 
 
 def _unjudged(because: str) -> Roofline | None:

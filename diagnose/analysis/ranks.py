@@ -6,7 +6,7 @@ ranks, so that the memory for a job does not grow with its traces.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 
 from diagnose.analysis.rank import RankAnalysis, analyses
@@ -86,7 +86,13 @@ def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str
 
 
 def numbered(run: Run) -> list[tuple[Path, int]]:
-    """The files of the run, each with its rank: as its metadata or name tells, else the first that no other has."""
+    """The files of the run, each with its rank: as its metadata or name tells, else the first that no other has.
+
+    Where a file holds several ranks that it does not number, it has its first one, counted over the files in order.
+    """
+    if any(f.ranks > 1 for f in run.files):
+        firsts = accumulate((f.ranks for f in run.files), initial=0)
+        return [(f.path, first) for f, first in zip(run.files, firsts, strict=False)]
     known = {f.rank for f in run.files}
     free = (rank for rank in count() if rank not in known)
     return [(f.path, f.rank if f.rank is not None else next(free)) for f in run.files]

@@ -2,11 +2,11 @@
 
 import glob
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from diagnose.capture.folder import claimed, is_ours
-from diagnose.probes.claim import json_object, owner, scratch_of
+from diagnose.probes.bundle.claim import json_object, owner, scratch_of
 from diagnose.probes.protocol import CLAIM, DONE, FORKED_MARK, PYTHON_MARK, TRACE, rank_in
 
 _MOST_RANKS = 1 << 20
@@ -20,22 +20,24 @@ class Written:
     Attributes:
         world_size: how many ranks the job has.
         traces: file name of each rank's trace.
-        errors: of the ranks without a trace, why they have none.
+        errors: of the ranks that failed, why they have no trace.
+        left_out: of the ranks that record nothing by choice, whose choice; their step times are in their records.
     """
 
     world_size: int
     traces: Mapping[int, str]
     errors: Mapping[int, str]
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
         """Whether nothing more will come."""
-        return len(self.traces) + len(self.errors) >= self.world_size
+        return len(self.traces) + len(self.errors) + len(self.left_out) >= self.world_size
 
     @property
     def missing(self) -> list[int]:
-        """The ranks without a trace."""
-        return [rank for rank in range(self.world_size) if rank not in self.traces]
+        """The ranks without a trace that should have one."""
+        return [rank for rank in range(self.world_size) if rank not in self.traces and rank not in self.left_out]
 
 
 class Bundle:
@@ -66,21 +68,23 @@ class Bundle:
         """What the markers of this run in the folder say."""
         traces: dict[int, str] = {}
         errors: dict[int, str] = {}
+        left_out: dict[int, str] = {}
         world_size = 1
         for rank, marker in _of_each_rank(self.folder, DONE):
             if marker is None or marker.get("token") not in (None, self.token):
                 continue
             trace = marker.get("trace")
-            into = traces if trace else errors
-            into[rank] = str(trace or marker.get("error") or "no steps were recorded")[:_LONGEST_REASON]
+            chosen = marker.get("left_out")
+            into = traces if trace else left_out if chosen else errors
+            into[rank] = str(trace or chosen or marker.get("error") or "no steps were recorded")[:_LONGEST_REASON]
             world_size = max(world_size, _ranks(marker))
-        return Written(world_size, traces, errors)
+        return Written(world_size, traces, errors, left_out)
 
     def cut(self) -> dict[int, str]:
         """After the command has ended: of the ranks that ended inside their window without a trace, why, or ""."""
         scratch, written = scratch_of(self.folder), self.written()
         claims = _of_each_rank(scratch, CLAIM) if scratch is not None else ()
-        done = {*written.traces, *written.errors}
+        done = {*written.traces, *written.errors, *written.left_out}
         return {
             rank: str((claim or {}).get("error") or "")[:_LONGEST_REASON] for rank, claim in claims if rank not in done
         }

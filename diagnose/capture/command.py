@@ -134,13 +134,21 @@ class Job:
         argv: what is executed.
         env: its environment.
         stdout: the descriptor that its output goes to; None is that of this process.
+        stderr: likewise.
+
+    Attributes:
+        asked_to_end: whether a signal came while it ran by which users end what they started; none that is ignored,
+            as a hang-up is under nohup.
 
     Raises:
         OSError: it cannot be executed; `exit_code_of` tells what a shell would return.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], stdout: int | None = None) -> None:
-        self._stdout = stdout
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], stdout: int | None = None, stderr: int | None = None
+    ) -> None:
+        self._stdout, self._stderr = stdout, stderr
+        self.asked_to_end = False
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
         try:
             self._process = self._started(argv, env)
@@ -161,7 +169,14 @@ class Job:
             return self._executed(sh, env)
 
     def _executed(self, argv: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(argv, env=env, close_fds=False, stdout=self._stdout, preexec_fn=self._in_the_child)
+        return subprocess.Popen(
+            argv,
+            env=env,
+            close_fds=False,
+            stdout=self._stdout,
+            stderr=self._stderr,
+            preexec_fn=self._in_the_child,
+        )
 
     def runs(self, for_s: float) -> bool:
         """Whether the command still runs after `for_s` seconds; returns at once when it ends."""
@@ -210,6 +225,7 @@ class Job:
             elif info.si_signo == signal.SIGCONT:
                 self._continue()
             else:
+                self.asked_to_end |= info.si_signo in _TERMINATING and not _is_ignored(info.si_signo)
                 if info.si_code != _BY_THE_KERNEL:
                     self._process.send_signal(info.si_signo)
                 if info.si_signo in _STOPPING:
@@ -271,6 +287,10 @@ def deaf() -> None:
 def exit_code_of(error: OSError) -> int:
     """What a shell returns for a command that it cannot execute."""
     return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+
+
+def _is_ignored(number: int) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:

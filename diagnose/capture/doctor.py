@@ -6,7 +6,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,12 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 from diagnose.capture.command import environment
+from diagnose.capture.expected import ASK_STALL, room, taken
 from diagnose.probes.config import Config
+from diagnose.probes.limits.room import free_memory_bytes
 from diagnose.probes.protocol import NSIGHT
 from diagnose.version import __version__
 
 _PACKAGES = ("transformers", "accelerate", "liger-kernel", "nvtx")
-_ROOM_BYTES = 2 << 30
 _PATIENCE_S = 120
 _DCGM = ("nv-hostengine", "dcgm-exporter")
 
@@ -42,8 +42,9 @@ try:
         said["kernels"] = sum(event.device_type.name == "CUDA" for event in profiler.events())
 except BaseException as error:
     said["error"] = f"{type(error).__name__}: {error}"
+{stall}
 print("\\n" + json.dumps(said))
-"""
+""".replace("{stall}", ASK_STALL)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:
     yield nsight(env)
     yield dcgm(running())
     yield disk(folder)
+    yield capture(said)
     yield blocking(env)
     yield Check("versions", "ok", ", ".join(map(version, _PACKAGES)))
 
@@ -169,15 +171,19 @@ def running() -> Iterator[str]:
 
 
 def disk(folder: Path) -> Check:
-    """Room for traces where they are written by default."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        return Check("disk", "warn", f"{folder}: {error.strerror}")
+    """Room for traces where they are written by default, and whether that is a disk."""
+    if not folder.is_dir():
+        return Check("disk", "warn", f"{folder}: no such folder")
     if not os.access(folder, os.W_OK):
         return Check("disk", "warn", f"{folder} is read-only: pass --out")
-    room = f"{free / (1 << 30):.1f} GiB free in {folder}"
-    return Check("disk", "ok" if free >= _ROOM_BYTES else "warn", room)
+    good, says = room(folder)
+    return Check("disk", "ok" if good else "warn", says)
+
+
+def capture(said: Mapping[str, object]) -> Check:
+    """What a capture takes of this machine at most."""
+    fits, says = taken(said, free_memory_bytes())
+    return Check("capture", "ok" if fits else "warn", says)
 
 
 def blocking(env: Mapping[str, str]) -> Check:

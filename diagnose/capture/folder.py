@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diagnose.probes.claim import has_marker_of, make_scratch, owner, taken
+from diagnose.probes.bundle.claim import has_marker_of, make_scratch, owner, taken
 from diagnose.probes.protocol import (
+    ANNOUNCED,
+    ASK,
     CLAIM,
     DONE,
     MARKS_FOLDER,
@@ -30,13 +32,18 @@ from diagnose.probes.protocol import (
     RUNS,
     SCRATCH,
     TRACE,
+    TRIGGER,
+    WINDOW_FOLDER,
     default_out,
 )
 
 _MOST_FOLDERS = 10_000
 _PARTIAL = re.escape(PARTIAL).replace(r"\{\}", "{}")
-_CLAIM, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in (CLAIM, TRACE, RECORD, DONE))
-_OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, *(_PARTIAL.format(name, r"\d+") for name in _COMPLETE)))
+_CLAIM, _ASK, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in (CLAIM, ASK, TRACE, RECORD, DONE))
+_AGREED = (_ASK, ANNOUNCED, TRIGGER)
+_PARTIALS = (_PARTIAL.format(name, r"\d+") for name in (*_COMPLETE, *_AGREED))
+_OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, *_AGREED, *_PARTIALS))
+_LEFT_IN_WINDOWS = "|".join((rf"\.{_CLAIM}", *(_PARTIAL.format(name, r"\d+") for name in _COMPLETE)))
 _MARK = r"[\w.]+"
 _RAW = "|".join(map(re.escape, (RAW, RAW_PARTIAL)))
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
@@ -194,9 +201,15 @@ def _token_of(env: Mapping[str, str]) -> str:
 
 
 def _remove_scratch(folder: Path, token: str) -> None:
-    """Remove the scratch folder if it is the job's. What is in it and not known to be ours stays, and it with it."""
+    """Remove the scratch folder if it is the job's, and what a rank that was killed left in the windows of the run.
+
+    What is in the scratch folder and not known to be ours stays, and it with it.
+    """
     if owner(folder) != token:
         return
+    for window in folder.glob(WINDOW_FOLDER.format("*")):
+        with _opened(window.name, _number(folder)) as left:
+            _remove_files(left, _LEFT_IN_WINDOWS)
     with _opened(SCRATCH, _number(folder)) as scratch:
         if scratch is None:
             return

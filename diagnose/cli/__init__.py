@@ -8,35 +8,59 @@ from diagnose.cli.group import LazyGroup
 
 @click.group(
     cls=LazyGroup,
-    commands_at={
-        "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
-        "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
-        "compare": (
-            "diagnose.cli.compare",
-            "Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.",
-        ),
-        "baseline": ("diagnose.cli.baseline", "Keep a run under version control, and say when a later one is slower."),
-        "data": (
-            "diagnose.cli.data",
-            "Say how fast each stage of the input is, which is the smallest, and how many workers a step needs.",
-        ),
-        "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
-        "series": (
-            "diagnose.cli.series",
-            "Say which steps of a job stall, since when it is slower, and what to look at.",
-        ),
-        "scaling": (
-            "diagnose.cli.scaling",
-            "Say how a job scales with its GPUs, and how many to take.",
-        ),
-        "ledger": ("diagnose.cli.ledger", "Say how often changes gained what was predicted of them, rule by rule."),
-        "rules": ("diagnose.cli.rules", "List the rules."),
-        "explain": ("diagnose.cli.explain", "Explain one rule: what it looks at, what to do, when it does not matter."),
-        "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
-        "hardware": ("diagnose.cli.hardware", "List the known GPUs with their peaks, bandwidth and sources."),
-        "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
-        "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
-        "completion": ("diagnose.cli.completion", "Print what makes a shell complete commands and options."),
+    commands_in={
+        "Profile a job": {
+            "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
+            "tune": (
+                "diagnose.cli.tune",
+                "Run a job again and again, each time with one more change, and keep what makes it faster.",
+            ),
+            "data": (
+                "diagnose.cli.data",
+                "Say how fast each stage of the input is, which is the smallest, and how many workers a step needs.",
+            ),
+            "trigger": ("diagnose.cli.trigger", "Open a window in a job that runs under `diagnose run --arm`."),
+            "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
+        },
+        "Read what a job left": {
+            "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
+            "compare": (
+                "diagnose.cli.compare",
+                "Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.",
+            ),
+            "baseline": (
+                "diagnose.cli.baseline",
+                "Keep a run under version control, and say when a later one is slower.",
+            ),
+            "series": (
+                "diagnose.cli.series",
+                "Say which steps of a job stall, since when it is slower, and what to look at.",
+            ),
+            "hang": (
+                "diagnose.cli.hang",
+                "Say which rank a hanging job waits for, at which call, or which rank calls something else.",
+            ),
+            "memory": (
+                "diagnose.cli.memory",
+                "Say what the memory of a job went to at its peak, and what keeps the rest from being used.",
+            ),
+        },
+        "Plan a job": {
+            "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
+            "scaling": ("diagnose.cli.scaling", "Say how a job scales with its GPUs, and how many to take."),
+        },
+        "Look up": {
+            "explain": (
+                "diagnose.cli.explain",
+                "Explain one rule: what it looks at, what to do, when it does not matter.",
+            ),
+            "rules": ("diagnose.cli.rules", "List the rules."),
+            "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
+            "hardware": ("diagnose.cli.hardware", "List the known GPUs with their peaks, bandwidth and sources."),
+            "ledger": ("diagnose.cli.ledger", "Say how often changes gained what was predicted of them, rule by rule."),
+            "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
+            "completion": ("diagnose.cli.completion", "Print what makes a shell complete commands and options."),
+        },
     },
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example:  diagnose analyze runs/llama/",

@@ -8,6 +8,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
+from diagnose.cli.armed import is_armed, show_armed
 from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
@@ -18,8 +19,10 @@ from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.report.text import render, render_brief
-from diagnose.report.text.critical_path import render_critical_path
+from diagnose.report.text.critical_path import render_critical_path, render_no_critical_path
 from diagnose.trace import Loading, displayed, is_stream
+from diagnose.trace.exported import monitored
+from diagnose.trace.torch_trace import torch_traces
 
 _SEVERITIES = ("info", "warning", "critical")
 
@@ -38,6 +41,18 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("--step", metavar="K", type=click.IntRange(0), help="Count this step alone, by its number.")
 @rules_option
 @stated_options
+@click.option(
+    "--metrics",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Series of the GPUs that a monitor kept: DCGM's exporter, or Prometheus' answer as JSON.",
+)
+@click.option(
+    "--torch-trace",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="What TORCH_TRACE=FOLDER wrote: graph breaks and recompilations of torch.compile.",
+)
 @loading_options
 @ledger_option("Quote no earlier promises (diagnose ledger).")
 @click.option(
@@ -49,7 +64,8 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     """Say why a training job is slow and what to change next.
 
     PATH is a trace of torch.profiler (.json, .json.gz or .json.zst) or a folder with one trace per rank, here
-    or at a URL (s3://, gs://, hf://, ssh://, http://), or a pipe, or - for standard input.
+    or at a URL (s3://, gs://, hf://, ssh://, http://), or a pipe, or - for standard input. Of the folder
+    of an armed run (diagnose run --arm) the step times and each window are told; RUN/step-K is one of its windows.
 
     \b
     Exit codes:
@@ -61,6 +77,9 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
       130  interrupted
     """
     _check(given)
+    if given["run"] is None and is_armed(path):
+        show_armed(path, {**given, "fail_on": fail_on}, _options(given, loading_of(given, None)))
+        return
     if given["critical_path"] and is_stream(path):
         raise click.UsageError("--critical-path reads the traces twice: write them to a file first.")
     with announced(Path(displayed(path)), wanted=not given["quiet"]) as watch:
@@ -69,7 +88,11 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
             diagnosis = with_track_records(_diagnosed(path, given, loading), given["no_ledger"])
     with writing():
         _show(diagnosis, path, given)
-    if given["critical_path"]:
+    distortion = diagnosis.steps.distortion
+    if given["critical_path"] and distortion is not None:
+        with writing():
+            render_no_critical_path(distortion, terminal())
+    elif given["critical_path"]:
         found = critical_path_at(path, given["run"], loading, given["rank"])
         with writing():
             render_critical_path(found, terminal())
@@ -95,11 +118,19 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _diagnosed(path: str, given: Mapping[str, Any], loading: Loading) -> Diagnosis:
-    names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
-    options = analysis.Options(loading=loading, **{name: given[name] for name in names})
+    options = _options(given, loading)
     if given["annotate"] is not None:
         return annotated(path, options, given["annotate"])
     return analysis.analyze(path, options=options)
+
+
+def _options(given: Mapping[str, Any], loading: Loading) -> analysis.Options:
+    names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
+    beside: dict[str, Any] = {
+        "monitored": monitored(given["metrics"]) if given["metrics"] is not None else None,
+        "torch_traces": torch_traces(given["torch_trace"]) if given["torch_trace"] is not None else None,
+    }
+    return analysis.Options(loading=loading, **beside, **{name: given[name] for name in names})
 
 
 def _show(diagnosis: Diagnosis, path: str, given: Mapping[str, Any]) -> None:

@@ -13,14 +13,16 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
 from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
+from diagnose.cli.promises import ledger_option, record
 from diagnose.cli.terminal import announced, terminal
 from diagnose.cli.typed import options_typed
-from diagnose.compare import Side, regression, side_at
+from diagnose.compare import Side, is_patch_alone, regression, side_told, told_at
 from diagnose.compare import compare as compared
-from diagnose.diagnosis import Comparison, comparison_json
+from diagnose.diagnosis import Comparison, Diagnosis, comparison_json
 from diagnose.report.markdown.comparison import comparison_markdown
 from diagnose.report.text.comparison import render
 from diagnose.report.views.summary import About
+from diagnose.series import Series
 from diagnose.trace import displayed, is_stream
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -48,6 +50,7 @@ noise_option: Callable[[Any], Any] = click.option(
     help="Exit with 1 when B is slower by more than this, beyond the noise, or cannot be compared.",
 )
 @noise_option
+@ledger_option("Keep no promise that B, which is A with a patch, puts to the test.")
 @work_options
 @loading_options
 def compare(before: str, after: str, **given: Any) -> None:
@@ -69,7 +72,10 @@ def compare(before: str, after: str, **given: Any) -> None:
         raise click.UsageError("Choose one of --json and --markdown -.")
     if is_stream(before) or is_stream(after):
         raise click.UsageError("A and B are compared from files: write what comes through a pipe to one first.")
-    comparison = compared(side_from(before, given), side_from(after, given), floor_share=given["noise"])
+    one, other = told_from(before, given), told_from(after, given)
+    comparison = compared(side_told(one, before), side_told(other, after), floor_share=given["noise"])
+    if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
+        record(other, "compare", comparison.speedup)
     about = About(__version__, shlex.join(["diagnose", "compare", displayed(before), displayed(after), *_typed()]))
     _show(comparison, given, about)
     tolerance = given["fail_on_regression"]
@@ -81,11 +87,16 @@ def compare(before: str, after: str, **given: Any) -> None:
 
 def side_from(path: str, given: Mapping[str, Any]) -> Side:
     """The run at `path`, read and analysed as the options of the command say."""
+    return side_told(told_from(path, given), path)
+
+
+def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
+    """What the run at `path` tells, read and analysed as the options of the command say."""
     with announced(Path(displayed(path))) as watch:
         loading = loading_of(given, watch)
         stated = {name: given[name] for name in ("scheduler", *STATED_OF_WORK)}
         with limited(loading.memory_bytes):
-            return side_at(path, analysis.Options(loading=loading, **stated))
+            return told_at(path, analysis.Options(loading=loading, **stated))
 
 
 def _show(comparison: Comparison, given: Mapping[str, Any], about: About) -> None:

@@ -17,15 +17,16 @@ class LazyGroup(click.Group):
     """Commands named by (module, short help); the module's attribute has the command's name.
 
     Args:
-        commands_at: command name to (module, short help).
+        commands_in: heading of the help to its commands: name to (module, short help).
     """
 
-    def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, commands_in: Mapping[str, Mapping[str, tuple[str, str]]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.commands_at = commands_at
+        self.commands_in = commands_in
+        self.commands_at = {name: at for commands in commands_in.values() for name, at in commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order a newcomer needs them."""
+        """The names in the order of the help."""
         return list(self.commands_at)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -51,8 +52,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, short) for name, (_, short) in self.commands_at.items()])
+        width = max(map(len, self.commands_at))
+        for heading, commands in self.commands_in.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), short) for name, (_, short) in commands.items()])
 
     def main(
         self,

@@ -12,6 +12,7 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.errors import UserError
 from diagnose.hardware import PRECISIONS, Device, Gpu, resolve, table
+from diagnose.hardware.named import properties_of
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 
@@ -49,8 +50,7 @@ def _matching(name: str) -> tuple[Gpu, ...]:
 
 def _device(gpu: Gpu) -> Device:
     """The device as a trace without a capture record would give it."""
-    name = "" if not gpu.names else gpu.names[0]
-    return resolve({"name": name, "totalGlobalMem": gpu.memory_gb[0] * 1.03e9})
+    return resolve(properties_of(gpu))
 
 
 _COLUMNS: Mapping[str, Cell] = {

@@ -1,6 +1,7 @@
 """Numbers on the command line, and the options with which users state what a trace does not hold."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,6 +9,8 @@ import click
 
 from diagnose.formulas.critical_batch import CriticalBatch
 from diagnose.formulas.mfu_conventions import MFU_AS
+from diagnose.hardware import Gpu
+from diagnose.hardware.named import gpu_named
 
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
@@ -64,11 +67,36 @@ class _Batch(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
         return CriticalBatch(size, "sequences" if counts_sequences else "tokens")
 
 
+class _Board(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A GPU of the table, by key, name or words of them."""
+
+    name = "gpu"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Gpu:
+        return value if isinstance(value, Gpu) else gpu_named(str(value))
+
+
+class _Pattern(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A regular expression."""
+
+    name = "regex"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> re.Pattern[str]:
+        try:
+            return re.compile(value)
+        except (re.error, RecursionError, OverflowError) as error:
+            self.fail(f"{value} is no regular expression: {error}.", param, ctx)
+
+
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 POSITIVE = _Positive(min=0, min_open=True)
 HOURS = _Hours()
 SHARE = _Share()
 _AT_LEAST_ONE = _Positive(min=1)
+BOARD = _Board()
+PATTERN = _Pattern()
+_GPU = "The GPU, one of `diagnose hardware`, where the trace does not say it: H100, A100-SXM4-80GB."
+_STEP_RANGE = "The NVTX or profiler ranges that are steps, by a pattern of their names: 'iteration \\d+'."
 _MTBF = _Positive(min=0, min_open=True, max=1e9)
 BATCH = _Batch()
 MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
@@ -89,13 +117,14 @@ _COSTS = (
     ("--kg-per-kwh", "Kilograms of CO2e of a kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
 )
-STATED_OF_WORK = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _STATED)
+STATED_OF_WORK = (*(name.removeprefix("--").replace("-", "_") for name, _ in _STATED), "gpu", "step_range")
 _OF_TRAINING = (
     ("--critical-batch", "Batch above which more buys little, in tokens (2M) or sequences (512seq).", BATCH),
     ("--mtbf-hours", "Hours between failures of the whole job, for how often to save; else as published.", _MTBF),
 )
+_OF_THE_TRACE = ("gpu", "step_range")
 _ALL = (*_STATED, *_COSTS, *_OF_TRAINING)
-STATED = (*(name.removeprefix("--").replace("-", "_") for name, *_ in _ALL), "mfu_as")
+STATED = (*(name.removeprefix("--").replace("-", "_") for name, *_ in _ALL), *_OF_THE_TRACE, "mfu_as")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -107,7 +136,9 @@ def stated_options(command: Command) -> Command:
 
 
 def work_options(command: Command) -> Command:
-    """Adds those of them that state the work of a step and the hardware."""
+    """Adds those of them that state the work of a step, the hardware, and what a step is."""
+    command = click.option("--step-range", metavar="REGEX", type=PATTERN, help=_STEP_RANGE)(command)
+    command = click.option("--gpu", metavar="NAME", type=BOARD, help=_GPU)(command)
     for name, text in reversed(_STATED):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command

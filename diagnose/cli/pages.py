@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,7 +13,10 @@ from diagnose import __version__
 from diagnose.cli.typed import options_typed
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
-from diagnose.errors import UserError, printable, to_install
+from diagnose.errors import UserError, printable, shown_path, to_install
+
+if TYPE_CHECKING:
+    from diagnose.report.views.summary import About
 
 STDOUT = Path("-")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -98,6 +101,25 @@ def write_html(diagnosis: Diagnosis, to: Path, shown: str) -> None:
     with _told(to, _HTML):
         _write_whole(to, text.encode())
     click.echo(f"wrote {printable(str(to))}", err=True)
+
+
+def write_answer(to: Path, page: "Callable[[About], str]", read: Path) -> None:
+    """Writes the page of an answer that is no diagnosis and says where on stderr.
+
+    Args:
+        to: the file.
+        page: makes the page.
+        read: what the command was given, which is not written over.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    from diagnose.report.views.summary import About
+
+    if is_same_file(read, to):
+        raise UserError(f"cannot write {_HTML}", where=to, why="it is what is read", do="name another file")
+    text = page(About(__version__, _command(click.get_current_context(), shown_path(read))))
+    write_file(to, text.encode(), _HTML)
 
 
 def print_markdown(diagnosis: Diagnosis, shown: str) -> None:

@@ -10,6 +10,7 @@ from diagnose.errors import printable
 
 if TYPE_CHECKING:
     from diagnose.diagnosis import Diagnosis
+    from diagnose.patch.promises import Achieved, Source
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,11 +27,14 @@ def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":
     return diagnosis if no_ledger else promises.quoting(diagnosis, promises.kept().promises)
 
 
-def record(diagnosis: "Diagnosis") -> None:
-    """Appends what a run with a patch put to the test, and says so in a line; nothing where there was nothing."""
+def record(diagnosis: "Diagnosis", source: "Source" = "apply", achieved: "Achieved | None" = None) -> None:
+    """Appends what a run with a patch put to the test, and says so in a line; nothing where there was nothing.
+
+    `achieved` is a better measurement than that of the run alone.
+    """
     from diagnose.patch import promises
 
-    done = promises.record(promises.promise_of_patch(diagnosis))
+    done = promises.record(promises.promise_of_patch(diagnosis, source, achieved))
     if done.failed:
         say(f"not kept in the ledger of promises: {printable(done.because)}")
     elif done.done:

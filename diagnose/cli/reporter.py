@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diagnose.capture.bundle import Bundle, Written
 from diagnose.capture.command import ignores_our_hook
+from diagnose.cli.armed import tell_armed
 from diagnose.cli.outputs import Outputs
 from diagnose.cli.promises import record, with_track_records
 from diagnose.cli.voice import guarded, say
@@ -60,6 +61,8 @@ class Reporter:
 
         if written.traces and written.missing:
             say(_without(written))
+        if written.left_out:
+            say(_left_out(written))
         options = analysis.Options(run=_run_of(self._bundle.folder, written))
         diagnosis = analysis.analyze(self._bundle.folder, options=options)
         if not self._no_ledger:
@@ -71,7 +74,9 @@ class Reporter:
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
     """After the command ended: the report if it is still due, or why there is none, and what else was written."""
     written = _all_written(bundle)
-    if not written.traces and not bundle.traces():
+    if written.left_out and not written.traces:
+        say(f"{_left_out(written)}; see them: diagnose series {printable(near(bundle.folder))}")
+    elif not written.traces and not bundle.traces():
         say(f"nothing captured: {printable(_why_nothing(bundle, written, argv))}")
     elif reporter is None:
         say(f"captured into {printable(near(bundle.folder))}")
@@ -82,6 +87,21 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
             say(printable(_told(cut)))
     if bundle.further_windows():
         say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.further_windows())))}")
+
+
+def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str]) -> None:
+    """After an armed command ended: the report of its steps and its windows, or why there is none."""
+    from diagnose.series.armed_log import all_ended, step_logs
+
+    until = time.monotonic() + (_WAIT_FOR_PARENTS_S if bundle.shared else 0)
+    while time.monotonic() < until and not all_ended(bundle.folder):
+        time.sleep(POLL_EVERY_S)
+    if not step_logs(bundle.folder):
+        say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv))}")
+    elif not outputs.wanted:
+        say(f"captured into {printable(near(bundle.folder))}")
+    else:
+        tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files)
 
 
 def near(folder: Path) -> str:
@@ -99,6 +119,14 @@ def _without(written: Written) -> str:
     listed = ", ".join(map(str, written.missing[:_MOST_RANKS]))
     why = next((f" ({printable(written.errors[rank])})" for rank in written.missing if rank in written.errors), "")
     return f"no trace of rank {listed}{more} of {written.world_size}{why}"
+
+
+def _left_out(written: Written) -> str:
+    """Which ranks record nothing by choice, and whose choice that is."""
+    ranks = sorted(written.left_out)
+    listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
+    whose = f" of rank {listed} ({len(ranks)} of {written.world_size})" if written.world_size > 1 else ""
+    return f"step times only{whose}: {printable(written.left_out[ranks[0]])}"
 
 
 def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:

@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,14 +23,20 @@ from diagnose.capture.command import (
     resolved,
 )
 from diagnose.capture.folder import is_first_rank
+from diagnose.cli import nsight
+from diagnose.cli.armed import arm_options, asked_of
+from diagnose.cli.nsight import nsight_options
 from diagnose.cli.outputs import Outputs, output_options
 from diagnose.cli.promises import ledger_option
-from diagnose.cli.reporter import POLL_EVERY_S, Reporter, last_words
+from diagnose.cli.recording import budget_option, limits_of, ranks_option
+from diagnose.cli.reporter import POLL_EVERY_S, Reporter
 from diagnose.cli.typed import options_typed
 from diagnose.cli.voice import guarded, say, stderr
+from diagnose.cli.window import window_options
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request, read
 from diagnose.probes import protocol
+from diagnose.probes.armed.asked import Asked
 from diagnose.probes.config import Config
 
 _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
@@ -44,38 +52,16 @@ _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
     type=click.Path(path_type=Path),
     help=f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 when DIR is not empty.",
 )
-@click.option(
-    "--steps",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=protocol.STEPS,
-    help=f"Steps to record (default: {protocol.STEPS}; the first of three or more is not counted).",
-)
-@click.option(
-    "--warmup",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=protocol.WARMUP,
-    help=f"Steps with the profiler on before those (default: {protocol.WARMUP}).",
-)
-@click.option(
-    "--skip",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=protocol.SKIP,
-    help=f"Wait at most N steps for step times to settle (default: {protocol.SKIP}).",
-)
-@click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
-@click.option(
-    "--sample-steps",
-    metavar="N",
-    default=None,
-    type=click.IntRange(min=0),
-    help="Sample the stack of the training thread in at most N steps after the window (default: for two seconds, which "
-    "are 200 samples).",
-)
+@window_options
+@budget_option
+@ranks_option
 @click.option("--no-sampling", is_flag=True, help="Sample no stacks: no line of code is named.")
 @click.option("--stop", is_flag=True, help="End the job after the window.")
+@arm_options
+@nsight_options
+@click.option("--memory", is_flag=True, help="Record allocations for `diagnose memory`, which slows each of them.")
+@click.option("--log", is_flag=True, help="Give figures of each window to the loggers of transformers' Trainer.")
+@click.option("--no-flight-recorder", is_flag=True, help="Leave torch's flight recorder as it is.")
 @output_options
 @click.option(
     "--apply",
@@ -94,7 +80,7 @@ def run(
     steps: int,
     warmup: int,
     skip: int,
-    at_step: int | None,
+    at_steps: tuple[int, ...],
     sample_steps: int | None,
     no_sampling: bool,
     stop: bool,
@@ -117,35 +103,51 @@ def run(
       2    wrong usage
       3    the patch of --apply cannot be used
       126  the command cannot be executed
-      127  the command is not found
+      127  the command, or with --nsys nsys, is not found
     """
     if not command:
         raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
+    asked = asked_of(given, at_steps, stop)
+    under_nsys = nsight.wanted(given, asked is not None)
     reports = is_first_rank(os.environ)
-    argv = resolved(command)
-    patch = _patch(patch_file, argv, reports)
+    patch = _patch(patch_file, argv := resolved(command), reports)
     plain = inherited_environment()
-    config = Config("", steps, warmup, skip, at_step, stop, sample_steps=0 if no_sampling else sample_steps)
+    sample_steps = 0 if no_sampling else sample_steps
+    window = Config("", steps, warmup, skip, next(iter(at_steps), None), stop, sample_steps=sample_steps)
+    config = _config(window, asked, {**given, "nsight": under_nsys})
+    nsight.end_early(ctx, argv, config, out, only_print=given["print_line"])
     bundle, env = _prepared(out, config, plain, patch)
+    argv = nsight.command_line(argv, bundle.folder, plain) if under_nsys and bundle else argv
     try:
         job, bundle = _started(argv, env, plain, bundle, patch)
     except OSError as error:
-        if bundle is not None:
-            guarded(bundle.tidy)
-        why = error.strerror or str(error)
-        stderr().say(f"Error: cannot run the command: {printable(argv[0])}\n  why: {printable(why)}\n")
-        ctx.exit(exit_code_of(error))
+        _cannot_run(ctx, argv, error, bundle)
     speaking = bundle if reports else None
     outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."])
-    reporter = Reporter(speaking, outputs, no_ledger) if speaking is not None and outputs.wanted else None
+    early = speaking if outputs.wanted and asked is None and not under_nsys else None
+    reporter = Reporter(early, outputs, no_ledger) if early else None
     code = _followed(job, reporter)
     if speaking is not None:
-        guarded(lambda: last_words(speaking, reporter, argv))
-        if patch is not None:
-            guarded(lambda: _whether_applied(speaking))
+        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, under_nsys, asked is not None)
+        _tell_the_end(speaking, words, patch)
     if reporter is not None and reporter.told:
         guarded(lambda: say(reporter.told))
     _ended(ctx, code, bundle)
+
+
+def _config(window: Config, asked: Asked | None, given: dict[str, Any]) -> Config:
+    """What the options ask for beside the window, or in its place."""
+    asks = {name: given[name] for name in ("memory", "log", "nsight")}
+    config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
+    return config if asked is None else replace(config, at_step=None, armed=asked.to_json())
+
+
+def _cannot_run(ctx: click.Context, argv: list[str], error: OSError, bundle: Bundle | None) -> NoReturn:
+    if bundle is not None:
+        guarded(bundle.tidy)
+    why = error.strerror or str(error)
+    stderr().say(f"Error: cannot run the command: {printable(argv[0])}\n  why: {printable(why)}\n")
+    ctx.exit(exit_code_of(error))
 
 
 def _prepared(
@@ -210,9 +212,21 @@ def _followed(job: Job, reporter: Reporter | None) -> int:
         return job.exit_code()
 
 
+def _tell_the_end(bundle: Bundle, words: Callable[[], object], patch: Request | None) -> None:
+    guarded(words)
+    guarded(lambda: _whether_it_hung(bundle))
+    if patch is not None:
+        guarded(lambda: _whether_applied(bundle))
+
+
 def _whether_applied(bundle: Bundle) -> None:
-    if not any(bundle.folder.glob(protocol.RECORD.format("*"))):
+    if not any(bundle.folder.rglob(protocol.RECORD.format("*"))):
         say("whether the patch was applied is not known: nothing was captured")
+
+
+def _whether_it_hung(bundle: Bundle) -> None:
+    if any(bundle.folder.glob(protocol.HANG_DUMP.format("*"))):
+        say(f"a call of a collective timed out; which rank was missing: diagnose hang {printable(str(bundle.folder))}")
 
 
 def _ended(ctx: click.Context, code: int, bundle: Bundle | None) -> NoReturn:

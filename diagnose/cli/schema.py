@@ -5,22 +5,34 @@ import json
 import click
 
 from diagnose import diagnosis
+from diagnose.analysis import armed
 from diagnose.cli.exit_status import writing
 from diagnose.diagnosis import comparison_schema
+from diagnose.dumps import hang, memory
 from diagnose.patch.promises import tally
 from diagnose.predict import data_pipeline, scaling
+from diagnose.series import findings as series
 
 _OF = {
     "analyze": diagnosis.schema,
+    "armed": armed.schema,
+    "series": series.schema,
     "compare": comparison_schema,
     "data": data_pipeline.schema,
     "scaling": scaling.schema,
     "ledger": tally.schema,
+    "hang": hang.schema,
+    "memory": memory.schema,
 }
 
 
 @click.command(epilog="Example:  diagnose schema > diagnosis.schema.json")
-@click.option("--of", type=click.Choice(list(_OF)), default="analyze", help="Of which command's --json.")
+@click.option(
+    "--of",
+    type=click.Choice(list(_OF)),
+    default="analyze",
+    help="Of which command's --json.",
+)
 def schema(of: str) -> None:
     """Print the JSON Schema of `analyze --json`, or of another command's."""
     with writing():

@@ -2,9 +2,10 @@
 
 from diagnose.compare.baseline import baseline_file, kept, read, written
 from diagnose.compare.comparing import FLOOR, FLOOR_ELSEWHERE, FLOOR_ON_HOST, compare, usual_floor
+from diagnose.compare.promised import is_patch_alone
 from diagnose.compare.regression import regression
 from diagnose.compare.side import Side, side_of, side_of_log
-from diagnose.compare.sources import side_at
+from diagnose.compare.sources import side_at, side_told, told_at
 
 __all__ = [
     "FLOOR",
@@ -13,12 +14,15 @@ __all__ = [
     "Side",
     "baseline_file",
     "compare",
+    "is_patch_alone",
     "kept",
     "read",
     "regression",
     "side_at",
     "side_of",
     "side_of_log",
+    "side_told",
+    "told_at",
     "usual_floor",
     "written",
 ]

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from diagnose.compare.side import SIDE_VERSION, Side
+from diagnose.decoding import has_endless_number
 from diagnose.errors import UserError
 from diagnose.trace.source import opened
 
@@ -57,6 +58,8 @@ def read(path: Path) -> Side:
         raise _unusable(path, f"it is larger than {_LARGEST_BYTES >> 20} MiB")
     with opened(path, "the baseline") as file:
         content = file.read()
+    if has_endless_number(content):
+        raise _unusable(path, "it has a number of a hundred digits")
     try:
         side = msgspec.json.decode(content, type=Side)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Floats
+from diagnose.attribution.causes import DISTORTED
 from diagnose.compare.configuration import configuration_changes, not_told
 from diagnose.compare.difference import (
     cause_differences,
@@ -35,6 +36,7 @@ FLOOR_ON_HOST = 0.05  # an estimate: without a GPU the scheduler and the clock o
 NEAR_STEPS = 32  # windows that begin so close to each other are of one place
 _LEAST = 1e-9  # a factor beyond this is damage
 _CONTRARY = "the steps under the profiler do not show the difference: their causes do not explain it"
+_LONGER = "capture steps in which operators take longer"
 _CAPTURE = "capture both with diagnose run, which also times steps without the profiler"
 
 
@@ -73,9 +75,9 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
         after=_run(other, steps.after, steps.names[1]),
         same_work=work.same,
         work=work.changed,
-        kernels=kernel_differences(one, other) if one.step == other.step else (),
+        kernels=kernel_differences(one, other) if one.step == other.step and not _distorted(one, other) else (),
         kernel_kind="operator" if one.step == HOST_STEP else "kernel",
-        ranks=rank_differences(one, other),
+        ranks=() if _distorted(one, other) else rank_differences(one, other),
         configuration=configuration_changes(one, other),
         promise=_promise(one, other, speedup),
         not_compared=(*_ledger_missing(one, other), *not_told(one, other)),
@@ -123,7 +125,12 @@ def _steps_of(before: Side, after: Side) -> _Steps:
 
 
 def _windows(side: Side) -> StepTime | None:
-    """The steps of the window; their mean and deviation alone where the diagnosis does not list them."""
+    """The steps of the window; their mean and deviation alone where the diagnosis does not list them.
+
+    None where the profiler distorts them: what the diagnosis then tells is of steps without it.
+    """
+    if _is_distorted(side):
+        return None
     if any(side.each_ns):
         return step_time(side.each_ns)
     total = sum(cause.ns for cause in side.causes)
@@ -182,10 +189,22 @@ def _ledger_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
     if bare:
         because = f"{' and '.join(bare)} {'tells' if len(bare) == 1 else 'tell'} step times alone"
         return (NotCompared(what="causes", because=because, do=_CAPTURE),)
+    if distorted := _distorted(before, after):
+        because = f"the profiler makes the steps of {' and '.join(distorted)} several times as long: shares are its own"
+        return (NotCompared(what="causes", because=because, do=_LONGER),)
     if before.step != after.step:
         because = f"the ledger of A is of the {before.step}, that of B of the {after.step}"
         return (NotCompared(what="causes", because=because),)
     return ()
+
+
+def _distorted(before: Side, after: Side) -> list[str]:
+    """Those of the runs whose steps the profiler distorts: no cause, kernel or rank of them is compared."""
+    return [name for name, side in (("A", before), ("B", after)) if _is_distorted(side)]
+
+
+def _is_distorted(side: Side) -> bool:
+    return any(cause.cause == DISTORTED for cause in side.causes)
 
 
 def _run(side: Side, steps: StepTime | None, name: str) -> ComparedRun:

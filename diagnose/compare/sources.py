@@ -4,13 +4,14 @@ from pathlib import Path
 
 from diagnose import analysis
 from diagnose.compare.side import Side, side_of, side_of_log
+from diagnose.diagnosis import Diagnosis
 from diagnose.errors import shown_path
 from diagnose.series import Series, told_without_traces
 from diagnose.trace import displayed
 
 
-def side_at(path: str, options: analysis.Options | None = None) -> Side:
-    """The run at `path`: a file or folder, or the URL of traces.
+def told_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series:
+    """What the file or folder at `path` tells, or the URL of traces: a diagnosis, or step times alone.
 
     Args:
         path: a trace, a folder with one for each rank, a bundle of `diagnose run`, what `analyze --json` wrote, or
@@ -21,8 +22,23 @@ def side_at(path: str, options: analysis.Options | None = None) -> Side:
         UserError: it cannot be read, or holds no step.
     """
     told = told_without_traces(Path(path)) if "://" not in path and path != "-" else None
-    if isinstance(told, Series):
-        return side_of_log(told, shown_path(path))
-    if told is None:
-        return side_of(analysis.analyze(path, options=options), shown_path(displayed(path)))
-    return side_of(told, shown_path(path))
+    return analysis.analyze(path, options=options) if told is None else told
+
+
+def side_told(told: Diagnosis | Series, path: str) -> Side:
+    """The side that was told at `path`.
+
+    Raises:
+        UserError: its times cannot be.
+    """
+    shown = shown_path(displayed(path))
+    return side_of_log(told, shown) if isinstance(told, Series) else side_of(told, shown)
+
+
+def side_at(path: str, options: analysis.Options | None = None) -> Side:
+    """The run at `path`, as `told_at` reads it.
+
+    Raises:
+        UserError: it cannot be read, or holds no step.
+    """
+    return side_told(told_at(path, options), path)

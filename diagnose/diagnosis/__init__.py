@@ -35,7 +35,7 @@ from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
 from diagnose.diagnosis.job import HistoryChange, Loss, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
-from diagnose.diagnosis.ledger import Convention, LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
+from diagnose.diagnosis.ledger import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.terms import (
     Bound,
     CauseClass,
@@ -50,12 +50,14 @@ from diagnose.diagnosis.terms import (
 )
 from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
+from diagnose.diagnosis.tuning import TUNING_VERSION, LeftToUser, Measured, Rung, Settings, Tuning
 from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
 __all__ = [
     "COMPARISON_VERSION",
     "NOT_RECOMMENDED",
     "SCHEMA_VERSION",
+    "TUNING_VERSION",
     "Applied",
     "Bound",
     "CauseClass",
@@ -83,7 +85,10 @@ __all__ = [
     "Lane",
     "LaneKind",
     "LedgerEntry",
+    "LeftToUser",
+    "LightPart",
     "Loss",
+    "Measured",
     "Mfu",
     "Money",
     "NotAdvised",
@@ -101,7 +106,9 @@ __all__ = [
     "ReplayReport",
     "RooflineEntry",
     "Roofs",
+    "Rung",
     "Saving",
+    "Settings",
     "Severity",
     "SliceClass",
     "SliceLabel",
@@ -111,6 +118,7 @@ __all__ = [
     "Steps",
     "TraceSummary",
     "TrackRecord",
+    "Tuning",
     "UserCode",
     "UserFunction",
     "Verdict",

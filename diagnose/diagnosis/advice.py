@@ -82,7 +82,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     beside other work and holds up the step all the same. Both are null where nothing is replayed.
 
     `action` is the change in a few words: the settings of `patch`, or where nothing is set, an imperative of the rule;
-    "" where the rule has none.
+    "" where the rule has none. `numerics` marks a change that can change the training's results.
 
     `where` are the lines of the user's code that most of it is at, at most three. Where a capture looked for them in
     vain, `where_because` says why and `where_capture_next` what to capture. Where none ever looked, all are empty.
@@ -100,6 +100,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     assumes: str = ""
     booked_share: float | None = None
     hidden_share: float | None = None
+    numerics: bool = False
     where: tuple[CodeLine, ...] = ()
     where_because: str = ""
     where_capture_next: str = ""

@@ -5,9 +5,11 @@ from typing import Any
 
 import msgspec
 
+_NUMBERS = re.compile(r"\[\n[\s\d,.e+-]+\]")  # no text holds a bare end of line
 
-def indented(answer: msgspec.Struct, numbers: re.Pattern[str]) -> str:
-    """The answer as one indented JSON object, each list that `numbers` matches on one line."""
+
+def indented(answer: msgspec.Struct, numbers: re.Pattern[str] = _NUMBERS) -> str:
+    """The answer as one indented JSON object, each list that `numbers` matches on one line: by default any numbers."""
     text = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
     return numbers.sub(lambda found: "".join(found[0].split()).replace(",", ", "), text)
 

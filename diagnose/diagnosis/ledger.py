@@ -14,6 +14,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     because: str
 
 
+class LightPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a step without the profiler the training thread spent in a range, those within it left out.
+
+    `range` is "" for what lies in none.
+    """
+
+    range: str
+    ns: Nanoseconds
+    share: Share
+
+
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
     """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity.
 
@@ -22,6 +33,13 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     without step marks all before the first GPU activity. `each_ns` are the counted steps in order, on the clock of the
     ledger, each the mean of the ranks; empty where the ranks count different steps. `unprofiled_ns` are the steps that
     the capture timed without the profiler before and after its window, on the host's clock or by events of the device.
+
+    `light_parts` are the parts of the mean one of these on the host, largest first: they add up to it. Empty where no
+    range was timed.
+
+    Where the profiler makes a step three times as long or more, `distortion` says how many times, else it is null. No
+    share of such steps is stated: `time_ns` and `device_time_ns` are those of as many steps without the profiler, and
+    so is the ledger, in which "distorted" is what nobody knows the cause of.
     """
 
     source: str
@@ -32,6 +50,8 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     uncounted_ns: Nanoseconds = 0
     each_ns: tuple[Nanoseconds, ...] = ()
     unprofiled_ns: tuple[Nanoseconds, ...] = ()
+    light_parts: tuple[LightPart, ...] = ()
+    distortion: float | None = None
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from diagnose.decoding import has_endless_number
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis
 from diagnose.errors import UserError
 
@@ -18,6 +19,8 @@ def diagnosis_in(content: bytes, path: Path) -> Diagnosis:
     Raises:
         UserError: it is none, or of another version.
     """
+    if has_endless_number(content):
+        raise _unusable(path, "it has a number of a hundred digits")
     try:
         diagnosis = msgspec.json.decode(content, type=Diagnosis)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diagnose.analysis.rank import stated_rank
+from diagnose.analysis.rank import parts_of
 from diagnose.analysis.ranks import numbered
 from diagnose.errors import UserError
-from diagnose.trace import Loading, Trace, find_run, load, load_all, on_this_machine, ranks_of
+from diagnose.trace import Loading, Trace, find_run, load, load_all, on_this_machine
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def all_ranks(path: str | Path, run: str | None, loading: Loading) -> Iterator[d
         files = numbered(find_run(place.path, run))
         by_number: dict[int, Trace] = {}
         for (_, rank), trace in zip(files, load_all([file for file, _ in files], loading), strict=True):
-            by_number |= _ranks(trace, rank)
+            by_number |= parts_of(trace, rank)
         yield by_number
 
 
@@ -36,13 +36,9 @@ def one_rank(path: str | Path, run: str | None, loading: Loading, rank: int | No
         files = numbered(find_run(place.path, run))
         by_rank = {number: file for file, number in reversed(files)}
         first = files[0][1]
-        by_number = _ranks(load(by_rank.get(first if rank is None else rank, files[0][0]), loading), first)
+        by_number = parts_of(load(by_rank.get(first if rank is None else rank, files[0][0]), loading), first)
         chosen = min(by_number) if rank is None else rank
         if chosen not in by_number:
             known = ", ".join(map(str, sorted(by_rank if len(files) > 1 else by_number)))
             raise UserError(f"no rank {rank}", where=path, do=f"choose one of: {known}")
         yield chosen, by_number[chosen]
-
-
-def _ranks(trace: Trace, rank: int) -> dict[int, Trace]:
-    return ranks_of(trace) or {stated_rank(trace, rank): trace}

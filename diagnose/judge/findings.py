@@ -74,6 +74,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         assumes=predictor.assumes(rule),
         booked_share=saving.booked if saving else None,
         hidden_share=saving.hidden if saving else None,
+        numerics=rule.numerics,
     )
 
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, PlanStep, WaterfallPart
+from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, PlanStep, StepTimeline, WaterfallPart
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.capacity import capacity_of
@@ -24,6 +24,7 @@ from diagnose.judge.typical_rank import predictor_of, replay_report
 from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
+from diagnose.metrics import Measured
 from diagnose.patch.applied import applied_of
 from diagnose.ranks.report import postmortem_of
 from diagnose.ranks.stragglers.straggler_report import stragglers_of
@@ -43,7 +44,7 @@ def diagnose(case: Case) -> Diagnosis:
     ranks, part = case.ranks, (sections := Sections()).part
     ledger = ledger_of(case.job, case.positions)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
-    verdict = verdict_of(ledger, grounds_of(ranks, case.facts))
+    verdict = verdict_of(ledger, grounds_of(ranks, case.facts, case.job.view.distortion))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     predictor = predictor_of(case, judged)
     weights = weights_of(judged, verdict.class_)
@@ -72,7 +73,7 @@ def diagnose(case: Case) -> Diagnosis:
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
-        timeline=part("timeline", lambda: step_timeline(predictor.measured), None),
+        timeline=part("timeline", lambda: _timeline(predictor.measured), None),
         kernels=part("kernels", lambda: kernel_rows(predictor.measured), ()),
         host_operators=part("host_operators", lambda: operator_table(predictor.measured), ()),
         user_code=part("user_code", lambda: user_code_of(predictor.measured), None),
@@ -84,6 +85,11 @@ def diagnose(case: Case) -> Diagnosis:
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
     answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
+
+
+def _timeline(measured: Measured) -> StepTimeline | None:
+    """None where the profiler distorts the step: a drawing shows shares."""
+    return None if measured.job.distortion is not None else step_timeline(measured)
 
 
 def _capacity(case: Case, plan: tuple[PlanStep, ...]) -> Capacity:

@@ -116,7 +116,7 @@ class _Grouped:
             operator="" if operator < 0 or names > 1 else m.timeline.trace.names[operator],
             count=int(self.count[i]) / steps,
             ns=int(self.ns[i]) // steps,
-            share=min(float(self.ns[i]) / max(m.attribution.total_ns, 1), 1.0),
+            share=min(float(self.ns[i]) / max(m.accounted_ns, 1), 1.0),
             mean_ns=int(self.ns[i] / max(self.count[i], 1)),
             above_roof_ns=int(self.above[i]) // steps if self.known[i] else None,
             occupancy=_told(self.occupancy[i]),

@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from diagnose.arrays import Ints
 from diagnose.attribution.causes import GPU_ACTIVITY_MISSING, UNKNOWN_DEVICE, class_of
-from diagnose.diagnosis import LedgerEntry, RankReport, Steps, Verdict
+from diagnose.diagnosis import LedgerEntry, LightPart, RankReport, Steps, Verdict
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.case import Case
 from diagnose.judge.verdict import Grounds, verdict_of
 from diagnose.metrics import Measured
 from diagnose.ranks import Job, RankDigest
+from diagnose.ranks.distorted import undistorted_ns
+from diagnose.trace.light_steps import host_step_ns, range_shares
 from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import STEP_MARKS
 
@@ -57,17 +59,25 @@ def _entry(cause: str, ns: int, share: float) -> LedgerEntry:
 
 
 def steps_of(ranks: Sequence[RankDigest], measured: Sequence[Measured]) -> Steps:
-    """The counted steps of the ranks, totals in nanoseconds, and what the measured ranks timed beside them."""
-    each = [rank.windows[:, 1] - rank.windows[:, 0] for rank in ranks] if _in_step(ranks) else []
+    """The counted steps of the ranks, totals in nanoseconds, and what the measured ranks timed beside them.
+
+    Where the profiler distorts them the totals are of as many steps without it.
+    """
+    distortion = measured[0].job.distortion
+    each = [rank.windows[:, 1] - rank.windows[:, 0] for rank in ranks] if _in_step(ranks) and not distortion else []
+    undistorted = sum(undistorted_ns(rank, distortion) for rank in ranks) if distortion is not None else None
+    on_gpu = all(rank.has_gpu for rank in ranks)
     return Steps(
         source=ranks[0].step_source,
         count=sum(rank.steps for rank in ranks),
-        time_ns=sum(rank.host_ns for rank in ranks),
-        device_time_ns=sum(rank.device_ns for rank in ranks) if all(rank.has_gpu for rank in ranks) else None,
+        time_ns=sum(rank.host_ns for rank in ranks) if undistorted is None else undistorted,
+        device_time_ns=(sum(r.device_ns for r in ranks) if undistorted is None else undistorted) if on_gpu else None,
         numbers=tuple(sorted({n for rank in ranks if rank.step_source in STEP_MARKS for n in rank.numbers})),
         uncounted_ns=sum(rank.uncounted_ns for rank in ranks),
         each_ns=tuple(np.mean(each, axis=0).round().astype(int).tolist()) if each else (),
         unprofiled_ns=_unprofiled_ns(measured),
+        light_parts=_light_parts(measured),
+        distortion=distortion,
     )
 
 
@@ -78,7 +88,21 @@ def _unprofiled_ns(measured: Sequence[Measured]) -> tuple[int, ...]:
     return tuple(np.mean(alike, axis=0).round().astype(int).tolist()) if alike else ()
 
 
-def grounds_of(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
+def _light_parts(measured: Sequence[Measured]) -> tuple[LightPart, ...]:
+    """Where the host's time goes in the mean step without the profiler, over the ranks that timed their ranges."""
+    timed = [(ns, range_shares(m.record)) for m in measured if (ns := host_step_ns(m.record)) is not None]
+    sums: dict[str, float] = {}
+    for ns, shares in timed:
+        for name, share in {**shares, "": max(1 - sum(shares.values()), 0.0)}.items():
+            sums[name] = sums.get(name, 0.0) + ns * share
+    total = sum(ns for ns, _ in timed)
+    if not any(shares for _, shares in timed):
+        return ()
+    ordered = sorted(sums.items(), key=lambda part: (not part[0], -part[1]))
+    return tuple(LightPart(range=name, ns=round(ns / len(timed)), share=ns / total) for name, ns in ordered)
+
+
+def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | None = None) -> Grounds:
     """What the verdict over the ranks' ledger rests on."""
     size = facts["world_size"].value
     has_gpu = all(rank.has_gpu for rank in ranks)
@@ -93,6 +117,7 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts) -> Grounds:
         late_rank_missing=facts["late_rank_may_be_missing"].value is True,
         waiting_apart=facts["transfer_share"].known,
         unknown_device=_unknown_device(ranks),
+        distortion=distortion,
     )
 
 
@@ -107,7 +132,7 @@ def _unknown_device(ranks: Sequence[RankDigest]) -> str:
 def rank_report(case: Case, position: int) -> RankReport:
     """Verdict and ledger of the rank at the position."""
     rank, ledger = case.job.ranks[position], ledger_of(case.job, [position])
-    verdict: Verdict = verdict_of(ledger, grounds_of([rank], case.facts))
+    verdict: Verdict = verdict_of(ledger, grounds_of([rank], case.facts, case.job.view.distortion))
     return RankReport(
         rank=rank.rank,
         host=rank.host,

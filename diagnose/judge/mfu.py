@@ -14,6 +14,7 @@ from diagnose.metrics.model.flops import NUMERATORS, counted_flops, model_flops
 from diagnose.metrics.model.mfu import declared_flops, mfu_share
 from diagnose.metrics.model.tokens import tokens_of
 from diagnose.metrics.model.uncounted import uncounted
+from diagnose.metrics.nsight import in_terms_of_recorder
 from diagnose.metrics.run.device import peak_flops
 from diagnose.roofline import Roofline, RooflineRow
 
@@ -29,8 +30,9 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
         work: their `matrix_time_of`.
     """
     first = ranks[0]
-    declared, peak, value = declared_flops(first), peak_flops(first), mfu_share(first)
-    total_ns = max(sum(m.attribution.total_ns for m in ranks), 1)
+    declared, peak = declared_flops(first), peak_flops(first)
+    value = in_terms_of_recorder(mfu_share(first), first.timeline.trace)
+    total_ns = max(sum(m.accounted_ns for m in ranks), 1)
     mfu = None if work is None else (work.model_ns + work.padding_ns) / total_ns
     scale = _scale(first, mfu)
     precision, own_peak = _own(first)

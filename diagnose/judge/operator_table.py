@@ -17,10 +17,13 @@ _LONGEST_SHAPES = 120
 
 
 def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
-    """The operators by name, longest first; those behind the first 200 share the last row. None where a GPU worked."""
+    """The operators by name, longest first; those behind the first 200 share the last row.
+
+    None where a GPU worked, or where the profiler distorts the step: it lengthens small operators most.
+    """
     timeline = measured.timeline
     trace, rows = timeline.trace, np.flatnonzero(timeline.trace.rows_of(*OPS))
-    if timeline.has_gpu or timeline.capture_failed or not len(rows):
+    if timeline.has_gpu or timeline.capture_failed or measured.job.distortion is not None or not len(rows):
         return ()
     own, begins = _own_ns(trace, rows, timeline.steps.host)
     rows, own, begins = rows[own > 0], own[own > 0], begins[own > 0]

@@ -20,10 +20,14 @@ _WARM = 1.1
 
 
 def slow_steps(case: Case) -> tuple[SlowStep, ...]:
-    """The slowest of them, by number; of a step that is slow on several ranks that of the rank it is slowest on."""
+    """The slowest of them, by number; of a step that is slow on several ranks that of the rank it is slowest on.
+
+    Of a window that the profiler distorts none: what grew there may be the profiler's.
+    """
     worst: dict[tuple[int, bool], SlowStep] = {}
     measured = [m for m in case.measured if case.only in (None, m.timeline.rank)]
-    for found in (*(_recorded(rank) for rank in case.ranks), *(_timed(m) for m in measured)):
+    recorded = () if case.job.view.distortion is not None else case.ranks
+    for found in (*(_recorded(rank) for rank in recorded), *(_timed(m) for m in measured)):
         for step in found:
             known = worst.get((step.step, step.recorded))
             if known is None or step.factor > known.factor:

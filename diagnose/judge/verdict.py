@@ -20,6 +20,7 @@ from diagnose.attribution.leading import (
     unobserved_share,
 )
 from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
+from diagnose.facts import spoken
 
 MUCH_UNOBSERVED = 0.10  # of the step: from there on a verdict is less sure, and says so
 TOO_MANY_LOST = 0.20  # of the kernel launches: nothing is decided
@@ -61,7 +62,8 @@ class Grounds:
     """What limits the confidence of a verdict.
 
     `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: what of the trace is of a device
-    that diagnose does not know, "" where nothing is.
+    that diagnose does not know, "" where nothing is. `distortion`: how many times as long the profiler makes the steps,
+    where they say little of the job's own; None where they do.
     """
 
     of: str
@@ -74,6 +76,7 @@ class Grounds:
     late_rank_missing: bool = False
     waiting_apart: bool = False
     unknown_device: str = ""
+    distortion: float | None = None
 
 
 def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
@@ -81,7 +84,7 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
     causes = _by_cause(ledger)
     shares, possible = class_shares(causes), outcomes(causes)
     leaders = settled(possible)
-    refused = _refused(ledger, grounds) or _unsettled(causes, possible if leaders is None else (), grounds.of)
+    refused = _refused(ledger, grounds) or _unsettled(causes, possible if leaders is None else (), grounds)
     if refused or leaders is None:
         return Verdict(class_="undecided", confidence="low", because=refused)
     leading, runner_up = leaders
@@ -92,7 +95,7 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
         class_=_NAMES[leading],
         between=(_NAMES[leading], _NAMES[runner_up]) if runner_up else (),
         confidence=_LESS_SURE[sure] if unobserved > MUCH_UNOBSERVED else sure,
-        because=_because(leaders, shares, grounds, says) + _beside(unobserved, leaders, leader(shares)),
+        because=_because(leaders, shares, grounds, says) + _beside(unobserved, leaders, leader(shares), grounds),
     )
 
 
@@ -117,27 +120,35 @@ def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     return "" if any(e.ns for e in ledger) else "no counted step has a duration"
 
 
-def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], of: str) -> str:
+def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Grounds) -> str:
     """Why the class is open, "" where it is not: by graph capture, or by which of the `possible` leads."""
     shares, recording = class_shares(causes), causes.get(GRAPH_CAPTURE, 0.0)
     if recording and leader(shares)[0] == "host" != leader(shares | {"host": shares["host"] - recording})[0]:
         return (
-            f"{100 * recording:.1f} % of {of} is graph capture: what is launched there is recorded for a graph and "
-            "does not run, so the step is not one that repeats"
+            f"{100 * recording:.1f} % of {grounds.of} is graph capture: what is launched there is recorded for a graph "
+            "and does not run, so the step is not one that repeats"
         )
     if not possible:
         return ""
     *others, last = dict.fromkeys(_NAMES[leading] for leading, _ in possible)
-    much = f"for {100 * unobserved_share(causes):.0f} % of {of}"
-    return f"{much} the trace does not show why the device waits: it may be {', '.join(others)} or {last}"
+    much, may_be = f"{100 * unobserved_share(causes):.0f} % of {grounds.of}", f"it may be {', '.join(others)} or {last}"
+    if grounds.distortion is not None:
+        return f"{_distorted(grounds.distortion)} what {much} without it is: {may_be}"
+    return f"for {much} the trace does not show why the device waits: {may_be}"
 
 
-def _beside(unobserved: float, leaders: Leaders, as_it_stands: Leaders) -> str:
+def _beside(unobserved: float, leaders: Leaders, as_it_stands: Leaders, grounds: Grounds) -> str:
     """What much unobserved time means for the verdict."""
     if unobserved <= MUCH_UNOBSERVED and leaders == as_it_stands:
         return ""
     matters = "could not change the class" if leaders == as_it_stands else "decides between the two"
+    if grounds.distortion is not None:
+        return f"; {_distorted(grounds.distortion)} what {100 * unobserved:.0f} % is, which {matters}"
     return f"; for {100 * unobserved:.0f} % the trace does not show why the device waits, which {matters}"
+
+
+def _distorted(distortion: float) -> str:
+    return f"the profiler makes steps {spoken(distortion, 'factor')} as long and does not show"
 
 
 def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Confidence:

@@ -11,7 +11,7 @@ from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
 from diagnose.patch.applied import expected_of
 from diagnose.patch.patches import TYPED, WRAPPERS, python_lines
-from diagnose.probes.apply_allowed import variable_text, why_not
+from diagnose.probes.apply.allowed import variable_text, why_not
 
 _LARGEST_BYTES = 64 << 20
 _LONGEST = 60

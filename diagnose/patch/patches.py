@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Patch
-from diagnose.probes.apply_allowed import why_not
+from diagnose.probes.apply.allowed import why_not
 
 Versions = Mapping[str, Any]
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from diagnose.diagnosis import Patch
 from diagnose.facts import Facts, Unknown
 from diagnose.patch.patches import CODE, DS_CONFIG, export_lines, literal, python_lines
-from diagnose.probes.apply_allowed import why_not
+from diagnose.probes.apply.allowed import why_not
 from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, LIGHTNING, LOOPS, TRAINER
 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"

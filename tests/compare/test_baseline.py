@@ -123,6 +123,16 @@ def test_a_damaged_baseline_is_refused(tmp_path: Path, content: str) -> None:
     assert "cannot use the baseline" in refused.stderr
 
 
+def test_a_number_that_no_double_holds_is_refused(tmp_path: Path) -> None:
+    invoke(tmp_path, "save", "loop", HEALTHY)
+    kept = json.loads((tmp_path / "loop.json").read_text())
+    (tmp_path / "loop.json").write_text(json.dumps(kept | {"setup": {"optimizer.groups": 10**400}}))
+
+    refused = invoke(tmp_path, "check", "loop", HEALTHY)
+
+    assert (refused.exit_code, "a number of a hundred digits" in refused.stderr) == (3, True)
+
+
 def test_a_log_of_steps_can_be_a_baseline(tmp_path: Path) -> None:
     fast, slow = tmp_path / "fast.csv", tmp_path / "slow.csv"
     for path, ms in ((fast, 100), (slow, 120)):

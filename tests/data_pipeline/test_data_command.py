@@ -54,6 +54,7 @@ def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(start: Start, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == [job]
 
 
+@pytest.mark.slow
 def test_ranks_of_torchrun_end_and_the_first_is_measured(start: Start, tmp_path: Path) -> None:
     job = script(tmp_path, "import torch.distributed as d\nd.init_process_group('gloo')\n" + LOADS)
     code, out, err = ended(start("--seconds", "1", "--", "torchrun", "--nproc_per_node", "2", job))

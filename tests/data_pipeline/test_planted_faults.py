@@ -12,7 +12,7 @@ LONG_S = 4.0  # so that there are samples of the stack on a busy host, too
 
 
 def test_a_slow_tokeniser_is_the_smallest_stage_cpu_bound_and_named(tmp_path: Path) -> None:
-    slow = TEXTS.replace("in text.split()", "in 20 * text.split()")
+    slow = TEXTS.replace("for letter in word", "for letter in 20 * word")  # many letters, few ids to collate
     loop = "train(DataLoader(Texts(), batch_size=16, shuffle=True, collate_fn=padded))"
     said = report(slow + loop, tmp_path, seconds=LONG_S)
 
@@ -29,7 +29,7 @@ class Slow(Dataset):
     def __len__(self):
         return 400
     def __getitem__(self, index):
-        time.sleep(0.005)
+        time.sleep(0.05)  # far longer than a busy machine keeps it from going on
         return torch.ones(8)
 train(DataLoader(Slow(), batch_size=8))
 """

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from diagnose.formulas.model import ModelShape
-from diagnose.probes.capture_model import DIMENSIONS
+from diagnose.probes.facts.model import DIMENSIONS
 
 pytestmark = pytest.mark.capture
 

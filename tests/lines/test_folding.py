@@ -7,9 +7,9 @@ from types import CodeType
 
 import pytest
 
-from diagnose.probes.called import called_name
-from diagnose.probes.folding import Folding, stack_samples
-from diagnose.probes.stack_samples import StackSampler
+from diagnose.probes.stacks.called import called_name
+from diagnose.probes.stacks.folding import Folding, stack_samples
+from diagnose.probes.stacks.sampling import StackSampler
 
 Place = tuple[CodeType, str, int]
 """Code, the name of its module, and the line that runs."""
@@ -106,7 +106,7 @@ def test_the_backward_pass_of_a_closure_is_no_optimizers() -> None:
         ("<frozen runpy>", "runpy", False),
         ("/usr/lib/python3/dist-packages/yaml/loader.py", "yaml.loader", False),
         ("/tmp/torchinductor_me/ab/cab.py", "cab", False),
-        (StackSampler._look.__code__.co_filename, "diagnose.probes.stack_samples", False),
+        (StackSampler._look.__code__.co_filename, "diagnose.probes.stacks.sampling", False),
         (dis.__file__, "dis", False),
         ("/home/me/torch_things/loss.py", "torch_things.loss", True),
     ],

@@ -9,6 +9,8 @@ import pytest
 from faulty_traces import CASES
 from kineto import Trace, collective
 from lines.lines_jobs import LOADER, finding, recorded, samples, told
+from machine.environment_jobs import CASES as SETTINGS
+from machine.environment_jobs import plain_job
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 
 from diagnose.metrics import units
@@ -21,6 +23,7 @@ SAMPLED = {  # rule -> what the function `work` does in its fault, and what it c
     "data-wait": ("loading", None),
     "text-work-in-the-loop": ("step", None),
     "sync-every-step": ("step", "item"),
+    "anomaly-detection": ("backward", "backward"),
 }
 RECORDED = {  # rule -> the calls, the outermost first
     "python-host": (WORK,),
@@ -36,12 +39,15 @@ def faulty(rule: str) -> Trace:
     """The job with the fault of the rule."""
     if rule in SINGLE_GPU:
         return SINGLE_GPU[rule].faulty  # type: ignore[no-any-return]
+    if rule in SETTINGS:
+        return SETTINGS[rule].job or plain_job()
     (job,) = CASES[rule].files(True)
     return job  # type: ignore[return-value]
 
 
 def record_of(rule: str) -> dict[str, Any]:
-    return dict(SINGLE_GPU[rule].record) if rule in SINGLE_GPU else {}
+    cases = SINGLE_GPU if rule in SINGLE_GPU else SETTINGS
+    return dict(cases[rule].record) if rule in cases else {}
 
 
 def test_every_rule_with_lines_is_in_a_test_here() -> None:

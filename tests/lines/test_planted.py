@@ -135,8 +135,12 @@ def shares(spans: list[list[Any]], first: int, steps: int) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("script", "library"),
-    [(BARE_LOOP, "torch"), (ACCELERATE, "accelerate"), (TRANSFORMERS, "transformers"), (LIGHTNING, "lightning")],
-    ids=["bare loop", "Accelerate", "Trainer", "Lightning"],
+    [
+        pytest.param(BARE_LOOP, "torch", id="bare loop"),
+        pytest.param(ACCELERATE, "accelerate", id="Accelerate", marks=pytest.mark.slow),
+        pytest.param(TRANSFORMERS, "transformers", id="Trainer", marks=pytest.mark.slow),
+        pytest.param(LIGHTNING, "lightning", id="Lightning"),
+    ],
 )
 def test_a_slow_function_is_named_with_its_time(script: str, library: str, tmp_path: Path) -> None:
     needs(library)

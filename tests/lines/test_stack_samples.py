@@ -5,13 +5,15 @@ import os
 import sys
 import threading
 import time
+import traceback
 import weakref
 
 import pytest
 
-from diagnose.probes import stack_samples
-from diagnose.probes.folding import Folding
-from diagnose.probes.stack_samples import ENOUGH, StackSampler
+from diagnose.probes.side_thread import SideThread
+from diagnose.probes.stacks import sampling
+from diagnose.probes.stacks.folding import Folding
+from diagnose.probes.stacks.sampling import ENOUGH, StackSampler
 
 
 @pytest.fixture
@@ -64,10 +66,10 @@ def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: S
     assert "passed_over" not in functions(sampler)
 
 
-def sampling_threads() -> list[str]:
-    """Functions of the sampler that threads are in."""
-    frames = sys._current_frames().values()
-    return [frame.f_code.co_qualname for frame in frames if frame.f_code.co_filename == stack_samples.__file__]
+def sampling_threads() -> int:
+    """How many threads run that the sampler began."""
+    began = [list(traceback.walk_stack(frame))[-1][0] for frame in sys._current_frames().values()]
+    return sum(frame.f_code is SideThread._run.__code__ for frame in began)
 
 
 def test_there_are_enough_at_the_end_of_a_step(sampler: StackSampler) -> None:
@@ -127,7 +129,7 @@ def test_without_another_thread_there_are_no_samples(sampler: StackSampler, monk
 def test_an_interpreter_that_runs_threads_at_once_is_not_looked_at(
     sampler: StackSampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stack_samples.sys, "_is_gil_enabled", lambda: False, raising=False)
+    monkeypatch.setattr(sampling.sys, "_is_gil_enabled", lambda: False, raising=False)
     sampler.start()
 
     assert "at once" in sampler.why_none

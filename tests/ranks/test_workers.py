@@ -119,6 +119,7 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")  # distributed warns of sockets and event loops that it closes itself
+@pytest.mark.slow
 def test_a_cluster_says_the_same_though_a_worker_is_killed(folder: Path, alone: Diagnosis, cluster: Any) -> None:
     def kills_one(path: Path, number: int, of: int) -> None:
         if number == 1 and of == RANKS:
@@ -128,10 +129,11 @@ def test_a_cluster_says_the_same_though_a_worker_is_killed(folder: Path, alone: 
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_scheduler_that_goes_is_an_error_for_the_user(folder: Path, cluster: Any) -> None:
-    from distributed import Client
+def test_a_scheduler_that_goes_is_an_error_for_the_user(folder: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
+    idle = distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1")
 
-    with Client(cluster.scheduler_address, set_as_default=False) as client:
+    with idle, distributed.Client(idle.scheduler_address, set_as_default=False) as client:
         lost = client.submit(time.sleep, 60)
         lost.cancel()
         watch = cluster_results._Watch(client, [lost])
@@ -149,17 +151,21 @@ def test_a_cluster_whose_only_worker_is_killed_is_an_error_for_the_user(
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     monkeypatch.setattr("diagnose.analysis.workers.cluster.NO_WORKER_S", 0.3)
     monkeypatch.setattr("diagnose.analysis.workers.cluster.POLL_S", 0.1)
-    impatient = dask.config.set({"distributed.comm.timeouts.connect": "1s"})  # with the worker that is dead
-    with impatient, distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty:
+    connecting = "distributed.comm.timeouts.connect"
+    with (
+        dask.config.set({connecting: "60s"}),
+        distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty,
+    ):
         address = empty.scheduler_address
         worker = subprocess.Popen([sys.executable, "-m", "dask", "worker", address, "--no-nanny", "--no-dashboard"])
 
         def kills_it(path: Path, number: int, of: int) -> None:
             if of == RANKS:
+                dask.config.set({connecting: "3s"})  # with the worker that is dead
                 worker.kill()
 
         with distributed.Client(address, set_as_default=False) as client:
-            client.wait_for_workers(1, timeout=30)
+            client.wait_for_workers(1, timeout=180)
         with pytest.raises(UserError, match="no Dask worker is left"):
             diagnosed(folder, scheduler=address, watch=kills_it)
         worker.kill()

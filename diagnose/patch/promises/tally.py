@@ -1,6 +1,5 @@
 """What the kept promises of each rule came to, and the part of it that a diagnosis quotes."""
 
-import re
 from collections.abc import Iterable
 from statistics import median
 from typing import Any
@@ -15,7 +14,6 @@ from diagnose.patch.promises.lines import Ledger
 from diagnose.patch.promises.promise import Promise
 
 QUOTED_FROM = 5  # promises of a rule; fewer say little
-_NUMBERS = re.compile(r"\[\n[\s\d,.e+-]+\]")
 
 
 class LedgerReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +60,7 @@ def quoting(diagnosis: Diagnosis, promises: Iterable[Promise]) -> Diagnosis:
 
 def to_json(report: LedgerReport) -> str:
     """The report as one indented JSON object."""
-    return indented(report, _NUMBERS)
+    return indented(report)
 
 
 def schema() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.facts import duration
+from diagnose.facts import duration, spoken
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 
@@ -41,6 +41,14 @@ def render_critical_path(path: "CriticalPath", console: Console) -> None:
         page.line(_row(page, part, path.ns, f"{part.count:>6,} x  {plain(part.name)}"))
     if not path.has_synchronisations:
         page.paragraph(Text(_INACCURATE, "yellow"), label="note:")
+
+
+def render_no_critical_path(distortion: float, console: Console) -> None:
+    """Say why the path is not told: that of a step which the profiler makes so many times as long is not the job's."""
+    page = Page(console)
+    page.gap()
+    longer = spoken(distortion, "factor")
+    page.paragraph(f"not told: the profiler makes steps {longer} as long, and their path its own", label="critical:")
 
 
 def _row(page: Page, part: "PathPart", whole_ns: float, text: str) -> Text:

@@ -44,11 +44,12 @@ class Basis:
 
 
 def basis(diagnosis: Diagnosis) -> Basis:
-    """The device step, or the host step when there was no GPU activity."""
+    """The device step, or the host step when there was no GPU activity; without the profiler where that distorts it."""
     steps = diagnosis.steps
+    which = "" if steps.distortion is None else " without the profiler"
     if steps.device_time_ns is None:
-        return Basis("host step", steps.time_ns, steps.count)
-    return Basis("device step", steps.device_time_ns, steps.count)
+        return Basis(f"host step{which}", steps.time_ns, steps.count)
+    return Basis(f"device step{which}", steps.device_time_ns, steps.count)
 
 
 @dataclass(frozen=True)

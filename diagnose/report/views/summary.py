@@ -13,6 +13,8 @@ from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 NOTHING_TRAINS = (
     "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
 )
+LIGHT_FROM = 1.2  # profiled over unprofiled step time from which on the latter's parts are told, too
+LIGHT_SHOWN = 4
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
     "pattern": "found by the repeating pattern of kernels",
@@ -118,7 +120,28 @@ def steps_line(diagnosis: Diagnosis) -> str:
         host = "; no GPU activity, so host steps are accounted"
     elif _is_told_apart(steps):
         host = f"; on the host a step takes {duration(steps.time_ns / steps.count)}"
-    return f"{steps.count:,} counted{over}, {source}{host}"
+    return f"{steps.count:,} counted{over}, {source}{host}{_light(diagnosis)}"
+
+
+def _light(diagnosis: Diagnosis) -> str:
+    """Where the host's time goes without the profiler; "" where that hardly differs, or was not timed."""
+    parts, factor = diagnosis.steps.light_parts, _fact(diagnosis, "profiler_overhead_factor")
+    if not parts or factor is None or factor < LIGHT_FROM:
+        return ""
+    named = [part for part in parts if part.range][:LIGHT_SHOWN]
+    told = [f"{_range_name(part.range)} {spoken(part.share, 'share')}" for part in named]
+    rest = spoken(max(1 - sum(part.share for part in named), 0.0), "share")
+    step = duration(sum(part.ns for part in parts))
+    return f"; without the profiler the host's step is {step}: {', '.join(told)}, anything else {rest}"
+
+
+def _range_name(name: str) -> str:
+    return plain(name.removeprefix("diagnose.").replace("_", " "))
+
+
+def _fact(diagnosis: Diagnosis, name: str) -> float | None:
+    value = next((fact.value for fact in diagnosis.facts if fact.name == name), None)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _is_told_apart(steps: Steps) -> bool:

@@ -1,0 +1,49 @@
+"""Collectives of the host, such as gloo's, are counted and sized by what their ranges record."""
+
+from pathlib import Path
+
+import pytest
+from kineto import Trace
+from remedies.single_gpu_jobs import analysed
+
+from diagnose.diagnosis import Diagnosis
+
+FLOATS = 8320
+RECORDED = {"find_unused_parameters": False, "static_graph": False}
+
+
+def exchanging(folder: Path, messages: int, cap_mb: float) -> Diagnosis:
+    """Steps of 10 ms on a CPU, half of them in reductions of 33 kB each."""
+    job = Trace(gpu=None)
+    for _ in range(5):
+        with job.step():
+            job.cpu_op("aten::mm", 5000)
+            for _ in range(messages):
+                sizes = {"Input Dims": [[FLOATS]], "Input type": ["float"]}
+                job.event("user_annotation", "gloo:all_reduce", 5000 / messages, **sizes)
+    return analysed(folder, job, {"world_size": 2, "ddp": {**RECORDED, "bucket_cap_mb": cap_mb}})
+
+
+def fact(found: Diagnosis, name: str) -> object:
+    return next(fact.value for fact in found.facts if fact.name == name)
+
+
+def test_they_are_counted_and_sized(tmp_path: Path) -> None:
+    found = exchanging(tmp_path, 30, 25.0)
+
+    assert fact(found, "collectives_per_step") == 30
+    assert fact(found, "mean_collective_bytes") == 4 * FLOATS
+    assert fact(found, "small_collective_share") == 1
+
+
+@pytest.mark.parametrize(("cap_mb", "proposed"), [(0.02, {"bucket_cap_mb": 25}), (25.0, None)])
+def test_buckets_below_the_default_are_set_to_it(
+    cap_mb: float, proposed: dict[str, int] | None, tmp_path: Path
+) -> None:
+    finding = next(each for each in exchanging(tmp_path, 30, cap_mb).findings if each.rule == "small-collectives")
+
+    assert (finding.patch.set if finding.patch else None) == proposed
+
+
+def test_few_of_them_are_no_fault(tmp_path: Path) -> None:
+    assert "small-collectives" not in {finding.rule for finding in exchanging(tmp_path, 2, 25.0).findings}

@@ -40,6 +40,13 @@ def without_the_last_net() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def interrupts_are_heard() -> None:
+    """A shell starts what runs in its background deaf to interrupts, and all commands under test would be so too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(autouse=True)
 def signals_as_before() -> Iterator[None]:
     """`diagnose run` ends deaf to signals; called within this process, all that is started later would be deaf too."""
@@ -50,6 +57,15 @@ def signals_as_before() -> Iterator[None]:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who stops a thread beside waits until it has ended, however long a busy machine keeps that from running."""
+    from diagnose.probes.side_thread import SideThread
+
+    stop = SideThread.stop
+    monkeypatch.setattr(SideThread, "stop", lambda thread, within_s: stop(thread, within_s=300))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -61,7 +61,8 @@ def test_workers_end_with_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyP
     loading = load_all(ranks(tmp_path, 3), Loading(jobs=3))
     next(loading)
     loading.close()  # type: ignore[attr-defined]
-    assert [worker.process.returncode is not None for worker in started] == [True, True, True]
+    assert started
+    assert [worker.process.returncode for worker in started if worker.process.returncode is None] == []
     assert not list(tmp_path.glob("diagnose-*")), "what they packed is gone"
 
 

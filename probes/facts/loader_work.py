@@ -93,13 +93,15 @@ class Loaders:
             return None
         work = self._by_workers.setdefault(len(workers), LoaderWork(len(workers)))
         own, clocks = (_awaited(iterator), workers) if workers else (threading.get_ident(), {})
-        before, process_ns, began = _read(clocks, work), time.process_time_ns(), time.perf_counter_ns()
+        began = time.perf_counter_ns()  # around the CPU clocks: held up between two, nobody computes for longer than it
+        before, process_ns = _read(clocks, work), time.process_time_ns()
 
         def fetched() -> None:
-            wall_ns = time.perf_counter_ns() - began
-            work.wait_ns.append(wall_ns)
-            if own is not None and before and not (workers and wall_ns < THERE_NS):
-                work.add(wall_ns, before, _read(clocks, work), own, time.process_time_ns() - process_ns)
+            waited_ns = time.perf_counter_ns() - began
+            work.wait_ns.append(waited_ns)
+            if own is not None and before and not (workers and waited_ns < THERE_NS):
+                after, process_cpu_ns = _read(clocks, work), time.process_time_ns() - process_ns
+                work.add(time.perf_counter_ns() - began, before, after, own, process_cpu_ns)
 
         return fetched
 

@@ -116,8 +116,11 @@ class Reader:
     def _run(self, beside: SideThread) -> None:
         try:
             while True:
-                with _looking:
+                _looking.acquire()
+                try:
                     self._read()
+                finally:
+                    quietly(_looking.release)  # which a fork has done already that waited for it in vain
                 if self._over:
                     return
                 beside.wait(self._interval_s)

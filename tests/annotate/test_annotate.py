@@ -143,7 +143,7 @@ def test_a_device_is_written_to_and_stays_one(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
     done = CliRunner().invoke(main, ["analyze", str(path), "-q", "--annotate", str(pipe)])
-    out, _ = reader.communicate(timeout=120)
+    out, _ = reader.communicate(timeout=300)
 
     assert done.exit_code == 0
     assert pipe.is_fifo()

@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch")
 def nothing_of_its_own_accord(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nsight_window, "Recorder", NoProfiler)
     monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr("diagnose.probes.session.PATIENCE_S", 300)
 
 
 def told(run: Run) -> list[tuple[object, ...]]:

@@ -14,7 +14,7 @@ def test_all_that_was_noted_before_the_stop_is_in_the_last_turn() -> None:
     beside.start()
     noted.append(2)
 
-    assert beside.stop(10.0)
+    assert beside.stop(60.0)
     assert written[-3:] == [1, 2, -1]
 
 
@@ -37,6 +37,6 @@ def test_what_fails_three_times_ends(capfd: pytest.CaptureFixture[str], monkeypa
     beside = Beside(fails, closed.set)
     beside.start()
 
-    assert closed.wait(10)
+    assert closed.wait(60)
     time.sleep(0.05)
     assert capfd.readouterr().err.count("step times not written: OSError: no space") == 3

@@ -20,6 +20,8 @@ from diagnose.probes.recording import nsight_window
 from diagnose.series import judged, read_series
 from diagnose.series.armed_log import read_armed_log
 
+pytestmark = pytest.mark.usefixtures("threads_end")
+
 
 def test_the_driver_is_read_and_what_it_says_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, lines = FakeDriver(), list[dict[str, object]]()
@@ -94,6 +96,7 @@ def test_an_armed_loop_is_read_from_its_first_step_to_its_end(tmp_path: Path, mo
         if noted:
             break
         time.sleep(0.01)
+    time.sleep(0.01)  # the last reading is of the time since the one before
     armed.steps(range(11, 51)).end()
 
     log = read_armed_log(tmp_path / "rank0.steps")

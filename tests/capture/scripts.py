@@ -14,10 +14,12 @@ from diagnose.patch.patch_file import Request
 from diagnose.probes.protocol import PATCH
 
 PATIENCE_S = 300  # longer than any busy machine needs
-HOOKS = """
+HOOKS = f"""
 import torch
+import diagnose.probes.session
 from diagnose.probes.hooks import torch_hooks
 from diagnose.probes.trainers import transformers_trainer
+diagnose.probes.session.PATIENCE_S = {PATIENCE_S}  # no phase is longer where a busy machine writes a trace slowly
 torch_hooks.install()
 torch.manual_seed(0)
 torch.set_num_threads(1)

@@ -124,7 +124,8 @@ def test_the_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[tuple[Session, Clock]]:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Session, Clock]]:
+    monkeypatch.setattr("diagnose.probes.session.PATIENCE_S", 300)
     clock = Clock()
     made = Session(Config(str(tmp_path / "out"), skip=2, warmup=1, steps=2, control=2, sample_steps=0), clock)
     yield made, clock

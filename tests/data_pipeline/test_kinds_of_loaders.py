@@ -8,6 +8,7 @@ from needs import needs
 
 pytestmark = pytest.mark.capture
 
+LONG_S = 6.0  # so that samples are loaded several times on a busy host, too
 ENDLESS = """
 class Endless(IterableDataset):
     def __iter__(self):
@@ -26,7 +27,7 @@ def test_an_iterable_dataset_without_a_length(tmp_path: Path) -> None:
 
 def test_an_iterable_dataset_that_ends_is_read_again(tmp_path: Path) -> None:
     script = ENDLESS.replace("while True", "for _ in range(10)") + "train(DataLoader(Endless(), batch_size=4))"
-    found = measured(SIMPLE + script, tmp_path)
+    found = measured(SIMPLE + script, tmp_path, LONG_S)
 
     assert found.restarts > 0
     assert found.workers[0].batches == 2  # of ten samples three batches, of which the first does not count

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from data_pipeline.jobs import SIMPLE, TEXTS, report, stage
+from noisy import noisy
 
 from diagnose.predict.data_pipeline import Question
 
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.capture
 LONG_S = 4.0  # so that there are samples of the stack on a busy host, too
 
 
+@noisy
 def test_a_slow_tokeniser_is_the_smallest_stage_cpu_bound_and_named(tmp_path: Path) -> None:
     slow = TEXTS.replace("for letter in word", "for letter in 20 * word")  # many letters, few ids to collate
     loop = "train(DataLoader(Texts(), batch_size=16, shuffle=True, collate_fn=padded))"
@@ -23,6 +25,7 @@ def test_a_slow_tokeniser_is_the_smallest_stage_cpu_bound_and_named(tmp_path: Pa
     assert said.lock in ("held", "unknown")  # unknown where the host has no second core to try it
 
 
+@noisy
 def test_a_dataset_that_sleeps_waits_and_its_sleep_is_named(tmp_path: Path) -> None:
     script = """
 class Slow(Dataset):
@@ -40,6 +43,7 @@ train(DataLoader(Slow(), batch_size=8))
     assert said.lock == "unknown"
 
 
+@noisy
 def test_a_heavy_collate_function_is_the_smallest_stage(tmp_path: Path) -> None:
     script = """
 def heavy(samples):
@@ -79,6 +83,7 @@ train(DataLoader(Files(), batch_size=4))
     assert cold.because or cold.bytes_per_s == pytest.approx(200_000 * cold.samples_per_s, rel=0.01)
 
 
+@noisy
 def test_the_workers_of_the_job_and_one_are_measured_and_a_step_needs_so_many(tmp_path: Path) -> None:
     script = """
 class Slow(Dataset):

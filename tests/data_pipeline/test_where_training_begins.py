@@ -134,7 +134,7 @@ class Broken(Dataset):
         return torch.ones(8)
 train(DataLoader(Broken(), batch_size=8))
 """
-    found = measured(SIMPLE + script, tmp_path)
+    found = measured(SIMPLE + script, tmp_path, seconds=6)  # so that a busy host gets as far
 
     assert found.stopped == "a sample could not be loaded: OSError: no such image"
     assert found.fetch.samples == 88

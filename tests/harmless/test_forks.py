@@ -21,7 +21,7 @@ def during(number):
         pid = os.fork()
         if not pid:
             child(number)
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 200
         while not (ended := os.waitpid(pid, os.WNOHANG))[0] and time.monotonic() < limit:
             time.sleep(0.01)
         if not ended[0]:

@@ -11,16 +11,16 @@ def test_it_hears_that_it_is_woken_and_ends_when_it_is_stopped() -> None:
 
     def run(thread: SideThread) -> None:
         while not over.is_set():
-            if thread.wait(30):
+            if thread.wait(60):
                 heard.set()
 
     thread = SideThread(run)
     thread.wake()
     thread.wake()  # that the first is not heard yet harms nobody
-    assert heard.wait(30)
+    assert heard.wait(60)
     over.set()
 
-    assert thread.stop(within_s=30)
+    assert thread.stop(within_s=60)
 
 
 def test_who_stops_it_waits_no_longer_than_asked_and_it_is_no_thread_of_the_job() -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harmless.parents import DIAGNOSE, RANK, below, ended, python
+from harmless.parents import DIAGNOSE, PATIENCE_S, RANK, below, ended, python
 
 
 def test_python_in_the_command_has_its_own_handler_of_ctrl_c(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ class Terminal:
         os._exit(0)
 
     def wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not (self.folder / name).exists():
             assert time.monotonic() < deadline, self.shown
             time.sleep(0.01)

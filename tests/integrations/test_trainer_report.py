@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_window_is_analysed_and_its_figures_reach_the_loggers(tmp_path: Path) -> None:
     """Nothing is in the place of the analysis, which waits for no idle core here."""
-    soon = "from diagnose.probes.reporting import analysis, report\nreport.AT_THE_END_S = 100\n"
+    soon = "from diagnose.probes.reporting import analysis, report\nreport.AT_THE_END_S = 250\n"
     soon += "analysis._PROGRAM = analysis._PROGRAM.replace('nice(19)', 'nice(0)')\n"
     done = run(script(soon, "told(callback, Recording(), max_steps=40).train()\n"), tmp_path)
 
@@ -54,8 +54,12 @@ def test_a_window_is_analysed_and_its_figures_reach_the_loggers(tmp_path: Path) 
 
 
 def test_the_line_and_the_figures_come_while_training_goes_on(folder: Path) -> None:
-    slow = "import time\ndef during(step):\n    time.sleep(0.05 if step > 12 else 0)\n"
-    done = run(script(AT_ONCE, slow, "told(callback, Recording(), max_steps=80).train()\n"), folder)
+    waits = (
+        "import time\ndef during(step):\n"
+        "    while step == 40 and callback.report._analysis and not callback.report._analysis.ended:\n"
+        "        time.sleep(0.01)\n"
+    )
+    done = run(script(AT_ONCE, waits, "told(callback, Recording(), max_steps=80).train()\n"), folder)
 
     assert done.returncode == 0, done.stderr
     steps = [step for step, logs in got(done.stdout) if "diagnose/step_ms" in logs]

@@ -8,6 +8,7 @@ import pytest
 from capture.bundles import facts
 from capture.scripts import BARE, TRAINER, run
 from needs import needs
+from noisy import noisy
 
 needs("torch")
 pytestmark = [pytest.mark.capture, pytest.mark.long]
@@ -142,6 +143,7 @@ def shares(spans: list[list[Any]], first: int, steps: int) -> dict[str, float]:
         pytest.param(LIGHTNING, "lightning", id="Lightning"),
     ],
 )
+@noisy
 def test_a_slow_function_is_named_with_its_time(script: str, library: str, tmp_path: Path) -> None:
     needs(library)
     done = run(script, tmp_path, {"skip": 2, "control": 1, "stop": True})

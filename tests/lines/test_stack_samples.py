@@ -15,6 +15,8 @@ from diagnose.probes.stacks import sampling
 from diagnose.probes.stacks.folding import Folding
 from diagnose.probes.stacks.sampling import ENOUGH, StackSampler
 
+pytestmark = pytest.mark.usefixtures("threads_end")
+
 
 @pytest.fixture
 def sampler() -> StackSampler:
@@ -79,8 +81,9 @@ def test_there_are_enough_at_the_end_of_a_step(sampler: StackSampler) -> None:
     assert sampling_threads()
 
     assert sampler.step_ended(7)
-    for _ in range(1000):  # it is told that the thread ends, just before it does
-        time.sleep(0.001 if sampling_threads() else 0)
+    until = time.monotonic() + 60
+    while sampling_threads() and time.monotonic() < until:  # it is told that the thread ends, just before it does
+        time.sleep(0.001)
     assert not sampling_threads()
     assert sampler.step_ended(8)
     assert sampler.steps == 1

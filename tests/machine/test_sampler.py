@@ -1,6 +1,7 @@
 """The thread that reads the machine: it begins and ends with the capture, costs little, and gives way."""
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch")
 from diagnose.probes.machine import sampling  # noqa: E402
 from diagnose.probes.machine.sampling import MachineSampler  # noqa: E402
 
-pytestmark = pytest.mark.capture
+pytestmark = [pytest.mark.capture, pytest.mark.usefixtures("threads_end")]
 
 
 class Host:
@@ -117,3 +118,25 @@ def test_a_forked_child_reads_nothing_and_can_stop() -> None:
     reader.stop()
 
     assert status == 0
+
+
+def test_a_fork_that_does_not_wait_for_a_long_reading_ends_no_readings() -> None:
+    class Slow(Host):
+        def gauges(self) -> dict[str, float]:
+            begun.set()
+            over.wait(60)
+            return super().gauges()
+
+    begun, over, host = threading.Event(), threading.Event(), Slow()
+    reader = sampler(host)
+    reader.start()
+    assert begun.wait(60)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    over.set()
+    until(lambda: host.read >= 3)
+    reader.stop()
+
+    assert (status, reader.facts()["why_none"]) == (0, None)

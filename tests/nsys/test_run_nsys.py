@@ -48,7 +48,7 @@ def run(tmp_path: Path, *words: str, with_nsys: bool = True) -> "subprocess.Comp
         nsys.chmod(0o755)
     env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
     command = [sys.executable, "-m", "diagnose", "run", *words, "--", "train.py"]
-    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
 
 
 def test_the_window_is_recorded_by_nsys_and_the_export_is_analysed(tmp_path: Path) -> None:

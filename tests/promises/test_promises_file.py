@@ -14,7 +14,8 @@ from diagnose.patch.promises.lines import LONGEST_LINE, ledger_of, line_of, prom
 APPENDS = """
 import sys
 from kept_promises import promise
-from diagnose.patch.promises import record
+from diagnose.patch.promises import file, record
+file.PATIENCE_S = 300
 for number in range(int(sys.argv[1]), int(sys.argv[1]) + 25):
     done = record(promise(number))
     assert done.done, done
@@ -54,7 +55,7 @@ def test_eight_processes_append_at_once(folder: Path) -> None:
         for i in range(8)
     ]
 
-    assert [writer.wait(timeout=120) for writer in writers] == [0] * 8
+    assert [writer.wait(timeout=300) for writer in writers] == [0] * 8
     numbers = sorted(int(found.key, 16) for found in kept().promises)
     assert numbers == [100 * i + k for i in range(8) for k in range(25)]
     assert kept().unreadable == 0

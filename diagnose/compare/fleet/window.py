@@ -154,8 +154,8 @@ def _shares(ranks: list[RankReport], causes: tuple[str, ...]) -> list[float]:
 
 
 def _digest(ranks: list[RankReport]) -> str:
-    """A hash of the ranks' steps to the nanosecond, which no two captures share."""
-    told = sorted((rank.rank, rank.steps, sum(entry.ns for entry in rank.ledger)) for rank in ranks)
+    """A hash of what each rank spends on each cause to the nanosecond, which no two captures share."""
+    told = sorted((rank.rank, rank.steps, sorted((entry.cause, entry.ns) for entry in rank.ledger)) for rank in ranks)
     return hashlib.sha256(repr(told).encode()).hexdigest()[:24]
 
 

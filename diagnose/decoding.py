@@ -15,7 +15,7 @@ LONGEST_TEXT = 4096
 LONGEST_NAME = 512
 MOST_ENTRIES = 65_536
 _DEEPEST = 16
-_ENDLESS = re.compile(rb"\d{100}")
+_ENDLESS, _AT_EVERY_TENTH = re.compile(rb"\d{100}"), re.compile(rb"\d{10}")
 
 Told = Callable[[str], None]
 Kind = Callable[[Any, str, Told], Any]
@@ -161,8 +161,11 @@ def plain(value: Any, path: str, told: Told) -> Any:
 
 
 def has_endless_number(content: bytes) -> bool:
-    """Whether JSON has a number of so many digits that none of ours can be: a double takes 17, an integer here 19."""
-    return _ENDLESS.search(content) is not None
+    """Whether JSON has a number of so many digits that none of ours can be: a double takes 17, an integer here 19.
+
+    Of a hundred digits ten are at every tenth byte, which are looked at first: large documents are read in less time.
+    """
+    return _AT_EVERY_TENTH.search(content[::10]) is not None and _ENDLESS.search(content) is not None
 
 
 def encodable(value: str) -> str:

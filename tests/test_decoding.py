@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from diagnose.decoding import has_endless_number
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, flops_of
 from diagnose.roofline.traffic import bytes_of
@@ -108,3 +109,11 @@ def test_two_clean_levels_are_told_apart(lengths: tuple[int, int]) -> None:
     values = np.log(np.repeat([0.005, 0.010], lengths))
 
     assert [split.at for split in splits(values, 0.01, 0.04)] == [lengths[0]]
+
+
+@pytest.mark.parametrize("before", range(12))
+def test_a_number_of_a_hundred_digits_is_seen_wherever_it_stands(before: int) -> None:
+    text = b"x" * before
+
+    assert has_endless_number(text + b"7" * 100 + b"x")
+    assert not has_endless_number(text + b"7" * 99 + b"x" + b"7" * 99)

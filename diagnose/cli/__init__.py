@@ -44,6 +44,10 @@ from diagnose.cli.group import LazyGroup
                 "diagnose.cli.memory",
                 "Say what the memory of a job went to at its peak, and what keeps the rest from being used.",
             ),
+            "fleet": (
+                "diagnose.cli.fleet",
+                "Say what the GPU-hours of many jobs went to, which changes return most, and which hosts are at fault.",
+            ),
         },
         "Plan a job": {
             "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),

@@ -16,6 +16,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable, shown_path, to_install
 
 if TYPE_CHECKING:
+    from diagnose.report.tables import Table
     from diagnose.report.views.summary import About
 
 STDOUT = Path("-")
@@ -103,20 +104,20 @@ def write_html(diagnosis: Diagnosis, to: Path, shown: str) -> None:
     click.echo(f"wrote {printable(str(to))}", err=True)
 
 
-def write_answer(to: Path, page: "Callable[[About], str]", read: Path) -> None:
+def write_answer(to: Path, page: "Callable[[About], str]", read: Path | str) -> None:
     """Writes the page of an answer that is no diagnosis and says where on stderr.
 
     Args:
         to: the file.
         page: makes the page.
-        read: what the command was given, which is not written over.
+        read: what the command was given, which is not written over; a text as it may be printed.
 
     Raises:
         UserError: the file cannot be written.
     """
     from diagnose.report.views.summary import About
 
-    if is_same_file(read, to):
+    if isinstance(read, Path) and is_same_file(read, to):
         raise UserError(f"cannot write {_HTML}", where=to, why="it is what is read", do="name another file")
     text = page(About(__version__, _command(click.get_current_context(), shown_path(read))))
     write_file(to, text.encode(), _HTML)
@@ -135,15 +136,21 @@ def write_markdown(diagnosis: Diagnosis, to: Path, shown: str) -> None:
 
 
 def write_tables(diagnosis: Diagnosis, folder: Path) -> None:
+    """Writes the tables of the diagnosis, as `write_table_files` does."""
+    from diagnose.report.tables import tables_of
+
+    write_table_files(tables_of(diagnosis), folder)
+
+
+def write_table_files(tables: "Mapping[str, Table]", folder: Path) -> None:
     """Writes each table whole or not at all; other files of the folder stay as they are.
 
     Raises:
         UserError: the folder or a file cannot be written.
     """
-    from diagnose.report.tables import csv_of, has_parquet, parquet_of, tables_of
+    from diagnose.report.tables import csv_of, has_parquet, parquet_of
 
     forms = {"csv": csv_of} | ({"parquet": parquet_of} if has_parquet() else {})
-    tables = tables_of(diagnosis)
     with _told(folder, _TABLES):
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():

@@ -8,6 +8,7 @@ from diagnose import diagnosis
 from diagnose.analysis import armed
 from diagnose.cli.exit_status import writing
 from diagnose.diagnosis import comparison_schema
+from diagnose.diagnosis.fleet import fleet_schema
 from diagnose.dumps import hang, memory
 from diagnose.patch.promises import tally
 from diagnose.predict import data_pipeline, scaling
@@ -23,6 +24,7 @@ _OF = {
     "ledger": tally.schema,
     "hang": hang.schema,
     "memory": memory.schema,
+    "fleet": fleet_schema,
 }
 
 

@@ -33,7 +33,7 @@ from diagnose.diagnosis.comparison import (
 )
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
-from diagnose.diagnosis.job import HistoryChange, Loss, RankReport, TraceSummary
+from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.terms import (
@@ -96,6 +96,7 @@ __all__ = [
     "NotCompared",
     "NotJudged",
     "OperatorRow",
+    "Origin",
     "Patch",
     "Peak",
     "PlanStep",

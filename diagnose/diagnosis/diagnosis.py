@@ -19,7 +19,7 @@ from diagnose.diagnosis.advice import (
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.cost import Cost
 from diagnose.diagnosis.documents import described, indented
-from diagnose.diagnosis.job import HistoryChange, RankReport, TraceSummary
+from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
@@ -36,6 +36,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     `cost` is null where neither a price nor a power is known.
     `host_operators` are of a job without a GPU. `user_code` is null where nothing looked for its lines.
     `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
+    `origin` is when the job ran, and as what.
     `setup` are the settings of the job that its capture recorded, by their path in the record.
     `track_records` are added from the user's own ledger of promises by who shows the diagnosis; an analysis has none.
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
@@ -60,6 +61,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceSummary
     postmortem: Postmortem | None = None
     rank: int | None = None
+    origin: Origin = Origin()
     trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
     applied: Applied | None = None

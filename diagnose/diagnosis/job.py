@@ -5,12 +5,24 @@ import msgspec
 from diagnose.diagnosis.ledger import LedgerEntry, Verdict
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """When the counted steps began, in UTC to the second, and the job's number in Slurm; "" where nothing says it."""
+
+    began: str = ""
+    slurm_job: str = ""
+
+
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict and ledger of one rank over its counted steps; `host` is "" when nothing says it."""
+    """Verdict and ledger of one rank over its counted steps; `host` is "" when nothing says it.
+
+    `clock_held_by` is what held the clock of its GPU down while it worked ("heat", "its power limit", ...), empty where
+    nothing did; null where no reading tells.
+    """
 
     rank: int
     device: str
     host: str = ""
+    clock_held_by: tuple[str, ...] | None = None
     steps: int = 0
     verdict: Verdict
     ledger: tuple[LedgerEntry, ...]

@@ -2,7 +2,16 @@
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import NOT_RECOMMENDED, Diagnosis, LedgerEntry, Mfu, PlanStep, StepTimeline, WaterfallPart
+from diagnose.diagnosis import (
+    NOT_RECOMMENDED,
+    Diagnosis,
+    LedgerEntry,
+    Mfu,
+    Origin,
+    PlanStep,
+    StepTimeline,
+    WaterfallPart,
+)
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.capacity import capacity_of
@@ -15,6 +24,7 @@ from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, rooflin
 from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.operator_table import operator_table
+from diagnose.judge.origin import origin_of
 from diagnose.judge.sections import Sections
 from diagnose.judge.setup import setup_of
 from diagnose.judge.slow_steps import slow_steps
@@ -68,6 +78,7 @@ def diagnose(case: Case) -> Diagnosis:
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
+        origin=part("origin", lambda: origin_of(case), Origin()),
         trains=_trains(case),
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),

@@ -137,6 +137,7 @@ def rank_report(case: Case, position: int) -> RankReport:
         rank=rank.rank,
         host=rank.host,
         device=rank.device or "unknown device",
+        clock_held_by=None if rank.clock is None else rank.clock.held_by,
         steps=rank.steps,
         verdict=verdict,
         ledger=ledger,

@@ -172,15 +172,16 @@ def has_parquet() -> bool:
     return find_spec(PARQUET_NEEDS) is not None
 
 
-def _table(columns: Columns, rows: Iterable[Sequence[object]]) -> Table:
+def typed(columns: Columns, rows: Iterable[Sequence[object]]) -> Table:
+    """The rows with each cell of its column's kind."""
     kinds = list(columns.values())
     return Table(columns, tuple(tuple(_cell(*cell) for cell in zip(row, kinds, strict=True)) for row in rows))
 
 
-def _records(fields: Fields, records: Iterable[object]) -> Table:
+def records(fields: Fields, records: Iterable[object]) -> Table:
     """A row for each record, its fields as the columns name them."""
     columns = {column: kind for column, (_, kind) in fields.items()}
-    return _table(columns, ([getattr(record, field) for field, _ in fields.values()] for record in records))
+    return typed(columns, ([getattr(record, field) for field, _ in fields.values()] for record in records))
 
 
 def _cell(value: object, kind: Kind) -> Cell:
@@ -192,15 +193,15 @@ def _cell(value: object, kind: Kind) -> Cell:
 def _of_step(d: Diagnosis) -> dict[str, Table]:
     facts = ([f.name, *_split(f.value), f.unit, f.of, f.because, f.capture_next] for f in d.facts)
     return {
-        "ledger": _records(_LEDGER, d.ledger),
-        "waterfall": _records(_WATERFALL, d.waterfall),
-        "roofline": _records(_ROOFLINE, d.roofline),
-        "operators": _records(_ROOFLINE, d.operators),
-        "kernels": _records(_KERNELS, d.kernels),
-        "host_operators": _records(_HOST_OPERATORS, d.host_operators),
-        "user_code": _records(_USER_CODE, d.user_code.functions if d.user_code else ()),
-        "mfu": _records(_MFU, d.mfu.conventions),
-        "facts": _table(_FACT | _VALUE | _REASON, facts),
+        "ledger": records(_LEDGER, d.ledger),
+        "waterfall": records(_WATERFALL, d.waterfall),
+        "roofline": records(_ROOFLINE, d.roofline),
+        "operators": records(_ROOFLINE, d.operators),
+        "kernels": records(_KERNELS, d.kernels),
+        "host_operators": records(_HOST_OPERATORS, d.host_operators),
+        "user_code": records(_USER_CODE, d.user_code.functions if d.user_code else ()),
+        "mfu": records(_MFU, d.mfu.conventions),
+        "facts": typed(_FACT | _VALUE | _REASON, facts),
     }
 
 
@@ -209,12 +210,12 @@ def _of_judgement(d: Diagnosis) -> dict[str, Table]:
     reasons: Fields = {"rule": ("rule", str), "because": ("because", str), "capture_next": ("capture_next", str)}
     where = ([f.rule, w.file, w.line, w.function, w.share, w.of] for f in d.findings for w in f.where)
     return {
-        "findings": _table(_FINDING | _GAIN | _CHANGE, map(_finding, d.findings)),
-        "where": _table(_WHERE, where),
-        "evidence": _table({"rule": str} | _FACT | _VALUE, evidence),
-        "plan": _table(_PLAN | _GAIN | _SO_FAR | _CHANGE, (_planned(*numbered) for numbered in enumerate(d.plan, 1))),
-        "not_advised": _records({"change": ("what", str), "because": ("because", str)}, d.not_advised),
-        "not_judged": _records(reasons, d.not_judged),
+        "findings": typed(_FINDING | _GAIN | _CHANGE, map(_finding, d.findings)),
+        "where": typed(_WHERE, where),
+        "evidence": typed({"rule": str} | _FACT | _VALUE, evidence),
+        "plan": typed(_PLAN | _GAIN | _SO_FAR | _CHANGE, (_planned(*numbered) for numbered in enumerate(d.plan, 1))),
+        "not_advised": records({"change": ("what", str), "because": ("because", str)}, d.not_advised),
+        "not_judged": records(reasons, d.not_judged),
     }
 
 
@@ -223,9 +224,9 @@ def _of_job(d: Diagnosis) -> dict[str, Table]:
     ranks = ([r.rank, r.host, r.device, r.verdict.class_, r.steps, e.cause, e.class_, e.ns, e.share] for r, e in cells)
     ledger: Columns = {column: kind for column, (_, kind) in _LEDGER.items()}
     return {
-        "ranks": _table(_RANK | ledger, ranks),
-        "stragglers": _records(_STRAGGLERS, d.stragglers),
-        "traffic": _records(_TRAFFIC, d.postmortem.traffic if d.postmortem else ()),
+        "ranks": typed(_RANK | ledger, ranks),
+        "stragglers": records(_STRAGGLERS, d.stragglers),
+        "traffic": records(_TRAFFIC, d.postmortem.traffic if d.postmortem else ()),
     }
 
 

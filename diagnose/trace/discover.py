@@ -4,6 +4,7 @@ import os
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -62,8 +63,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
         raise UserError("no such file or folder", where=path, do="check the path")
     if not path.is_dir():
         return Run(path.name, (_identify(path, _peek(path)),))
-    files, copies = _without_copies(trace_files(path))
-    runs = [replace(run, copies=copies, skipped=_no_files(path)) for run in runs_of(files)]
+    runs = runs_in(path)
     if not runs:
         raise UserError(
             "no traces in the folder", where=path, why="no .json, .json.gz or .zst file in it holds profiler events"
@@ -72,8 +72,19 @@ def find_run(path: Path, name: str | None = None) -> Run:
         return _called(name, runs, path)
     if len(runs) > 1:
         listed = "".join(f"\n       --run {printable(r.name)}  ({len(r.files)} file(s))" for r in runs)
-        raise UserError(f"{len(runs)} runs in one folder", where=path, why=_why_apart(files), do=f"choose one:{listed}")
+        why = _why_apart([file for run in runs for file in run.files])
+        raise UserError(f"{len(runs)} runs in one folder", where=path, why=why, do=f"choose one:{listed}")
     return runs[0]
+
+
+def runs_in(folder: Path) -> list[Run]:
+    """The runs whose traces are directly in `folder`, or below it when it has none itself.
+
+    Raises:
+        UserError: a file or folder cannot be read.
+    """
+    files, copies = _without_copies(trace_files(folder))
+    return [replace(run, copies=copies, skipped=_no_files(folder)) for run in runs_of(files)]
 
 
 def trace_files(folder: Path) -> list[RankFile]:
@@ -87,12 +98,21 @@ def trace_files(folder: Path) -> list[RankFile]:
             paths = sorted(p for p in entries() if _may_be_trace(p) and p.is_file())
         except OSError as error:
             raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
-        starts = ((p, _peek(p)) for p in paths)
-        traces = [(_identify(p, start), _may_hold_events(start)) for p, start in starts if _looks_like_trace(start)]
-        traces = [(file, holds) for file, holds in traces if file.ranks]  # databases of other tools have none
-        if traces:  # one without events is only told of where there is no other
-            return [file for file, holds in traces if holds] or [file for file, _ in traces]
+        if traces := traces_among(paths):
+            return traces
     return []
+
+
+def traces_among(paths: Iterable[Path]) -> list[RankFile]:
+    """Those of the files that are traces.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    starts = ((p, _peek(p)) for p in paths)
+    traces = [(_identify(p, start), _may_hold_events(start)) for p, start in starts if _looks_like_trace(start)]
+    traces = [(file, holds) for file, holds in traces if file.ranks]  # databases of other tools have none
+    return [file for file, holds in traces if holds] or [file for file, _ in traces]  # else one without events is told
 
 
 def _no_files(folder: Path) -> tuple[Path, ...]:

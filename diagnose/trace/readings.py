@@ -34,10 +34,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Clock:
-    """The clock of a GPU's multiprocessors while it worked, MHz, and what held it down, in words."""
+    """The clock of a GPU's multiprocessors while it worked, MHz, and what held it down, in words; None: not told."""
 
     mhz: float
-    held_by: tuple[str, ...] = ()
+    held_by: tuple[str, ...] | None = None
 
 
 def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> Reading | None:
@@ -72,12 +72,14 @@ def clock_of(record: CaptureRecord) -> Clock | None:
     """The clock of the GPU while it worked: the median reading, else the one when the window ended."""
     sampled = reading(record, "sm_clock_mhz")
     if sampled is not None:
-        held = [reason for reason in _SPOKEN if (held_share(record, (reason,)) or 0.0) > _MOSTLY]
-        return Clock(sampled.median, spoken_reasons(held))
+        shares = {reason: held_share(record, (reason,)) for reason in _SPOKEN}
+        told = None not in shares.values()
+        held = [reason for reason, share in shares.items() if (share or 0.0) > _MOSTLY]
+        return Clock(sampled.median, spoken_reasons(held) if told else None)
     at_end, reasons = record.number(f"{_AT_END}.sm_clock_mhz"), record.get(f"{_AT_END}.throttle_reasons")
     if at_end is None or (isinstance(reasons, list) and _IDLE in reasons):
         return None
-    return Clock(at_end, spoken_reasons(reasons or ()))
+    return Clock(at_end, spoken_reasons(reasons) if isinstance(reasons, list) else None)
 
 
 def highest_clock(record: CaptureRecord) -> float | None:

@@ -30,6 +30,7 @@ _DRIVERS = {
 _PIECE_BYTES = 4 << 20
 _LEFT_FREE_BYTES = 1 << 30
 _DEEPEST, _MOST_FILES = 4, 10_000
+_MOST_LISTED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,32 @@ def on_this_machine(path: str | Path) -> Iterator[LocalTraces]:
         except UserError as error:
             where = None if error.where is None else place.shown(error.where)
             raise UserError(error.what, where=where, why=error.why, do=error.do) from error
+
+
+def files_below(url: str) -> list[str]:
+    """The files below a folder on another machine, each by its parts from there, joined by slashes.
+
+    Raises:
+        UserError: it cannot be reached, or there is nothing.
+    """
+    fs, root = _filesystem(url)
+    with _explained(url):
+        found = fs.find(root)[:_MOST_LISTED]
+    parts = [_safe_parts(remote.removeprefix(root)) for remote in found if remote.startswith(root)]
+    if not any(parts):
+        raise UserError("no such folder, or no file in it", where=displayed(url), do="check the address")
+    return ["/".join(each) for each in parts if each]
+
+
+def start_of(url: str, count: int) -> bytes:
+    """The first bytes of a file on another machine.
+
+    Raises:
+        UserError: it cannot be reached.
+    """
+    fs, remote = _filesystem(url)
+    with _explained(url), fs.open(remote, "rb") as file:
+        return bytes(file.read(count))
 
 
 def _reports(path: Path) -> list[Path]:

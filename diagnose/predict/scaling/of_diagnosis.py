@@ -29,7 +29,7 @@ def run_of(diagnosis: Diagnosis, source: str) -> Run:
         raise UserError("no step was counted", where=source, do="capture a few whole steps (diagnose run)")
     if (unprofiled := _number(facts, "unprofiled_step_time_ns")) is not None:
         step_s = min(unprofiled / 1e9, step_s)
-    gpus = _gpus(diagnosis, facts)
+    gpus = gpus_of(diagnosis)
     tokens = diagnosis.mfu.tokens_per_step
     parts = _parts_s(diagnosis, step_s)
     spread = (_number(facts, "step_noise_share") or 0.0) / sqrt(max(diagnosis.steps.count, 1))
@@ -53,10 +53,11 @@ def _profiled_step_s(diagnosis: Diagnosis) -> float | None:
     return total / steps.count / 1e9 if steps.count and total else None
 
 
-def _gpus(diagnosis: Diagnosis, facts: Mapping[str, float | bool | str | None]) -> int:
+def gpus_of(diagnosis: Diagnosis) -> int:
     """Ranks of the job: those stated, else those seen and those missing."""
     seen = len(diagnosis.ranks) + len(diagnosis.trace.missing_ranks)
-    return min(max(seen, int(_number(facts, "world_size") or 1), 1), MOST_GPUS)
+    stated = next((fact.value for fact in diagnosis.facts if fact.name == "world_size"), None)
+    return min(max(seen, int(_number({"world_size": stated}, "world_size") or 1), 1), MOST_GPUS)
 
 
 def _number(facts: Mapping[str, float | bool | str | None], name: str) -> float | None:

@@ -26,7 +26,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "capacity": ("capacity",),
     "ranks": ("ranks",),
     "job": ("postmortem",),
-    "provenance": ("trace", "versions"),
+    "provenance": ("trace", "versions", "origin"),
 }
 IN_NO_SECTION = ("schema_version", "facts", "setup")  # findings show the facts that they rest on; --json has all
 

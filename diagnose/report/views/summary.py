@@ -170,6 +170,8 @@ def provenance_view(diagnosis: Diagnosis) -> Provenance:
                  f"{spoken(trace.bytes, 'bytes')} of JSON"),
         ("lost", loss_line(trace) or "nothing"),
         ("devices", devices),
+        ("began", diagnosis.origin.began),
+        ("Slurm job", diagnosis.origin.slurm_job),
         ("replay", how_far),
         *((name.replace("_", " "), value) for name, value in diagnosis.versions.items()),
     ]  # fmt: skip

@@ -1,0 +1,53 @@
+"""How likely chance alone is: so many of independent events, and such a shift within a sequence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diagnose.arrays import Floats
+
+ALPHA = 0.01  # chance of one accusation, or of one trend, in a fleet in which nothing is wrong
+
+
+def at_least(times: int, chances: Sequence[float]) -> float:
+    """Chance that `times` or more of independent events happen, each with its own chance (Poisson-binomial).
+
+    Computed exactly: the distribution of the number so far, in which `times` is never left again.
+    """
+    if times <= 0:
+        return 1.0
+    so_far = np.zeros(times + 1)
+    so_far[0] = 1.0
+    for chance in chances:
+        moved = so_far[:-1] * chance
+        so_far[:-1] -= moved
+        so_far[1:] += moved
+    return float(min(max(so_far[-1], 0.0), 1.0))
+
+
+def shift_in(values: Floats) -> tuple[int, float]:
+    """Where a sequence most likely moves to another level, and how likely chance does as much.
+
+    Pettitt's test (A Non-parametric Approach to the Change-point Problem, 1979): the index of the first value of the
+    new level, shape (n,), and the p-value, which is his approximation.
+    """
+    count = len(values)
+    if count < 2:
+        return count, 1.0
+    moved = 2 * np.cumsum(_ranks(values))[:-1] - np.arange(1, count) * (count + 1)
+    at = int(np.argmax(np.abs(moved)))
+    most = float(np.abs(moved[at]))
+    return at + 1, min(1.0, 2 * float(np.exp(-6 * most**2 / (count**3 + count**2))))
+
+
+def least_p(count: int) -> float:
+    """The p-value of the clearest shift that so many values can have: half of them below all others."""
+    most = 2 * (count // 2) * (count - count // 2) / 2
+    return min(1.0, 2 * float(np.exp(-6 * most**2 / max(count**3 + count**2, 1))))
+
+
+def _ranks(values: Floats) -> Floats:
+    """From 1 on; equal values share the mean of theirs."""
+    _, which, times = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(times)
+    return (last - (times - 1) / 2)[which]

@@ -1,0 +1,243 @@
+"""The windows below a folder: diagnoses as they are, and runs without one analysed. One at a time is in memory."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import msgspec
+import numpy as np
+
+from diagnose import analysis
+from diagnose.compare.fleet.jobs import preferred
+from diagnose.compare.fleet.tree import Tree
+from diagnose.compare.fleet.window import Window, window_of
+from diagnose.defects import netted
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.fleet import FleetUnread
+from diagnose.diagnosis.reading import LARGEST_BYTES, diagnosis_in, kind_of
+from diagnose.errors import UserError, printable
+from diagnose.probes.protocol import STEP_LOG, rank_in
+from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log
+from diagnose.trace.discover import SUFFIXES, Run, runs_in, traces_among
+from diagnose.trace.source import opened
+
+_DOCUMENT = re.compile(rb'\s*\{\s*"schema_version"\s*:')
+_RECORD = re.compile(r"capture[\w.-]*\.json")
+_TOP = "."
+_NAMELESS = "diagnosis"  # a file of this name is called after its folder
+Watch = Callable[[str, int, int], None]  # called with the place of what is read next, what is done, and how many
+
+
+@dataclass
+class Read:
+    """What was read so far.
+
+    Attributes:
+        windows: by digest.
+        diagnoses: files that hold one.
+        analysed: runs that were analysed.
+        repeats: of both, those that tell the same steps as another.
+        unread: what cannot be used.
+        left: runs that were not to be analysed.
+        armed_h: hours of each armed run, by its folder.
+    """
+
+    windows: dict[str, Window] = field(default_factory=dict)
+    diagnoses: int = 0
+    analysed: int = 0
+    repeats: int = 0
+    unread: list[FleetUnread] = field(default_factory=list)
+    left: int = 0
+    armed_h: dict[str, float] = field(default_factory=dict)
+
+    def take(self, window: Window | None, place: str) -> None:
+        """Keeps the window, or of two that tell the same steps one."""
+        if window is None:
+            self.refuse(place, "no step was counted in it")
+        elif (known := self.windows.get(window.digest)) is None:
+            self.windows[window.digest] = window
+        else:
+            self.repeats += 1
+            self.windows[window.digest] = preferred(known, window)
+
+    def refuse(self, place: str, why: str) -> None:
+        """Names what cannot be used."""
+        self.unread.append(FleetUnread(file=printable(place) or ".", why=printable(" ".join(why.split()))))
+
+
+@dataclass
+class _Found:
+    """Places below the folder: documents, folders with what may be traces, folders of armed runs with a step log."""
+
+    documents: list[str] = field(default_factory=list)
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    armed: dict[str, str] = field(default_factory=dict)
+
+
+def read_fleet(tree: Tree, options: analysis.Options, *, analyse: bool = True, watch: Watch | None = None) -> Read:
+    """All windows of the tree.
+
+    A run is not analysed where a diagnosis in its folder tells of all its files.
+
+    Args:
+        tree: the files.
+        options: for the analysis of runs without a diagnosis.
+        analyse: whether these are analysed at all.
+        watch: told what is read.
+    """
+    reading = _Reading(tree, options if analyse else None, _survey(tree), Read(), watch or _unwatched)
+    reading.all()
+    return reading.read
+
+
+def _unwatched(place: str, done: int, number: int) -> None:
+    pass
+
+
+def _survey(tree: Tree) -> _Found:
+    found = _Found()
+    for folder, names in tree.folders():
+        logs = [name for name in names if rank_in(name, STEP_LOG) is not None]
+        if logs:
+            found.armed[folder] = _joined(folder, logs[0])
+        for name in names:
+            if not name.endswith(SUFFIXES) or _RECORD.fullmatch(name):
+                continue
+            place = _joined(folder, name)
+            if name.endswith(".json") and _DOCUMENT.match(tree.start(place)):
+                found.documents.append(place)
+            else:
+                found.runs.setdefault(folder, []).append(name)
+    return found
+
+
+@dataclass
+class _Reading:
+    """The tree on its way to windows; `told` are names of traces that a diagnosis of their folder tells of."""
+
+    tree: Tree
+    options: analysis.Options | None
+    found: _Found
+    read: Read
+    watch: Watch
+    told: dict[str, set[str]] = field(default_factory=dict)
+
+    def all(self) -> None:
+        """Documents first, since they save the analysis of their runs."""
+        takes = [(place, partial(self._document, place)) for place in self.found.documents]
+        takes += [(log, partial(self._step_log, folder, log)) for folder, log in self.found.armed.items()]
+        takes += [(folder, partial(self._runs, folder, names)) for folder, names in self.found.runs.items()]
+        for number, (place, take) in enumerate(takes):
+            self.watch(place, number, len(takes))
+            self._tried(place, take)
+
+    def _tried(self, place: str, take: Callable[[], None]) -> None:
+        """What cannot be used is named, and the next is read."""
+        try:
+            netted(place, take, partial(self.read.refuse, place))
+        except UserError as error:
+            self.read.refuse(place, f"{error.what}: {error.why}" if error.why else error.what)
+        except OSError as error:
+            self.read.refuse(place, error.strerror or type(error).__name__)
+
+    def _document(self, place: str) -> None:
+        with self.tree.here(place) as path:
+            diagnosis = _diagnosis(path)
+        if diagnosis is None:
+            return
+        self.read.diagnoses += 1
+        folder, _, name = place.rpartition("/")
+        if folder in self.found.runs:
+            own = ("", folder.rpartition("/")[2] or self.tree.shown.rstrip("/").rpartition("/")[2])
+            files = (PurePosixPath(file) for file in diagnosis.trace.files)
+            self.told.setdefault(folder, set()).update(file.name for file in files if file.parent.name in own)
+        stem = name.removesuffix(".json")
+        self._take(diagnosis, place, folder if stem == _NAMELESS and folder else _joined(folder, stem), folder)
+
+    def _step_log(self, folder: str, log: str) -> None:
+        with self.tree.here(log) as path:
+            self.read.armed_h[folder or _TOP] = hours_of(read_armed_log(path))
+
+    def _runs(self, folder: str, names: list[str]) -> None:
+        with self.tree.here(folder) as path:
+            files = [path / name for name in names if (path / name).is_file()]
+            traces = {file.path for file in traces_among(files)}
+            for file in files:
+                if file not in traces and file.suffix == ".json" and _is_diagnosis(file):
+                    self._tried(_joined(folder, file.name), partial(self._document, _joined(folder, file.name)))
+            told = self.told.get(folder, set())
+            runs = runs_in(path) if traces else []
+            for run in runs:
+                if not {file.path.name for file in run.files} <= told:
+                    name = f"{folder or '.'}@{run.name}" if len(runs) > 1 else folder
+                    self._tried(name, partial(self._run, path, run, folder, name))
+
+    def _run(self, path: Path, run: Run, folder: str, name: str) -> None:
+        if self.options is None:
+            self.read.left += 1
+            return
+        diagnosis = analysis.analyze(path, options=replace(self.options, run=run.name))
+        self.read.analysed += 1
+        called = run.files[0].path.name.partition(".")[0] if len(run.files) == 1 and "@" in name else run.name
+        self._take(diagnosis, name or _TOP, _joined(folder, called) if "@" in name else folder or called, folder)
+
+    def _take(self, diagnosis: Diagnosis, place: str, name: str, folder: str) -> None:
+        """Its window; one in the folder of an armed run is of that run, and named after it."""
+        above, _, last = folder.rpartition("/")
+        armed = self.found.armed
+        of_run = above if is_window(last) and above in armed else folder if folder in armed else None
+        if of_run is None:
+            window = window_of(diagnosis, place, name)
+        else:
+            window = window_of(diagnosis, place, of_run or name, of_run or _TOP)
+        self.read.take(window, place)
+
+
+def _diagnosis(path: Path) -> Diagnosis | None:
+    """The diagnosis in the file; None where it is sound, and another of diagnose's documents.
+
+    Raises:
+        UserError: it cannot be read, or used.
+    """
+    if path.stat().st_size > LARGEST_BYTES:
+        raise UserError(f"it is larger than {LARGEST_BYTES >> 20} MiB")
+    with opened(path, "the diagnosis") as file:
+        content = file.read()
+    try:
+        keys = msgspec.json.decode(content, type=_Keys)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UserError(str(error)) from error
+    return diagnosis_in(content, path) if keys.verdict and keys.ranks and keys.steps else None
+
+
+class _Keys(msgspec.Struct):
+    """What a diagnosis has, and no other of diagnose's documents has all of."""
+
+    verdict: msgspec.Raw = msgspec.Raw(b"")
+    ranks: msgspec.Raw = msgspec.Raw(b"")
+    steps: msgspec.Raw = msgspec.Raw(b"")
+
+
+def _is_diagnosis(path: Path) -> bool:
+    """Whether it is one whose keys somebody has put in another order."""
+    if path.stat().st_size > LARGEST_BYTES:
+        return False
+    with opened(path, "the file") as file:
+        return kind_of(file.read()) == "diagnosis"
+
+
+def hours_of(log: ArmedLog) -> float:
+    """Hours of an armed run by the clock of its log; the time until it began again after an end is left out."""
+    seconds, before = 0.0, None
+    for number, (_, covers, us, ended_s) in enumerate(log.blocks):
+        own_s = float(us.astype(np.float64).sum()) * covers / 1e6
+        resumed = before is None or number in log.restarts
+        seconds += own_s if resumed else max(ended_s - before, own_s)  # type: ignore[operator]
+        before = ended_s
+    return seconds / 3600
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

@@ -1,0 +1,52 @@
+"""Since when a cause takes more of the jobs, or less."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diagnose.compare.fleet.account import Counted, part_of
+from diagnose.compare.fleet.chance import ALPHA, least_p, shift_in
+from diagnose.diagnosis.fleet import FleetCause, FleetTrend
+
+MOST_TESTED = 8
+_LEAST_SHARE = 0.01  # of all GPU-hours: a trend of less is worth nobody's time
+
+
+def trends_of(jobs: Sequence[Counted], causes: Sequence[FleetCause]) -> tuple[FleetTrend, ...]:
+    """Of the causes that lose most, each over the jobs in order of time; jobs without a date tell nothing."""
+    dated = sorted((each for each in jobs if each.job.day and each.gpu_hours > 0), key=_began)
+    lost = [row.cause for row in causes if row.spent == "lost" and row.share >= _LEAST_SHARE][:MOST_TESTED]
+    return tuple(_trend(cause, dated, len(lost)) for cause in lost)
+
+
+def _began(each: Counted) -> tuple[str, str]:
+    return min(window.began for window in each.job.windows if window.began), each.job.name
+
+
+def _trend(cause: str, dated: Sequence[Counted], tested: int) -> FleetTrend:
+    if least_p(len(dated)) * tested >= ALPHA:
+        because = f"{len(dated)} jobs with a date are too few to tell a change from chance"
+        return FleetTrend(cause=cause, answer="unknown", because=because, jobs=len(dated))
+    at, p_value = shift_in(np.array([each.causes.get(cause, 0.0) / each.gpu_hours for each in dated]))
+    corrected = min(1.0, p_value * tested)
+    if corrected >= ALPHA:
+        because = f"over {len(dated)} jobs it goes up and down as chance does"
+        return FleetTrend(cause=cause, answer="no", because=because, jobs=len(dated), p_value=corrected)
+    before, after = _share(cause, dated[:at]), _share(cause, dated[at:])
+    because = (
+        f"{100 * before:.1f} % of the GPU-hours of {at} jobs before, {100 * after:.1f} % of {len(dated) - at} since"
+    )
+    return FleetTrend(
+        cause=cause,
+        answer="yes",
+        because=because,
+        jobs=len(dated),
+        since_day=dated[at].job.day,
+        before_share=before,
+        after_share=after,
+        p_value=corrected,
+    )
+
+
+def _share(cause: str, jobs: Sequence[Counted]) -> float:
+    return part_of(sum(each.causes.get(cause, 0.0) for each in jobs), sum(each.gpu_hours for each in jobs))

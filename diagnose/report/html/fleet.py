@@ -1,0 +1,37 @@
+"""Many jobs as one self-contained page, in the style and under the policy of the report's."""
+
+from diagnose.diagnosis.fleet import Fleet
+from diagnose.report.html.page import embedded, environment, policy
+from diagnose.report.views import fleet as view
+from diagnose.report.views.plain import plain
+from diagnose.report.views.summary import About
+
+ROWS_SHOWN = 200  # of hosts and jobs; --json and --tables have all
+_STYLES = ("report.css", "figures.css")
+
+
+def fleet_page(fleet: Fleet, about: About) -> str:
+    """The whole page. Every text is escaped; nothing is measured or judged here."""
+    styles, title = embedded(_STYLES), view.headline(fleet)
+    context = {
+        "fleet": fleet,
+        "view": view,
+        "title": f"{title} - diagnose",
+        "headline": title,
+        "unit": view.unit(fleet),
+        "causes": view.cause_rows(fleet),
+        "work": view.cause_rows(fleet, "work"),
+        "days": view.days_view(fleet),
+        "width": view.WIDTH,
+        "height": view.HEIGHT,
+        "groups": [
+            (kind, heading, rows) for kind, heading in view.HEADINGS.items() if (rows := view.groups(fleet, kind))
+        ],
+        "most": ROWS_SHOWN,
+        "plain": plain,
+        "styles": styles,
+        "policy": policy(styles, []),
+        "version": about.version,
+        "command": about.command,
+    }
+    return environment().get_template("fleet.html").render(context)

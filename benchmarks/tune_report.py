@@ -52,11 +52,10 @@ class Tuned:
 
     @property
     def predicted_rungs(self) -> Iterator[Rung]:
-        """Runs that put a prediction to the test."""
+        """Of each tried change the run that decides: its `achieved` is of all pairs of runs with and without it."""
         for tuning in self.tunings:
-            yield from (
-                rung for rung in tuning.rungs if rung.predicted and rung.achieved and rung.decision != "refused"
-            )
+            tried = (rung for rung in tuning.rungs if rung.predicted and rung.achieved and rung.decision != "refused")
+            yield from {rung.number if rung.repeats is None else rung.repeats: rung for rung in tried}.values()
 
     @property
     def of_first_advice(self) -> float | None:
@@ -166,7 +165,7 @@ def figures(found: Sequence[Tuned]) -> list[str]:
     ]
     tunes = [tuning for one in found for tuning in one.tunings]
     return [
-        f"- achieved inside the predicted range: {_held(pairs)} (rungs of the tunes)",
+        f"- achieved inside the predicted range: {_held(pairs)} (changes that tunes tried, by all pairs of runs)",
         f"- the same of each change alone, from the job as it is: {_held(alone)}",
         f"- regret of the first advice: median {median(regrets):.1%}, most {max(regrets):.1%} ({len(regrets)} jobs)",
         f"- at least {_AS_GOOD:.0%} of the speed of the cure by hand: {_of(hands)} jobs",
@@ -210,6 +209,7 @@ def written(found: Sequence[Tuned], folder: Path, again: bool) -> Path:
         "## Each change alone", "",
         *_table(("job", "rule", "change", "predicted", "achieved", "inside"), _alone_rows(found)), "",
     ]  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"tune-{datetime.datetime.now(datetime.UTC).date()}.md"
     path.write_text("\n".join(lines))
     return path

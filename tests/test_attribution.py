@@ -203,6 +203,17 @@ def test_without_a_gpu_the_optimizer_is_its_operators_and_the_python_around_them
     }
 
 
+def test_without_a_gpu_what_torch_does_around_operators_is_dispatch() -> None:
+    job = Trace(gpu=None)
+    with job.step():
+        with job.inside("autograd::engine::evaluate_function: MmBackward0"):
+            job.host(40)
+            job.cpu_op("aten::mm", 100)
+        job.host(25)
+
+    assert causes(job) == {"operator-compute": 100 * US, "dispatch": 40 * US, "python": 25 * US}
+
+
 def test_a_step_without_a_gpu_is_divided_by_what_the_process_did() -> None:
     job = Trace(gpu=None)
     with job.step():

@@ -44,7 +44,10 @@ def test_every_kind_of_kernel_is_a_cause_in_the_class_of_its_kind() -> None:
     ("gpu", "expected"),
     [
         ("NVIDIA H100 80GB HBM3", {EXPOSED, *COPIES, *IDLE, "gemm", "elementwise"}),
-        (None, {EXPOSED, *OPERATORS, *CPU_OPTIMIZER, "data-wait", "gc", "logging", "graph-capture", "python"}),
+        (
+            None,
+            {EXPOSED, *OPERATORS, *CPU_OPTIMIZER, "data-wait", "dispatch", "gc", "logging", "graph-capture", "python"},
+        ),
     ],
 )
 def test_every_cause_that_an_attribution_looks_for_is_in_the_table(gpu: str | None, expected: set[str]) -> None:

@@ -7,6 +7,9 @@ from kineto import Trace
 from remedies.single_gpu_jobs import analysed
 
 from diagnose.diagnosis import Diagnosis
+from diagnose.facts import Fact
+from diagnose.metrics import units
+from diagnose.rule import load_rules
 
 FLOATS = 8320
 RECORDED = {"find_unused_parameters": False, "static_graph": False}
@@ -47,3 +50,18 @@ def test_buckets_below_the_default_are_set_to_it(
 
 def test_few_of_them_are_no_fault(tmp_path: Path) -> None:
     assert "small-collectives" not in {finding.rule for finding in exchanging(tmp_path, 2, 25.0).findings}
+
+
+@pytest.mark.parametrize(("passing", "left"), [(0.4, 0.22), (0.1, 1 - 0.78 / 4), (0.0, 1.0)])
+def test_ranks_that_are_late_in_turn_are_waited_for_less_often(passing: float, left: float) -> None:
+    """Waiting for a rank that is late steadily stays, however few the collectives are."""
+    remedy = next(rule.remedy for rule in load_rules((), units()) if rule.id == "small-collectives")
+    shares = {"small_collective_share": 1.0, "waiting_share": 0.4, "passing_waiting_share": passing}
+    facts = {name: Fact(name, value, "share") for name, value in shares.items()}
+    assert remedy is not None
+    best, worst = remedy.factors(facts, "best"), remedy.factors(facts, "worst")
+    assert best is not None
+    assert worst is not None
+
+    assert best.host["late-rank-host"] == pytest.approx(left)
+    assert worst.host["late-rank-host"] == 1

@@ -192,6 +192,8 @@ def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:
             yield OPTIMIZER_OPERATORS, iv.intersect(instants, timeline.optimizer_steps)
         yield cause, instants
     yield "optimizer-host", timeline.optimizer_steps
+    operators = trace.rows_of(*OPS)  # what torch's own code takes around operators: autograd's engine, DDP's reducer
+    yield "dispatch", iv.intervals(trace.ts[operators], trace.ends(operators))
 
 
 _OPERATOR_CLASSES = ("", "compute", "memory")

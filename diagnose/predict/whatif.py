@@ -6,6 +6,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from diagnose.attribution.causes import WAITING
 from diagnose.defects import netted
 from diagnose.diagnosis import Speedup
 from diagnose.facts import Facts, Unknown, spoken
@@ -97,12 +98,18 @@ class Predictor:
         fact = self.facts.get("waiting_share")
         return fact is not None and not fact.known
 
-    @cached_property
-    def _without_transfer(self) -> float:
-        """The speed of a step that waits for ranks and transfers nothing: no change of the transfers buys more."""
-        fact = self.facts.get("transfer_share")
-        known = fact is not None and not isinstance(fact.value, Unknown)
-        return 1 / max(1 - float(fact.value), 1e-3) if known and fact is not None else np.inf  # type: ignore[arg-type]
+    def _without_transfer(self, rule: Rule) -> float:
+        """The speed of a step that waits for ranks and transfers nothing: no change of the transfers buys more.
+
+        One that leaves fewer of them leaves fewer places at which ranks wait for each other, too.
+        """
+        fewer = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host)
+        transfer, passing = self._share("transfer_share"), self._share("passing_waiting_share") if fewer else 0.0
+        return np.inf if transfer is None else 1 / max(1 - transfer - (passing or 0.0), 1e-3)
+
+    def _share(self, name: str) -> float | None:
+        fact = self.facts.get(name)
+        return None if fact is None or isinstance(fact.value, Unknown) else float(fact.value)
 
     @cached_property
     def _waits_for_workers(self) -> bool:
@@ -127,7 +134,7 @@ class Predictor:
             return (worst, None) if worst > 1 else None
         low, high = max(min(worst, best), 1.0), max(worst, best, 1.0)
         if rule.class_ == "communication":
-            most = self._without_transfer
+            most = self._without_transfer(rule)
             low, high = min(low, most), min(high, most)
         return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), 1.0)), high
 

@@ -89,7 +89,7 @@ class Ladder:
             if unclear := self._unclear():
                 self._settle(unclear, best)
                 continue
-            proposal = next_proposal(best, self.tuning.rungs, self._limits.allow_numerics)
+            proposal = next_proposal(best, self.tuning.rungs, self._limits.allow_numerics, self._limits.noise_share)
             why_ended = DONE if proposal is None else self._spent()
             if proposal is not None and not why_ended:
                 self._try(proposal, best)
@@ -240,7 +240,7 @@ class Ladder:
     def _ended(self, why: str) -> Tuning:
         best, standing = self._best(), self.tuning.best
         first = self._folder.diagnosis(self.tuning.rungs[0].diagnosis)
-        left = left_to_user(first, best, self.tuning.rungs, self._limits.allow_numerics)
+        left = left_to_user(first, best, self.tuning.rungs, self._limits.allow_numerics, self._limits.noise_share)
         patch = final_patch(self.tuning.rungs, best) if standing is not None and standing.number else ()
         self.tuning = replace(self.tuning, why_ended=why, left=left, patch=patch)
         self._folder.write(self.tuning)

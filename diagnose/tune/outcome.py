@@ -31,7 +31,7 @@ def _made(patch: Patch, settings: Settings) -> Patch:
 
 
 def left_to_user(
-    first: Diagnosis, best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool
+    first: Diagnosis, best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool, noise_share: float | None = None
 ) -> tuple[LeftToUser, ...]:
     """The planned changes of the best run that no run tried, or that the job refused, and why.
 
@@ -40,7 +40,7 @@ def left_to_user(
     refused = {rung.rule: rung.because for rung in rungs if rung.decision == "refused"}
     left = []
     for step in best.plan:
-        because = why_not(best, step, allow_numerics) or refused.get(step.rule, "")
+        because = why_not(best, step, allow_numerics, noise_share) or refused.get(step.rule, "")
         if because:
             finding = finding_of(best, step.rule)
             said = step.patch is not None and python_lines(step.patch, best.versions)

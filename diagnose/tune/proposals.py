@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from diagnose.compare import FLOOR, FLOOR_ON_HOST
 from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep, Rung, Settings, Speedup
 from diagnose.patch.patches import reachable
 from diagnose.patch.worlds import in_short
@@ -42,17 +43,20 @@ class Proposal:
     predicted: Speedup | None = None
 
 
-def next_proposal(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) -> Proposal | None:
+def next_proposal(
+    best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool, noise_share: float | None = None
+) -> Proposal | None:
     """The next change with which the best run may get faster; None where there is none left.
 
     Args:
         best: the diagnosis of the run that stands.
         rungs: all runs so far.
         allow_numerics: whether the change may alter what training computes.
+        noise_share: how far repeats of a run lie apart; None for what is usual.
     """
     in_use = next((rung.settings for rung in reversed(rungs) if rung.stands), {})
     tried = [rung.own for rung in rungs]
-    for proposal in changes_of(best, allow_numerics):
+    for proposal in changes_of(best, allow_numerics, noise_share):
         if not any(hardly_differs(proposal.settings, known) for known in (*tried, in_use)):
             return proposal
     for proposal in _searched(best, rungs, allow_numerics):
@@ -61,7 +65,7 @@ def next_proposal(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) 
     return None
 
 
-def changes_of(best: Diagnosis, allow_numerics: bool) -> tuple[Proposal, ...]:
+def changes_of(best: Diagnosis, allow_numerics: bool, noise_share: float | None = None) -> tuple[Proposal, ...]:
     """The changes that a run can make: those of the plan in its order, then findings beside it.
 
     A plan holds one of several changes that exclude each other; the others are what is left where that one fails.
@@ -69,7 +73,7 @@ def changes_of(best: Diagnosis, allow_numerics: bool) -> tuple[Proposal, ...]:
     return tuple(
         _proposal(best, step, step.patch)
         for step in (*best.plan, *_beside_the_plan(best))
-        if step.patch is not None and not why_not(best, step, allow_numerics)
+        if step.patch is not None and not why_not(best, step, allow_numerics, noise_share)
     )
 
 
@@ -82,26 +86,35 @@ def _beside_the_plan(best: Diagnosis) -> Iterator[PlanStep]:
                 patch=finding.patch,
                 predicted_speedup=finding.predicted_speedup,
                 numerics=finding.numerics,
-                below_noise=_is_hidden(best, finding.predicted_speedup, unknown=False),
             )
 
 
-def _is_hidden(best: Diagnosis, gain: Speedup | None, unknown: bool) -> bool:
-    """Whether even the best case saves less than the mean of a run's steps is known to; `unknown` if none tells."""
+def _is_hidden(best: Diagnosis, step: PlanStep, noise_share: float | None) -> bool:
+    """Whether even the best case of the change alone saves less than two runs can tell: how far equal ones lie apart,
+    and how well the mean of the steps of one is known.
+    """
+    gain = _alone(best, step)
+    if gain is None or gain[1] is None:
+        return False
+    usual = FLOOR_ON_HOST if best.steps.device_time_ns is None else FLOOR
     noise = _facts(best).get("step_noise_share")
-    if gain is None or gain[1] is None or not isinstance(noise, float):
-        return unknown
-    return 1 - 1 / gain[1] < noise / max(len(best.steps.unprofiled_ns), 1) ** 0.5
+    of_mean = noise / max(len(best.steps.unprofiled_ns), 1) ** 0.5 if isinstance(noise, float) else 0.0
+    return 1 - 1 / gain[1] < max(usual if noise_share is None else noise_share, of_mean)
 
 
 def _proposal(best: Diagnosis, step: PlanStep, patch: Patch) -> Proposal:
     finding = finding_of(best, step.rule)
-    alone = finding.predicted_speedup if finding is not None else step.predicted_speedup
     change = in_short(patch).removeprefix("set ") or (finding.action if finding else "") or step.rule
-    return Proposal(step.rule, change, patch, settings_of(patch), alone)
+    return Proposal(step.rule, change, patch, settings_of(patch), _alone(best, step))
 
 
-def why_not(best: Diagnosis, step: PlanStep, allow_numerics: bool) -> str:
+def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
+    """What a planned change buys without those before it in the plan."""
+    finding = finding_of(best, step.rule)
+    return finding.predicted_speedup if finding is not None else step.predicted_speedup
+
+
+def why_not(best: Diagnosis, step: PlanStep, allow_numerics: bool, noise_share: float | None = None) -> str:
     """Why no run tries a planned change; "" where one does."""
     if step.patch is None:
         return "no setting makes it: it is a change of the code or the machine"
@@ -114,8 +127,8 @@ def why_not(best: Diagnosis, step: PlanStep, allow_numerics: bool) -> str:
         return "it alters what training computes: allow it with --allow-numerics"
     if keys_of(settings) & OTHER_BATCHES and not allow_numerics:
         return "it changes which samples are trained together: allow it with --allow-numerics"
-    if step.below_noise and _is_hidden(best, step.predicted_speedup, unknown=True):
-        return "even its best case is within the noise of the steps, so that no short run would show it"
+    if _is_hidden(best, step, noise_share):
+        return "even its best case is within the noise of equal runs, so that no short run would show it"
     return ""
 
 

@@ -117,8 +117,8 @@ LEFT = {
         "what it buys is spread over the whole run, and no short one shows it",
     ),
     "within noise": (
-        PlanStep(rule="half", patch=HEAD, predicted_speedup=(1.0, 1.03), below_noise=True),
-        "even its best case is within the noise of the steps, so that no short run would show it",
+        planned("half", (1.0, 1.01), bf16=True),
+        "even its best case is within the noise of equal runs, so that no short run would show it",
     ),
 }
 

@@ -6,6 +6,7 @@ from diagnose import intervals as iv
 from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.formulas.accounting import overlapped_share
+from diagnose.metrics.communication.stragglers import straggler_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.ranks.collectives.kinds import itemsize
@@ -33,6 +34,13 @@ def transfer_share(m: Measured) -> Value:
 def waiting_share(m: Measured) -> Value:
     """Exposed waiting: time inside exposed collectives in which this rank waits for a later one."""
     return m.share(*WAITING) if m.job.matched else m.job.why_unmatched
+
+
+@metric("share", STEP, needs_gpu=False)
+def passing_waiting_share(m: Measured) -> Value:
+    """Exposed waiting for ranks that are late in turn, none of them steadily: it comes again with each collective."""
+    steady = straggler_share(m)
+    return steady if isinstance(steady, Unknown) else max(m.share(*WAITING) - float(steady), 0.0)
 
 
 @metric("share", "communication time")

@@ -3,7 +3,7 @@
 from math import ceil, floor
 
 from diagnose.attribution.causes import OPERATORS, OPTIMIZER_OPERATORS
-from diagnose.facts import Unknown, Value, nothing_helps
+from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_worker_count
 from diagnose.metrics.data.loader_work import loader_bound, loader_cpu_share
@@ -112,6 +112,13 @@ def most_host_time_factor(m: Measured) -> Value:
     """
     advised = advised_loader_workers(m)
     return advised if isinstance(advised, Unknown) else _slower_host(m, float(advised))
+
+
+@metric("share", STEP, needs_gpu=False)
+def worker_hand_over_share(m: Measured) -> Value:
+    """What it takes at worst to hand over the batches of the advised workers, of a step whose host works as it does."""
+    advised = advised_loader_workers(m)
+    return advised if isinstance(advised, Unknown) else (_slower_host(m, float(advised)) - 1) * m.share(*HOST_WORK)
 
 
 def _slower_host(m: Measured, workers: float) -> float:

@@ -68,14 +68,14 @@ def shrunk_accumulation_steps(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def micro_batch_overhead_share(m: Measured) -> Value:
     """What micro-batches take however few samples they have: the device idles for Python, dispatch and launches;
-    without a GPU Python, and operators beyond what their arithmetic and bytes take on a slow core.
+    without a GPU Python, dispatch, and operators beyond what their arithmetic and bytes take on a slow core.
     """
     if m.timeline.has_gpu:
         return m.share(*_PER_LAUNCH)
     work = _work_share(m)
     if isinstance(work, Unknown):
         return work
-    return m.share("python") + max(m.share(*OPERATORS) - work, 0.0)
+    return m.share("python", "dispatch") + max(m.share(*OPERATORS) - work, 0.0)
 
 
 @metric("factor", needs_gpu=False)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
-from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS
+from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
 from diagnose.predict.replay.host_speeds import AS_PROFILED, HostSpeeds
 
 
@@ -23,7 +23,7 @@ class Change:
             is launched, as above. Durations follow `kernels`.
         host: factor on host time by cause of the ledger ("data-wait", "dispatch", "python", ...); "launch-latency"
             and "kernel-gap" scale those two. "sync" scales what the calls take beside waiting; `no_wait` takes the
-            wait away. Without a GPU the causes are those of that ledger, operators included.
+            wait away. Without a GPU the causes are those of that ledger, operators and waiting for ranks included.
         no_wait: mask over the events of `timeline.trace`: blocking calls that no longer wait for the device.
         launches: factor on the host time of every launch outside the optimizer's step: the call and the operator time
             that issued it.
@@ -48,7 +48,7 @@ class Change:
     host_speeds: HostSpeeds = AS_PROFILED
 
     def __post_init__(self) -> None:
-        unknown = set(self.host) - {*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, EXPOSED}
+        unknown = set(self.host) - {*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, EXPOSED, *WAITING}
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
         smallest = min((self.launches, self.communication, *self.host.values()))

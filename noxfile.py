@@ -70,6 +70,7 @@ BENCHMARKS = (
     ("benchmarks/capture_size.py", "--budgets", "16"),
     ("benchmarks/load.py", "--size", "100M"),
     ("benchmarks/ranks.py", "--ranks", "8,64"),
+    ("benchmarks/fleet.py", "--jobs", "200"),
     ("benchmarks/ranks_confusion.py", "--seeds", "2"),
     ("benchmarks/series.py", "--seeds", "5"),
     ("benchmarks/fit_memory.py",),

@@ -152,10 +152,10 @@ def days_of(jobs: Iterable[Counted]) -> tuple[FleetDay, ...]:
             whole[day] = whole.get(day, 0.0) + hours
             if cause and spent(cause) == "lost":
                 lost[day, cause] = lost.get((day, cause), 0.0) + amount
+    causes = sorted({cause for (_, cause), hours in lost.items() if hours > 0})
+    taken = ((day, cause, lost.get((day, cause), 0.0)) for day in sorted(whole) for cause in causes)
     return tuple(
-        FleetDay(day=day, cause=cause, gpu_hours=hours, share=part_of(hours, whole[day]))
-        for (day, cause), hours in sorted(lost.items())
-        if hours > 0
+        FleetDay(day=day, cause=cause, gpu_hours=hours, share=part_of(hours, whole[day])) for day, cause, hours in taken
     )
 
 

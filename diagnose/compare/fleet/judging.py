@@ -67,8 +67,12 @@ _DO = "write some with diagnose analyze RUN --json > FILE.json, or name the fold
 def _why_none(read: Read) -> str:
     if read.unread:
         first = read.unread[0]
-        return f"{len(read.unread)} files cannot be used, the first is {first.file}: {first.why}"
-    return f"{read.left} runs have no diagnosis yet" if read.left else "nothing in it is a diagnosis or a trace"
+        return f"{_count(len(read.unread), 'file')} cannot be used, the first is {first.file}: {first.why}"
+    return (
+        f"{_count(read.left, 'run')} without a diagnosis are left out"
+        if read.left
+        else "nothing in it is a diagnosis or a trace"
+    )
 
 
 def _by_loss(job: FleetJob) -> tuple[bool, float, str]:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from diagnose.diagnosis.fleet import Fleet, FleetHost
 from diagnose.report.text.columns import Column, heads, line
-from diagnose.report.text.page import Page, joined
+from diagnose.report.text.page import Page
 from diagnose.report.views import fleet as view
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
@@ -76,14 +76,11 @@ def _print_causes(page: Page, fleet: Fleet, details: bool) -> None:
 
 
 def _print_changes(page: Page, fleet: Fleet, details: bool) -> None:
+    columns = (Column("jobs", 7, least=60), Column(view.unit(fleet), 20))
+    rows = [(view.change_name(row), (f"{row.jobs:,}", view.change_amount(row))) for row in fleet.changes]
+    _print_table(page, "changes:", columns, rows, details)
     page.gap()
-    shown = fleet.changes if details else fleet.changes[:SHOWN]
-    texts = [
-        joined([Text(view.change_line(row)), Text(f"{view.change_amount(row)} {view.unit(fleet)}", "green")])
-        for row in shown
-    ]
-    page.entries("changes:", texts, hidden=len(fleet.changes) - len(shown), most=3)
-    page.paragraph(Text(view.whole_plans_line(fleet), "dim"), label="" if texts else "changes:")
+    page.paragraph(view.whole_plans_line(fleet), label="together:")
 
 
 def _print_hosts(page: Page, fleet: Fleet, details: bool) -> None:

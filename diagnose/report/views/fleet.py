@@ -23,6 +23,7 @@ CLASSES = {
     "unexplained": "unexplained",
 }
 _UNNAMED = {"label": "no label", "gpu": "unknown device", "host": "unknown host"}
+ANSWERS = {"yes": "repeat offender", "no": "within chance", "unknown": "unknown"}
 _UNITS = {"run": "GPU-hours", "day": "GPU-hours a day"}
 
 
@@ -128,13 +129,12 @@ def whole_plans_line(fleet: Fleet) -> str:
         return "no plan predicts anything"
     low, high = (None if end is None else spoken(end / fleet.gpu_hours, "share") for end in fleet.all_changes)
     share = f"at least {low}" if high is None else f"{low} to {high}"
-    return f"all plans together: {between(fleet.all_changes)} {unit(fleet)}, {share} of all; each job by its own plan"
+    return f"all plans return {between(fleet.all_changes)} {unit(fleet)}, {share} of all; each job by its own plan"
 
 
-def change_line(row: FleetChange) -> str:
-    """What to change, in how many jobs."""
-    doubt = ", changes numerics" if row.numerics else ""
-    return f"{plain(row.action)} ({counted(row.jobs, 'job')}{doubt})"
+def change_name(row: FleetChange) -> str:
+    """What to change, and whether that changes the numbers that training computes."""
+    return f"{plain(row.action)}{' (changes numerics)' if row.numerics else ''}"
 
 
 def group_name(row: FleetGroup) -> str:
@@ -175,15 +175,31 @@ def host_line(row: FleetHost) -> str:
     """The answer, why it is late or held down, since when, and what others waited for it."""
     parts = [row.because]
     if row.p_value is not None:
-        parts.append(f"p {_p(row.p_value)}")
+        parts.append(f"p {chance(row.p_value)}")
     if row.reasons:
         parts.append(", ".join(plain(why) for why in row.reasons))
     if row.gpu_hours:
         parts.append(f"{number(row.gpu_hours)} GPU-hours waited for it")
     if row.first_day:
-        days = row.first_day if row.first_day == row.last_day else f"{row.first_day} to {row.last_day}"
-        parts.append(days)
+        parts.append(when(row))
     return "; ".join(parts)
+
+
+def when(row: FleetHost) -> str:
+    """The days on which it has the fault, "" where nothing dates its jobs."""
+    return row.first_day if row.first_day == row.last_day else f"{row.first_day} to {row.last_day}"
+
+
+def waited(row: FleetHost) -> str:
+    """What other ranks waited for it, "" of a fault that tells no such thing."""
+    return "" if row.gpu_hours is None else number(row.gpu_hours)
+
+
+def chance(p_value: float | None) -> str:
+    """A p-value, "" where there is none."""
+    if p_value is None:
+        return ""
+    return f"{p_value:.1g}" if p_value >= 1e-9 else "below 1e-9"
 
 
 def hosts_line(fleet: Fleet) -> str:
@@ -195,10 +211,6 @@ def hosts_line(fleet: Fleet) -> str:
     told += [f"{counted(held, 'host')} by clocks"] if held else []
     guilty = len({row.host for row in fleet.hosts if row.answer == "yes"})
     return f"{counted(guilty, 'host')} at fault in more jobs than chance, of {' and '.join(told)}"
-
-
-def _p(value: float) -> str:
-    return f"{value:.1g}" if value >= 1e-9 else "below 1e-9"
 
 
 def trend_line(row: FleetTrend) -> str:

@@ -27,6 +27,7 @@ COMMANDS = [
     "hang",
     "memory",
     "ledger",
+    "mcp",
     "rules",
     "explain",
     "metrics",
@@ -170,7 +171,10 @@ def test_fail_on(analysis_gives: Callable[..., list[Any]], severity: str, found:
         (["analyze", "t.json", "--hbm-gbs", "inf"], "--hbm-gbs"),
         (["analyze", "t.json", "--fail-on", "sometimes"], "--fail-on"),
         (["analyze", "t.json", "--jsn"], "--json"),
-        (["analyze", "t.json", "--json", "--quiet"], "Choose one of --json, --details, --quiet and --markdown -."),
+        (
+            ["analyze", "t.json", "--json", "--quiet"],
+            "Choose one of --json, --details, --quiet, --annotations and --markdown -.",
+        ),
         (["--nonsense"], "--nonsense"),
     ],
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diagnose.capture.folder import claimed, is_ours
+from diagnose.capture.folder import claimed, is_ours, parents_of
 from diagnose.probes.bundle.claim import json_object, owner, scratch_of
 from diagnose.probes.protocol import CLAIM, DONE, FORKED_MARK, PYTHON_MARK, TRACE, rank_in
 
@@ -52,6 +52,7 @@ class Bundle:
         token: what the ranks of this run put into their markers.
         marks: what the hooked processes leave for `why_empty`.
         shared: whether other parents use the folder.
+        parents: how many use it, this one too, as far as the environment says.
 
     Raises:
         OSError: the folder cannot be made.
@@ -62,6 +63,7 @@ class Bundle:
         self._claimed = claimed(out, env)
         self.folder, self.token, self.marks = self._claimed.folder, self._claimed.token, self._claimed.marks
         self.shared = self._claimed.parent is not None
+        self.parents = parents_of(env) if self.shared else 1
         self._earlier = set(self._numbered_folders())
 
     def written(self) -> Written:
@@ -79,6 +81,10 @@ class Bundle:
             into[rank] = str(trace or chosen or marker.get("error") or "no steps were recorded")[:_LONGEST_REASON]
             world_size = max(world_size, _ranks(marker))
         return Written(world_size, traces, errors, left_out)
+
+    def others_run(self) -> bool:
+        """Whether other parents that share the folder have not ended."""
+        return self.shared and self._claimed.others()
 
     def cut(self) -> dict[int, str]:
         """After the command has ended: of the ranks that ended inside their window without a trace, why, or ""."""

@@ -76,6 +76,13 @@ class ClaimedFolder:
         """Where the hooked processes say how far they got."""
         return self.folder / SCRATCH / MARKS_FOLDER
 
+    def others(self) -> bool:
+        """Whether other parents that share the folder have not ended."""
+        mine, any_parent = PARENT.format(self.parent), PARENT.format("")
+        with contextlib.suppress(OSError):
+            return any(name.startswith(any_parent) and name != mine for name in os.listdir(self.folder / SCRATCH))
+        return False
+
     def release(self, others: list[Path]) -> None:
         """Remove what is only needed meanwhile, here and in the `others` of the job, and the folder if it is empty.
 
@@ -106,6 +113,11 @@ def rank_of(env: Mapping[str, str]) -> str:
 def has_siblings(env: Mapping[str, str]) -> bool:
     """Whether each rank of the job, or each host, has a `diagnose run` of its own."""
     return any(env.get(name, "1") not in ("", "1") for name in _SIBLINGS)
+
+
+def parents_of(env: Mapping[str, str]) -> int:
+    """How many `diagnose run` the job has: one for each rank, or for each host; 1 where nothing says more."""
+    return max((int(env[name]) for name in _SIBLINGS if env.get(name, "").isdecimal()), default=1)
 
 
 def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:

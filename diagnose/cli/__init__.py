@@ -54,6 +54,7 @@ from diagnose.cli.group import LazyGroup
             "scaling": ("diagnose.cli.scaling", "Say how a job scales with its GPUs, and how many to take."),
         },
         "Look up": {
+            "mcp": ("diagnose.cli.mcp", "Let an agent call analyze, plan, compare, explain and fit."),
             "explain": (
                 "diagnose.cli.explain",
                 "Explain one rule: what it looks at, what to do, when it does not matter.",

@@ -17,6 +17,7 @@ from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
 from diagnose.cli.promises import ledger_option, with_track_records
 from diagnose.cli.rules import rules_option
 from diagnose.cli.terminal import announced, terminal
+from diagnose.cli.workflow import annotations_option, print_annotations
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.report.text import render, render_brief
 from diagnose.report.text.critical_path import render_critical_path, render_no_critical_path
@@ -34,6 +35,7 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @click.option("--kernels", metavar="N", type=click.IntRange(1), help="List the N longest kernels, too.")
 @click.option("--critical-path", is_flag=True, help="Print one step's critical path, too; needs the extra hta.")
+@annotations_option
 @page_options
 @annotate_option
 @click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
@@ -78,7 +80,7 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     """
     _check(given)
     if given["run"] is None and is_armed(path):
-        show_armed(path, {**given, "fail_on": fail_on}, _options(given, loading_of(given, None)))
+        show_armed(path, {**given, "fail_on": fail_on}, options_of(given, loading_of(given, None)))
         return
     if given["critical_path"] and is_stream(path):
         raise click.UsageError("--critical-path reads the traces twice: write them to a file first.")
@@ -104,27 +106,28 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
 def _check(given: Mapping[str, Any]) -> None:
     """Refuses options that contradict each other, before anything is read."""
     to_stdout = given["markdown"] == STDOUT
-    if given["as_json"] + given["details"] + given["quiet"] + to_stdout > 1:
-        raise click.UsageError("Choose one of --json, --details, --quiet and --markdown -.")
-    if given["as_json"] or given["quiet"] or to_stdout:
+    if given["as_json"] + given["details"] + given["quiet"] + given["annotations"] + to_stdout > 1:
+        raise click.UsageError("Choose one of --json, --details, --quiet, --annotations and --markdown -.")
+    if given["as_json"] or given["quiet"] or given["annotations"] or to_stdout:
         for name in ("kernels", "critical_path"):
             if given[name]:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(
-                    f"{option} adds to the printed report: leave --json, --quiet and --markdown - away."
+                    f"{option} adds to the printed report: leave --json, --quiet, --annotations and --markdown - away."
                 )
     if given["critical_path"]:
         refuse_without_hta()
 
 
 def _diagnosed(path: str, given: Mapping[str, Any], loading: Loading) -> Diagnosis:
-    options = _options(given, loading)
+    options = options_of(given, loading)
     if given["annotate"] is not None:
         return annotated(path, options, given["annotate"])
     return analysis.analyze(path, options=options)
 
 
-def _options(given: Mapping[str, Any], loading: Loading) -> analysis.Options:
+def options_of(given: Mapping[str, Any], loading: Loading) -> analysis.Options:
+    """What the options of the command say beside the path."""
     names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
     beside: dict[str, Any] = {
         "monitored": monitored(given["metrics"]) if given["metrics"] is not None else None,
@@ -138,6 +141,8 @@ def _show(diagnosis: Diagnosis, path: str, given: Mapping[str, Any]) -> None:
         click.echo(to_json(diagnosis).encode())
     elif given["markdown"] == STDOUT:
         print_markdown(diagnosis, shown=displayed(path))
+    elif given["annotations"]:
+        print_annotations(diagnosis)
     elif given["quiet"]:
         render_brief(diagnosis, terminal())
     else:

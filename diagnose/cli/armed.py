@@ -22,6 +22,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGURG", "SIGWINCH", "SIGHUP", "SIGTERM")
 _NEED_ARM = {"when_slow": "--when-slow", "every": "--every", "windows": "--windows", "on_signal": "--on-signal"}
 _NO_PAGES = ("html", "markdown")
+_OF_ONE_WINDOW = (
+    *_NO_PAGES, "annotate", "annotations", "rank", "step", "critical_path", "quiet", "details", "kernels", "fail_on"
+)  # fmt: skip
 
 
 def arm_options(command: Command) -> Command:
@@ -104,7 +107,7 @@ def show_armed(path: str, given: Mapping[str, Any], options: "Options") -> None:
     from diagnose.cli.terminal import terminal
     from diagnose.report.text.armed import render
 
-    for name in (*_NO_PAGES, "annotate", "rank", "step", "critical_path", "quiet", "details", "kernels", "fail_on"):
+    for name in _OF_ONE_WINDOW:
         if given.get(name):
             option = name.replace("_", "-")
             raise click.UsageError(f"--{option} is of one window: diagnose analyze {path.rstrip('/')}/{_FOLDER}")

@@ -1,21 +1,24 @@
 """`diagnose baseline`: a run kept as a small file under version control, and later runs held against it."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diagnose.cli.compare import noise_option, side_from
+from diagnose import __version__
+from diagnose.cli.compare import noise_option, show_comparison, side_from
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import loading_options
 from diagnose.cli.numbers import SHARE, work_options
-from diagnose.cli.pages import write_file
-from diagnose.cli.terminal import terminal
+from diagnose.cli.pages import html_option, markdown_option, write_file
+from diagnose.cli.workflow import annotations_option
 from diagnose.compare import baseline_file, compare, kept, read, regression, written
 from diagnose.errors import UserError
-from diagnose.report.text.comparison import render
 from diagnose.report.views.comparison import headline
+from diagnose.report.views.summary import About
+from diagnose.trace import displayed
 
 FOLDER = ".diagnose-baselines"
 _folder_option: Callable[[Any], Any] = click.option(
@@ -68,6 +71,9 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
 )
 @noise_option
 @click.option("-q", "--quiet", is_flag=True, help="Print the headline alone.")
+@annotations_option
+@html_option
+@markdown_option
 @work_options
 @loading_options
 def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | None, **given: Any) -> None:
@@ -82,12 +88,13 @@ def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | 
     """
     before = read(baseline_file(folder, name))
     comparison = compare(before, side_from(trace, given), floor_share=noise)
-    with writing():
-        if given["quiet"]:
-            click.echo(headline(comparison))
-        else:
-            render(comparison, terminal())
     why = regression(comparison, tolerance)
+    if given["quiet"]:
+        with writing():
+            click.echo(headline(comparison))
+    else:
+        about = About(__version__, shlex.join(["diagnose", "baseline", "check", name, displayed(trace)]))
+        show_comparison(comparison, given | {"as_json": False, "out": None}, about, why)
     if why:
         click.echo(f"regression: {why}", err=True)
         click.get_current_context().exit(1)

@@ -16,9 +16,11 @@ from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
 from diagnose.cli.promises import ledger_option, record
 from diagnose.cli.terminal import announced, terminal
 from diagnose.cli.typed import options_typed
+from diagnose.cli.workflow import annotations_option
 from diagnose.compare import Side, is_patch_alone, regression, side_told, told_at
 from diagnose.compare import compare as compared
 from diagnose.diagnosis import Comparison, Diagnosis, comparison_json
+from diagnose.report.annotations import compared_annotation
 from diagnose.report.markdown.comparison import comparison_markdown
 from diagnose.report.text.comparison import render
 from diagnose.report.views.summary import About
@@ -38,6 +40,7 @@ noise_option: Callable[[Any], Any] = click.option(
 @click.argument("before", metavar="A", type=click.Path())
 @click.argument("after", metavar="B", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object on stdout.")
+@annotations_option
 @html_option
 @markdown_option
 @click.option(
@@ -68,8 +71,8 @@ def compare(before: str, after: str, **given: Any) -> None:
       70   a defect of diagnose
       130  interrupted
     """
-    if given["as_json"] and given["markdown"] == STDOUT:
-        raise click.UsageError("Choose one of --json and --markdown -.")
+    if given["as_json"] + given["annotations"] + (given["markdown"] == STDOUT) > 1:
+        raise click.UsageError("Choose one of --json, --annotations and --markdown -.")
     if is_stream(before) or is_stream(after):
         raise click.UsageError("A and B are compared from files: write what comes through a pipe to one first.")
     one, other = told_from(before, given), told_from(after, given)
@@ -77,9 +80,9 @@ def compare(before: str, after: str, **given: Any) -> None:
     if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
         record(other, "compare", comparison.speedup)
     about = About(__version__, shlex.join(["diagnose", "compare", displayed(before), displayed(after), *_typed()]))
-    _show(comparison, given, about)
     tolerance = given["fail_on_regression"]
     why = "" if tolerance is None else regression(comparison, tolerance)
+    show_comparison(comparison, given, about, why)
     if why:
         click.echo(f"regression: {why}", err=True)
         click.get_current_context().exit(1)
@@ -99,8 +102,8 @@ def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
             return told_at(path, analysis.Options(loading=loading, **stated))
 
 
-def _show(comparison: Comparison, given: Mapping[str, Any], about: About) -> None:
-    """Prints, or writes to --out, one form; the pages are written besides."""
+def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> None:
+    """Prints, or writes to --out, one form; the pages are written besides. `why` it is a regression, else ""."""
     if given["html"] is not None:
         from diagnose.report.html.comparison import comparison_page  # its libraries load when a page is asked for
 
@@ -108,7 +111,7 @@ def _show(comparison: Comparison, given: Mapping[str, Any], about: About) -> Non
     markdown = given["markdown"]
     if markdown not in (None, STDOUT):
         write_file(markdown, comparison_markdown(comparison, about).encode(), "the Markdown report")
-    content = _printed(comparison, given, about)
+    content = _printed(comparison, given, about, why)
     if given["out"] is not None:
         write_file(given["out"], _plain(comparison).encode() if content is None else content, "the report")
         return
@@ -119,8 +122,10 @@ def _show(comparison: Comparison, given: Mapping[str, Any], about: About) -> Non
             click.echo(content, nl=False)
 
 
-def _printed(comparison: Comparison, given: Mapping[str, Any], about: About) -> bytes | None:
+def _printed(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> bytes | None:
     """The form that was asked for in place of the text; None for the text."""
+    if given["annotations"]:
+        return f"{compared_annotation(comparison, why)}\n".encode()
     if given["as_json"]:
         return f"{comparison_json(comparison)}\n".encode()
     return comparison_markdown(comparison, about).encode() if given["markdown"] == STDOUT else None

@@ -11,11 +11,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
 
-from diagnose.errors import UNUSABLE_INPUT, UserError, printable
+from diagnose.errors import UserError, printable
 
 DEFECT = 70
 INTERRUPTED = 130
@@ -70,20 +71,11 @@ def _outcome(action: Callable[[], object]) -> tuple[int, Callable[[], object]]:
         _discard_stdout()
     except click.Abort:
         return INTERRUPTED, lambda: click.echo("interrupted", err=True)
-    except click.ClickException as error:
-        return error.exit_code, error.show
     except KeyboardInterrupt:
         return INTERRUPTED, lambda: click.echo("interrupted", err=True)
-    except MemoryError:
-        return UNUSABLE_INPUT, UserError("out of memory", do="analyse one rank, or use a larger machine").show
-    except OSError as error:
-        if error.errno not in _OF_NAMES or str(error.filename).startswith(_OURS):
-            return DEFECT, _defect(error)
-        where = error.filename if isinstance(error.filename, str) else "the working folder"
-        why = error.strerror or type(error).__name__
-        return UNUSABLE_INPUT, UserError("cannot use a file or folder", where=where, why=why, do="name another").show
     except Exception as error:
-        return DEFECT, _defect(error)
+        told = explained(error)
+        return (DEFECT, partial(_tell_defect, error)) if told is None else (told.exit_code, told.show)
     return 0, _nothing
 
 
@@ -91,16 +83,30 @@ def _nothing() -> None:
     pass
 
 
-def _defect(error: Exception) -> Callable[[], None]:
+def _tell_defect(error: Exception) -> None:
+    click.echo(defect(error), err=True)
+
+
+def explained(error: Exception) -> click.ClickException | None:
+    """The error with what its user can do about it; None where that is nothing, since it is a defect of diagnose."""
+    if isinstance(error, click.ClickException):
+        return error
+    if isinstance(error, MemoryError):
+        return UserError("out of memory", do="analyse one rank, or use a larger machine")
+    if isinstance(error, OSError) and error.errno in _OF_NAMES and not str(error.filename).startswith(_OURS):
+        where = error.filename if isinstance(error.filename, str) else "the working folder"
+        why = error.strerror or type(error).__name__
+        return UserError("cannot use a file or folder", where=where, why=why, do="name another")
+    return None
+
+
+def defect(error: Exception) -> str:
+    """The line that tells of one; where DIAGNOSE_TRACEBACK is set, its traceback goes to stderr."""
+    if os.environ.get("DIAGNOSE_TRACEBACK"):
+        traceback.print_exception(error)
     message = printable(" ".join(str(error).split()))[:LONGEST_MESSAGE]
     named = f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-    def tell() -> None:
-        if os.environ.get("DIAGNOSE_TRACEBACK"):
-            traceback.print_exception(error)
-        click.echo(f"{named}; this is a defect of diagnose; run with DIAGNOSE_TRACEBACK=1 for details", err=True)
-
-    return tell
+    return f"{named}; this is a defect of diagnose; run with DIAGNOSE_TRACEBACK=1 for details"
 
 
 def _discard_stdout() -> None:

@@ -21,16 +21,27 @@ from diagnose.rule import Rule, filled
 @rules_option
 def explain(rule: str, rules_dirs: tuple[Path, ...]) -> None:
     """Explain one rule: what it looks at, what to do, when it does not matter."""
-    loaded = {known.id: known for known in all_rules(rules_dirs)}
-    if rule not in loaded:
-        near = get_close_matches(rule, loaded, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "`diagnose rules` lists them."
-        raise click.UsageError(f"No rule is named {rule!r}. {hint}")
+    known = rule_named(rule, rules_dirs)
     with writing():
-        _explain(Page(terminal()), loaded[rule])
+        print_rule(known, Page(terminal()))
 
 
-def _explain(page: Page, rule: Rule) -> None:
+def rule_named(name: str, rules_dirs: tuple[Path, ...] = ()) -> Rule:
+    """The rule of that name.
+
+    Raises:
+        UsageError: there is none; it names the nearest.
+    """
+    loaded = {known.id: known for known in all_rules(rules_dirs)}
+    if name not in loaded:
+        near = get_close_matches(name, loaded, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "`diagnose rules` lists them."
+        raise click.UsageError(f"No rule is named {name!r}. {hint}")
+    return loaded[name]
+
+
+def print_rule(rule: Rule, page: Page) -> None:
+    """Everything that the file of the rule says."""
     page.line(Text.assemble((rule.id, "bold"), (f"   {rule.class_}   {rule.maturity}", "dim")))
     page.hanging(plain(rule.title), 0)
     page.gap()

@@ -42,7 +42,13 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @click.option("--dtype", help="bf16, bf16-mixed, fp32, tf32, ... (default: that of the stack, mostly bf16-mixed).")
 @click.option("--optimizer", default="adamw", show_default=True, help="adamw, adamw-8bit, lion, adafactor, ...")
 @click.option("--attn", type=click.Choice(ATTENTIONS), default="sdpa", show_default=True, help="Attention's kernels.")
-@click.option("--checkpointing", type=click.Choice(CHECKPOINTINGS), default="none", show_default=True)
+@click.option(
+    "--checkpointing",
+    type=click.Choice(CHECKPOINTINGS),
+    default="none",
+    show_default=True,
+    help="Activations that are computed again for the backward pass.",
+)
 @click.option("--liger", is_flag=True, help="With Liger's kernels.")
 @click.option("--compile", "compiled", is_flag=True, help="Compiled by torch.compile.")
 @click.option("--fp8", is_flag=True, help="The blocks' matrix products in fp8.")
@@ -75,7 +81,7 @@ def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> No
     for name in ("model", "gpu"):
         if given[name] is None:
             raise UserError(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
-    made = _forecast(given)
+    made = forecast_of(given)
     with writing():
         if as_json:
             click.echo(json.dumps(to_json(made)))
@@ -107,7 +113,7 @@ def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str
     click.echo(f"wrote {len(made.rows)} rows to {printable(str(out))}{left}", err=True)
 
 
-def _forecast(given: dict[str, Any]) -> Forecast:
+def forecast_of(given: dict[str, Any]) -> Forecast:
     """The plan as it is given, or the best of all where its division is not."""
     divided = any(given[name] is not None for name in _SHARDING)
     gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1)

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from diagnose.capture.bundle import Bundle
 from diagnose.capture.command import hooked
 from diagnose.capture.folder import has_siblings, rank_of
 from diagnose.cli.outputs import Outputs
-from diagnose.cli.reporter import Reporter, armed_words, last_words, near
+from diagnose.cli.reporter import POLL_EVERY_S, WAIT_FOR_PARENTS_S, Reporter, armed_words, last_words, near
 from diagnose.cli.voice import say
 from diagnose.errors import printable
 from diagnose.probes import protocol
@@ -98,25 +99,38 @@ def words_at_end(
 ) -> None:
     """After the command ended: what is told of the capture, by what took it."""
     if under_nsys:
-        _nsight_words(bundle, outputs)
+        nsight_words(bundle, reporter)
     elif armed:
         armed_words(bundle, outputs, argv)
     else:
         last_words(bundle, reporter, argv)
 
 
-def _nsight_words(bundle: Bundle, outputs: Outputs) -> None:
+def nsight_words(bundle: Bundle, reporter: Reporter | None) -> None:
     """After the command ended: the report of what nsys exported, or why there is none."""
-    exports = sorted(bundle.folder.glob("*.sqlite"))
+    exports = _all_exported(bundle)
+    if exports and len(exports) < bundle.parents:
+        say(f"{len(exports)} of {bundle.parents} exports came: {', '.join(map(printable, exports))}")
     if not exports:
         say(f"nsys left no export in {printable(near(bundle.folder))}: {printable(_why(bundle))}")
-    elif not outputs.wanted:
+    elif reporter is None:
         say(f"captured into {printable(near(bundle.folder))}")
     else:
-        from diagnose import analysis
+        reporter.publish()
 
-        diagnosis = analysis.analyze(bundle.folder)
-        say(outputs.publish(diagnosis, printable(near(bundle.folder))))
+
+def _all_exported(bundle: Bundle) -> list[str]:
+    """The exports; each other `diagnose run` of the job has one, which nsys may still write, for a while."""
+    until = time.monotonic() + WAIT_FOR_PARENTS_S
+    exports = _exports(bundle.folder)
+    while (bundle.others_run() or 0 < len(exports) < bundle.parents) and time.monotonic() < until:
+        time.sleep(POLL_EVERY_S)
+        exports = _exports(bundle.folder)
+    return exports
+
+
+def _exports(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.sqlite"))
 
 
 def _why(bundle: Bundle) -> str:

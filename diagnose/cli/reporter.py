@@ -16,7 +16,7 @@ from diagnose.errors import printable
 POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
 _WAIT_FOR_RANKS_S = 120.0  # after the last rank that came; then the report does without the others
-_WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `diagnose run` of its own
+WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `diagnose run` of its own
 
 
 class Reporter:
@@ -57,14 +57,18 @@ class Reporter:
     def report(self, written: Written) -> None:
         """Make the report of what the traces tell."""
         self.done = True
-        from diagnose import analysis
-
         if written.traces and written.missing:
             say(_without(written))
         if written.left_out:
             say(_left_out(written))
-        options = analysis.Options(run=_run_of(self._bundle.folder, written))
-        diagnosis = analysis.analyze(self._bundle.folder, options=options)
+        self.publish(_run_of(self._bundle.folder, written))
+
+    def publish(self, run: str | None = None) -> None:
+        """Make the report of the folder, or of this run in it, with the promise that it keeps and those it quotes."""
+        self.done = True
+        from diagnose import analysis
+
+        diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=run))
         if not self._no_ledger:
             guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
         quoting = with_track_records(diagnosis, self._no_ledger)
@@ -93,7 +97,7 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str]) -> None:
     """After an armed command ended: the report of its steps and its windows, or why there is none."""
     from diagnose.series.armed_log import all_ended, step_logs
 
-    until = time.monotonic() + (_WAIT_FOR_PARENTS_S if bundle.shared else 0)
+    until = time.monotonic() + (WAIT_FOR_PARENTS_S if bundle.shared else 0)
     while time.monotonic() < until and not all_ended(bundle.folder):
         time.sleep(POLL_EVERY_S)
     if not step_logs(bundle.folder):
@@ -149,7 +153,7 @@ def _told(cut: dict[int, str]) -> str:
 
 def _all_written(bundle: Bundle) -> Written:
     """The ranks that are done; ranks under other parents (`srun diagnose run`) may still be writing, for a while."""
-    until = time.monotonic() + _WAIT_FOR_PARENTS_S
+    until = time.monotonic() + WAIT_FOR_PARENTS_S
     written = bundle.written()
     while bundle.shared and written.traces and not written.complete and time.monotonic() < until:
         time.sleep(POLL_EVERY_S)

@@ -40,6 +40,7 @@ from diagnose.probes.armed.asked import Asked
 from diagnose.probes.config import Config
 
 _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
+Launch = tuple[list[str], dict[str, str]]  # words and environment
 
 
 @click.command(
@@ -117,16 +118,15 @@ def run(
     config = _config(window, asked, {**given, "nsight": under_nsys})
     nsight.end_early(ctx, argv, config, out, only_print=given["print_line"])
     bundle, env = _prepared(out, config, plain, patch)
-    argv = nsight.command_line(argv, bundle.folder, plain) if under_nsys and bundle else argv
+    under = nsight.command_line(argv, bundle.folder, plain) if under_nsys and bundle else argv
     try:
-        job, bundle = _started(argv, env, plain, bundle, patch)
+        job, bundle = _started((under, env), (argv, plain), bundle, patch)
     except OSError as error:
-        _cannot_run(ctx, argv, error, bundle)
+        _cannot_run(ctx, under, error, bundle)
     speaking = bundle if reports else None
     outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."])
-    early = speaking if outputs.wanted and asked is None and not under_nsys else None
-    reporter = Reporter(early, outputs, no_ledger) if early else None
-    code = _followed(job, reporter)
+    reporter = Reporter(speaking, outputs, no_ledger) if speaking and outputs.wanted and asked is None else None
+    code = _followed(job, None if under_nsys else reporter)
     if speaking is not None:
         words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, under_nsys, asked is not None)
         _tell_the_end(speaking, words, patch)
@@ -180,18 +180,18 @@ def _why(error: Exception) -> str:
 
 
 def _started(
-    argv: list[str], env: dict[str, str], plain: dict[str, str], bundle: Bundle | None, patch: Request | None
+    captured: Launch, alone: Launch, bundle: Bundle | None, patch: Request | None
 ) -> tuple[Job, Bundle | None]:
-    """The command, captured if that is possible, and running in any case.
+    """The command, captured if that is possible, and running in any case: without us, and without nsys, where not.
 
     Raises:
         OSError: it cannot be executed.
         UserError: there is a patch, and the command can only run without it.
     """
     try:
-        return Job(argv, env), bundle
+        return Job(*captured), bundle
     except OSError as error:
-        too_large = error.errno == errno.E2BIG and env is not plain
+        too_large = error.errno == errno.E2BIG and captured != alone
         if not too_large and error.errno not in _NO_PROCESS:
             raise
         if patch is not None:
@@ -200,8 +200,8 @@ def _started(
         if bundle is not None:
             guarded(bundle.tidy)
         if too_large:
-            return Job(argv, plain), None
-        become(argv, plain)
+            return Job(*alone), None
+        become(*alone)
 
 
 def _followed(job: Job, reporter: Reporter | None) -> int:

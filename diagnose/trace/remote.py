@@ -66,7 +66,7 @@ def on_this_machine(path: str | Path) -> Iterator[LocalTraces]:
     text = str(path)
     if not isinstance(path, str) or not is_remote(text):
         path = Path(unquote(_LOCAL.sub("", text)) if _LOCAL.match(text) else path)
-        if not is_stream(path) and not _reports(path):
+        if not is_stream(path) and not reports_at(path):
             yield LocalTraces(path)
             return
     with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
@@ -104,14 +104,14 @@ def start_of(url: str, count: int) -> bytes:
         return bytes(file.read(count))
 
 
-def _reports(path: Path) -> list[Path]:
+def reports_at(path: Path) -> list[Path]:
     """The reports of Nsight Systems at the path, where it holds nothing that can be read as it is."""
     return [path] if is_report(path) else reports_in(path, SUFFIXES) if path.is_dir() else []
 
 
 def _here(path: Path, folder: Path) -> LocalTraces:
     """What comes through a stream, or what nsys exports, as files of the folder."""
-    reports = _reports(path)
+    reports = reports_at(path)
     if not reports:
         return _streamed(path, folder)
     names = exported_to(folder, reports)

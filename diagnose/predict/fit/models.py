@@ -1,6 +1,7 @@
 """Where a job's model comes from: a configuration file of transformers, or a name of the table."""
 
 import json
+import os
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,7 +27,7 @@ def model_from(text: str) -> tuple[str, ModelShape]:
     Raises:
         UserError: there is no such file and no such name, or the file describes no model that is known.
     """
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     if path.is_dir():
         path = path / "config.json"
     if path.is_file():

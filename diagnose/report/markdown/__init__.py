@@ -1,5 +1,6 @@
 """The report as GitHub-flavoured Markdown."""
 
-from diagnose.report.markdown.document import MOST_TOKENS, markdown
+from diagnose.report.markdown.document import markdown
+from diagnose.report.markdown.github import MOST_TOKENS
 
 __all__ = ["MOST_TOKENS", "markdown"]

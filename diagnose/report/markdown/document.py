@@ -1,12 +1,12 @@
 """The report as GitHub-flavoured Markdown for a pull request or a language model: short whatever the job."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.report.markdown.chapters import Part, put_together
 from diagnose.report.markdown.draft import Draft, blocks
-from diagnose.report.markdown.github import Inline, Writer, bold, spaced, tokens
+from diagnose.report.markdown.github import MOST_TOKENS, Inline, Writer, bold, shortened, spaced
 from diagnose.report.markdown.job import job, ranks
 from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
@@ -28,23 +28,21 @@ from diagnose.report.views.summary import (
 )
 from diagnose.report.views.words import GUARDS, causes_named
 
-MOST_TOKENS = 4_000
-_WRITERS = tuple(
-    Writer(rows=rows, prose=prose, name=name)
-    for rows, prose, name in ((14, 400, 90), (10, 260, 70), (7, 180, 60), (5, 120, 48), (3, 90, 36), (2, 60, 24))
-)
 _SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
-_SMALLEST = Writer(rows=1, prose=40, name=16)
 _TOO_LONG = LeftOut(f"the document stays below {MOST_TOKENS:,} tokens; --html has it")
 
 
-def markdown(diagnosis: Diagnosis, about: About) -> str:
-    """The whole document, at most `MOST_TOKENS` tokens: the longer the lists and names, the more of them are cut."""
-    for writer in _WRITERS:
-        text = put_together(Draft(diagnosis, about, writer), SECTIONS)
-        if tokens(text) <= MOST_TOKENS:
-            return text
-    return put_together(Draft(diagnosis, about, _SMALLEST), SECTIONS)
+def markdown(diagnosis: Diagnosis, about: About, most: int = MOST_TOKENS, only: Collection[str] | None = None) -> str:
+    """The document, at most `most` tokens: the longer the lists and names, the more of them are cut.
+
+    Args:
+        diagnosis: what it tells.
+        about: what wrote it.
+        most: tokens, as `tokens` counts them.
+        only: names of sections, where not all of them are wanted.
+    """
+    chosen = {name: section for name, section in SECTIONS.items() if only is None or name in only}
+    return shortened(most, lambda writer: put_together(Draft(diagnosis, about, writer), chosen))
 
 
 def _verdict(draft: Draft) -> str:

@@ -1,11 +1,12 @@
 """GitHub-flavoured Markdown in which no name can mean anything: text, code, tables, fences, all cut to a size."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from diagnose.report.views.plain import plain
 
+MOST_TOKENS = 4_000
 MORE = "all of it: `diagnose analyze PATH --json`"
 _LINKED = re.compile(r"\S*(?:://|@)\S*|\bwww\.\S*|\S*#\d\S*|\bGH-\d+", re.IGNORECASE)
 _SPECIAL = re.compile(r"[\\`*\[\]<>~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -72,6 +73,22 @@ class Writer:
 
     def _inline(self, value: str) -> str:
         return value if isinstance(value, Inline) else self.text(value)
+
+
+_WRITERS = tuple(
+    Writer(rows=rows, prose=prose, name=name)
+    for rows, prose, name in ((14, 400, 90), (10, 260, 70), (7, 180, 60), (5, 120, 48), (3, 90, 36), (2, 60, 24))
+)
+_SMALLEST = Writer(rows=1, prose=40, name=16)
+
+
+def shortened(most: int, written: Callable[[Writer], str], longest: Writer | None = None) -> str:
+    """What is written with the most room that leaves it at most so many tokens, `longest` being tried first."""
+    for writer in (*filter(None, (longest,)), *_WRITERS):
+        text = written(writer)
+        if tokens(text) <= most:
+            return text
+    return written(_SMALLEST)
 
 
 def bold(value: Inline) -> Inline:

@@ -158,6 +158,37 @@ def test_a_system_without_proc_tells_nothing_and_raises_nothing(tmp_path: Path) 
     )
 
 
+CARDS = {
+    "eth0": 70,
+    "eth1": 7,
+    "bond0": 77,
+    "docker0": 5,
+    "eth0.100": 3,
+    "lo": 1000,
+}
+
+
+@pytest.mark.parametrize(
+    ("devices", "received"),
+    [
+        (["eth0", "eth1"], 77),  # and not what the bond, the bridge and the VLAN above them count again
+        ([], 162),  # a container, whose cards are all virtual
+        (["eth0", "lo"], 70),
+    ],
+)
+def test_bytes_are_counted_once_where_cards_stand_above_others(
+    devices: list[str], received: int, tmp_path: Path
+) -> None:
+    rows = "".join(f"{name}: {count} 0 0 0 0 0 0 0 {2 * count} 0\n" for name, count in CARDS.items())
+    host = kernel(tmp_path, **{"proc/self/net/dev": f"a\nb\n{rows}"})
+    for name in devices:
+        (tmp_path / "sys/class/net" / name / "device").mkdir(parents=True)
+
+    counted = host.counters()
+
+    assert (counted["network_received_bytes"], counted["network_sent_bytes"]) == (received, 2 * received)
+
+
 def samples(count: int, window_at: int) -> Samples:
     """Readings a second apart: a clock that counts up, and ten errors in each second."""
     kept = Samples()

@@ -71,9 +71,10 @@ WINDOWS = 8  # that open for slow steps, and as many by count
 WHEN_SLOW = 1.3
 STEP_LOG = "rank{}.steps"
 WINDOW_FOLDER = "step-{}"  # of a window, by its first recorded step
-ANNOUNCED = "windows"  # in the scratch folder, as the next two: which windows open, told by rank 0
+ANNOUNCED = "windows"  # in the scratch folder, as the next three: which windows open, told by rank 0
 ASK = "rank{}.ask"  # a rank has seen slow steps
 TRIGGER = "trigger"  # somebody wants a window
+PULSE = "rank{}.pulse"  # which process it is, and how many steps it has behind it
 
 # What a record holds of sampled stacks, at most.
 MOST_STACKS = 200
@@ -94,6 +95,7 @@ DONE = "rank{}.done"
 MEMORY = "memory-rank{}.pickle"
 MEMORY_AT_OOM = "memory-rank{}-oom.pickle"
 HANG_DUMP = "flight-recorder-rank{}"  # torch writes it, when a call of a collective times out
+STACKS = "stacks-rank{}.txt"  # py-spy's, of a job that stands still
 
 # What lies in the scratch folder of a bundle meanwhile.
 SCRATCH = ".diagnose"

@@ -62,14 +62,23 @@ class NoThread:
 class Run:
     """One rank of an armed run in `folder`; windows of four steps after a warm-up of one."""
 
-    def __init__(self, folder: Path, rank: int = 0, world: int = 1, **asked: Any) -> None:
+    def __init__(self, folder: Path, rank: int = 0, world: int = 1, looked_at_by: int = 0, **asked: Any) -> None:
         scratch = folder / SCRATCH
         scratch.mkdir(parents=True, exist_ok=True)
         (scratch / OWNER).write_text(json.dumps({"token": "t"}))
         self.folder, self.rank, self.world = folder, rank, world
         self.clock = Clock()
         armed = Asked(**asked).to_json()
-        config = Config(str(folder), steps=4, warmup=1, control=1, sample_steps=0, token="t", armed=armed)
+        config = Config(
+            str(folder),
+            steps=4,
+            warmup=1,
+            control=1,
+            sample_steps=0,
+            token="t",
+            armed=armed,
+            looked_at_by=looked_at_by,
+        )
         with self._as_rank():
             self.session = ArmedSession(config, self.clock)
 

@@ -25,6 +25,7 @@ from diagnose.probes.protocol import (
     OWNER_PARTIAL,
     PARENT,
     PARTIAL,
+    PULSE,
     RAW,
     RAW_FOLDER,
     RAW_PARTIAL,
@@ -39,10 +40,11 @@ from diagnose.probes.protocol import (
 
 _MOST_FOLDERS = 10_000
 _PARTIAL = re.escape(PARTIAL).replace(r"\{\}", "{}")
-_CLAIM, _ASK, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in (CLAIM, ASK, TRACE, RECORD, DONE))
+_OF_RANKS = (CLAIM, ASK, PULSE, TRACE, RECORD, DONE)
+_CLAIM, _ASK, _PULSE, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in _OF_RANKS)
 _AGREED = (_ASK, ANNOUNCED, TRIGGER)
 _PARTIALS = (_PARTIAL.format(name, r"\d+") for name in (*_COMPLETE, *_AGREED))
-_OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, *_AGREED, *_PARTIALS))
+_OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, _PULSE, *_AGREED, *_PARTIALS))
 _LEFT_IN_WINDOWS = "|".join((rf"\.{_CLAIM}", *(_PARTIAL.format(name, r"\d+") for name in _COMPLETE)))
 _MARK = r"[\w.]+"
 _RAW = "|".join(map(re.escape, (RAW, RAW_PARTIAL)))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGURG", "SIGWINCH", "SIGHUP", "SIGTERM")
-_NEED_ARM = {"when_slow": "--when-slow", "every": "--every", "windows": "--windows", "on_signal": "--on-signal"}
+_TRIGGERS = ("when_slow", "every", "windows", "on_signal")
+_NEED_ARM = (*_TRIGGERS, "hang_stacks")
 _NO_PAGES = ("html", "markdown")
 _OF_ONE_WINDOW = (
     *_NO_PAGES, "annotate", "annotations", "rank", "step", "critical_path", "quiet", "details", "kernels", "fail_on"
@@ -53,6 +54,13 @@ def arm_options(command: Command) -> Command:
             type=click.Choice(_SIGNALS),
             help="With --arm: a window when this signal comes, such as SIGUSR1, unless the job handles it itself.",
         ),
+        click.option(
+            "--hang-stacks",
+            metavar="S",
+            type=click.FloatRange(min=1),
+            help="With --arm: where no step has ended for S seconds, and 10 times the usual step time, py-spy tells "
+            "the stacks of the ranks, for `diagnose hang`.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -60,17 +68,18 @@ def arm_options(command: Command) -> Command:
 
 
 def asked_of(given: dict[str, Any], at_steps: Sequence[int], stop: bool) -> Asked | None:
-    """What the options ask for, which are taken out of `given`; None without --arm.
+    """What the options ask for; the triggers are taken out of `given`. None without --arm.
 
     Raises:
         UsageError: options that contradict each other.
     """
-    arm = given.pop("arm")
-    triggers = {name: given.pop(name) for name in _NEED_ARM}
+    arm, needing = given.pop("arm"), [name for name in _NEED_ARM if given[name] is not None]
+    triggers = {name: given.pop(name) for name in _TRIGGERS}
     if not arm:
-        for name, option in _NEED_ARM.items():
-            if triggers[name] is not None:
-                raise click.UsageError(f"{option} needs --arm, which keeps the whole job under the probe.")
+        for name in needing:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} needs --arm, which keeps the whole job under the probe."
+            )
         if len(at_steps) > 1:
             raise click.UsageError("Several --at-step need --arm: without it one window is captured.")
         return None

@@ -32,13 +32,15 @@ class Reporter:
         told: the report in a line, "" while there is none.
     """
 
+    failing = "no report"
+
     def __init__(self, bundle: Bundle, outputs: Outputs, no_ledger: bool = True) -> None:
         self._bundle, self._outputs, self._no_ledger = bundle, outputs, no_ledger
         self._came, self._since = 0, time.monotonic()
         self.done = False
         self.told = ""
 
-    def report_if_due(self) -> None:
+    def look(self) -> None:
         """Report when every rank is written, or when the missing ones are long overdue."""
         try:
             written = self._bundle.written()

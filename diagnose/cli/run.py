@@ -25,6 +25,7 @@ from diagnose.capture.command import (
 from diagnose.capture.folder import is_first_rank
 from diagnose.cli import nsight
 from diagnose.cli.armed import arm_options, asked_of
+from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks
 from diagnose.cli.nsight import nsight_options
 from diagnose.cli.outputs import Outputs, output_options
 from diagnose.cli.promises import ledger_option
@@ -126,7 +127,8 @@ def run(
     speaking = bundle if reports else None
     outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."])
     reporter = Reporter(speaking, outputs, no_ledger) if speaking and outputs.wanted and asked is None else None
-    code = _followed(job, None if under_nsys else reporter)
+    beside = reporter if not under_nsys else None
+    code = _followed(job, beside or hang_stacks(bundle, config, given["hang_stacks"]))
     if speaking is not None:
         words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, under_nsys, asked is not None)
         _tell_the_end(speaking, words, patch)
@@ -138,6 +140,7 @@ def run(
 def _config(window: Config, asked: Asked | None, given: dict[str, Any]) -> Config:
     """What the options ask for beside the window, or in its place."""
     asks = {name: given[name] for name in ("memory", "log", "nsight")}
+    asks["looked_at_by"] = os.getpid() if can_look(given["hang_stacks"]) else 0
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
     return config if asked is None else replace(config, at_step=None, armed=asked.to_json())
 
@@ -204,11 +207,11 @@ def _started(
         become(*alone)
 
 
-def _followed(job: Job, reporter: Reporter | None) -> int:
-    """Look at the capture while the command runs; its exit code."""
+def _followed(job: Job, beside: Reporter | HangStacks | None) -> int:
+    """Look at the capture, or at whether the job stands still, while the command runs; its exit code."""
     with job.forwarding():
-        while reporter is not None and not reporter.done and job.runs(POLL_EVERY_S):
-            guarded(reporter.report_if_due)
+        while beside is not None and not beside.done and job.runs(POLL_EVERY_S):
+            guarded(beside.look, beside.failing)
         return job.exit_code()
 
 
@@ -225,8 +228,11 @@ def _whether_applied(bundle: Bundle) -> None:
 
 
 def _whether_it_hung(bundle: Bundle) -> None:
+    folder = printable(str(bundle.folder))
     if any(bundle.folder.glob(protocol.HANG_DUMP.format("*"))):
-        say(f"a call of a collective timed out; which rank was missing: diagnose hang {printable(str(bundle.folder))}")
+        say(f"a call of a collective timed out; which rank was missing: diagnose hang {folder}")
+    elif any(bundle.folder.glob(protocol.STACKS.format("*"))):
+        say(f"the job stood still before it ended; where its ranks were: diagnose hang {folder}")
 
 
 def _ended(ctx: click.Context, code: int, bundle: Bundle | None) -> NoReturn:

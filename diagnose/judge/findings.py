@@ -61,6 +61,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
     cured = predictor.cured(rule)
     evidence = _evidence(dict.fromkeys((*judgement.evidence, *_rests_on(cured[1:], facts))), facts)
     saving, patch = predictor.saving(rule), _patch(rule, facts, predictor)
+    gain = predictor.predict(rule)
     return Finding(
         rule=rule.id,
         class_=rule.class_,
@@ -69,9 +70,9 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         action=(patch and in_short(patch)) or rule.action_for(facts),
         do=" ".join(filter(None, (rule.advised(facts), batch_advice(rule, facts)))),
         evidence=evidence,
-        predicted_speedup=predictor.predict(rule),
+        predicted_speedup=gain,
         patch=patch,
-        assumes=predictor.assumes(rule),
+        assumes=predictor.assumes(rule) if gain is not None else "",
         booked_share=saving.booked if saving else None,
         hidden_share=saving.hidden if saving else None,
         numerics=rule.numerics,

@@ -20,6 +20,7 @@ from diagnose.errors import UserError
 from diagnose.probes.protocol import STEP_LOG, WINDOW_FOLDER, rank_in
 from diagnose.series.columns import Column
 from diagnose.series.log_events import event
+from diagnose.series.machine.gpu_changes import GpuReading, gpu_reading_of
 from diagnose.series.machine.readings import MOST_READINGS, MachineReadings, Reading, columns, reading_of
 from diagnose.series.steps_log import MOST_ROWS, Table
 from diagnose.series.tracks import Event
@@ -50,6 +51,7 @@ class ArmedLog:
         told: windows and what became of them, in order; "loop" counts the loops that have begun.
         memory: "rss" and "device" in bytes, by step.
         readings: of the machine, in the order of the lines.
+        of_gpu: links and errors of the GPU, likewise.
         why_no_gpu: why there are none of a GPU, "" where there are.
         unread: lines that could not be read.
         ended: the last loop ended by itself, and said so.
@@ -63,6 +65,7 @@ class ArmedLog:
     told: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
+    of_gpu: list[GpuReading] = field(default_factory=list)
     why_no_gpu: str = ""
     unread: int = 0
     ended: bool = False
@@ -85,7 +88,7 @@ class ArmedLog:
 
     def machine(self) -> MachineReadings:
         """The readings of the machine in the order of steps."""
-        return columns(self.rank, self.readings, self.why_no_gpu)
+        return columns(self.rank, self.readings, self.why_no_gpu, self.of_gpu)
 
     def _events(self, before: Ints, blocks: list[int], kind: str, words: str) -> Iterator[Event]:
         for block in blocks:
@@ -185,6 +188,8 @@ def _take_reading(log: ArmedLog, line: Mapping[str, Any]) -> None:
         return
     if len(log.readings) < MOST_READINGS:
         log.readings.append(reading)
+        of_gpu = gpu_reading_of(log.begins, reading.step, line)
+        log.of_gpu += [of_gpu] if of_gpu is not None else []
     if isinstance(line.get("no_gpu"), str):
         log.why_no_gpu = encodable(line["no_gpu"])[:_LONGEST_WHY]
 

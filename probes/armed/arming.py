@@ -9,6 +9,7 @@ from .agreement import Agreement
 from .asked import Asked, Wanted
 from .beside import EVERY_S
 from .long_step import LongStep
+from .pulse import Pulse
 from .schedule import Schedule
 from .signals import SignalFlag
 from .slowness import Slowness
@@ -31,6 +32,7 @@ class Arming:
         agreement: with the other ranks.
         signal: asks for windows; None where none does.
         long_step: looks at the running step.
+        pulse: tells how far the job is; None where nobody asks.
         done: steps that the job has behind it.
         alone: there is no other rank.
 
@@ -54,6 +56,7 @@ class Arming:
         *,
         signal: SignalFlag | None,
         long_step: LongStep,
+        pulse: Pulse | None = None,
         done: int,
         alone: bool,
     ) -> None:
@@ -63,7 +66,7 @@ class Arming:
         self.quiet_until = self.quiet_below_ns = 0.0
         self._asked, self._schedule, self._log, self._agreement = asked, schedule, log, agreement
         self.note_reading = log.note_reading
-        self._signal, self._long_step, self._alone = signal, long_step, alone
+        self._signal, self._long_step, self._pulse, self._alone = signal, long_step, pulse, alone
         self._slowness = Slowness(asked.when_slow or _NO_JUDGE)
         self._recorded: dict[int, int] = {}
         self._over = False
@@ -123,6 +126,7 @@ class Arming:
     def turn(self) -> None:
         """Everything that touches files, and a look at a step that takes too long."""
         quietly(self._look)
+        quietly(self._beat)
         self._log.write(to_the_end=self._over)
         if self._signal is not None and self._signal.came:
             self._signal.came = False
@@ -136,6 +140,12 @@ class Arming:
             self._known |= set(news)
             self.heard += list(news.items())
             self._ask_if_nobody_else_does()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._log.close()
+        if self._pulse is not None:
+            self._pulse.close()
 
     def _judge_noted(self) -> None:
         ends_ns, self.noted_ns = self.noted_ns, []
@@ -156,6 +166,10 @@ class Arming:
             seen = self._long_step.look(self.number + 1, self._slowness.usual.median)
             if seen is not None:
                 self._log.tell("long", **seen)
+
+    def _beat(self) -> None:
+        if self._pulse is not None:
+            self._pulse.beat(self.number, self._slowness.usual.median)
 
     def _want(self, wanted: Wanted) -> None:
         """Place the window, or leave that to rank 0."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from ..machine.nvml_readings import IDLE
 from ..machine.sampling import Reader
 
 INTERVAL_S = 2.0
+LINKS_EVERY = 15  # readings from one of the GPU's links and errors to the next: half a minute at first
 MOST = 2048  # lines; then half as many in the same time, for half as many lines
 KEPT = frozenset(
     (
@@ -30,6 +32,8 @@ KEPT = frozenset(
         "storage_wait_ns",
     )
 )
+PCIE = frozenset(("pcie_generation", "pcie_width"))
+OF_GPU = PCIE | {"nvlinks", "ecc_corrected", "ecc_uncorrected", "remapped_rows", "pcie_replays", "nvlink_errors"}
 
 Line = dict[str, object]
 
@@ -47,18 +51,21 @@ class MachineLog:
         self._why_no_gpu: Callable[[], str] = str
         self._before: tuple[float, dict[str, float]] | None = None
         self._told = ""
+        self._gpu: dict[str, int] = {}
 
     def reader(self, note: Callable[[Line], object], step: Callable[[], int]) -> Reader:
         """What reads from now on, a line for `note` each time; `step` tells how many steps the job has behind it."""
-        reader = Reader(self, MOST, self._interval_s, traffic=False, called="readings of the machine over the run")
+        called = "readings of the machine over the run"
+        reader = Reader(self, MOST, self._interval_s, traffic=False, links_every=LINKS_EVERY, called=called)
         self._note, self._step, self._why_no_gpu = note, step, lambda: reader.why_no_gpu
-        self._before, self._told = None, ""
+        self._before, self._told, self._gpu = None, "", {}
         return reader
 
     def add(
         self, at_s: float, gauges: Mapping[str, float], counters: Mapping[str, float], reasons: Iterable[str] | None
     ) -> int:
         """Hand on the line of a reading; how many there were at this distance."""
+        told = None if reasons is None else list(reasons)
         line: Line = {"gauges": _rounded(gauges), "step": self._step(), "t": round(time.time(), 3)}
         if self._before is not None:
             over_s, before = at_s - self._before[0], self._before[1]
@@ -66,8 +73,9 @@ class MachineLog:
             if over_s > 0:
                 line["rates"] = _rounded({name: count / over_s for name, count in since.items()})
                 line["over_s"] = round(over_s, 3)
-        if reasons is not None:
-            line["held_by"] = list(reasons)
+        line.update(self._gpu_line({**gauges, **counters}, told or []))
+        if told is not None:
+            line["held_by"] = told
         why = self._why_no_gpu()
         if why != self._told:
             line["no_gpu"] = self._told = why
@@ -75,6 +83,19 @@ class MachineLog:
         self._note(line)
         self._lines += 1
         return self._lines
+
+    def _gpu_line(self, read: Mapping[str, float], held_by: list[str]) -> Line:
+        """What of the GPU's links and errors is new in this loop, in its first reading all; nothing where none is read.
+
+        The PCIe link of an idle GPU sleeps.
+        """
+        asked = OF_GPU - PCIE if IDLE in held_by else OF_GPU
+        now = {name: int(value) for name, value in read.items() if name in asked}
+        if not now:
+            return {}
+        new = {name: value for name, value in now.items() if self._gpu.get(name) != value}
+        self._gpu.update(new)
+        return {"gpu": new}
 
     def thin_out(self) -> None:
         """Lines come half as often."""

@@ -25,6 +25,7 @@ from .asked import Asked
 from .beside import Beside
 from .long_step import LongStep
 from .machine_log import MachineLog
+from .pulse import pulse_of
 from .schedule import Schedule
 from .signals import SignalFlag
 from .step_log import StepLog, memory_in_use
@@ -143,10 +144,11 @@ class ArmedSession(Session):
             agreement,
             signal=self._signal,
             long_step=looks,
+            pulse=aside(lambda: pulse_of(self.config, rank)),
             done=done,
             alone=world_size == 1,
         )
-        self._beside = Beside(arming.turn, log.close)
+        self._beside = Beside(arming.turn, arming.close)
         self._beside.start()
         self._arming, self._thread, self._passed = arming, threading.get_ident(), False
         self._profiler_is_on, self._prepared_profilers = signs()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from ..armed import pulse
 from ..current_session import session
 from ..dumps import flight_recorder, memory_history
 from ..guard import guarded, quietly
@@ -29,6 +30,7 @@ def install() -> None:
     """Count optimizer steps and look at loaders from now on; without a session, do nothing."""
     if session() is not None:
         guarded(flight_recorder.arm, "the flight recorder is not armed")
+        guarded(pulse.arm, "no stacks if the job hangs")
         guarded(memory_history.arm, "no memory snapshots")
         guarded(_install, "no hooks in torch")
 

@@ -128,8 +128,13 @@ class HostReadings:
         return {} if again is None else {"read_again_bytes": again * _PAGE_BYTES}
 
     def _of_network(self) -> dict[str, float]:
+        """Bytes over the cards that are devices: a bond, a bridge or a VLAN above them counts the same bytes again.
+
+        Where none is one, as in a container, over all but the loopback.
+        """
         rows = [line.replace(":", " ").split() for line in _text(self._proc / "self/net/dev").splitlines()[2:]]
         cards = [row for row in rows if len(row) > 9 and row[0] != "lo"]
+        cards = [row for row in cards if (self._sys / "class/net" / row[0] / "device").exists()] or cards
         sums = {"network_received_bytes": 1, "network_sent_bytes": 9}
         return {name: float(sum(int(row[column]) for row in cards)) for name, column in sums.items()} if cards else {}
 

@@ -15,6 +15,7 @@ _LINKS = 18  # that a GPU has at most
 _SHORT = 7  # the status that says how many there are
 _NVLINK_SENT, _NVLINK_RECEIVED, _NVLINK_MB_PER_S = 138, 139, 90  # fields of the driver
 _ALL_LINKS = 0xFFFFFFFF
+_LINK_ERRORS = (0, 1, 2)  # of a link: replays, recoveries, damaged packets of the flow control
 _MOST_GPUS = 64  # of a host
 _NOTHING = 0
 IDLE = "gpu_idle"
@@ -51,14 +52,21 @@ class GpuReadings:
             "memory_clock_mhz": self._number("nvmlDeviceGetClockInfo", _MEMORY),
             "power_w": _thousandth(self._number("nvmlDeviceGetPowerUsage")),
             "temperature_c": self._number("nvmlDeviceGetTemperature", 0),
-            "pcie_generation": self._number("nvmlDeviceGetCurrPcieLinkGeneration"),
-            "pcie_width": self._number("nvmlDeviceGetCurrPcieLinkWidth"),
-            "nvlinks": self._links(),
             "gpu_processes": self._processes(),
         }
         if IDLE in (self.reasons() or ()):
             del read["sm_clock_mhz"]
         return _known(read)
+
+    def links(self) -> dict[str, float]:
+        """How wide and how fast the PCIe link is now, and how many NVLinks are up."""
+        return _known(
+            {
+                "pcie_generation": self._number("nvmlDeviceGetCurrPcieLinkGeneration"),
+                "pcie_width": self._number("nvmlDeviceGetCurrPcieLinkWidth"),
+                "nvlinks": self._links(),
+            }
+        )
 
     def traffic(self) -> dict[str, float]:
         """Bytes per second over PCIe; each takes the driver some 20 ms."""
@@ -68,8 +76,8 @@ class GpuReadings:
         }
         return {name: value * 1024 for name, value in _known(kib).items()}
 
-    def counters(self) -> dict[str, float]:
-        """What has happened so far: errors of the memory, rows replaced for them, packets sent again, bytes."""
+    def errors(self) -> dict[str, float]:
+        """What has happened so far: errors of the memory, rows replaced for them, errors and repeats of the links."""
         rows = [ctypes.c_uint() for _ in range(4)]
         told = self._ask("nvmlDeviceGetRemappedRows", *map(ctypes.byref, rows))
         return _known(
@@ -78,6 +86,14 @@ class GpuReadings:
                 "ecc_uncorrected": self._long("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_BOOT),
                 "remapped_rows": rows[0].value + rows[1].value if told else None,
                 "pcie_replays": self._number("nvmlDeviceGetPcieReplayCounter"),
+                "nvlink_errors": self._link_errors(),
+            }
+        )
+
+    def moved(self) -> dict[str, float]:
+        """Bytes over the NVLinks so far."""
+        return _known(
+            {
                 "nvlink_sent_bytes": _kib(self._field(_NVLINK_SENT, _ALL_LINKS)),
                 "nvlink_received_bytes": _kib(self._field(_NVLINK_RECEIVED, _ALL_LINKS)),
             }
@@ -127,6 +143,12 @@ class GpuReadings:
         """How many NVLinks are up; None where the GPU has none."""
         up = [self._number("nvmlDeviceGetNvLinkState", link, of=of) for link in range(_LINKS)]
         return sum(map(int, _known(dict(enumerate(up))).values())) if any(state is not None for state in up) else None
+
+    def _link_errors(self) -> float | None:
+        """Of all NVLinks together; None where the GPU has none, or does not count them."""
+        asked = [(link, kind) for link in range(_LINKS) for kind in _LINK_ERRORS]
+        counts = _known({each: self._long("nvmlDeviceGetNvLinkErrorCounter", *each) for each in asked})
+        return sum(counts.values()) if counts else None
 
     def _most_links_of_host(self) -> float | None:
         """The most that are up on one GPU of those that are visible."""

@@ -50,7 +50,8 @@ class Reader:
         most: that it keeps.
         interval_s: seconds between two, twice as many each time that there are too many.
         host: what is read of the host.
-        traffic: whether the bytes over PCIe are read, too.
+        traffic: whether bytes over PCIe and NVLinks are read, too.
+        links_every: readings from one of the GPU's links and errors to the next; the last one has them, too.
         called: of several readers of one name the last gives way to a profiler of the job.
     """
 
@@ -62,10 +63,12 @@ class Reader:
         *,
         host: HostReadings | None = None,
         traffic: bool = True,
+        links_every: int = 1,
         called: str = "readings of the machine",
     ) -> None:
         self.why_none, self.why_no_gpu = "", _NO_GPU_YET
-        self._keeps, self._most, self._traffic, self._called = keeps, most, traffic, called
+        self._keeps, self._most, self._called = keeps, most, called
+        self._traffic, self._links_every = traffic, links_every
         self._host = host or HostReadings(_thread.get_native_id())
         self._gpu: GpuReadings | None = None
         self._asked: tuple[str, str] | None = None
@@ -133,16 +136,23 @@ class Reader:
             self._asked = ("", "")
         gauges, counters, reasons = self._host.gauges(), self._host.counters(), None
         if self._gpu is not None:
-            gauges.update(self._gpu.gauges())
-            counters.update(self._gpu.counters())
             reasons = self._gpu.reasons()
-            if self._traffic and self._taken % TRAFFIC_EVERY == 0:
-                gauges.update(self._gpu.traffic())
+            self._read_gpu(self._gpu, gauges, counters)
         self._taken += 1
         if self._keeps.add(time.perf_counter(), gauges, counters, reasons) >= self._most:
             self._keeps.thin_out()
             self._interval_s *= 2
         self._cost_ns = time.thread_time_ns()
+
+    def _read_gpu(self, gpu: GpuReadings, gauges: dict[str, float], counters: dict[str, float]) -> None:
+        gauges.update(gpu.gauges())
+        if self._over or self._taken % self._links_every == 0:
+            gauges.update(gpu.links())
+            counters.update(gpu.errors())
+        if self._traffic:
+            counters.update(gpu.moved())
+            if self._taken % TRAFFIC_EVERY == 0:
+                gauges.update(gpu.traffic())
 
     def _gpu_at(self, uuid: str, address: str) -> GpuReadings | None:
         if address:

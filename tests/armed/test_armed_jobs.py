@@ -223,6 +223,7 @@ def test_a_trainer_counts_its_own_steps_and_opens_windows_between_them(tmp_path:
     ("options", "says"),
     [
         (("--when-slow", "1.3"), "--when-slow needs --arm"),
+        (("--hang-stacks", "60"), "--hang-stacks needs --arm"),
         (("--at-step", "3", "--at-step", "5"), "Several --at-step need --arm"),
         (("--arm", "--stop"), "--stop ends the job after a window"),
         (("--arm", "--html", "a.html"), "--html is of one window"),

@@ -48,10 +48,18 @@ def text_of(report: SeriesReport) -> str:
     return console.file.getvalue()
 
 
+GPU = {"pcie_generation": 5, "pcie_width": 16, "nvlinks": 18, "ecc_corrected": 2, "ecc_uncorrected": 0}
+
+
+def gpu(step: int, **new: int) -> dict[str, object]:
+    """A reading with what is new of links and errors, of which the first has all."""
+    return line(step, {"sm_clock_mhz": 1980}, gpu=GPU if step == 10 else new)
+
+
 def hot(step: int) -> dict[str, object]:
     late = step >= 300
     gauges = {"sm_clock_mhz": 1155 if late else 1980, "temperature_c": 91 if late else 70, "power_w": 500}
-    return line(step, gauges, held_by=["sw_thermal"] if late else [])
+    return line(step, gauges, held_by=["sw_thermal"] if late else [], gpu=GPU)
 
 
 def test_a_clock_that_heat_holds_down_is_named_beside_the_slower_steps(tmp_path: Path) -> None:
@@ -174,3 +182,69 @@ def test_of_steps_that_a_resumed_job_makes_again_the_later_readings_count(tmp_pa
 
     assert machine.step.tolist() == [*range(10, 301, 10), 300]
     assert machine.values["sm_clock_mhz"][-1] == 1980
+
+
+def test_errors_that_grew_and_links_that_went_down_are_named_with_their_step(tmp_path: Path) -> None:
+    def read(step: int) -> dict[str, object]:
+        new = {200: {"ecc_corrected": 5}, 300: {"ecc_corrected": 9, "nvlinks": 17}, 400: {"pcie_width": 4}}
+        return gpu(step, **{**new.get(step, {}), **({"pcie_width": 8} if step == 500 else {})})
+
+    report = run(tmp_path, read, lambda step: 100)
+
+    assert report.machine is not None
+    assert [change.says for change in report.machine.gpu_changes or ()] == [
+        "corrected errors of the GPU's memory: 2 -> 9 by step 200",
+        "NVLinks that are up: 18 -> 17 by step 300",
+        "lanes of its PCIe link: 16 -> 4 by step 400, 8 at last",
+    ]
+    assert "gpu:        corrected errors of the GPU's memory: 2 -> 9 by step 200" in text_of(report)
+
+
+def test_links_and_errors_that_stayed_are_told_as_that_and_what_was_not_read_is_not(tmp_path: Path) -> None:
+    report = run(tmp_path, gpu, lambda step: 100)
+
+    assert report.machine is not None
+    assert report.machine.gpu_changes == ()
+    assert "NVLinks that are up" in report.machine.gpu_compared
+    assert "packets sent again over its PCIe link" not in report.machine.gpu_compared
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_links_that_were_read_once_or_never_are_unknown(once: bool, tmp_path: Path) -> None:
+    report = run(tmp_path, lambda step: line(step, **({"gpu": GPU} if once and step == 10 else {})), lambda step: 100)
+
+    assert report.machine is not None
+    assert report.machine.gpu_changes is None
+    assert "of links and errors of the GPU of rank 0" in report.machine.not_told[0].because
+
+
+def test_the_link_of_an_idle_gpu_sleeps_and_is_not_slower(tmp_path: Path) -> None:
+    def read(step: int) -> dict[str, object]:
+        return gpu(step) if step == 10 else line(step, gpu={}, held_by=["gpu_idle"])
+
+    report = run(tmp_path, read, lambda step: 100)
+
+    assert report.machine is not None
+    assert "NVLinks that are up" in report.machine.gpu_compared
+    assert "lanes of its PCIe link" not in report.machine.gpu_compared
+
+
+def test_another_process_may_have_another_gpu(tmp_path: Path) -> None:
+    run(tmp_path, gpu, lambda step: 100)
+    path = tmp_path / "rank0.steps"
+    lines = path.read_text()
+    path.write_text(lines + lines.replace('"ecc_corrected":2', '"ecc_corrected":700'))
+
+    report = judged(read_series(tmp_path))
+
+    assert report.machine is not None
+    assert report.machine.gpu_changes == ()
+
+
+@pytest.mark.parametrize("told", [7, [], {"nvlinks": -1}, {"nvlinks": "18"}, {"what": 5}])
+def test_what_is_no_reading_of_a_gpu_changes_nothing(told: Any, tmp_path: Path) -> None:
+    run(tmp_path, gpu, lambda step: 100)
+    path = tmp_path / "rank0.steps"
+    path.write_text(path.read_text() + json.dumps(line(600, gpu=told)) + "\n")
+
+    assert judged(read_series(tmp_path)).machine.gpu_changes == ()  # type: ignore[union-attr]

@@ -40,6 +40,35 @@ def test_the_driver_is_read_and_what_it_says_comes_back(monkeypatch: pytest.Monk
     assert not [name for name in driver.calls if "PcieThroughput" in name]  # that would hold the driver
 
 
+def test_links_and_errors_are_read_seldom_and_at_the_end_and_told_where_they_are_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, lines = FakeDriver(), list[dict[str, object]]()
+    monkeypatch.setattr(nvml_readings, "handle_of", lambda uuid: (driver, ctypes.c_void_p(0)))
+    reader = MachineLog().reader(lines.append, lambda: 17)
+    reader._asked = ("GPU-1", "")
+    for _ in range(machine_log.LINKS_EVERY + 1):
+        reader._read()
+    asked = driver.calls.count("nvmlDeviceGetCurrPcieLinkWidth")
+    driver.answers.update(CurrPcieLinkWidth=2, TotalEccErrors1=1, CurrentClocksThrottleReasons=0x1)
+    reader._over = True
+    reader._read()
+
+    told = [line["gpu"] for line in lines if "gpu" in line]
+    assert asked == 2
+    assert told[0] == {
+        "pcie_generation": 3,
+        "pcie_width": 4,
+        "nvlinks": 2,
+        "ecc_corrected": 7,
+        "ecc_uncorrected": 0,
+        "remapped_rows": 4,
+        "pcie_replays": 12,
+        "nvlink_errors": 6,
+    }
+    assert told[1:] == [{}, {"ecc_uncorrected": 1}]  # and the link of an idle GPU sleeps
+
+
 def test_why_nothing_is_read_of_the_gpu_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(uuid: str) -> Any:
         raise OSError("NVML status 9")

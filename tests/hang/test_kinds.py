@@ -1,5 +1,6 @@
 """Ten kinds of dumps: who is named, at which call and line. Each by hand after the format of torch's recorder."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,36 @@ def test_a_stack_of_py_spy_stands_beside_the_missing_rank(tmp_path: Path) -> Non
 
     assert found.ranks[2].stack == ("read (data.py:5)", "train (train.py:12)")
     assert not any("py-spy dump" in line for line in found.next)
+
+
+IN_A_CALL = "all_reduce (torch/distributed/distributed_c10d.py:3032)"
+STACKS = {0: (IN_A_CALL, "train (train.py:9)"), 1: ("read (data.py:5)", "train (train.py:12)")}
+
+
+def seen(folder: Path, stacks: Mapping[int, Sequence[str]]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for rank, frames in stacks.items():
+        lines = ['Thread 7 (idle): "MainThread"', *(f"    {frame}" for frame in frames)]
+        (folder / f"stacks-rank{rank}.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_without_dumps_the_stacks_tell_who_is_in_a_call_and_no_more(tmp_path: Path) -> None:
+    found = judged(found_in(seen(tmp_path, STACKS)))
+
+    assert found.verdict == "unknown"
+    assert "rank 0 is where ranks wait for each other" in found.headline
+    assert "rank 1 is not, but in read (data.py:5)" in found.headline
+    assert [state.stack for state in found.ranks] == list(STACKS.values())
+    assert "no dump" in found.unknown[0]
+
+
+def test_a_rank_that_left_a_stack_and_no_dump_is_shown_with_it(tmp_path: Path) -> None:
+    dumps = job([*kinds.DONE, waiting(kinds.GRADIENTS)], [*kinds.DONE, waiting(kinds.GRADIENTS)], kinds.DONE)
+    folder = written(tmp_path, {rank: dumps[rank] for rank in (0, 1)})
+
+    found = judged(found_in(seen(folder, {2: STACKS[1]})))
+
+    assert (found.faults[0].kind, found.without_dump) == ("missing-dump", (2,))
+    assert found.ranks[2].stack == STACKS[1]
+    assert "Look at where py-spy saw rank 2" in found.next[0]

@@ -24,6 +24,8 @@ USUAL: Mapping[str, int] = {
     "NvLinkState0": 1,
     "NvLinkState1": 1,
     "NvLinkState2": 0,
+    "NvLinkErrorCounter0": 1,
+    "NvLinkErrorCounter1": 1,
     "FieldValues138": 500,
     "FieldValues139": 700,
     "FieldValues90": 26_562,

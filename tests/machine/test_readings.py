@@ -28,20 +28,18 @@ def test_what_the_driver_says_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "memory_clock_mhz": 2619,
         "power_w": 402.5,
         "temperature_c": 88,
-        "pcie_generation": 3,
-        "pcie_width": 4,
-        "nvlinks": 2,
         "gpu_processes": 2,
     }
+    assert card.links() == {"pcie_generation": 3, "pcie_width": 4, "nvlinks": 2}
     assert card.traffic() == {"pcie_sent_bytes_per_s": 10_240, "pcie_received_bytes_per_s": 2_048_000}
-    assert card.counters() == {
+    assert card.errors() == {
         "ecc_corrected": 7,
         "ecc_uncorrected": 0,
         "remapped_rows": 4,
         "pcie_replays": 12,
-        "nvlink_sent_bytes": 500 << 10,
-        "nvlink_received_bytes": 700 << 10,
+        "nvlink_errors": 6,  # three kinds on each of two links
     }
+    assert card.moved() == {"nvlink_sent_bytes": 500 << 10, "nvlink_received_bytes": 700 << 10}
     assert card.reasons() == ["sw_power_cap", "sw_thermal"]
     assert card.limits()["power_limit_default_w"] == 700
     assert (card.limits()["nvlinks_of_host"], card.limits()["nvlink_mb_per_s"]) == (3, 26_562)
@@ -51,7 +49,7 @@ def test_a_driver_without_fields_and_other_gpus_leaves_them_out(monkeypatch: pyt
     card = gpu(monkeypatch, FakeDriver(nvlinks_of_host=(), FieldValues90=0, FieldValues138=0))
 
     assert not {"nvlinks_of_host", "nvlink_mb_per_s"} & set(card.limits())
-    assert "nvlink_sent_bytes" not in card.counters()
+    assert "nvlink_sent_bytes" not in card.moved()
 
 
 def test_the_clock_of_an_idle_gpu_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +62,8 @@ def test_what_the_driver_refuses_is_left_out(monkeypatch: pytest.MonkeyPatch) ->
     card = gpu(monkeypatch, driver)
 
     assert card.gauges() == {"gpu_processes": 2}
+    assert card.links() == {}
+    assert card.errors() == {"remapped_rows": 4}
     assert card.reasons() is None
 
 
@@ -156,6 +156,37 @@ def test_a_system_without_proc_tells_nothing_and_raises_nothing(tmp_path: Path) 
         set(host.counters()) == {"allowed_cores_cpu_ns", "process_cpu_ns", "workers_cpu_ns", *WORKERS}
         or not host.counters()
     )
+
+
+CARDS = {
+    "eth0": 70,
+    "eth1": 7,
+    "bond0": 77,
+    "docker0": 5,
+    "eth0.100": 3,
+    "lo": 1000,
+}
+
+
+@pytest.mark.parametrize(
+    ("devices", "received"),
+    [
+        (["eth0", "eth1"], 77),  # and not what the bond, the bridge and the VLAN above them count again
+        ([], 162),  # a container, whose cards are all virtual
+        (["eth0", "lo"], 70),
+    ],
+)
+def test_bytes_are_counted_once_where_cards_stand_above_others(
+    devices: list[str], received: int, tmp_path: Path
+) -> None:
+    rows = "".join(f"{name}: {count} 0 0 0 0 0 0 0 {2 * count} 0\n" for name, count in CARDS.items())
+    host = kernel(tmp_path, **{"proc/self/net/dev": f"a\nb\n{rows}"})
+    for name in devices:
+        (tmp_path / "sys/class/net" / name / "device").mkdir(parents=True)
+
+    counted = host.counters()
+
+    assert (counted["network_received_bytes"], counted["network_sent_bytes"]) == (received, 2 * received)
 
 
 def samples(count: int, window_at: int) -> Samples:

@@ -68,7 +68,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a rank got: its last recorded call, and how many of its calls are open. `stack` is what py-spy saw."""
+    """How far a rank got: its last recorded call, and how many of its calls are open.
+
+    `stack` is what py-spy saw. A rank that was seen and left no dump has "" as its `file`, and no calls are known.
+    """
 
     rank: int
     file: str

@@ -9,6 +9,7 @@ from diagnose.dumps.hang.matching import disagreements, everyone, matched
 from diagnose.dumps.hang.next_steps import next_steps, unknowns
 from diagnose.dumps.hang.progress import Progress, progress_between
 from diagnose.dumps.hang.reading import Found as Folder
+from diagnose.dumps.hang.seen import only_seen, seen_alone
 from diagnose.dumps.hang.words import ranks as ranks_text
 from diagnose.dumps.hang.words import said
 from diagnose.trace.stacks import Frame
@@ -25,6 +26,8 @@ def judged(folder: Folder, earlier: Folder | None = None) -> Hang:
         earlier: dumps of the same job from before, which tell whether it moves.
     """
     dumps = folder.dumps
+    if not dumps:
+        return only_seen(folder)
     groups = matched(dumps)
     first, follow = _roots([found for of in groups if (found := fault_of(of)) is not None])
     if not first:
@@ -41,7 +44,7 @@ def judged(folder: Folder, earlier: Folder | None = None) -> Hang:
         headline=headline,
         faults=faults,
         follow=tuple(_told(found, dumps) for found in follow),
-        ranks=tuple(_state(dump, folder.stacks.get(rank, ())) for rank, dump in dumps.items()),
+        ranks=_states(folder),
         without_dump=absent,
         unread=tuple(UnreadFile(file=entry.file, why=entry.why) for entry in folder.unread),
         unknown=tuple(unknowns(dumps, groups, absent)),
@@ -121,6 +124,11 @@ def _verdict(faults: Sequence[Fault], first: Sequence[Found], progress: Progress
     if faults:
         return "slow", f"Slow, or stuck below the program: {faults[0].says[:1].lower()}{faults[0].says[1:]}"
     return "nothing-open", "No call is open and no rank is behind: the dumps show no hang in a collective."
+
+
+def _states(folder: Folder) -> tuple[RankState, ...]:
+    with_dump = [_state(dump, folder.stacks.get(rank, ())) for rank, dump in folder.dumps.items()]
+    return tuple(sorted([*with_dump, *seen_alone(folder)], key=lambda state: state.rank))
 
 
 def _state(dump: Dump, stack: tuple[str, ...]) -> RankState:

@@ -20,6 +20,8 @@ _LOOK_AT = {
     "behind": "Look for what {blamed} does meanwhile: diagnose run shows it, if the job moves.",
 }
 
+_MAY_PASS = ("missing-rank", "missing-dump", "desynchronised", "in-call", "behind")
+
 
 def next_steps(
     faults: Sequence[Fault], absent: Sequence[int], stacks: Mapping[int, object], progress: Progress | None
@@ -33,12 +35,15 @@ def next_steps(
                 yield (
                     f"While it hangs, see where {ranks(without)} {'is' if len(without) == 1 else 'are'}: "
                     f"py-spy dump --pid PID > stacks-rank{without[0]}.txt in the folder of the dumps, then ask again."
+                    " In the next run diagnose run --arm --hang-stacks 60 does so."
                 )
         elif fault.kind == "in-call":
             yield from _of_a_stuck_call(fault)
+        elif fault.kind == "missing-dump" and fault.blamed and all(rank in stacks for rank in fault.blamed):
+            yield f"Look at where py-spy saw {ranks(fault.blamed)}: it lived, and its recorder wrote no dump."
         else:
             yield _LOOK_AT[fault.kind].format(blamed=ranks(fault.blamed) if fault.blamed else "the late rank")
-    if faults and progress is None:
+    if faults and progress is None and faults[0].kind in _MAY_PASS:
         yield "If the job may still move: dump again a minute later, and ask with --earlier and the first folder."
     if absent:
         yield f"Collect the dumps of {ranks(absent)}: each host writes those of its own ranks."

@@ -42,7 +42,7 @@ def found_in(folder: Path) -> Found:
     """Read the dumps of a folder, which may be a bundle.
 
     Raises:
-        UserError: there is no such folder, or no dump in it.
+        UserError: there is no such folder, or neither a dump nor a stack in it.
     """
     if not folder.is_dir():
         raise UserError("no folder of dumps", where=folder, do="name the folder that holds one file for each rank")
@@ -58,9 +58,10 @@ def found_in(folder: Path) -> Found:
             unread.append(Unread(shown_path(path.name), f"rank {rank} has another file, {dumps[rank].file}"))
         else:
             dumps[rank] = dump
-    if not dumps:
+    stacks = _stacks(folder)
+    if not dumps and not stacks:
         raise _nothing(folder, unread)
-    return Found(shown_path(folder), dict(sorted(dumps.items())), tuple(unread), _stacks(folder))
+    return Found(shown_path(folder), dict(sorted(dumps.items())), tuple(unread), stacks)
 
 
 class _Unusable(Exception):

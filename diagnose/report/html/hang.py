@@ -4,7 +4,7 @@ from typing import Any
 
 from diagnose.dumps.hang.answer import CallOf, Fault, Hang
 from diagnose.report.html.page import embedded, environment, policy
-from diagnose.report.views.hang import VERDICTS, call_line, parted, reached, stack_of
+from diagnose.report.views.hang import VERDICTS, call_line, parted, reached, seen_without_dump, stack_of
 from diagnose.report.views.summary import About
 
 _STYLES = ("report.css",)
@@ -18,7 +18,8 @@ def hang_page(answer: Hang, about: About) -> str:
         "verdict": verdict,
         "mood": {"hung": "critical", "slow": "warning", "nothing-open": "good"}.get(answer.verdict, ""),
         "faults": [_fault(answer, fault) for fault in answer.faults],
-        "ranks": [(state, reached(state)) for state in answer.ranks],
+        "seen": seen_without_dump(answer),
+        "ranks": [(state, reached(state) if state.file else "no dump") for state in answer.ranks],
         "title": f"{verdict} - diagnose",
         "styles": styles,
         "policy": policy(styles, []),

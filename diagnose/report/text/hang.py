@@ -7,12 +7,13 @@ from rich.text import Text
 
 from diagnose.dumps.hang.answer import CallOf, Fault, Hang, RankState
 from diagnose.report.text.page import Page
-from diagnose.report.views.hang import VERDICTS, call_line, parted, reached, stack_of
+from diagnose.report.views.hang import VERDICTS, call_line, parted, progress, seen_without_dump, stack_of
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
 
 RANKS_SHOWN = 16
 FRAMES_SHOWN = 8
+STACKS_SHOWN = 8
 _COLOURS = {"hung": "bold red", "slow": "bold yellow", "nothing-open": "bold green", "unknown": "bold"}
 
 
@@ -24,6 +25,10 @@ def render(answer: Hang, console: Console, details: bool = False) -> None:
     page.gap()
     for fault in answer.faults:
         _print_fault(page, answer, fault, details)
+    for whose, frames in seen_without_dump(answer)[: None if details else STACKS_SHOWN]:
+        page.paragraph(f"{whose}, as py-spy saw it", label="is at:")
+        _print_stack(page, frames, details)
+        page.gap()
     for i, fault in enumerate(answer.follow):
         page.paragraph(Text(plain(fault.says), "dim"), label="" if i else "follows:")
     _print_ranks(page, answer.ranks, details)
@@ -67,8 +72,7 @@ def _print_ranks(page: Page, states: Sequence[RankState], details: bool) -> None
     """A line for each rank."""
     shown = states if details else states[:RANKS_SHOWN]
     for i, state in enumerate(shown):
-        text = f"rank {state.rank}: {counted(state.calls, 'call')}, {state.open} open; last {reached(state)}"
-        page.paragraph(plain(text), label="" if i else "ranks:", most=2)
+        page.paragraph(plain(f"rank {state.rank}: {progress(state)}"), label="" if i else "ranks:", most=2)
     if len(states) > len(shown):
         page.paragraph(Text(f"+{len(states) - len(shown)} more: --details", "dim"))
     page.gap()

@@ -7,6 +7,8 @@ from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.series.machine.findings import MachineBeside, MachineReport
 
+MOST_CHANGES = 8
+
 
 def print_machine(page: Page, report: MachineReport | None) -> None:
     """What was read over the run, or why nothing was."""
@@ -18,9 +20,20 @@ def print_machine(page: Page, report: MachineReport | None) -> None:
         lines.append(Text(plain(f"held down by {held.by}: {readings}")))
     never = [one.what for one in report.quantities if not (one.typical or one.worst)]
     lines += [Text(plain(f"none at any time: {', '.join(never)}"))] if never else []
+    if report.gpu_changes == ():
+        lines.append(Text(plain(f"no worse than at the begin: {', '.join(report.gpu_compared)}")))
     lines += [Text(plain(f"unknown {one.because}"), "dim") for one in report.not_told]
     for i, line in enumerate(lines):
         page.paragraph(line, label="" if i else "machine:")
+
+
+def print_gpu_changes(page: Page, report: MachineReport | None) -> None:
+    """What changed for the worse on the GPUs during the run."""
+    changes = (report.gpu_changes or ()) if report is not None else ()
+    for i, change in enumerate(changes[:MOST_CHANGES]):
+        page.paragraph(Text(plain(change.says), "bold yellow"), label="" if i else "gpu:")
+    if len(changes) > MOST_CHANGES:
+        page.paragraph(Text(f"+{len(changes) - MOST_CHANGES} more: --json", "dim"))
 
 
 def print_beside(page: Page, beside: MachineBeside | None) -> None:

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.facts import duration
-from diagnose.report.text.machine import print_beside
+from diagnose.report.text.machine import print_beside, print_gpu_changes
 from diagnose.report.text.page import Page
 from diagnose.report.text.stalls import print_goodput, print_stalls
 from diagnose.report.views.plain import plain
@@ -27,6 +27,7 @@ def render(report: SeriesReport, console: Console) -> None:
     print_stalls(page, report)
     for change in report.changes:
         _print_change(page, change)
+    print_gpu_changes(page, report.machine)
     for i, beat in enumerate(report.periodic):
         of_run = f"{plain(beat.run)}: " if beat.run else ""
         page.paragraph(of_run + beat.says, label="" if i else "periodic:")

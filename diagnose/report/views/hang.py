@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from diagnose.dumps.hang.answer import CallOf, Line, RankState, Verdict
-from diagnose.report.views.words import spans
+from diagnose.dumps.hang.answer import CallOf, Hang, Line, RankState, Verdict
+from diagnose.report.views.words import counted, spans
 
 VERDICTS: Mapping[Verdict, str] = {
     "hung": "hung",
@@ -31,6 +31,23 @@ def reached(state: RankState) -> str:
     """The last call of a rank."""
     last = state.last
     return f"{last.op}, call {last.number} of group {last.group}, {last.states[0]}" if last else "no call"
+
+
+def progress(state: RankState) -> str:
+    """How many calls a rank made, and the last."""
+    if not state.file:
+        return "no dump"
+    return f"{counted(state.calls, 'call')}, {state.open} open; last {reached(state)}"
+
+
+def seen_without_dump(answer: Hang) -> list[tuple[str, tuple[str, ...]]]:
+    """The stacks that py-spy saw of ranks that left no dump and that no fault blames; equal ones once."""
+    blamed = {rank for fault in answer.faults for rank in fault.blamed}
+    by_stack: dict[tuple[str, ...], list[int]] = {}
+    for state in answer.ranks:
+        if not state.file and state.rank not in blamed:
+            by_stack.setdefault(state.stack, []).append(state.rank)
+    return [(_ranks(ranks), stack) for stack, ranks in by_stack.items()]
 
 
 def parted(number: int) -> str:

@@ -54,13 +54,32 @@ class HeldDown(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
 
 
+class GpuChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A count of errors of a GPU that grew, or a link that became slower or went down.
+
+    `before` was so until it changed, `after` is the most of a count and the least of a link, first seen at `step`;
+    `last` is how it was in the last reading.
+    """
+
+    what: str
+    before: float
+    after: float
+    last: float
+    step: int
+    rank: int
+    says: str
+
+
 class MachineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The machine over the run.
 
-    `held_down` is None where no reading tells, `not_told` is what is not known, and why.
+    `held_down` is None where no reading tells. `gpu_changes` is what changed for the worse on the GPUs, of what was
+    read twice at least (`gpu_compared`), None where nothing was. `not_told` is what is not known, and why.
     """
 
     readings: int
     quantities: tuple[MachineQuantity, ...]
     held_down: tuple[HeldDown, ...] | None
+    gpu_changes: tuple[GpuChange, ...] | None
+    gpu_compared: tuple[str, ...]
     not_told: tuple[NotTold, ...]

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from diagnose.series.machine.findings import HeldDown, MachineQuantity, MachineReport
+from diagnose.series.machine.findings import GpuChange, HeldDown, MachineQuantity, MachineReport
+from diagnose.series.machine.gpu_changes import WORDS, changes, compared
 from diagnose.series.machine.quantities import QUANTITIES, Quantity
 from diagnose.series.machine.readings import MachineReadings
 from diagnose.series.not_told import NotTold
@@ -21,11 +22,26 @@ def machine_over_run(machines: Sequence[MachineReadings]) -> MachineReport:
     readings = sum(map(len, machines))
     if not readings:
         none = NotTold(because=_NO_READINGS, capture_next=_ANOTHER)
-        return MachineReport(readings=0, quantities=(), held_down=None, not_told=(none,))
+        return MachineReport(
+            readings=0, quantities=(), held_down=None, gpu_changes=None, gpu_compared=(), not_told=(none,)
+        )
     quantities = tuple(one for of in QUANTITIES if (one := _quantity(of, machines)) is not None)
+    again = frozenset[str]().union(*(compared(machine.of_gpu) for machine in machines))
     return MachineReport(
-        readings=readings, quantities=quantities, held_down=_held_down(machines), not_told=tuple(_unknown(machines))
+        readings=readings,
+        quantities=quantities,
+        held_down=_held_down(machines),
+        gpu_changes=_gpu_changes(machines) if again else None,
+        gpu_compared=tuple(words for name, words in WORDS.items() if name in again),
+        not_told=tuple(_unknown(machines)),
     )
+
+
+def _gpu_changes(machines: Sequence[MachineReadings]) -> tuple[GpuChange, ...]:
+    """Of all ranks, the gravest first."""
+    found = [change for machine in machines for change in changes(machine.rank, machine.of_gpu, len(machines) > 1)]
+    gravest = list(WORDS.values())
+    return tuple(sorted(found, key=lambda one: (gravest.index(one.what), one.rank, one.step)))
 
 
 def _quantity(of: Quantity, machines: Sequence[MachineReadings]) -> MachineQuantity | None:
@@ -75,6 +91,11 @@ def _unknown(machines: Sequence[MachineReadings]) -> Iterator[NotTold]:
     for why, ranks in reasons.items():
         of = "of the GPU" if len(ranks) == len(machines) else f"of the GPU of rank {', '.join(map(str, ranks[:8]))}"
         yield NotTold(because=f"{of}: {why}", capture_next=_NO_GPU)
+    of_gpu = [one for one in machines if len(one) and not one.why_no_gpu and not compared(one.of_gpu)]
+    if of_gpu:
+        of = f"of links and errors of the GPU of rank {', '.join(str(one.rank) for one in of_gpu[:8])}"
+        why = "they were read once at most, or the driver does not tell them"
+        yield NotTold(because=f"{of}: {why}", capture_next=_ANOTHER)
     silent = [str(machine.rank) for machine in machines if not len(machine)]
     if silent:
         yield NotTold(because=f"of rank {', '.join(silent[:8])}: {_NO_READINGS}", capture_next=_ANOTHER)

@@ -8,6 +8,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints
 from diagnose.decoding import MOST_COUNT, finite
+from diagnose.series.machine.gpu_changes import GpuReading
 from diagnose.series.machine.quantities import OTHERS, QUANTITIES
 
 MOST_READINGS = 200_000
@@ -41,6 +42,7 @@ class MachineReadings:
         values: by the name of the quantity, in its unit, shape (n,); NaN where it was not read.
         held_by: what held the clock of the GPU down; None where it was not told.
         why_no_gpu: why nothing of a GPU was read, "" where it was.
+        of_gpu: what was new of its links and errors, in the order of the lines.
     """
 
     rank: int
@@ -49,6 +51,7 @@ class MachineReadings:
     values: Mapping[str, Floats]
     held_by: Sequence[tuple[str, ...] | None]
     why_no_gpu: str = ""
+    of_gpu: Sequence[GpuReading] = ()
 
     def __len__(self) -> int:
         return len(self.step)
@@ -68,7 +71,9 @@ def reading_of(line: Mapping[str, Any]) -> Reading | None:
     return Reading(step, finite(line.get("over_s"), 0, _LONGEST_S) or 0.0, values, reasons)
 
 
-def columns(rank: int, readings: Sequence[Reading], why_no_gpu: str = "") -> MachineReadings:
+def columns(
+    rank: int, readings: Sequence[Reading], why_no_gpu: str = "", of_gpu: Sequence[GpuReading] = ()
+) -> MachineReadings:
     """The readings of a rank; those of steps that a resumed job made again are left out."""
     kept: list[Reading] = []
     for one in reversed(readings):
@@ -83,4 +88,4 @@ def columns(rank: int, readings: Sequence[Reading], why_no_gpu: str = "") -> Mac
         alls, own, workers = (values[name] for name in ("allowed_cores_cpu_ns", "process_cpu_ns", "workers_cpu_ns"))
         values[OTHERS] = np.maximum((alls - workers) / _PER[OTHERS] - own - stolen, 0.0)
     step, over_s = np.array([one.step for one in kept], np.int64), np.array([one.over_s for one in kept], np.float64)
-    return MachineReadings(rank, step, over_s, values, [one.held_by for one in kept], why_no_gpu)
+    return MachineReadings(rank, step, over_s, values, [one.held_by for one in kept], why_no_gpu, of_gpu)

@@ -1,0 +1,118 @@
+"""Whether a job stands still, seen from outside: by the steps that its ranks on this host say they have behind them.
+
+The ranks write them once a second (`probes/armed/pulse`); that they changed is timed by this process's own clock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnose.decoding import MOST_COUNT, finite
+from diagnose.probes.bundle.claim import json_object
+from diagnose.probes.protocol import PULSE, rank_in
+
+TIMES = 10  # the usual step time
+WITHOUT_USUAL_S = 300.0  # the first steps compile, and search for kernels
+MOST = 8  # in a run
+_PARENT, _STARTED = 1, 19  # in /proc/PID/stat, counted from behind the name of the process
+_DEEPEST = 64
+
+
+@dataclass(frozen=True)
+class RankPulse:
+    """A rank of this host that lives: its process, the steps behind it (None outside a loop), their usual time or 0."""
+
+    rank: int
+    pid: int
+    step: int | None
+    usual_s: float
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """No rank of this host has ended a step for `for_s` seconds; `step` is the last that one did, None before any.
+
+    With `timed_out` a call of a collective did, which its dump tells.
+    """
+
+    step: int | None
+    for_s: float
+    usual_s: float
+    timed_out: bool = False
+
+
+class Watch:
+    """Looks at the pulses again and again.
+
+    A standstill that ends by itself is how the job runs, as evaluations between steps are: the next one has to be
+    twice as long. So a run has few of them, and `MOST` at most.
+
+    Args:
+        least_s: so long no step has ended, and `TIMES` the usual step time, where the job stands still.
+
+    Attributes:
+        stands: the standstill, as long as it lasts.
+    """
+
+    def __init__(self, least_s: float) -> None:
+        self.stands: Standstill | None = None
+        self._least_s = least_s
+        self._steps: dict[int, int] = {}
+        self._moved_s = 0.0
+        self._dumps = self._count = 0
+
+    def look(self, now_s: float, pulses: Sequence[RankPulse], dumps: int) -> None:
+        """What the ranks tell at `now_s`, and how many dumps of torch's flight recorder there are by then."""
+        steps = {pulse.rank: pulse.step for pulse in pulses if pulse.step is not None}
+        moved = any(step != self._steps.get(rank) for rank, step in steps.items())
+        timed_out, self._dumps, self._steps = dumps > self._dumps, max(dumps, self._dumps), steps
+        if moved:
+            if self.stands is not None and not self.stands.timed_out:
+                self._least_s = max(self._least_s, 2 * (now_s - self._moved_s))
+            self.stands, self._moved_s = None, now_s
+        usual_s = max((pulse.usual_s for pulse in pulses), default=0.0)
+        limit_s = max(self._least_s, TIMES * usual_s if usual_s else WITHOUT_USUAL_S)
+        for_s = now_s - self._moved_s if steps else 0.0
+        if self.stands is None and self._count < MOST and (timed_out or for_s >= limit_s):
+            self._count += 1
+            self.stands = Standstill(max(steps.values(), default=None), for_s, usual_s, timed_out)
+
+
+def pulses(scratch: Path, host: str, above: int, proc: Path = Path("/proc")) -> list[RankPulse]:
+    """The ranks that tell of themselves in `scratch`, are on `host`, live, and run below the process `above`."""
+    found = []
+    for path in sorted(scratch.glob(PULSE.format("*"))):
+        rank, told = rank_in(path.name, PULSE), json_object(path)
+        if rank is None or told is None or told.get("host") != host:
+            continue
+        pid, started = _whole(told.get("pid"), 2, MOST_COUNT), _whole(told.get("started"), 0, MOST_COUNT)
+        if pid is not None and started is not None and _lives(pid, started, above, proc):
+            usual_s = (finite(told.get("usual_us"), 0, MOST_COUNT) or 0.0) / 1e6
+            found.append(RankPulse(rank, pid, _whole(told.get("step"), 0, MOST_COUNT), usual_s))
+    return found
+
+
+def _lives(pid: int, started: int, above: int, proc: Path) -> bool:
+    """Whether the process is the one that told of itself, and one of this command's."""
+    stat = _stat(pid, proc)
+    if len(stat) <= _STARTED or stat[_STARTED] != str(started):
+        return False
+    for _ in range(_DEEPEST):
+        if pid == above:
+            return True
+        stat = _stat(pid, proc)
+        if len(stat) <= _PARENT or not stat[_PARENT].isdecimal():
+            return False
+        pid = int(stat[_PARENT])
+    return False
+
+
+def _whole(value: object, low: int, high: int) -> int | None:
+    return value if type(value) is int and low <= value <= high else None
+
+
+def _stat(pid: int, proc: Path) -> list[str]:
+    try:
+        return (proc / str(pid) / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

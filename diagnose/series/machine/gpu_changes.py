@@ -1,0 +1,104 @@
+"""What changed for the worse on a GPU during a run: errors that were counted, links that became slower or went down."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any
+
+from diagnose.decoding import MOST_COUNT, finite
+from diagnose.series.machine.findings import GpuChange
+
+_COUNTED: Mapping[str, str] = {
+    "ecc_uncorrected": "errors of the GPU's memory that could not be corrected",
+    "ecc_corrected": "corrected errors of the GPU's memory",
+    "remapped_rows": "replaced rows of the GPU's memory",
+    "nvlink_errors": "errors of its NVLinks",
+    "pcie_replays": "packets sent again over its PCIe link",
+}
+_UP: Mapping[str, str] = {
+    "nvlinks": "NVLinks that are up",
+    "pcie_width": "lanes of its PCIe link",
+    "pcie_generation": "generation of its PCIe link",
+}
+_ASLEEP, _IDLE = ("pcie_width", "pcie_generation"), "gpu_idle"
+WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """What was new of links and errors of a rank's GPU when the job had `step` steps behind it, in its loop `loop`.
+
+    Of an `idle` GPU the PCIe link, which sleeps then, is not read.
+    """
+
+    loop: int
+    step: int
+    idle: bool
+    new: Mapping[str, float]
+
+
+def gpu_reading_of(loop: int, step: int, line: Mapping[str, Any]) -> GpuReading | None:
+    """The reading in a line of the log; None where it has none. What is no whole number from 0 is left out."""
+    told, held_by = line.get("gpu"), line.get("held_by")
+    if not isinstance(told, dict):
+        return None
+    values = {name: finite(told[name], 0, MOST_COUNT) for name in WORDS.keys() & told.keys()}
+    idle = isinstance(held_by, list) and _IDLE in held_by
+    return GpuReading(loop, step, idle, {name: value for name, value in values.items() if value is not None})
+
+
+def compared(readings: Sequence[GpuReading]) -> frozenset[str]:
+    """What was read again in a loop in which it was read before: what is new in none has not changed."""
+    found: set[str] = set()
+    for _, group in groupby(readings, lambda one: one.loop):
+        of_loop = list(group)
+        for name in WORDS:
+            read = [one for one in of_loop if not (one.idle and name in _ASLEEP)]
+            first = next((at for at, one in enumerate(read) if name in one.new), len(read))
+            found |= {name} if first < len(read) - 1 else set()
+    return frozenset(found)
+
+
+def changes(rank: int, readings: Sequence[GpuReading], several: bool) -> Iterator[GpuChange]:
+    """What grew or went down, each within its loop: another process may have had another GPU."""
+    for _, group in groupby(readings, lambda one: one.loop):
+        of_loop = list(group)
+        for name in WORDS:
+            seen = [(one.step, one.new[name]) for one in of_loop if name in one.new]
+            found = _grew(seen) if name in _COUNTED else _went_down(seen)
+            if found is not None:
+                yield _change(name, rank, several, *found)
+
+
+def _grew(seen: Sequence[tuple[int, float]]) -> tuple[int, float, float, float] | None:
+    """By which step, from and to; a counter that begins again is counted from there on."""
+    steps = [(step, now - before) for (_, before), (step, now) in pairwise(seen) if now > before]
+    if not steps:
+        return None
+    after = seen[0][1] + sum(more for _, more in steps)
+    return steps[0][0], seen[0][1], after, after
+
+
+def _went_down(seen: Sequence[tuple[int, float]]) -> tuple[int, float, float, float] | None:
+    """By which step, the most before it and the least after it, and what it was at last."""
+    found = None
+    most = 0.0
+    for step, now in seen:
+        most = max(most, now)
+        if now < most and (found is None or now < found[2]):
+            found = step, most, now, seen[-1][1]
+    return found
+
+
+def _change(name: str, rank: int, several: bool, step: int, before: float, after: float, last: float) -> GpuChange:
+    on = f" on rank {rank}" if several else ""
+    later = f", {last:,.0f} at last" if last != after else ""
+    return GpuChange(
+        what=WORDS[name],
+        before=before,
+        after=after,
+        last=last,
+        step=step,
+        rank=rank,
+        says=f"{WORDS[name]}: {before:,.0f} -> {after:,.0f} by step {step:,}{on}{later}",
+    )

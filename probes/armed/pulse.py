@@ -1,0 +1,86 @@
+"""How far this rank is, in a small file for the `diagnose run` above: by it a job that hangs is seen from outside.
+
+The file names the process, so that py-spy can look at it, and the steps it has behind it. A thread that cannot write
+it any more, since the interpreter is held up too, tells the same as one that has no step to tell.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+from collections.abc import Callable
+
+from ..config import Config, from_environment, rank_and_world
+from ..guard import quietly, say, told
+from ..protocol import PULSE, SCRATCH
+
+PULSE_BYTES = 512
+_SET_PTRACER = 0x59616D61  # PR_SET_PTRACER of <linux/prctl.h>
+
+
+class Pulse:
+    """The file of rank `rank` in the scratch folder of the run.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, out: str, rank: int) -> None:
+        path = os.path.join(out, SCRATCH, PULSE.format(rank))
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        self._told: int | None = -1
+        self._who = {"pid": os.getpid(), "started": _started(), "host": platform.node()[:200]}
+
+    def beat(self, step: int | None, usual_ns: int = 0) -> None:
+        """The job has so many steps behind it, which take `usual_ns`, 0 where that is not known; None outside a loop.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if step != self._told:
+            pulse = {**self._who, "step": step, "usual_us": usual_ns // 1000}
+            os.pwrite(self._file, json.dumps(pulse).encode().ljust(PULSE_BYTES), 0)
+            self._told = step
+
+    def close(self) -> None:
+        """No loop runs any more: the process may still be looked at."""
+        quietly(lambda: self.beat(None))
+        os.close(self._file)
+
+
+def arm() -> None:
+    """A rank of several says where it is before its first step: many jobs hang in their first collective."""
+    config = from_environment()
+    rank, world_size = rank_and_world()
+    pulse = pulse_of(config, rank) if config is not None and world_size > 1 else None
+    if pulse is not None:
+        pulse.close()
+
+
+def pulse_of(config: Config, rank: int) -> Pulse | None:
+    """That of this rank, which the `diagnose run` above may look into from now on; None where that does not ask."""
+    if not config.looked_at_by:
+        return None
+    quietly(lambda: _allow(config.looked_at_by))
+    try:
+        return Pulse(os.path.abspath(config.out), rank)
+    except OSError as error:
+        say(f"no stacks if the job hangs: {told(error)}")
+        return None
+
+
+def _allow(parent: int) -> None:
+    """Where Yama lets a process be looked into by those above it alone, py-spy is none: its own parent may be named.
+
+    Without Yama the call says that it knows no such thing, and nothing is needed.
+    """
+    call: Callable[..., int] = ctypes.CDLL(None).prctl
+    call(_SET_PTRACER, *(ctypes.c_ulong(each) for each in (parent, 0, 0, 0)))
+
+
+def _started() -> int:
+    """When the kernel started this process, in its ticks: with the number it is the process's name for good."""
+    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+        return int(file.read().rpartition(")")[2].split()[19])

@@ -1,0 +1,57 @@
+"""What a rank tells the `diagnose run` above it while its loop runs, read as that reads it."""
+
+import os
+import platform
+from pathlib import Path
+
+import pytest
+from armed_runs import NoThread, Run
+
+from diagnose.capture.standstill import RankPulse, pulses
+from diagnose.probes.armed import pulse
+from diagnose.probes.armed import session as armed_session
+from diagnose.probes.config import Config
+from diagnose.probes.protocol import CONFIG, SCRATCH
+
+
+def told(folder: Path) -> list[RankPulse]:
+    return pulses(folder / SCRATCH, platform.node(), os.getppid())
+
+
+def test_a_rank_tells_its_steps_and_their_usual_time_while_its_loop_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    run = Run(tmp_path, rank=1, looked_at_by=os.getppid()).begin(done=10).steps(range(1, 6))
+    run.look()
+    within = told(tmp_path)
+    run.end()
+
+    assert within == [RankPulse(1, os.getpid(), 15, 0.1)]
+    assert told(tmp_path) == [RankPulse(1, os.getpid(), None, 0.0)]
+
+
+def test_a_rank_of_several_tells_where_it_is_before_its_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / SCRATCH).mkdir()
+    monkeypatch.setenv(CONFIG, Config(str(tmp_path), looked_at_by=os.getppid()).to_json())
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    pulse.arm()
+
+    assert told(tmp_path) == [RankPulse(3, os.getpid(), None, 0.0)]
+
+
+def test_where_nobody_looks_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    Run(tmp_path).begin().steps(range(1, 6)).look()
+
+    assert list((tmp_path / SCRATCH).glob("*.pulse")) == []
+
+
+def test_a_folder_that_is_not_there_costs_the_stacks_and_not_the_job(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert pulse.pulse_of(Config(str(tmp_path / "gone"), looked_at_by=1), 0) is None
+    assert "no stacks if the job hangs: FileNotFoundError" in capfd.readouterr().err

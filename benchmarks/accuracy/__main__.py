@@ -15,6 +15,7 @@ from pathlib import Path
 from .corpus import SEVERITIES
 from .floors import below_floors
 from .page import page, report, short
+from .peers import peers
 from .real import real_outcomes
 from .realism import realism
 from .run import FULL_SEEDS, cases_of, outcomes_of
@@ -39,7 +40,7 @@ def main() -> None:
     print(short(score))
     if stated.write:
         command = f"python -m benchmarks.accuracy {' '.join(sys.argv[1:])}"
-        text = page(score, real_outcomes(), realism(), command)
+        text = page(score, real_outcomes(), realism(), command, peers(score.outcomes, stated.jobs))
         stated.write.mkdir(parents=True, exist_ok=True)
         today = datetime.date.today().isoformat()
         (stated.write / f"accuracy-{today}.md").write_text(report(text, today), encoding="utf-8")

@@ -33,6 +33,8 @@ class Answer:
         promised: rule -> the range of its speed-up.
         negatives: what is said not to help.
         late: the ranks named, each with its cause.
+        replay_error: how far the unchanged replay of a rank is from the measured step, None without one.
+        joint_error: the same of all ranks together, of the rank that is furthest away.
     """
 
     class_: str
@@ -42,6 +44,8 @@ class Answer:
     promised: Mapping[str, Range]
     negatives: tuple[str, ...]
     late: tuple[tuple[int, str], ...]
+    replay_error: float | None = None
+    joint_error: float | None = None
 
 
 def answer_of(diagnosis: Diagnosis) -> Answer:
@@ -56,6 +60,8 @@ def answer_of(diagnosis: Diagnosis) -> Answer:
         promised={f.rule: (f.predicted_speedup[0], f.predicted_speedup[1]) for f in findings if f.predicted_speedup},
         negatives=tuple(no.what for no in diagnosis.not_advised),
         late=tuple((late.rank, late.cause) for late in diagnosis.stragglers),
+        replay_error=diagnosis.replay.strict_error,
+        joint_error=diagnosis.postmortem.changes_error if diagnosis.postmortem else None,
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .corpus import tables
+from .peers import SOURCES
 from .real import Labelled
 from .score import Part, Score
 from .truth import CLASSES
 
 VERDICTS = (*CLASSES.values(), "undecided")
 MOST_MISSES = 60
+HALVES = {"blind": "seeds nobody looked at", "scored on": "scored half", "tuned on": "half tuned on"}
 
 
 def _rows(score: Score) -> list[tuple[str, str, str]]:
@@ -47,8 +49,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
 
 
-def page(score: Score, real: Sequence[Labelled], realism: str, command: str) -> str:
-    """The page: every figure, by halves, by class, by fault, and every miss."""
+def page(score: Score, real: Sequence[Labelled], realism: str, command: str, others: str = "") -> str:
+    """The page: every figure, by halves, by class, by fault, beside others, and the misses."""
     return "\n".join([
         "<!-- Written by `python -m benchmarks.accuracy --write benchmarks/reports`. -->",
         "# How often the diagnosis is right",
@@ -69,6 +71,11 @@ def page(score: Score, real: Sequence[Labelled], realism: str, command: str) -> 
         "",
         _faults(score),
         "",
+        "## Others on the same jobs",
+        "",
+        others or 'Not measured: it needs HTA (pip install ".[hta]").',
+        "",
+        SOURCES,
         "## Real traces with an expert's label",
         "",
         _real(real),
@@ -101,11 +108,10 @@ def _half(score: Score, half: str) -> Score:
 
 
 def _figures(score: Score) -> str:
-    tuned, scored = (_rows(_half(score, half)) for half in ("tuned on", "scored on"))
-    rows = [(q, bar, a[1], b[1]) for (q, _, bar), a, b in zip(_rows(score), scored, tuned, strict=True)]
-    if not _half(score, "tuned on").outcomes:
-        return table(("question", "bar", "scored half"), [row[:3] for row in rows])
-    return table(("question", "bar", "scored half", "other half"), rows)
+    halves = {half: head for half, head in HALVES.items() if _half(score, half).outcomes}
+    each = [[figure for _, figure, _ in _rows(_half(score, half))] for half in halves]
+    rows = [(q, bar, *figures) for (q, _, bar), *figures in zip(_rows(score), *each, strict=True)]
+    return table(("question", "bar", *halves.values()), rows)
 
 
 def _confusion(score: Score) -> str:
@@ -141,8 +147,9 @@ def _real(real: Sequence[Labelled]) -> str:
 
 
 def _misses(score: Score) -> str:
-    """The first misses in the order of the corpus; the rest is printed by the command."""
-    told = [(outcome, line) for outcome in score.outcomes for line in outcome.misses]
+    """The first misses of the jobs that count; the rest is printed by the command."""
+    scored = (outcome for outcome in score.outcomes if outcome.case.half != "tuned on")
+    told = [(outcome, line) for outcome in scored for line in outcome.misses]
     lines = [f"- {outcome.case.label}: {line}" for outcome, line in told[:MOST_MISSES]]
     more = len(told) - len(lines)
     return "\n".join([*lines, *([f"- and {more} more, which the command prints"] if more > 0 else [])])
@@ -157,7 +164,8 @@ what a class rests on.
 The truth is no opinion: each job runs again with its data, its host code or its communication free, which is what each
 holds up, and again with each change made, which is what each buys. The best single change is the one that buys most
 with as many tokens in a step. Regret is by how much longer a step is with the first advice than with that change. Rules
-may be tuned on even seeds; the figures that count are of the odd ones.
+may be tuned on even seeds. Of the odd ones seed 1 is scored at each change, so that its misses are known to whoever
+makes it; the others are scored at the end alone.
 """
 _REASONS = """Most misses have one of these causes.
 

@@ -49,6 +49,11 @@ class Outcome:
         return bool({*self.case.rules} & {*self.answer.fired})
 
     @property
+    def late_right(self) -> bool:
+        """Whether the late ranks are named with their cause, and no other but those that may be."""
+        return {*self.case.late} <= {*self.answer.late} <= {*self.case.late, *self.case.may_be_late}
+
+    @property
     def fault_gain(self) -> float:
         """What the best of the right changes buys."""
         return max((self.truth.gains.get(rule, 1.0) for rule in self.case.rules), default=1.0)
@@ -93,7 +98,7 @@ class Outcome:
         if case.rules and self.fault_gain >= WORTH_DOING and not self.cause_right:
             named = "named" if self.cause_named else "not named"
             found.append(f"needs {' or '.join(case.rules)} ({named}), first is {answer.first or 'nothing'}")
-        if answer.late != case.late:
+        if not self.late_right:
             found.append(f"late is {case.late}, said {answer.late}")
         if self.is_measured and self.regret > MUCH_REGRET:
             found.append(f"{best or 'nothing'} buys {gain:.2f}x, {answer.first or 'nothing'} {self.first_gain:.2f}x")
@@ -162,13 +167,13 @@ class Score:
     @property
     def rank(self) -> Part:
         """Jobs whose late ranks are named with their cause, and no other."""
-        return part((one for one in self._seen if one.case.late), lambda one: one.answer.late == one.case.late)
+        return part((one for one in self._seen if one.case.late), lambda one: one.late_right)
 
     @property
     def accused(self) -> Part:
         """Jobs of several ranks without a late one, where one is named."""
         several = (one for one in self._seen if one.case.job.ranks > 1 and not one.case.late)
-        return part(several, lambda one: bool(one.answer.late))
+        return part(several, lambda one: not one.late_right)
 
     @property
     def false_positives(self) -> Part:

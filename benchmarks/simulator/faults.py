@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,7 @@ KINDS: dict[Kind, tuple[float, str]] = {
     "rotating": (1.3, ""),  # factor of the sequence length of another rank in each step
     "none": (0, ""),
 }
+SHARED: tuple[Kind, ...] = ("more_work", "rotating")  # work that has to be done, if not by this rank then by others
 CAUSES = {kind: cause for kind, (_, cause) in KINDS.items()}
 
 
@@ -44,3 +46,13 @@ class Fault:
     def amount(self) -> float:
         """The size, the kind's own unless stated."""
         return KINDS[self.kind][0] if self.size is None else self.size
+
+
+def evened(faults: Iterable[Fault], ranks: int) -> tuple[Fault, ...]:
+    """The job without its faults: longer sequences of one rank are shared by all, everything else goes."""
+    shared = [1 + (fault.amount - 1) * _late(fault) / ranks for fault in faults if fault.kind in SHARED]
+    return tuple(Fault("more_work", tuple(range(ranks)), factor) for factor in shared)
+
+
+def _late(fault: Fault) -> int:
+    return 1 if fault.kind == "rotating" else len(fault.ranks)

@@ -13,7 +13,7 @@ from diagnose import data
 Units = Literal["bf16", "tf32", "fp32"]
 TABLE = Path(data.__file__).parent / "gpus.csv"
 COLUMNS: dict[Units, str] = {"bf16": "bf16_dense_tflops", "tf32": "tf32_dense_tflops", "fp32": "fp32_simt_tflops"}
-REACHED = {"product": 0.75, "attention": 0.45, "bytes": 0.85}  # of the peaks, by a large kernel
+REACHED = {"product": 0.75, "tf32": 0.7, "attention": 0.45, "bytes": 0.85}  # of the peaks, by a large kernel
 TAIL_NS = 1_500  # of a kernel, whatever it does
 TILE = 128  # rows and columns of a product that one multiprocessor works on
 _LIMITS = {
@@ -43,7 +43,8 @@ class Gpu:
 
     def arithmetic_ns(self, flops: float, units: Units, kind: str = "product", filled: float = 1.0) -> float:
         """Nanoseconds of the arithmetic, where `filled` of the multiprocessors' rounds have work."""
-        return flops / (dict(self.flops_per_s)[units] * REACHED[kind] * filled) * 1e9
+        reached = REACHED["tf32" if (kind, units) == ("product", "tf32") else kind]
+        return flops / (dict(self.flops_per_s)[units] * reached * filled) * 1e9
 
     def bytes_ns(self, moved: float) -> float:
         """Nanoseconds of moving so many bytes."""

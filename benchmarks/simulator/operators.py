@@ -28,6 +28,14 @@ FP8_TIME, FLASH_3_TIME = 0.62, 0.65  # of the same arithmetic in bf16, casts inc
 ODD_SIZES = 0.7  # of the speed of a product whose rows in memory are not whole vectors
 FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false>>(Flash_fwd_params)"
 FLASH_BACK = "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128>>(int)"
+_EFFICIENT = "fmha_cutlass{}_f32_aligned_64x64_{}_sm80(PyTorchMemEffAttention::{}<float>::Params)"
+ATTENTION = {  # by whether half precision computes: forward, backward
+    True: (FLASH, FLASH_BACK),
+    False: (
+        _EFFICIENT.format("F", "rf", "AttentionKernel"),
+        _EFFICIENT.format("B", "k64", "AttentionBackwardKernel"),
+    ),
+}
 FUSED_ADAM = _TEMPLATE.format("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>")
 FOREACH = _TEMPLATE.format("multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>>")
 
@@ -129,7 +137,7 @@ class Model:
             elements *= one
         title = kernel or _ELEMENTWISE.format(f"{name.removeprefix('aten::')}_kernel_cuda")
         width = 4 if dtype == "float" else self.code.itemsize
-        return Op(name, (size, size), title, 0.0, self.gpu.bytes_ns(elements * width * passes), dtype or (self._type,))
+        return Op(name, (size, size), title, 0.0, self.gpu.bytes_ns(elements * width * passes), (dtype or self._type,))
 
     def _hidden(self, name: str, passes: float, kernel: str = "", dtype: str = "") -> Op:
         return self.moves(name, (self.shape.batch, self.shape.length, self.shape.width), passes, kernel, dtype)
@@ -171,20 +179,25 @@ class Model:
         yield self._hidden("aten::mul", 2, dtype="float")
         yield self._hidden("aten::mul", 2, dtype="float")
 
-    def norm_backward(self) -> Iterator[Op]:
-        """Its gradient."""
+    def norm_backward(self) -> Iterator[tuple[str, list[Op]]]:
+        """Its gradient, by node of autograd: of the weight's product, of that with rsqrt, then down to the square."""
         if self.code.fused_norm:
             kernel = _TEMPLATE.format("layer_norm_grad_input_kernel_vectorized<c10::BFloat16>")
-            yield self._hidden("aten::native_layer_norm_backward", 3, kernel)
+            yield "NativeLayerNormBackward0", [self._hidden("aten::native_layer_norm_backward", 3, kernel)]
             return
-        for _ in range(6):
-            yield self._hidden("aten::mul", 3, dtype="float")
+        tokens = (self.shape.batch, self.shape.length, 1)
+        sums = self._hidden("aten::sum", 1, _TEMPLATE.format("reduce_kernel<512, 1, ReduceOp<float, Sum>>"), "float")
+        product = [*(self._hidden("aten::mul", passes, dtype="float") for passes in (2, 3)), sums]
+        yield from [("MulBackward0", product)] * 2
+        yield "RsqrtBackward0", [self.moves("aten::mul", tokens, 3, dtype="float")]
+        yield "MeanBackward1", [self._hidden("aten::div", 1, dtype="float")]
+        yield "PowBackward0", [self._hidden("aten::mul", passes, dtype="float") for passes in (2, 3)]
 
     def attention(self) -> Iterator[Op]:
         """Attention without its projections: one kernel, or products, mask, and softmax in fp32 over the scores."""
         shape, width = self.shape, self.shape.width // self.shape.heads
         if self.code.attention != "eager":
-            yield self._flash("aten::_scaled_dot_product_flash_attention", FLASH, 2.0)
+            yield self._flash(backward=False)
             return
         count, scores = shape.batch * shape.heads, (shape.batch, shape.heads, shape.length, shape.length)
         yield self.product(shape.length, width, shape.length, count, self._per_head(width, shape.length))
@@ -200,7 +213,7 @@ class Model:
         """Its gradient."""
         shape, width = self.shape, self.shape.width // self.shape.heads
         if self.code.attention != "eager":
-            yield self._flash("aten::_scaled_dot_product_flash_attention_backward", FLASH_BACK, 5.0)
+            yield self._flash(backward=True)
             return
         count, scores = shape.batch * shape.heads, (shape.batch, shape.heads, shape.length, shape.length)
         for inner, columns in ((width, shape.length), (shape.length, width)) * 2:
@@ -214,14 +227,20 @@ class Model:
         count = self.shape.batch * self.shape.heads
         return ((count, self.shape.length, inner), (count, inner, columns))
 
-    def _flash(self, name: str, kernel: str, factor: float) -> Op:
-        shape = self.shape
-        flops = factor * shape.batch * shape.length**2 * shape.width  # causal: half of the scores
+    def _flash(self, backward: bool) -> Op:
+        """Causal attention in one kernel: half of the scores, whose products are five instead of two backward.
+
+        Flash kernels compute in half precision alone. In fp32 the memory-efficient ones run, which make each product
+        of three in TF32.
+        """
+        shape, half = self.shape, self.code.units == "bf16"
+        flops = (5.0 if backward else 2.0) * shape.batch * shape.length**2 * shape.width
         heads = (shape.batch, shape.heads, shape.length, shape.width // shape.heads)
         moved = self.gpu.bytes_ns(4.0 * shape.tokens * shape.width * self.code.itemsize)
-        newer = FLASH_3_TIME if self.code.attention == "flash-3" else 1.0
-        arithmetic = self.gpu.arithmetic_ns(flops * newer, self.code.units, "attention")
-        return Op(name, (heads,) * 3, kernel, arithmetic, moved, (self._type,))
+        faster = FLASH_3_TIME if self.code.attention == "flash-3" and half else 1.0 if half else 3.0
+        arithmetic = self.gpu.arithmetic_ns(flops * faster, "bf16" if half else "tf32", "attention")
+        name = f"aten::_scaled_dot_product_{'flash' if half else 'efficient'}_attention{'_backward' * backward}"
+        return Op(name, (heads,) * 3, ATTENTION[half][backward], arithmetic, moved, (self._type,))
 
     def activation(self, backward: bool = False) -> Iterator[Op]:
         """The feed-forward part's activation: one kernel, or the five of tanh's formula."""
@@ -250,8 +269,8 @@ class Model:
         yield "MmBackward0", list(self.linear_backward(inner, width))
         yield "GeluBackward0", list(self.activation(backward=True))
         yield "MmBackward0", list(self.linear_backward(width, inner))
-        yield "NativeLayerNormBackward0", [*self.norm_backward(), *self.residual()]
+        yield from (*self.norm_backward(), ("AddBackward0", list(self.residual())))
         yield "MmBackward0", list(self.linear_backward(width, width))
         yield "ScaledDotProductFlashAttentionBackward0", list(self.attention_backward())
         yield "MmBackward0", list(self.linear_backward(width, 3 * width))
-        yield "NativeLayerNormBackward0", [*self.norm_backward(), *self.residual()]
+        yield from (*self.norm_backward(), ("AddBackward0", list(self.residual())))

@@ -41,8 +41,8 @@ class WholeJob(Job):
         operator_us: host time of an operator before it launches.
         python_us: host time between operators.
         step_python_ms: of Python at the end of each step.
-        reads: values read off the device in the layers of a step, each followed by `read_python_ms`.
-        reads_loss: whether each step ends with such a value.
+        reads: values read off the device in the layers of each micro-batch, each followed by `read_python_ms`.
+        reads_loss: whether each micro-batch, and so each step, ends with such a value.
         collects_ms: of garbage collection in each step.
         allocations: pairs of cudaMalloc and cudaFree in each step.
         logs_ms: writing a log in each step.
@@ -91,13 +91,14 @@ class WholeTraining(Training):
         self._reads_left = 0
 
     def _step(self) -> None:
-        self._reads_left = self.job.reads
         for micro in range(self.job.accumulates):
             self._load()
             if micro == 0:
                 with self.ranks.range("Optimizer.zero_grad#AdamW.zero_grad"):
                     self.ranks.host(20)
             self._micro_batch(is_last=micro == self.job.accumulates - 1)
+            if self.job.reads_loss and micro < self.job.accumulates - 1:
+                self.ranks.read_back()
         if self.job.clips:
             self._clip()
         self._update()
@@ -125,7 +126,7 @@ class WholeTraining(Training):
     # -- the model -----------------------------------------------------------------------------------------------
 
     def _micro_batch(self, is_last: bool) -> None:
-        ranks = self.ranks
+        ranks, self._reads_left = self.ranks, self.job.reads
         for number in range(self.job.shape.layers):
             self._run(self._layer_ops)
             self._read()
@@ -153,17 +154,22 @@ class WholeTraining(Training):
             collective(self.ranks, "data", self.groups["data"], "allreduce", elements // 2, GRADIENTS)
 
     def _loss(self) -> None:
-        """The head and cross entropy, whose logits exist in fp32 unless one kernel makes and consumes them."""
+        """The head and cross entropy, whose logits exist in fp32 unless one kernel consumes them.
+
+        That reads them twice, for the sum and for the gradient, which it writes in their place.
+        """
         ranks, shape = self.ranks, self.job.shape
         logits = (shape.tokens, shape.vocabulary)
         fused = self.job.code.fused_loss
         self._run([self.model.product(shape.tokens, shape.width, shape.vocabulary)])
         if fused:
-            self._run([self.model.moves("LigerCrossEntropyFunction", logits, 2, "liger_cross_entropy_kernel")])
+            self._run([self.model.moves("LigerCrossEntropyFunction", logits, 3, "liger_cross_entropy_kernel")])
         else:
             soft = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float>(float*)"
             self._run([self.model.moves("aten::copy_", logits, 1.5, dtype="float")])
             self._run([self.model.moves("aten::_log_softmax", logits, 2, soft, "float")])
+            with ranks.backward("NllLossBackward0"):
+                self._run([self.model.moves("aten::nll_loss_backward", logits, 1, dtype="float")])
             with ranks.backward("LogSoftmaxBackward0"):
                 back = soft.replace("Forward", "Backward")
                 self._run([self.model.moves("aten::_log_softmax_backward_data", logits, 3, back, "float")])
@@ -211,7 +217,7 @@ class WholeTraining(Training):
     # -- what stops the step -------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """A value is read off the device and looked at, as often as the step still has to."""
+        """A value is read off the device and looked at, as often as the micro-batch still has to."""
         share = -(-self._reads_left // self.job.shape.layers) if self._reads_left > 0 else 0
         for _ in range(share):
             self.ranks.read_back()

@@ -20,10 +20,11 @@ _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
     """How much each fault matters beside what its cure buys, by rule."""
+    fired = [(rule, judgement) for rule, judgement in judged if judgement.fired]
+    excluded_by = {rule.id: frozenset(other.id for other, _ in fired if rule.id in other.excludes) for rule, _ in fired}
     return {
-        rule.id: Weight(judgement.answer, bound_by == f"{rule.class_}-bound")
-        for rule, judgement in judged
-        if judgement.fired
+        rule.id: Weight(judgement.answer, bound_by == f"{rule.class_}-bound", excluded_by[rule.id])
+        for rule, judgement in fired
     }
 
 
@@ -54,7 +55,8 @@ def _precedence(
     unknown = 1.0 if doubt or finding.severity == "info" else UNKNOWN_AS
     low, high = (weight.promise(gain), gain[1]) if gain else (unknown, unknown)
     unsafe = doubt and finding.severity == "critical"
-    return not unsafe, not weight.leads(gain), follows, -low, -(high or low), severity, finding.rule
+    leads = weight.leads(gain) and not weight.yields(gain, {each.rule: each.predicted_speedup for each in findings})
+    return not unsafe, not leads, follows, -low, -(high or low), severity, finding.rule
 
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:

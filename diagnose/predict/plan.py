@@ -15,10 +15,20 @@ EFFORTS = ("setting", "code", "cluster")
 
 @dataclass(frozen=True)
 class Weight:
-    """How much a fault matters beside what its cure buys: its severity, and whether it is of what bounds the step."""
+    """How much a fault matters beside what its cure buys: its severity, and whether it is of what bounds the step.
+
+    `yields_to` are the rules that fired and that exclude its own: where one of them promises more, severity gives
+    no precedence, since both speak of the same time.
+    """
 
     severity: str = "info"
     bounds_step: bool = False
+    yields_to: frozenset[str] = frozenset()
+
+    def yields(self, gain: Speedup | None, ranges: Mapping[str, Speedup | None]) -> bool:
+        """Whether a rule that excludes this one promises more."""
+        promised = [found[0] for name in self.yields_to if (found := ranges.get(name)) is not None]
+        return max(promised, default=1.0) > (1.0 if gain is None else gain[0])
 
     def leads(self, gain: Speedup | None) -> bool:
         """Whether the fault is critical, and its cure pays, or may pay where the fault is of what bounds the step."""
@@ -125,7 +135,7 @@ def _merit(
     others = ((weights[name], each) for name, each in ranges.items())
     return (
         not _is_noise(gain, noise[rule.id]),
-        weight.leads(gain) and not _surpassed(gain, ranges.values()),
+        weight.leads(gain) and not _surpassed(gain, ranges.values()) and not weight.yields(gain, ranges),
         not weight.follows(gain, others),
         round(weight.promise(gain), 2),
         round(_most(gain), 2),

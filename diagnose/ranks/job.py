@@ -154,7 +154,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].reason.host.code if late else "none",
         straggler_where=by_rank[0].reason.host.where if late else "",
-        straggler_cure_share=_cure_share(changes, (ahead, lost)),
+        straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
@@ -171,17 +171,23 @@ def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -
     return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
 
 
-def _cure_share(changes: Changes, measured: tuple[float, float]) -> tuple[float, float]:
+def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
+    """What of a late rank's excess each rank has afterwards: its part of the work, which does not go away."""
+    return 1 / len(ranks) if late and by_rank[0].cause == "more_work" else 0.0
+
+
+def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -> tuple[float, float]:
     """What of the step goes without stragglers: by the joint replay, else as measured.
+
+    At the least what `stays` of it is each rank's afterwards.
 
     Less than the others wait for them where other ranks are nearly as late. As measured it is between the lead of the
     late ranks over the others, as far as it is seen as waiting, and all that the others lose; the stages of a pipeline
     wait anyway.
     """
-    if changes.because:
-        return measured
     cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
-    return 1 - 1 / cured[0], 1 - 1 / cured[1]
+    least, most = measured if changes.because else (1 - 1 / cured[0], 1 - 1 / cured[1])
+    return least * (1 - stays), most
 
 
 def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> bool:

@@ -112,9 +112,9 @@ def test_segments_that_amds_builds_may_lack_are_not_set_there(calls: str, patche
 @pytest.mark.parametrize(
     ("device", "sms", "memory", "best", "worst"),
     [
-        ("NVIDIA H100 80GB HBM3", 132, 85_017_755_648, 0.08, 0.16),
-        ("NVIDIA L40S", 142, 47_697_362_944, 1.18 * 91.6 / 362, 2.36 * 91.6 / 362),
-        ("AMD Instinct MI300X", 304, 206_141_652_992, 1.18 * 163.4 / 1307.4, 2.36 * 163.4 / 1307.4),
+        ("NVIDIA H100 80GB HBM3", 132, 85_017_755_648, 0.95 * 66.9 / 989.4, 0.16),
+        ("NVIDIA L40S", 142, 47_697_362_944, 0.95 * 91.6 / 362, 2.36 * 91.6 / 362),
+        ("AMD Instinct MI300X", 304, 206_141_652_992, 0.95 * 163.4 / 1307.4, 2.36 * 163.4 / 1307.4),
     ],
 )
 def test_half_precision_gains_what_the_peaks_of_the_gpu_allow(

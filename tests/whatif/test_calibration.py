@@ -37,9 +37,9 @@ def pair(calibration: ModuleType, rows: str, by: str):  # type: ignore[no-untype
         ("15.8 to 15.9", "formula", -0.118),
         ("15.4 to 15.5", "replay", -0.020),
         ("15.6 to 15.7", "replay", -0.047),
-        ("15.5 to 15.6", "rule: unfused-attention", -0.057),
+        ("15.5 to 15.6", "rule: unfused-attention", -0.045),
         ("15.5 to 15.6", "rule: unfused-attention, its kernels at 213 ms", 0.0),
-        ("15.7 to 15.8", "rule: unfused-loss", -0.060),
+        ("15.7 to 15.8", "rule: unfused-loss", -0.033),
     ],
 )
 def test_a_rung_is_foretold_from_the_one_before(calibration: ModuleType, rows: str, by: str, error: float) -> None:
@@ -60,7 +60,7 @@ def test_no_rule_promises_more_than_the_ladder_gave(calibration: ModuleType) -> 
 
     assert len(ruled) == 5
     assert all(each.predicted[0] <= each.measured for each in ruled)
-    assert min(each.error for each in ruled) > -0.065
+    assert min(each.error for each in ruled) > -0.05
 
 
 def test_the_parts_of_a_rung_add_up_to_its_step(calibration: ModuleType) -> None:

@@ -1,8 +1,10 @@
 """Kernels of scaled_dot_product_attention by the path that it takes."""
 
 from diagnose.arrays import Mask
+from diagnose.metrics.kernel_groups.operators import of_kind
 from diagnose.metrics.kernel_groups.registry import group
 from diagnose.metrics.measured import Measured
+from diagnose.timeline.kernel_names import multiplies_in
 
 MATH = r"aten::_scaled_dot_product_attention_math"
 
@@ -23,3 +25,9 @@ def efficient_attention(m: Measured) -> Mask:
 def flash_2_attention(m: Measured) -> Mask:
     """FlashAttention-2 kernels, those that PyTorch brings included."""
     return m.kernels & m.timeline.gpu.tagged("flash-2")
+
+
+@group("single-attention")
+def single_attention(m: Measured) -> Mask:
+    """Fused attention over fp32, told by kernel name: flash kernels do not take it."""
+    return m.kernels & of_kind(m, lambda kind: kind.family == "attention" and multiplies_in(kind, "tf32", "fp32"))

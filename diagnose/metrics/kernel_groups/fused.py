@@ -5,6 +5,7 @@ from itertools import islice
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.facts import Unknown
 from diagnose.metrics.kernel_groups.operators import (
     by_operator,
@@ -18,6 +19,7 @@ from diagnose.metrics.kernel_groups.operators import (
 from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
+from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD
 
 _MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
 
@@ -54,8 +56,30 @@ def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
 
 @group("unfused-norm")
 def unfused_norm(m: Measured) -> Group:
-    """Kernels of RMS norms composed of pow, mean, rsqrt and mul, without casts."""
-    return sequences(m, {"aten::rsqrt"}, _norm)
+    """Kernels of RMS norms composed of pow, mean, rsqrt and mul, and of their gradients, without casts."""
+    forward = sequences(m, {"aten::rsqrt"}, _norm)
+    if isinstance(forward, Unknown) or not forward.any():
+        return forward
+    return forward | (m.timeline.launched_in(_norm_gradients(m)) & m.kernels)
+
+
+def _norm_gradients(m: Measured) -> iv.Intervals:
+    """The instants at which autograd computes them: it calls the nodes of a norm in the reverse of its order."""
+    trace, nodes = m.timeline.trace, np.flatnonzero(m.timeline.matching(BACKWARD, *ANNOTATIONS))
+    nodes = nodes[np.argsort(trace.ts[nodes], kind="stable")]
+    names = [trace.names[name].rpartition(" ")[2] for name in trace.name[nodes].tolist()]
+    anchors = [at for at, name in enumerate(names) if name.startswith("RsqrtBackward")]
+    chosen = nodes[sorted({i for at in anchors for i in _norm_backward(names, at)})]
+    return iv.intervals(trace.ts[chosen], trace.ends(chosen))
+
+
+def _norm_backward(names: Sequence[str], at: int) -> Iterator[int]:
+    """Positions of the nodes of the norm whose rsqrt is at `at`: two products before it, mean and pow after it."""
+    before = (i for i in range(at - 1, max(-1, at - 5), -1) if names[i].startswith("MulBackward"))
+    yield from islice(before, 2)
+    yield at
+    after = range(at + 1, min(at + 4, len(names)))
+    yield from (i for i in after if names[i].startswith(("MeanBackward", "PowBackward")))
 
 
 def _norm(names: Sequence[str], at: int) -> Iterator[int]:

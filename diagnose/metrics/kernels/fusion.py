@@ -1,9 +1,24 @@
 """Work that a fused kernel does in one pass, as shares of the step."""
 
-from diagnose.facts import STEP, Value
+import math
+
+import numpy as np
+
+from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.metrics.kernel_groups.families import fusible
 from diagnose.metrics.kernel_groups.fused import eager_attention, unfused_glu, unfused_loss, unfused_norm
+from diagnose.metrics.kernel_groups.operators import operator_name
+from diagnose.metrics.kernel_groups.products import PRODUCTS, product_sizes
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import NO_SHAPES
+
+FASTEST = 0.73  # of the peak, what fused attention reaches at best: FlashAttention-2 on A100 (Dao 2023)
+SLOWEST = 0.30  # of the peak: short texts with a mask
+CAUSAL = 0.5  # of the scores
+RECOMPUTED = 7 / 6  # products of a fused step over those of an unfused one: scores are computed again going backward
+_NONE_FUSIBLE = Unknown("no kernel ran that a compiler fuses", nothing_helps("nothing would gain"))
+_NO_EAGER = Unknown("attention does not write its scores", nothing_helps("nothing would gain"))
 
 
 @metric("share", STEP)
@@ -18,7 +33,7 @@ def eager_attention_share(m: Measured) -> Value:
 
 @metric("share", STEP)
 def unfused_norm_share(m: Measured) -> Value:
-    """RMS norms composed of pow, mean, rsqrt and mul: at least those operators around each rsqrt, without casts."""
+    """RMS norms composed of pow, mean, rsqrt and mul, and their gradients: what is around each rsqrt, without casts."""
     return m.share_of(unfused_norm(m))
 
 
@@ -32,3 +47,47 @@ def unfused_glu_share(m: Measured) -> Value:
 def unfused_loss_share(m: Measured) -> Value:
     """Cross entropy that materialises the logits of 4096 or more classes: log-softmax, nll loss, gradients, casts."""
     return m.share_of(unfused_loss(m))
+
+
+@metric("share", "the time of the kernels that a compiler fuses")
+def least_fusible_left_share(m: Measured) -> Value:
+    """What a compiler leaves at least of elementwise, norm, softmax and copy kernels: of neighbours on a stream, with
+    no other kernel between them, the longest one, since what that reads and writes is still read and written.
+    """
+    gpu, at = m.timeline.gpu, np.flatnonzero(m.kernels)
+    at = at[np.lexsort((gpu.start[at], gpu.stream[at]))]
+    chosen = fusible(m)[at]
+    parts = np.concatenate(([True], ~chosen[1:] | ~chosen[:-1] | (np.diff(gpu.stream[at]) != 0)))[: len(at)]
+    run, ns = np.cumsum(parts)[chosen], m.own_time[at][chosen]
+    if not ns.sum():
+        return _NONE_FUSIBLE
+    longest = np.zeros(int(run.max()) + 1)
+    np.maximum.at(longest, run, ns)
+    return float(longest.sum() / ns.sum())
+
+
+@metric("share", "the time of attention that writes its scores")
+def least_fused_attention_left_share(m: Measured) -> Value:
+    """What one fused kernel leaves of it at least: the FLOPs of half of the scores, at the best rate published."""
+    return _fused_attention(m, CAUSAL / FASTEST)
+
+
+@metric("share", "the time of attention that writes its scores")
+def most_fused_attention_left_share(m: Measured) -> Value:
+    """What one fused kernel leaves of it at most: the FLOPs of all scores, which a mask needs, at a low rate."""
+    return _fused_attention(m, 1 / SLOWEST)
+
+
+def _fused_attention(m: Measured, times: float) -> Value:
+    """So many times what the FLOPs of the products take at the peak, of the time that attention takes now."""
+    kernels, peak = eager_attention(m), m.device.peak(m.device.matrix_precision)
+    if isinstance(kernels, Unknown):
+        return kernels
+    if not kernels.any():
+        return _NO_EAGER
+    rows = np.unique(m.operator[kernels]).tolist()
+    flops = sum(2.0 * math.prod(product_sizes(m, row)) for row in rows if operator_name(m, row) in PRODUCTS)
+    if not flops or peak is None:
+        return NO_SHAPES
+    backward = any("softmax_backward" in operator_name(m, row) for row in rows)
+    return min(times * flops * (RECOMPUTED if backward else 1.0) / peak / (m.own_time[kernels].sum() / 1e9), 1.0)

@@ -105,7 +105,7 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
     """
     calls = rank.calls
     start, end = calls.start[rows], calls.end[rows]
-    blocks, on = _blocks(rank, start, end, windows)
+    blocks, on = stopped(rank, start, end, windows)
     previous = _previous(calls.group[rows], calls.kind[rows], start, end)
     since = np.where(previous >= 0, start - end[previous], QUEUED_NS)
     queued = since < QUEUED_NS
@@ -136,7 +136,7 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
     )
 
 
-def _blocks(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv.Intervals, Ints]:
+def stopped(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv.Intervals, Ints]:
     """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself.
 
     It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it.

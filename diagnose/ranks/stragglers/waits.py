@@ -13,8 +13,9 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import class_of
-from diagnose.ranks.collectives.matching import Match
+from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.replay.rank_work import stopped
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, Lateness, is_point_to_point
 
 LONGEST_CHAIN = 16
@@ -166,6 +167,9 @@ class _Chain:
 def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[WaitedFor]) -> tuple[Waits, ...]:
     """The waiting of each rank; of collectives that overlap the one that began first has the time.
 
+    It ends when the last rank has come, or when that one waits for the transfer, too: what it still does beside it
+    holds the others up, whose own work had ended, and a transfer that took no time would not help.
+
     Args:
         ranks: of the job.
         matched: their collectives by group.
@@ -175,11 +179,28 @@ def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[W
     parts: list[list[Ints]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
     for group, entry in zip(matched, late_ranks, strict=True):
         about = np.stack((entry.late, np.array([classes.index(c) for c in entry.class_], np.int64)), axis=1)
-        waiting = group.waiting
+        waiting = group.waiting + _beside_work(ranks, group)
         for m, p in enumerate(group.members.tolist()):
             times = np.stack((group.start[:, m], group.start[:, m] + waiting[:, m]), axis=1)
             parts[p].append(np.concatenate((times, about), axis=1)[waiting[:, m] > 0])
     return tuple(_waits(rank, np.concatenate(pieces), classes) for rank, pieces in zip(ranks, parts, strict=True))
+
+
+def _beside_work(ranks: Sequence[RankDigest], group: GroupMatch) -> Ints:
+    """Of each transfer the nanoseconds in which the last rank does not wait for it, shape (instances, members).
+
+    None of messages: a stage that waits for one waits for its transfer, whatever the sender does meanwhile.
+    """
+    beside = np.zeros_like(group.start)
+    if is_point_to_point(ranks, group):
+        return beside
+    for m, p in enumerate(group.members.tolist()):
+        last = group.last == m
+        start, end, calls = group.start[last, m], group.end[last, m], ranks[p].calls
+        stops, _ = stopped(ranks[p], calls.start, calls.end, ranks[p].windows)
+        beside[last] = np.maximum(end - start - iv.coverage(stops, start, end), 0)[:, None]
+        beside[last, m] = 0
+    return beside
 
 
 def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:

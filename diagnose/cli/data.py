@@ -1,6 +1,5 @@
 """`diagnose data`: a command runs up to its training loop, and its input is measured there, without training."""
 
-import tempfile
 from pathlib import Path
 
 import click
@@ -15,6 +14,7 @@ from diagnose.predict.data_pipeline import Question, decoded, passed_over, repor
 from diagnose.predict.data_pipeline.of_diagnosis import question_of
 from diagnose.probes.pipeline.asked import MEASURED, PASSED_OVER, SAMPLES, SECONDS, Asked
 from diagnose.report.text.data_pipeline import render
+from diagnose.trace.scratch import scratch_folder
 
 _LONGEST_S = 3600.0
 
@@ -87,8 +87,8 @@ def data(
     argv = resolved(command)
     if option := ignores_our_hook(argv):
         raise UserError("the input cannot be measured", why=f"Python runs with {option}")
-    with tempfile.TemporaryDirectory(prefix="diagnose-data-") as folder:
-        content = _measured(ctx, argv, Asked(folder, seconds, samples, loader))
+    with scratch_folder() as folder:
+        content = _measured(ctx, argv, Asked(str(folder), seconds, samples, loader))
     report = report_of(decoded(content), question)
     with writing():
         if as_json:

@@ -11,9 +11,10 @@ import pickle
 import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -101,11 +102,25 @@ class Worker(Generic[Task, Answer]):
 
 
 def serve() -> None:
-    """What a process does: takes tasks from its input and answers them on its output, until the input ends."""
+    """What a process does: takes tasks from its input and answers them on its output, until the input ends.
+
+    A thread reads, so that it is gone as soon as who asked is, in the middle of a task too.
+    """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
-    with contextlib.suppress(EOFError, BrokenPipeError):
+    tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_take, args=(tasks,), daemon=True).start()
+    with contextlib.suppress(BrokenPipeError):
         while True:
-            function, task = pickle.load(sys.stdin.buffer)
+            function, task = tasks.get()
             pickle.dump(function(task), answers)
             answers.flush()
+
+
+def _take(tasks: "queue.SimpleQueue[Any]") -> None:
+    """The tasks as they come; the process ends where no more can be read."""
+    try:
+        while True:
+            tasks.put(pickle.load(sys.stdin.buffer))
+    finally:
+        os._exit(1)

@@ -8,7 +8,6 @@ looking into every file first.
 import contextlib
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from diagnose.errors import UserError, printable, to_install
 from diagnose.trace.discover import SUFFIXES
 from diagnose.trace.nsight.reports import exported_to, is_report, reports_in
+from diagnose.trace.scratch import scratch_folder
 from diagnose.trace.streams import copy_stream, is_stream, shown
 
 _URL = re.compile(r"[A-Za-z][\w+.-]*://")
@@ -69,8 +69,8 @@ def on_this_machine(path: str | Path) -> Iterator[LocalTraces]:
         if not is_stream(path) and not reports_at(path):
             yield LocalTraces(path)
             return
-    with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
-        place = _here(path, Path(folder)) if isinstance(path, Path) else _copied(text, Path(folder))
+    with scratch_folder() as folder:
+        place = _here(path, folder) if isinstance(path, Path) else _copied(text, folder)
         try:
             yield place
         except UserError as error:

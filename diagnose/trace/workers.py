@@ -6,7 +6,6 @@ cache's files are. Nothing is lost with a process but its time: who asked reads 
 
 import contextlib
 import os
-import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,6 +17,7 @@ from diagnose.trace.columns import Trace
 from diagnose.trace.packing import Corrupt, pack, unpack
 from diagnose.trace.processes import Processes
 from diagnose.trace.reader import read, read_part, trace_of
+from diagnose.trace.scratch import scratch_folder
 from diagnose.trace.shares import Part, Share, Unsplittable, shares_of, text_bytes
 from diagnose.trace.source import Watch
 
@@ -59,8 +59,8 @@ def parsed_by_workers(paths: Sequence[Path], jobs: int) -> Iterator[Trace]:
     Raises:
         UserError: as `read` does.
     """
-    with tempfile.TemporaryDirectory(prefix="diagnose-") as folder, Processes(_pack, jobs) as processes:
-        tasks = (_Task(path, Path(folder) / str(number)) for number, path in enumerate(paths))
+    with scratch_folder() as folder, Processes(_pack, jobs) as processes:
+        tasks = (_Task(path, folder / str(number)) for number, path in enumerate(paths))
         pending = deque((task, processes.submit(task)) for task in islice(tasks, jobs))
         while pending:
             task, answer = pending.popleft()
@@ -78,8 +78,8 @@ def parsed_in_shares(path: Path, jobs: int, watch: Watch | None = None) -> Trace
     """
     with contextlib.suppress(Unsplittable, UserError, OSError):
         first, *others = shares_of(path, jobs)
-        with tempfile.TemporaryDirectory(prefix="diagnose-") as folder, Processes(_pack, len(others)) as processes:
-            tasks = [_Task(path, Path(folder) / str(number), share) for number, share in enumerate(others)]
+        with scratch_folder() as folder, Processes(_pack, len(others)) as processes:
+            tasks = [_Task(path, folder / str(number), share) for number, share in enumerate(others)]
             answers = [processes.submit(task) for task in tasks]
             mine = read_part(path, first, watch and (lambda done, size: watch(min(done * jobs, size), size)))
             parts = (_finished_part(task, answer.result()) for task, answer in zip(tasks, answers, strict=True))

@@ -21,6 +21,7 @@ from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import RUNS
 
 STATE, LOCK, LADDER, PAGE, PATCH = "tune.json", "tune.lock", "ladder.csv", "tune.html", "patch.json"
+_PARTIAL = ".part"
 PATIENCE_S = 600.0
 _LOOK_EVERY_S = 0.5
 _LARGEST_BYTES = 64 << 20
@@ -63,7 +64,7 @@ class TuneFolder:
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+                return self._remove_abandoned()
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     return  # a file system without locks
@@ -76,6 +77,11 @@ class TuneFolder:
                 waits()
             waited = True
             time.sleep(_LOOK_EVERY_S)
+
+    def _remove_abandoned(self) -> None:
+        """What a tune that was killed had not yet given its name."""
+        for partial in self.path.glob(f".*{_PARTIAL}"):
+            partial.unlink(missing_ok=True)
 
     def read(self) -> Tuning | None:
         """The runs so far; None where there are none.
@@ -128,7 +134,7 @@ class TuneFolder:
             UserError: it cannot be written.
         """
         try:
-            handle, partial = tempfile.mkstemp(prefix=f".{name}.", dir=self.path)
+            handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=_PARTIAL, dir=self.path)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)

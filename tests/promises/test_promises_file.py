@@ -145,6 +145,8 @@ def test_names_from_a_line_drive_no_terminal() -> None:
 
 def test_the_oldest_go_from_a_full_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "LARGEST_BYTES", 10 * len(line_of(promise())))
+    folder.mkdir(mode=0o700)
+    (folder / f".{file.NAME}.abc").touch()  # what a kill left
     for number in range(30):
         assert record(promise(number)).done
 

@@ -37,6 +37,15 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
     assert {path.name for path in tmp_path.iterdir()} == {"tune.json", "tune.lock"}
 
 
+def test_what_a_kill_left_of_a_file_goes_when_the_folder_is_taken(tmp_path: Path) -> None:
+    folder = TuneFolder(tmp_path)
+    folder.write(FIRST)
+    (tmp_path / ".tune.json.abc.part").write_text("{")
+    folder.lock()
+
+    assert {path.name for path in tmp_path.iterdir()} == {"tune.json", "tune.lock"}
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -180,7 +180,9 @@ def _append(file: int, line: bytes) -> None:
 
 
 def _replace(inside: int, content: bytes) -> None:
-    """The file anew, whole or not at all."""
+    """The file anew, whole or not at all. Who calls holds its lock, so that what a kill left of another is nobody's."""
+    for left in (each for each in os.listdir(inside) if each.startswith(f".{NAME}.")):
+        os.unlink(left, dir_fd=inside)
     name = f".{NAME}.{secrets.token_hex(8)}"
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPENED, 0o600, dir_fd=inside)
     try:

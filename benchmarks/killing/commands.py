@@ -1,0 +1,127 @@
+"""The commands that are killed: what each is given, and what it leaves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import pickle
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_traces"
+PAGES = (
+    "--html",
+    "out/page.html",
+    "--markdown",
+    "out/page.md",
+    "--tables",
+    "out/tables",
+    "--annotate",
+    "out/annotated.json.gz",
+)
+TRAINS = """
+import json, os, shutil, sys
+given = json.loads(os.environ["PYTHON_DIAGNOSE"])
+out = given["out"]
+os.makedirs(out, exist_ok=True)
+shutil.copy(sys.argv[1], os.path.join(out, "rank0.json.gz"))
+done = {"rank": 0, "world_size": 1, "trace": "rank0.json.gz", "capture": "", "token": given["token"]}
+with open(os.path.join(out, "partial"), "w") as file:
+    json.dump(done, file)
+os.replace(os.path.join(out, "partial"), os.path.join(out, "rank0.done"))
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line, run in a folder of its own.
+
+    Attributes:
+        arguments: of `diagnose`; what it reads is below in/, what it writes below out/.
+        inputs: makes what it reads in the folder that it is given.
+        codes: how it may end undisturbed.
+        stdin: the file that it is given as its input.
+    """
+
+    arguments: tuple[str, ...]
+    inputs: Callable[[Path], object]
+    codes: tuple[int, ...] = (0,)
+    stdin: str = "/dev/null"
+
+
+def _sample(*names: str) -> Callable[[Path], object]:
+    def put(folder: Path) -> None:
+        for name in names:
+            source = SAMPLES / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+
+    return put
+
+
+def _promises(folder: Path) -> None:
+    from kept_promises import promise
+
+    from diagnose.patch.promises.file import append
+
+    for number in range(3):
+        append(folder.parent / "data", promise(number))
+
+
+def _steps(folder: Path) -> None:
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow(["step", "step_time_ms"])
+    rows.writerows((number, 400 if number % 50 == 0 else 100 + number % 3) for number in range(1, 301))
+    (folder / "steps.csv").write_text(text.getvalue())
+
+
+def _sizes(folder: Path) -> None:
+    rows = "".join(f"{2**each},{100 + 5 * each},64\n" for each in range(5))
+    (folder / "runs.csv").write_text("gpus,step_time_ms,global_batch\n" + rows)
+
+
+def _planned(folder: Path) -> None:
+    row = "llama-3.1-8b,H100-SXM5-80GB,8,2,4096\n"
+    (folder / "table.csv").write_text("model,gpu,gpus,micro_batch,seq_len\n" + row)
+
+
+def _dumps(folder: Path) -> None:
+    import kinds_of_hangs
+
+    for rank, content in kinds_of_hangs.MISSING.items():
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content))
+
+
+def _training(folder: Path) -> None:
+    (folder / "train.py").write_text(TRAINS)
+    _sample("cpu-healthy.json.gz")(folder)
+
+
+def _two(folder: Path) -> None:
+    _sample("cpu-healthy.json.gz", "cpu-slow-loader.json.gz")(folder)
+
+
+_ONE = "in/cpu-healthy.json.gz"
+COMMANDS: Mapping[str, Command] = {
+    "analyze": Command(("analyze", _ONE, *PAGES), _sample("cpu-healthy.json.gz")),
+    "analyze ranks": Command(("analyze", "in/gloo-healthy", "--html", "out/page.html"), _sample("gloo-healthy")),
+    "analyze a stream": Command(("analyze", "-"), _sample("cpu-healthy.json.gz"), stdin=_ONE),
+    "analyze by processes": Command(("analyze", "in/gloo-healthy", "--jobs", "2"), _sample("gloo-healthy")),
+    "compare": Command(("compare", _ONE, "in/cpu-slow-loader.json.gz", "--html", "out/page.html"), _two),
+    "baseline save": Command(("baseline", "save", "one", _ONE, "--dir", "out/kept"), _sample("cpu-healthy.json.gz")),
+    "series": Command(("series", "in/steps.csv"), _steps),
+    "scaling": Command(("scaling", "in/runs.csv"), _sizes),
+    "fit": Command(("fit", "--table", "in/table.csv", "--out", "out/predicted.csv"), _planned),
+    "hang": Command(("hang", "in", "--html", "out/page.html"), _dumps),
+    "memory": Command(
+        ("memory", "in/dumps/synthetic-memory-oom.pickle", "--html", "out/page.html"), _sample("dumps")
+    ),
+    "ledger": Command(("ledger", "--export", "out/promises.json"), _promises),
+    "run": Command(
+        ("run", "--html", "out/page.html", "--out", "out/bundle", "--", sys.executable, "in/train.py", _ONE), _training
+    ),
+}  # fmt: skip

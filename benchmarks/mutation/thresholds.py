@@ -1,0 +1,80 @@
+"""Thresholds that are constants of Python: each moved in a process of its own, in which the tests of its module run.
+
+Tests that say a threshold by its name move along with it and notice nothing: what notices it states the number.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .mutants import moved_by_a_fifth
+
+ROOT = Path(__file__).parents[2]
+TESTS: dict[str, tuple[str, ...]] = {  # module: the tests that are about it
+    "diagnose.attribution.leading": ("tests/test_verdict.py",),
+    "diagnose.judge.verdict": ("tests/test_verdict.py",),
+    "diagnose.judge.slow_steps": ("tests/test_slow_steps.py",),
+    "diagnose.judge.findings": ("tests/test_order_of_findings.py",),
+    "diagnose.judge.next_change": ("tests/test_first_advice.py", "tests/test_no_circles.py"),
+    "diagnose.judge.batch_advice": ("tests/test_batch_advice.py",),
+    "diagnose.judge.mfu": ("tests/test_mfu.py",),
+    "diagnose.judge.user_code": ("tests/lines", "tests/report/test_user_code.py"),
+    "diagnose.judge.capacity": ("tests/report/test_capacity.py",),
+    "diagnose.predict.plan": ("tests/report/test_noise.py", "tests/test_order_of_findings.py"),
+    "diagnose.predict.whatif": ("tests/report/test_noise.py",),
+}
+SHOWN = ("LONGEST", "MOST", "FINEST", "SHOWN", "KEPT", "NAMED")  # how much is shown, not what is judged
+
+
+def judged_thresholds() -> list[tuple[str, str]]:
+    """Every mutant of these thresholds, and what notices it, "" where nothing does."""
+    import conftest  # noqa: F401 - imported before the forks, as much of the tests as can be
+
+    outcomes = []
+    for module in TESTS:
+        for name, value in thresholds(module):
+            for sign in (1, -1):
+                moved = moved_by_a_fifth(value, sign)
+                by = "tests" if _fails(module, name, moved) else ""
+                outcomes.append((f"{module}: {name}: {value} is {moved}", by))
+    return outcomes
+
+
+def thresholds(module: str) -> Iterator[tuple[str, float]]:
+    """The constants of a module that are fractional numbers, or whole ones of what is counted, by their names."""
+    tree = ast.parse(Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            name, value = getattr(node.targets[0], "id", ""), node.value.value
+            if isinstance(value, int | float) and not isinstance(value, bool) and not any(w in name for w in SHOWN):
+                yield name, value
+
+
+def _fails(module: str, name: str, value: float) -> bool:
+    """Whether a test of the module fails in a copy of this process that has another value there."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == pytest.ExitCode.TESTS_FAILED
+    code: int = pytest.ExitCode.INTERNAL_ERROR
+    try:
+        _move(name, getattr(importlib.import_module(module), name), value)
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            os.chdir(ROOT)
+            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *TESTS[module]])
+    finally:
+        os._exit(code)
+
+
+def _move(name: str, old: float, new: float) -> None:
+    """The constant in its module and in those that have imported it."""
+    for other in [module for key, module in sys.modules.items() if key.startswith("diagnose")]:
+        if other.__dict__.get(name) == old:
+            setattr(other, name, new)

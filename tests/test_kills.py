@@ -1,0 +1,130 @@
+"""What a command that is killed, or whose disk is full, leaves: nothing torn, no process, and nothing for good."""
+
+import fcntl
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from killing.moments import Moments
+from killing.tries import Ended, look
+from killing.world import World
+
+from diagnose.cli.whole_file import whole_file
+from diagnose.trace.processes import Worker
+from diagnose.trace.scratch import scratch_folder
+
+ROOT = Path(__file__).parent.parent
+PATIENCE_S = 900  # longer than any busy machine needs
+
+
+@pytest.mark.long
+def test_a_command_that_ends_at_any_moment_loses_and_leaves_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "kills.py"), "--only", "ledger", "--how", "kill", "full"],
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=ROOT,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout.splitlines()[-1].endswith(" 0 wrong")) == (0, True), done.stdout + done.stderr
+    assert "| ledger | 8 | 4 |" in done.stdout
+
+
+def test_a_disk_that_is_full_refuses_what_is_new_and_a_read_only_one_every_change(tmp_path: Path) -> None:
+    met: list[int] = []
+    full, read_only = Moments("full", 2, met.append), Moments("read-only", 2, met.append)
+    changes = [("open", (tmp_path / "a", "w", os.O_WRONLY | os.O_CREAT)), ("os.remove", (tmp_path / "a", -1))]
+    for moments in (full, read_only):
+        moments._met(*changes[0])
+        moments._met("open", ("/dev/null", "w", os.O_WRONLY))
+
+    full._met(*changes[1])
+    with pytest.raises(OSError, match="No space left"):
+        full._met(*changes[0])
+    with pytest.raises(OSError, match="Read-only"):
+        read_only._met(*changes[1])
+    assert met == [1, 1, 2, 3, 2]
+
+
+def test_what_is_torn_and_what_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from killing.commands import COMMANDS
+
+    command = COMMANDS["series"]
+    world = World(tmp_path / "world", command)
+    (world.place / "out" / "page.html").write_text("<html>")
+    (world.place / "tmp" / "left").touch()
+    monkeypatch.setattr("killing.tries.at_moment", lambda *_: Ended(0, "", 0))
+
+    found = look(world, command, Ended(70, "", 0), "full", {"out/page.html"})
+    killed = look(world, command, Ended(-9, "", 0), "kill", {"out/page.html"})
+
+    assert found.wrong == ("page.html is torn", "it ended with 70: ", "tmp/left is left")
+    assert killed.wrong == ("page.html is torn", "tmp/left stays", "page.html is torn after the next one")
+    assert killed.left == ("tmp/left",)
+
+
+def test_a_file_has_no_name_before_it_is_whole(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "page.html") as file:
+        file.write(b"half")
+        file.flush()
+        assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".part")] == []
+
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_a_file_that_fails_leaves_the_one_before_it(
+    unnamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not unnamed:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    page = tmp_path / "page.html"
+    page.write_text("before")
+    page.chmod(0o640)
+    with pytest.raises(ZeroDivisionError), whole_file(page) as file:
+        file.write(b"half" * (1 // 0))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"page.html": "before"}
+
+    with whole_file(page) as file:
+        file.write(b"after")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"page.html": "after"}
+    assert page.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_a_kill_left_of_a_file_goes_with_the_next_and_what_another_writes_stays(tmp_path: Path) -> None:
+    for name in (".page.html.1.part", ".page.html.2.part", ".other.html.3.part"):
+        (tmp_path / name).touch()
+    with open(tmp_path / ".page.html.2.part", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with whole_file(tmp_path / "page.html") as file:
+            file.write(b"whole")
+
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", ".page.html.2.part", ".other.html.3.part"}
+
+
+def test_a_scratch_folder_goes_with_its_process_or_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    killed, users = tmp_path / "diagnose-scratch-killed", tmp_path / "diagnose-mine"
+    for folder in (killed, users):
+        folder.mkdir()
+        (folder / "0").touch()
+    with scratch_folder() as held, scratch_folder() as other:
+        assert {path.name for path in tmp_path.iterdir()} == {held.name, other.name, users.name}
+
+    assert [path.name for path in tmp_path.iterdir()] == [users.name]
+
+
+def test_a_process_of_the_pool_ends_with_who_asked_it_in_the_middle_of_a_task() -> None:
+    worker: Worker[float, None] = Worker(time.sleep)
+    assert worker.process.stdin is not None
+    pickle.dump((time.sleep, 10 * PATIENCE_S), worker.process.stdin)
+    worker.process.stdin.close()
+
+    code = worker.process.wait(PATIENCE_S)
+    worker.stop()
+
+    assert code == 1

@@ -37,7 +37,7 @@ _NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
 _FORWARDED = signal.valid_signals() - _NOT_FORWARDED
 _STOPPING = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_POLL_EVERY_S = 0.2
+_LOOK_EVERY_S = 0.05
 _STOPS_WITHIN_S = 1.0
 _BY_THE_KERNEL = 128  # si_code of a signal that a terminal sent: the job, in the same process group, has it already
 _COERCED = {"C.UTF-8", "C.utf8", "UTF-8"}
@@ -216,8 +216,9 @@ class Job:
 
     def _forward(self, ended: threading.Event, until_it_ends: bool = False) -> None:
         while not ended.is_set() and not (until_it_ends and self._process.poll() is not None):
-            info = signal.sigtimedwait(_FORWARDED, _POLL_EVERY_S)
+            info = signal.sigtimedwait(_FORWARDED, 0)  # where a stop ends a longer wait, Python makes up a signal
             if info is None:
+                ended.wait(_LOOK_EVERY_S)
                 continue
             if self._process.poll() is not None:  # nothing left to forward to: it is meant for us
                 self._heard_again()
@@ -237,7 +238,7 @@ class Job:
         while not self._is_stopped() and self._process.poll() is None:
             if time.monotonic() > until:
                 return
-            time.sleep(_POLL_EVERY_S / 10)
+            time.sleep(_LOOK_EVERY_S / 2)
         if self._process.poll() is None:
             os.kill(os.getpid(), signal.SIGSTOP)
 

@@ -3,12 +3,21 @@
 import os
 import pty
 import signal
+import subprocess
 import termios
 import time
 from pathlib import Path
 
 import pytest
 from harmless.parents import DIAGNOSE, PATIENCE_S, RANK, below, ended, python
+
+WAITS = """
+import os, time
+open("ready", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.01)
+raise SystemExit(7)
+"""
 
 
 def test_python_in_the_command_has_its_own_handler_of_ctrl_c(tmp_path: Path) -> None:
@@ -41,6 +50,24 @@ raise SystemExit(parent.wait())
     done = ended(python(tmp_path, command, "sends.py"), tmp_path)
 
     assert (done.returncode, done.stdout) == (0, "told\n"), done.stderr
+
+
+def test_a_stop_of_the_parent_alone_is_no_signal_for_the_command(tmp_path: Path) -> None:
+    """As of a machine that stands still, or of a scheduler that suspends a job."""
+    parent = subprocess.Popen(below(python(tmp_path, WAITS)), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for _ in range(8):
+        parent.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        parent.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+    (tmp_path / "go").touch()
+    _, err = parent.communicate(timeout=PATIENCE_S)
+
+    assert (parent.returncode, err.count("\n"), "Traceback" in err) == (7, 1, False)
 
 
 class Terminal:
@@ -93,15 +120,6 @@ class Terminal:
         os.waitpid(self.shell, 0)
         os.close(self.number)
         return (self.folder / "endings").read_text().splitlines()
-
-
-WAITS = """
-import os, time
-open("ready", "w").close()
-while not os.path.exists("go"):
-    time.sleep(0.01)
-raise SystemExit(7)
-"""
 
 
 def test_ctrl_z_stops_the_job_and_the_shell_continues_it(tmp_path: Path) -> None:

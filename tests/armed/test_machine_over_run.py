@@ -194,8 +194,8 @@ def test_errors_that_grew_and_links_that_went_down_are_named_with_their_step(tmp
     assert report.machine is not None
     assert [change.says for change in report.machine.gpu_changes or ()] == [
         "corrected errors of the GPU's memory: 2 -> 9 by step 200",
-        "NVLinks that are up: 18 -> 17 by step 300",
-        "lanes of its PCIe link: 16 -> 4 by step 400, 8 at last",
+        "NVLinks of the GPU that are up: 18 -> 17 by step 300",
+        "lanes of the GPU's PCIe link: 16 -> 4 by step 400, 8 at last",
     ]
     assert "gpu:        corrected errors of the GPU's memory: 2 -> 9 by step 200" in text_of(report)
 
@@ -205,8 +205,8 @@ def test_links_and_errors_that_stayed_are_told_as_that_and_what_was_not_read_is_
 
     assert report.machine is not None
     assert report.machine.gpu_changes == ()
-    assert "NVLinks that are up" in report.machine.gpu_compared
-    assert "packets sent again over its PCIe link" not in report.machine.gpu_compared
+    assert "NVLinks of the GPU that are up" in report.machine.gpu_compared
+    assert "packets sent again over the GPU's PCIe link" not in report.machine.gpu_compared
 
 
 @pytest.mark.parametrize("once", [True, False])
@@ -225,8 +225,8 @@ def test_the_link_of_an_idle_gpu_sleeps_and_is_not_slower(tmp_path: Path) -> Non
     report = run(tmp_path, read, lambda step: 100)
 
     assert report.machine is not None
-    assert "NVLinks that are up" in report.machine.gpu_compared
-    assert "lanes of its PCIe link" not in report.machine.gpu_compared
+    assert "NVLinks of the GPU that are up" in report.machine.gpu_compared
+    assert "lanes of the GPU's PCIe link" not in report.machine.gpu_compared
 
 
 def test_another_process_may_have_another_gpu(tmp_path: Path) -> None:

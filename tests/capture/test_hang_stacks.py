@@ -26,7 +26,7 @@ echo "$@" >> "$0.calls"
 echo "Error: Failed to open process $4: Permission denied (os error 13)" >&2
 exit 1
 """
-STANDS = """
+STARTS = """
 import os, sys, time
 from diagnose.probes.armed.pulse import pulse_of
 from diagnose.probes.config import from_environment
@@ -36,8 +36,16 @@ def until(found):
     while not found():
         time.sleep(0.02)
 pulse = pulse_of(config, 0)
-pulse.beat(3, 1_000_000)
 """
+BEFORE_ITS_FIRST_STEP = (
+    STARTS
+    + """
+pulse.beat(None)
+open(os.path.join(config.out, "flight-recorder-rank0"), "wb").close()
+until(lambda: os.path.exists(stacks))
+"""
+)
+STANDS = STARTS + "pulse.beat(3, 1_000_000)\n"
 SEEN = STANDS + "until(lambda: os.path.exists(stacks))\n"
 
 
@@ -72,6 +80,15 @@ def test_the_stacks_of_a_job_that_stands_still_lie_where_hang_finds_them(start: 
     told = CliRunner().invoke(main, ["hang", str(tmp_path / "b")])
     assert told.exit_code == 0
     assert "train (train.py:99)" in told.output
+
+
+@pytest.mark.capture
+def test_a_dump_of_the_flight_recorder_asks_for_stacks_before_the_first_step_too(start: Start, tmp_path: Path) -> None:
+    code, err = hanging(start, tmp_path, BEFORE_ITS_FIRST_STEP, py_spy(tmp_path))
+
+    assert code == 0
+    assert "a call of a collective timed out; stacks of rank 0: diagnose hang b" in err
+    assert "when a call of a collective timed out" in (tmp_path / "b" / "stacks-rank0.txt").read_text()
 
 
 @pytest.mark.capture

@@ -12,13 +12,13 @@ _COUNTED: Mapping[str, str] = {
     "ecc_uncorrected": "errors of the GPU's memory that could not be corrected",
     "ecc_corrected": "corrected errors of the GPU's memory",
     "remapped_rows": "replaced rows of the GPU's memory",
-    "nvlink_errors": "errors of its NVLinks",
-    "pcie_replays": "packets sent again over its PCIe link",
+    "nvlink_errors": "errors of the GPU's NVLinks",
+    "pcie_replays": "packets sent again over the GPU's PCIe link",
 }
 _UP: Mapping[str, str] = {
-    "nvlinks": "NVLinks that are up",
-    "pcie_width": "lanes of its PCIe link",
-    "pcie_generation": "generation of its PCIe link",
+    "nvlinks": "NVLinks of the GPU that are up",
+    "pcie_width": "lanes of the GPU's PCIe link",
+    "pcie_generation": "generation of the GPU's PCIe link",
 }
 _ASLEEP, _IDLE = ("pcie_width", "pcie_generation"), "gpu_idle"
 WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
@@ -28,7 +28,7 @@ WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
 class GpuReading:
     """What was new of links and errors of a rank's GPU when the job had `step` steps behind it, in its loop `loop`.
 
-    Of an `idle` GPU the PCIe link, which sleeps then, is not read.
+    Of an `idle` GPU the PCIe link, which sleeps then, is left out.
     """
 
     loop: int

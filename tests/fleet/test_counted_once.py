@@ -83,9 +83,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_counts(tmp_path: Path) -> Non
     assert [job.name for job in fleet.jobs] == ["good"]
     assert {entry.file: entry.why[:24] for entry in fleet.unread} == {
         "cut.json": "Input data was truncated",
-        "deep.json": "maximum recursion depth ",
+        "deep.json": "Expected `int`, got `arr",
         "no-step.json": "no step was counted in i",
-        "old.json": "cannot use the diagnosis",
+        "old.json": "its schema_version is 1,",
     }
 
 

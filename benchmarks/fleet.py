@@ -128,8 +128,8 @@ def report(rows: Sequence[Measurement], command: str) -> str:
     lines = [
         f"# Many jobs: cost, {day}",
         "",
-        f"`{command}`, Python {python}, {cores}, with a load of {os.getloadavg()[0]:.0f} at the end: other work ran beside,",
-        "and seconds by the clock are those of a busy machine. What is measured stands in the docstring of the script.",
+        f"`{command}`, Python {python}, {cores}, load {os.getloadavg()[0]:.0f} at the end: where other work",
+        "runs beside, processor time tells more than the clock. What is measured stands in the docstring of the script.",
         "",
     ]
     lines += [

@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
+import platform
 import random
 import subprocess
 import sys
@@ -122,10 +124,12 @@ def measured(jobs: int, samples: Sequence[Diagnosis]) -> Measurement:
 def report(rows: Sequence[Measurement], command: str) -> str:
     """The table, as Markdown."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    python, cores = ".".join(map(str, sys.version_info[:3])), f"{os.cpu_count()} cores of {platform.machine()}"
     lines = [
         f"# Many jobs: cost, {day}",
         "",
-        f"`{command}`. What is measured stands in the docstring of the script.",
+        f"`{command}`, Python {python}, {cores}, load {os.getloadavg()[0]:.0f} at the end: where other work",
+        "runs beside, processor time tells more than the clock. What is measured stands in the docstring of the script.",
         "",
     ]
     lines += [

@@ -1,4 +1,5 @@
-"""Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the example of json.md, and all output blocks.
+"""Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the example of json.md, the manual page, and
+all output blocks.
 
 With --check it writes nothing and fails where a page is stale.
 
@@ -26,6 +27,7 @@ from diagnose.rule import Rule, filled, load_rules
 
 sys.path.insert(0, str(Path(__file__).parent))
 from json_example import example
+from man_page import man_page
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
@@ -175,6 +177,7 @@ def main() -> int:
     """Write the pages, or compare them with what would be written."""
     pages = {page: with_outputs(page) for page in (README, *sorted(HERE.glob("*.md")))}
     pages |= {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
+    pages[HERE / "man" / "diagnose.1"] = man_page(diagnose)
     pages[HERE / "json.md"] = with_example(pages[HERE / "json.md"])
     pages[HERE / "writing-a-rule.md"] = with_groups(pages[HERE / "writing-a-rule.md"])
     if "--check" not in sys.argv[1:]:

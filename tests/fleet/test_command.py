@@ -85,7 +85,7 @@ def test_tables_hold_every_row_and_parquet_its_kinds(folder: Path, tmp_path: Pat
 def test_the_page_is_one_file_whose_texts_are_escaped(tmp_path: Path) -> None:
     jobs = {
         "a": made_job(("<script>alert(1)</script>",), causes={"data-wait": 0.5}),
-        "b": made_job(began="2026-08-02T"),
+        "b": made_job(began="2026-08-02T12:00:00Z"),
     }
     answer = fleet_at(written(tmp_path, jobs))
     page = fleet_page(answer, About("1.0", "diagnose fleet DIR"))
@@ -97,7 +97,8 @@ def test_the_page_is_one_file_whose_texts_are_escaped(tmp_path: Path) -> None:
 
 
 def test_a_hostile_name_drives_no_terminal(tmp_path: Path) -> None:
-    written(tmp_path, {"a\x1b[2J": made_job(("host\x1b]0;x\x07",), causes={"data-wait": 0.5})})
+    hostile = made_job(("host\x1b]0;x\x07",), causes={"data-wait": 0.5}, began="\x1b[31m", slurm="\x1b[1m")
+    written(tmp_path, {"a\x1b[2J": hostile})
 
     done = fleet(tmp_path, "--details")
 

@@ -19,6 +19,7 @@ from diagnose.errors import UserError
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
+@pytest.mark.long
 def test_folder_diagnosis_copy_and_one_rank_are_one_job(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "17"
     shutil.copytree(SAMPLES / "synthetic-straggler", run)
@@ -33,6 +34,7 @@ def test_folder_diagnosis_copy_and_one_rank_are_one_job(tmp_path: Path) -> None:
     assert fleet.jobs[0].gpus == 8
 
 
+@pytest.mark.long
 def test_a_run_with_its_diagnosis_beside_it_is_not_analysed(tmp_path: Path) -> None:
     run = tmp_path / "me" / "17"
     shutil.copytree(SAMPLES / "synthetic-straggler", run)
@@ -81,12 +83,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_counts(tmp_path: Path) -> Non
     assert [job.name for job in fleet.jobs] == ["good"]
     assert {entry.file: entry.why[:24] for entry in fleet.unread} == {
         "cut.json": "Input data was truncated",
-        "deep.json": fleet.unread[1].why[:24],
+        "deep.json": "Expected `int`, got `arr",
         "no-step.json": "no step was counted in i",
-        "old.json": "cannot use the diagnosis",
+        "old.json": "its schema_version is 1,",
     }
 
 
+@pytest.mark.long
 def test_a_damaged_trace_costs_its_own_run_alone(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "synthetic-straggler", tmp_path / "sound")
     (tmp_path / "empty").mkdir()
@@ -128,6 +131,7 @@ def vars_of(window: object) -> list[object]:
     return [getattr(window, name) for name in type(window).__dataclass_fields__]  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_a_fleet_at_a_url_is_that_of_its_folder(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     written(tmp_path, {"a": made_job(), "me/b": made_job()})

@@ -206,10 +206,11 @@ def _diagnosis(path: Path) -> Diagnosis | None:
     with opened(path, "the diagnosis") as file:
         content = file.read()
     try:
-        keys = msgspec.json.decode(content, type=_Keys)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UserError(str(error)) from error
-    return diagnosis_in(content, path) if keys.verdict and keys.ranks and keys.steps else None
+        return diagnosis_in(content, path)
+    except UserError as error:
+        if _is_another_document(content):
+            return None
+        raise UserError(error.why) from error
 
 
 class _Keys(msgspec.Struct):
@@ -218,6 +219,14 @@ class _Keys(msgspec.Struct):
     verdict: msgspec.Raw = msgspec.Raw(b"")
     ranks: msgspec.Raw = msgspec.Raw(b"")
     steps: msgspec.Raw = msgspec.Raw(b"")
+
+
+def _is_another_document(content: bytes) -> bool:
+    try:
+        keys = msgspec.json.decode(content, type=_Keys)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return not (keys.verdict and keys.ranks and keys.steps)
 
 
 def _is_diagnosis(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from diagnose.predict.scaling.of_diagnosis import gpus_of
 NO_GPU = "CPU"
 NOT_THE_HOSTS = ("more_work",)  # what the job itself gives a rank to do
 _LONGEST = 200
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _LEAST_FACTOR, _MOST_FACTOR = 1e-6, 1e6
 
 
@@ -121,8 +124,8 @@ def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> Wi
         run=run,
         digest=_digest(ranks),
         is_whole=diagnosis.rank is None,
-        began=diagnosis.origin.began[:20],
-        slurm_job=diagnosis.origin.slurm_job[:20],
+        began=diagnosis.origin.began if _TIME.fullmatch(diagnosis.origin.began) else "",
+        slurm_job=diagnosis.origin.slurm_job if _NUMBER.fullmatch(diagnosis.origin.slurm_job) else "",
         gpus=gpus_of(diagnosis),
         parts=tuple(Part(*of, len(own)) for of, own in parts.items()),
         causes=causes,

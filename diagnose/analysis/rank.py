@@ -15,7 +15,7 @@ from diagnose.metrics.settings import Settings, device_of
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline, timeline_of
-from diagnose.trace import Loading, Trace, load_all, ranks_of
+from diagnose.trace import Loading, Trace, load_all, ranks_of, with_shapes
 from diagnose.trace.distortion import overhead_of
 from diagnose.trace.readings import clock_of
 from diagnose.trace.record import CaptureRecord, record_beside
@@ -56,7 +56,7 @@ def analyses(files: Sequence[tuple[Path, int]], settings: Settings, loading: Loa
     traces = (_stated(trace, settings) for trace in load_all([path for path, _ in files], loading))
     for (_, rank), trace in zip(files, traces, strict=True):
         for number, part in parts_of(trace, rank).items():
-            yield _analysis(timeline_of(part, number, settings.step_range), settings)
+            yield _analysis(timeline_of(with_shapes(part), number, settings.step_range), settings)
 
 
 def _stated(trace: Trace, settings: Settings) -> Trace:

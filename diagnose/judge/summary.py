@@ -37,4 +37,5 @@ def summary_of(ranks: Sequence[RankDigest], without_gpu: Sequence[int]) -> Trace
         ),
         missing_ranks=missing_ranks(ranks, without_gpu),
         left_out=sum(source.left_out for source in sources),
+        shapes_of=tuple(dict.fromkeys(source.shapes_of for source in sources if source.shapes_of)),
     )

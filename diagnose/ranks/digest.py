@@ -17,6 +17,7 @@ from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.distortion import NOT_TIMED, Overhead
+from diagnose.trace.execution import SHAPES_OF
 from diagnose.trace.readings import Clock
 from diagnose.trace.vocabulary import OPS
 
@@ -26,7 +27,10 @@ _LARGEST_SUM = 1 << 62
 
 @dataclass(frozen=True)
 class Source:
-    """Where a digest comes from, what of it could not be read, and how many events were left out as asked."""
+    """Where a digest comes from, what of it could not be read, and how many events were left out as asked.
+
+    `shapes_of` is the execution trace that its operators have their shapes from, "" where they have their own, or none.
+    """
 
     path: str
     events: int
@@ -36,6 +40,7 @@ class Source:
     truncated: bool = False
     lost_kinds: tuple[str, ...] = ()
     left_out: int = 0
+    shapes_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -266,6 +271,7 @@ def _source(timeline: Timeline) -> Source:
         truncated=loss.truncated,
         lost_kinds=tuple(sorted(loss.kinds)),
         left_out=sum(trace.left_out.values()),
+        shapes_of=str(trace.metadata.get(SHAPES_OF, "")),
     )
 
 

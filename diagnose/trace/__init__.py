@@ -2,6 +2,7 @@
 
 from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.discover import Run, find_run
+from diagnose.trace.execution import with_shapes
 from diagnose.trace.loading import Loading, load, load_all
 from diagnose.trace.merged import ranks_of
 from diagnose.trace.reader import read
@@ -23,5 +24,6 @@ __all__ = [
     "on_this_machine",
     "ranks_of",
     "read",
+    "with_shapes",
     "worthwhile",
 ]

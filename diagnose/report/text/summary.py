@@ -11,7 +11,7 @@ from diagnose.report.views.applied import applied_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import slow_steps_view
-from diagnose.report.views.summary import history_lines, loss_line, notes_of, steps_line, verdict_view
+from diagnose.report.views.summary import history_lines, loss_line, notes_of, shapes_line, steps_line, verdict_view
 from diagnose.report.views.words import counted, first_sentence, mfu_details, mfu_line
 
 SLOW_STEPS_SHOWN = 3
@@ -93,7 +93,8 @@ def print_provenance(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     _left_out(page, trace)
     size = f"{counted(len(trace.files), 'file')}, {counted(trace.events, 'event')}, {spoken(trace.bytes, 'bytes')}"
     more = "diagnose explain RULE tells more about a rule" if extent.details else "--details shows the rest"
-    page.paragraph(Text(f"{size}; {more}", "dim"), label="read:")
+    shapes = shapes_line(trace)
+    page.paragraph(Text(f"{size}{shapes and f'; shapes {shapes}'}; {more}", "dim"), label="read:")
     for file in trace.files if extent.details else ():
         page.paragraph(Text(plain(file), "dim"))
 

@@ -168,6 +168,7 @@ def provenance_view(diagnosis: Diagnosis) -> Provenance:
     rows = [
         ("read", f"{counted(len(trace.files), 'file')}, {counted(trace.events, 'event')}, "
                  f"{spoken(trace.bytes, 'bytes')} of JSON"),
+        ("shapes", shapes_line(trace)),
         ("lost", loss_line(trace) or "nothing"),
         ("devices", devices),
         ("began", diagnosis.origin.began),
@@ -176,6 +177,12 @@ def provenance_view(diagnosis: Diagnosis) -> Provenance:
         *((name.replace("_", " "), value) for name, value in diagnosis.versions.items()),
     ]  # fmt: skip
     return Provenance(rows=[row for row in rows if row[1]], files=trace.files)
+
+
+def shapes_line(trace: TraceSummary) -> str:
+    """Which execution traces the shapes of the operators are from, "" where they are the traces' own."""
+    several = "s" if len(trace.shapes_of) > 1 else ""
+    return f"from the execution trace{several} {', '.join(map(plain, trace.shapes_of))}" if trace.shapes_of else ""
 
 
 def loss_line(trace: TraceSummary) -> str:

@@ -55,6 +55,12 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def compat(session: nox.Session) -> None:
+    """Tests with other versions of what is installed beside, each in an environment of its own; docs/compatibility.md."""
+    session.run("python", "benchmarks/compat.py", *session.posargs)
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """A minute of each benchmark that needs neither a GPU nor files of others; `benchmarks/*.py` says more."""
     for script in BENCHMARKS:
@@ -76,4 +82,6 @@ BENCHMARKS = (
     ("benchmarks/fit_memory.py",),
     ("benchmarks/snapshots.py", "--mb", "20"),
     ("benchmarks/fuzz.py", "--tries", "1000", "--jobs", "2"),
+    ("benchmarks/kills.py", "--only", "ledger", "baseline save"),
+    ("-m", "benchmarks.mutation"),
 )

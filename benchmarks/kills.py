@@ -1,7 +1,7 @@
 """Ends every command at every moment, and says what is lost or left.
 
     python benchmarks/kills.py                                  # at each moment: minutes
-    python benchmarks/kills.py --random 300                     # and so many at random times
+    python benchmarks/kills.py --random 300                     # and so many at random times; some need torch
     python benchmarks/kills.py --only "baseline save" --how kill
 
 At each moment that a command is about to change a file it is killed, or from there on its disk is full or read-only;
@@ -40,21 +40,24 @@ class Tally:
         """One try more."""
         self.tries[name, how] += 1
         self.left[name, how] += bool(found.left)
-        self.wrong += [f"{name}, {how} at {moment}: {what}" for what in found.wrong]
+        wrong = [f"{name}, {how} at {moment}: {what}" for what in found.wrong]
+        sys.stderr.write("".join(f"{line}\n" for line in wrong))
+        self.wrong += wrong
 
 
 def main() -> int:
     """The exit code: 1 where something was lost or left."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(COMMANDS), default=list(COMMANDS))
-    parser.add_argument("--how", nargs="+", choices=[how for how in get_args(How) if how != "nothing"], default=HOWS)
+    parser.add_argument("--how", nargs="*", choices=[how for how in get_args(How) if how != "nothing"], default=HOWS)
     parser.add_argument("--random", type=int, default=0, help="kills at random times, over all commands")
     given = parser.parse_args()
     imported()
     tally = Tally()
     with working_folder() as folder:
         for number, name in enumerate(given.only):
-            _each_moment(tally, Path(folder), name, given.how)
+            if COMMANDS[name].at_moments and given.how:
+                _each_moment(tally, Path(folder), name, given.how)
             _random_times(tally, Path(folder), name, range(number, given.random, len(given.only)))
             sys.stderr.write(f"{name}: {sum(n for (of, _), n in tally.tries.items() if of == name)} tries\n")
     sys.stdout.write(_page(tally))
@@ -84,13 +87,14 @@ def _each_moment(tally: Tally, folder: Path, name: str, hows: tuple[How, ...]) -
 
 
 def _random_times(tally: Tally, folder: Path, name: str, seeds: range) -> None:
-    command = COMMANDS[name]
-    used = World(folder / "used", command)
+    if not seeds:
+        return
+    command, used = COMMANDS[name], World(folder / "used", COMMANDS[name])
     began = time.monotonic()
-    at_random_time(used, command, 3600, 0)
+    at_random_time(used, command, None)
     usual, usual_s = used.files(), time.monotonic() - began
     for seed in seeds:
-        world = World(folder / "try", command, used)
+        world = World(folder / "try", command, used if command.at_moments else None)
         found = look(world, command, at_random_time(world, command, 1.1 * usual_s, seed), "kill", usual)
         tally.add(name, "kill at any time", f"seed {seed}", found)
         tidy(world)

@@ -59,3 +59,24 @@ def test_the_hosts_times_of_single_steps_say_nothing_where_a_device_runs_behind(
     waiting = [*[10 * MS] * 9, 31 * MS, *[10 * MS] * 5]
 
     assert report(tmp_path, clock="device", waiting_ns=waiting, active_ns=[9] * 4, first_active_step=30) == ()
+
+
+@pytest.mark.parametrize(
+    ("waiting_ms", "slow"),
+    [
+        ([10, *[10] * 8, 12.5, 10], [12.5]),
+        ([10, *[10] * 8, 11.8, 10], []),
+        ([10, *[9, 11] * 5, 15.0, 10], [15.0]),
+        ([10, *[9, 11] * 5, 14.0, 10], []),
+        ([10, *[10] * 5, 31, 10], [31]),
+        ([10, *[10] * 4, 31, 10], []),
+        ([30, 11.5, 31, *[10] * 7], []),
+        ([30, 10.5, 31, *[10] * 7], [31]),
+    ],
+)
+def test_both_sides_of_each_threshold_in_numbers(waiting_ms: list[float], slow: list[float], tmp_path: Path) -> None:
+    """A fifth above the median, three deviations above it, eight steps, and a tenth above it for the first of them."""
+    waiting = [round(each * MS) for each in waiting_ms]
+    found = report(tmp_path, clock="host", waiting_ns=waiting, warmup_ns=[9], active_ns=[9] * 4, first_active_step=50)
+
+    assert [step.ns / MS for step in found] == slow

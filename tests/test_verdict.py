@@ -225,6 +225,31 @@ def test_how_sure_it_is(shares: dict[str, float], change: dict[str, bool], confi
     assert verdict(replace(GROUNDS, **change), **shares).confidence == confidence  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("shares", "change", "class_", "near", "confidence"),
+    [
+        ({"data": 0.22, "compute": 0.78}, {}, "data-bound", "compute-bound", "low"),
+        ({"data": 0.18, "compute": 0.82}, {}, "compute-bound", "data-bound", "medium"),
+        ({"data": 0.255, "compute": 0.745}, {}, "data-bound", "", "high"),
+        ({"data": 0.245, "compute": 0.755}, {}, "data-bound", "compute-bound", "low"),
+        ({"data": 0.89, "unexplained": 0.11}, {}, "data-bound", "", "medium"),
+        ({"data": 0.91, "unexplained": 0.09}, {}, "data-bound", "", "high"),
+        ({"data": 0.9, "compute": 0.1}, {"lost_share": 0.22}, "undecided", "", "low"),
+        ({"data": 0.9, "compute": 0.1}, {"lost_share": 0.18}, "data-bound", "", "medium"),
+        ({"data": 0.9, "compute": 0.1}, {"lost_share": 0.022}, "data-bound", "", "medium"),
+        ({"data": 0.9, "compute": 0.1}, {"lost_share": 0.018}, "data-bound", "", "high"),
+        ({"compute": 0.9, "memory": 0.1}, {"sized_share": 0.84}, "compute-bound", "", "high"),
+        ({"compute": 0.9, "memory": 0.1}, {"sized_share": 0.76}, "compute-bound", "", "medium"),
+    ],
+)
+def test_both_sides_of_each_threshold_in_numbers(
+    shares: dict[str, float], change: dict[str, float], class_: str, near: str, confidence: str
+) -> None:
+    found = verdict(replace(GROUNDS, **change), **shares)  # type: ignore[arg-type]
+
+    assert (found.class_, found.between[1:], found.confidence) == (class_, (near,) if near else (), confidence)
+
+
 def test_the_reason_holds_the_share_and_its_denominator() -> None:
     found = verdict(data=0.47, host=0.45, compute=0.08)
 

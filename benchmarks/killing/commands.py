@@ -34,6 +34,16 @@ with open(os.path.join(out, "partial"), "w") as file:
     json.dump(done, file)
 os.replace(os.path.join(out, "partial"), os.path.join(out, "rank0.done"))
 """
+TRAINS_WITH_TORCH = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.AdamW(model.parameters())
+for batch, in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(400, 64)), batch_size=4):
+    model(batch).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,16 @@ class Command:
         inputs: makes what it reads in the folder that it is given.
         codes: how it may end undisturbed.
         stdin: the file that it is given as its input.
+        keeps: names that a kill may leave for good: a capture as far as it got is the user's.
+        at_moments: it is killed at each moment, too; else at random times alone, since it trains with torch.
     """
 
     arguments: tuple[str, ...]
     inputs: Callable[[Path], object]
     codes: tuple[int, ...] = (0,)
     stdin: str = "/dev/null"
+    keeps: str = "nothing"
+    at_moments: bool = True
 
 
 def _sample(*names: str) -> Callable[[Path], object]:
@@ -101,6 +115,10 @@ def _training(folder: Path) -> None:
     _sample("cpu-healthy.json.gz")(folder)
 
 
+def _with_torch(folder: Path) -> None:
+    (folder / "train.py").write_text(TRAINS_WITH_TORCH)
+
+
 def _two(folder: Path) -> None:
     _sample("cpu-healthy.json.gz", "cpu-slow-loader.json.gz")(folder)
 
@@ -122,6 +140,18 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "ledger": Command(("ledger", "--export", "out/promises.json"), _promises),
     "run": Command(
-        ("run", "--html", "out/page.html", "--out", "out/bundle", "--", sys.executable, "in/train.py", _ONE), _training
+        ("run", "--html", "out/page.html", "--out", "out/bundle", "--", sys.executable, "in/train.py", _ONE), _training,
+        keeps=r"out/bundle.*",
+    ),
+    "run --arm": Command(
+        ("run", "--arm", "--every", "40", "--out", "out/bundle", "--", sys.executable, "in/train.py"), _with_torch,
+        keeps=r"out/bundle.*", at_moments=False,
+    ),
+    "data": Command(
+        ("data", "--seconds", "1", "--", sys.executable, "in/train.py"), _with_torch, at_moments=False
+    ),
+    "tune": Command(
+        ("tune", "--out", "out/tune", "--runs", "2", "--steps", "3", "--", sys.executable, "in/train.py"),
+        _with_torch, keeps=r"out/tune/run-.*", at_moments=False,
     ),
 }  # fmt: skip

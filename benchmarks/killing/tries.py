@@ -7,6 +7,7 @@ import mmap
 import os
 import pkgutil
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -94,9 +95,9 @@ def _be(world: World, command: Command, told: Path, moments: Moments) -> None:
     os._exit(code)
 
 
-def at_random_time(world: World, command: Command, usual_s: float, seed: int) -> Ended:
-    """The command as a process of its own, killed at any time that it usually takes."""
-    after_s = random.Random(seed).uniform(0, usual_s)
+def at_random_time(world: World, command: Command, usual_s: float | None, seed: int = 0) -> Ended:
+    """The command as a process of its own, killed at any time that it usually takes; not killed where that is None."""
+    after_s = None if usual_s is None else random.Random(seed).uniform(0, usual_s)
     with open(world.place / command.stdin, "rb") as given:
         process = subprocess.Popen(
             [sys.executable, "-m", "diagnose", *command.arguments],
@@ -114,18 +115,23 @@ def look(world: World, command: Command, ended: Ended, how: How, usual: set[str]
     """What is wrong with what a try left; `usual` are the files of a command that nothing disturbs."""
     wrong = [f"{name} is torn" for name in world.torn()]
     wrong += [f"a process is left: {name}" for name in orphans(world)]
-    left = tuple(sorted(world.files() - usual))
+    left = _beyond(world, command, usual)
     if how != "kill":
         wrong += [] if ended.code in (*_CODES, *command.codes) else [f"it ended with {ended.code}: {ended.told[-300:]}"]
         wrong += ["a traceback"] if "Traceback" in ended.told else []
         wrong += [f"{name} is left" for name in left if how != "read-only"]
         return Found(tuple(wrong), left)
-    again = at_moment(world, command, "nothing", 0)
+    again = at_moment(world, command, "nothing", 0) if command.at_moments else at_random_time(world, command, None)
     if again.code not in command.codes:
         wrong.append(f"the next one ends with {again.code}: {again.told[-300:]}")
-    wrong += [f"{name} stays" for name in sorted(world.files() - usual)]
+    wrong += [f"{name} stays" for name in _beyond(world, command, usual)]
     wrong += [f"{name} is torn after the next one" for name in world.torn()]
     return Found(tuple(wrong), left)
+
+
+def _beyond(world: World, command: Command, usual: set[str]) -> tuple[str, ...]:
+    """What lies there beyond the usual."""
+    return tuple(sorted(name for name in world.files() - usual if not re.fullmatch(command.keeps, name)))
 
 
 def orphans(world: World) -> list[str]:

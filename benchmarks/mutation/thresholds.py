@@ -22,24 +22,16 @@ TESTS: dict[str, tuple[str, ...]] = {  # module: the tests that are about it
     "diagnose.attribution.leading": ("tests/test_verdict.py",),
     "diagnose.judge.verdict": ("tests/test_verdict.py",),
     "diagnose.judge.slow_steps": ("tests/test_slow_steps.py",),
-    "diagnose.judge.findings": ("tests/test_order_of_findings.py",),
-    "diagnose.judge.next_change": ("tests/test_first_advice.py", "tests/test_no_circles.py"),
-    "diagnose.judge.batch_advice": ("tests/test_batch_advice.py",),
-    "diagnose.judge.mfu": ("tests/test_mfu.py",),
-    "diagnose.judge.user_code": ("tests/lines", "tests/report/test_user_code.py"),
-    "diagnose.judge.capacity": ("tests/report/test_capacity.py",),
-    "diagnose.predict.plan": ("tests/report/test_noise.py", "tests/test_order_of_findings.py"),
-    "diagnose.predict.whatif": ("tests/report/test_noise.py",),
 }
-SHOWN = ("LONGEST", "MOST", "FINEST", "SHOWN", "KEPT", "NAMED")  # how much is shown, not what is judged
+IN_THIS_PROCESS = ("-o", "filterwarnings=default")  # in which modules are imported before pytest could rewrite them
+SHOWN = ("LONGEST", "MOST_", "FINEST", "SHOWN", "KEPT", "NAMED")  # how much is shown, not what is judged
 
 
 def judged_thresholds() -> list[tuple[str, str]]:
     """Every mutant of these thresholds, and what notices it, "" where nothing does."""
-    import conftest  # noqa: F401 - imported before the forks, as much of the tests as can be
-
     outcomes = []
     for module in TESTS:
+        _check_that_they_pass(module)
         for name, value in thresholds(module):
             for sign in (1, -1):
                 moved = moved_by_a_fifth(value, sign)
@@ -58,17 +50,29 @@ def thresholds(module: str) -> Iterator[tuple[str, float]]:
                 yield name, value
 
 
+def _check_that_they_pass(module: str) -> None:
+    """Else a failing test would notice every change."""
+    if code := _tested(module):
+        raise SystemExit(f"pytest {' '.join(TESTS[module])} ends with {code} by itself")
+
+
 def _fails(module: str, name: str, value: float) -> bool:
-    """Whether a test of the module fails in a copy of this process that has another value there."""
+    """Whether a test of the module fails with another value there."""
+    return _tested(module, name, value) != pytest.ExitCode.OK
+
+
+def _tested(module: str, name: str = "", value: float = 0) -> int:
+    """How the tests of the module end in a copy of this process, in which a constant may have another value."""
     child = os.fork()
     if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == pytest.ExitCode.TESTS_FAILED
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code: int = pytest.ExitCode.INTERNAL_ERROR
     try:
-        _move(name, getattr(importlib.import_module(module), name), value)
+        if name:
+            _move(name, getattr(importlib.import_module(module), name), value)
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             os.chdir(ROOT)
-            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *TESTS[module]])
+            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *IN_THIS_PROCESS, *TESTS[module]])
     finally:
         os._exit(code)
 

@@ -9,10 +9,12 @@ from accuracy.changed import changed
 from accuracy.corpus import SEVERITIES, Case, corpus, tables
 from accuracy.floors import below_floors, figures
 from accuracy.page import page
+from accuracy.peers import Breakdown
 from accuracy.realism import distance
 from accuracy.score import Outcome, Score
 from accuracy.truth import Truth, cures, truth_of
-from simulator import WholeJob
+from replay_errors import report
+from simulator import Fault, WholeJob
 from simulator.operators import Shape
 
 from diagnose.metrics import units
@@ -20,6 +22,7 @@ from diagnose.rule import load_rules
 
 SMALL = WholeJob(shape=Shape(layers=2), device="A100-SXM4-80GB", operator_us=2.0, python_us=1.0)
 SAID = Answer("data-bound", (), "data-wait", ("data-wait",), {"data-wait": (1.2, 1.4)}, ("optim",), ())
+SLOW_LINK, ROTATES = Fault("slow_link", (0, 1), 4), Fault("rotating", (0,), 1.4)
 TRUE = Truth("data-bound", "", {"data": 0.3}, {"data-wait": 1.3, "unfused-optimizer": 1.0, "launch-bound": 1.31})
 
 
@@ -63,10 +66,12 @@ def test_a_trace_without_its_gpu_events_decides_nothing() -> None:
         ({"batch_ms": "x0.5"}, ("batch_ms", 1.0)),
         ({"optimizer": "usual"}, ("optimizer", "fused")),
         ({"faults": []}, ("faults", ())),
+        ({"faults": "mended"}, ("faults", (ROTATES,))),
+        ({"faults": "evened"}, ("faults", (Fault("more_work", (0, 1, 2, 3), 1.1),))),
     ],
 )
 def test_a_table_says_what_of_a_job_is_changed(stated: dict[str, object], is_set: tuple[str, object]) -> None:
-    job = changed(replace(SMALL, optimizer="loop"), stated, step_ms=20)
+    job = changed(replace(SMALL, ranks=4, optimizer="loop", faults=(SLOW_LINK, ROTATES)), stated, step_ms=20)
 
     assert getattr(job, is_set[0]) == is_set[1]
 
@@ -139,6 +144,38 @@ def test_the_page_has_every_figure_of_the_scored_half() -> None:
 
     assert "| class right | at least 95 % | 1 of 2 (50.0 %) |" in text
     assert "| data-bound | 1 | 1 |" in text
+
+
+def test_ranks_of_a_slow_link_may_be_named_and_others_may_not() -> None:
+    case = Case("slow link", "base", "medium", 1, SMALL, may_be_late=((0, "link"), (1, "link")))
+    named = [(), ((1, "link"),), ((2, "link"),), ((1, "host"),)]
+
+    right = [Outcome(case, TRUE, replace(SAID, late=late)).late_right for late in named]
+
+    assert right == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("idle", "communicates", "thresholds", "utilisation"),
+    [
+        (0.20, 0.30, ("data-bound", "host-bound"), ("data-bound", "host-bound")),
+        (0.12, 0.30, ("communication-bound",), ("data-bound", "host-bound")),
+        (0.05, 0.05, ("compute-bound", "memory-bound"), ("communication-bound", "compute-bound", "memory-bound")),
+    ],
+)
+def test_parts_of_the_time_are_read_by_published_thresholds(
+    idle: float, communicates: float, thresholds: tuple[str, ...], utilisation: tuple[str, ...]
+) -> None:
+    parts = Breakdown(idle, communicates)
+
+    assert (parts.by_thresholds, parts.by_utilisation) == (thresholds, utilisation)
+
+
+def test_an_iteration_time_is_as_wrong_as_its_prediction() -> None:
+    text = report([outcome(), outcome(replace(SAID, promised={"data-wait": (1.0, 1.21)}))], {}, "", "")
+
+    middle = (abs(1.3 / (1.2 * 1.4) ** 0.5 - 1) + (1.3 / 1.1 - 1)) / 2
+    assert f"| data-wait | 2 | {100 * middle:.2f} % | {100 * (1.3 / 1.21 - 1) / 2:.2f} % |" in text
 
 
 def test_distributions_are_as_far_apart_as_their_shares() -> None:

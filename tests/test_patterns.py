@@ -107,6 +107,37 @@ def test_a_composed_norm_is_the_operators_around_rsqrt() -> None:
     assert found == pytest.approx(250, rel=0.02), "pow, mean, rsqrt and two products; never an add"
 
 
+def test_the_gradients_of_a_composed_norm_are_told_by_the_nodes_of_autograd() -> None:
+    job = steps(*[(f"aten::{name}", [HIDDEN, []], ADD, 50.0) for name in ("pow", "mean", "rsqrt", "mul", "mul")])
+    nodes = ("MmBackward0", "MulBackward0", "MulBackward0", "RsqrtBackward0", "MeanBackward1", "PowBackward0", "Add")
+    with job.step():
+        for node in nodes:
+            with job.backward(f"autograd::engine::evaluate_function: {node}"):
+                job.op("aten::mul", [HIDDEN, HIDDEN], ADD, 50.0)
+
+    found = facts(job)["unfused_norm_share"].value
+
+    assert found == pytest.approx((250 + 250) / (250 + 350)), "of the gradients neither the product nor the sum"
+
+
+def test_of_neighbours_that_a_compiler_fuses_the_longest_is_left() -> None:
+    chain = [("aten::mul", [HIDDEN], ADD, us) for us in (100.0, 300.0, 100.0)]
+
+    found = facts(steps(*chain, FEED_FORWARD, ("aten::mul", [HIDDEN], ADD, 100.0)))["least_fusible_left_share"].value
+
+    assert found == pytest.approx((300 + 100) / 600)
+
+
+def test_fused_attention_takes_what_the_flops_of_its_products_do() -> None:
+    flops = 2 * 2 * 96 * 512 * 512 * 64
+    found = facts(steps(*EAGER, FEED_FORWARD))
+
+    shares = [float(found[f"{which}_fused_attention_left_share"].value) for which in ("least", "most")]  # type: ignore[arg-type]
+
+    at_peak = flops / 989.4e12 / 400e-6
+    assert shares == [pytest.approx(0.5 * at_peak / 0.73, rel=0.01), pytest.approx(at_peak / 0.30, rel=0.01)]
+
+
 def test_an_activation_without_a_product_is_not_gated() -> None:
     assert share(steps(("aten::silu", [HIDDEN], ADD, 50.0), FEED_FORWARD), "unfused_glu_share") == 0
 

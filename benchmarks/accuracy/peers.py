@@ -70,15 +70,26 @@ def is_installed() -> bool:
     return True
 
 
-def peers(outcomes: Sequence[Outcome], jobs: int) -> str:
-    """The comparison as a table in Markdown, "" where HTA is not installed or there is no job with a whole trace."""
-    from .page import table
-
+def asked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The jobs with whole traces that nobody looked at, all of them where there is none such."""
     whole = [outcome for outcome in outcomes if not outcome.is_blinded]
+    return [outcome for outcome in whole if outcome.case.half == "blind"] or whole
+
+
+def peers(outcomes: Sequence[Outcome], jobs: int) -> str:
+    """The comparison as a table in Markdown, "" where HTA is not installed or there is no job to ask about."""
+    whole = asked(outcomes)
     if not whole or not is_installed():
         return ""
     with ProcessPoolExecutor(jobs) as pool:
-        found = dict(zip((one.case for one in whole), pool.map(breakdown_of, [one.case for one in whole]), strict=True))
+        return beside(whole, list(pool.map(breakdown_of, [one.case for one in whole])))
+
+
+def beside(whole: Sequence[Outcome], parts_of: Sequence[Breakdown]) -> str:
+    """The table, of jobs and their breakdowns."""
+    from .page import table
+
+    found = dict(zip((one.case for one in whole), parts_of, strict=True))
     by_thresholds = {case: parts.by_thresholds for case, parts in found.items()}
     by_utilisation = {case: parts.by_utilisation for case, parts in found.items()}
     rows = [

@@ -215,3 +215,24 @@ def test_what_a_rank_waits_is_taken_out_of_its_own_communication_only() -> None:
     for position, rank in enumerate(found.ranks):
         assert sum(found.ledger(position).values()) == rank.total_ns
     assert ns(found, 1, "late-rank-data") == 0
+
+
+@pytest.mark.parametrize(("late_works_on", "transfer_us"), [(False, TRANSFER_US), (True, 0)])
+def test_a_transfer_behind_which_the_late_rank_works_on_is_waiting_for_it(
+    late_works_on: bool, transfer_us: float
+) -> None:
+    traces = [Trace(rank=r, world=3) for r in range(3)]
+    for _ in range(4):
+        with ExitStack() as opened:
+            for trace in traces:
+                opened.enter_context(trace.step())
+                only(1, lambda trace: trace.loader(us=5000))(trace, 0)
+            collective(traces, "allreduce", 1 << 22, TRANSFER_US)
+            kernels(traces[1], 2 * late_works_on)
+            for trace in traces:
+                trace.sync(stream=None)
+
+    found = job(traces)
+
+    assert ns(found, 0, "exposed-communication") == 3 * transfer_us * US
+    assert ns(found, 0, "late-rank-data") > 3 * (5100 - transfer_us) * US

@@ -70,6 +70,16 @@ def test_what_is_critical_does_not_precede_what_is_sure_to_buy_more_than_it_can(
     assert ids(planned(alone, named("critical"), named("sure"), weights=weights)) == order
 
 
+@pytest.mark.parametrize(("promised", "order"), [(1.14, ["cause", "symptom"]), (1.05, ["symptom", "cause"])])
+def test_a_symptom_does_not_lead_the_cause_that_excludes_it_and_promises_more(
+    promised: float, order: list[str]
+) -> None:
+    alone = {"symptom": (1.07, 1.41), "cause": (promised, 1.5)}
+    weights = {"symptom": Weight("critical", bounds_step=True, yields_to=frozenset({"cause"})), "cause": Weight("info")}
+
+    assert ids(planned(alone, named("symptom"), named("cause"), weights=weights)) == order
+
+
 def test_of_two_equal_worst_cases_the_better_best_case_comes_first() -> None:
     alone = {"a": (1.2, 1.25), "b": (1.2, 1.4)}
 

@@ -51,13 +51,14 @@ def unfused_loss_share(m: Measured) -> Value:
 
 @metric("share", "the time of the kernels that a compiler fuses")
 def least_fusible_left_share(m: Measured) -> Value:
-    """What a compiler leaves at least of elementwise, norm, softmax and copy kernels: of neighbours on a stream, with
-    no other kernel between them, the longest one, since what that reads and writes is still read and written.
+    """What a compiler leaves at least of elementwise, norm, softmax and copy kernels: of neighbours on a stream in a
+    step, with no other kernel between them, the longest one, whose bytes are still read and written.
     """
     gpu, at = m.timeline.gpu, np.flatnonzero(m.kernels)
     at = at[np.lexsort((gpu.start[at], gpu.stream[at]))]
-    chosen = fusible(m)[at]
-    parts = np.concatenate(([True], ~chosen[1:] | ~chosen[:-1] | (np.diff(gpu.stream[at]) != 0)))[: len(at)]
+    chosen, step = fusible(m)[at], np.searchsorted(m.timeline.windows[:, 0], gpu.start[at], side="right")
+    apart = (np.diff(gpu.stream[at]) != 0) | (np.diff(step) != 0)
+    parts = np.concatenate(([True], ~chosen[1:] | ~chosen[:-1] | apart))[: len(at)]
     run, ns = np.cumsum(parts)[chosen], m.own_time[at][chosen]
     if not ns.sum():
         return _NONE_FUSIBLE

@@ -13,6 +13,7 @@ from diagnose.formulas.collectives import algorithm_bytes_per_s, bus_bytes_per_s
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.topology import NO_GPU, Topology
+from diagnose.ranks.stragglers.waits import held_up_ns
 
 MOST_ROWS = 40
 UPPER_BOUND = "of ranks that did not match: an upper bound of the transfer, waiting included"
@@ -72,7 +73,7 @@ def _exposed(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
 
     Each rank's exposed time is looked through once for all its groups.
     """
-    waiting = [group.waiting for group in matched]
+    waiting = [held_up_ns(ranks, group) for group in matched]
     sums = [np.zeros((2, len(group.call)), np.int64) for group in matched]
     of_rank: list[list[tuple[int, int]]] = [[] for _ in ranks]
     for number, group in enumerate(matched):

@@ -179,28 +179,30 @@ def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[W
     parts: list[list[Ints]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
     for group, entry in zip(matched, late_ranks, strict=True):
         about = np.stack((entry.late, np.array([classes.index(c) for c in entry.class_], np.int64)), axis=1)
-        waiting = group.waiting + _beside_work(ranks, group)
+        waiting = held_up_ns(ranks, group)
         for m, p in enumerate(group.members.tolist()):
             times = np.stack((group.start[:, m], group.start[:, m] + waiting[:, m]), axis=1)
             parts[p].append(np.concatenate((times, about), axis=1)[waiting[:, m] > 0])
     return tuple(_waits(rank, np.concatenate(pieces), classes) for rank, pieces in zip(ranks, parts, strict=True))
 
 
-def _beside_work(ranks: Sequence[RankDigest], group: GroupMatch) -> Ints:
-    """Of each transfer the nanoseconds in which the last rank does not wait for it, shape (instances, members).
+def held_up_ns(ranks: Sequence[RankDigest], group: GroupMatch) -> Ints:
+    """Nanoseconds that each rank of each collective waits for the last one, shape (instances, members).
 
-    None of messages: a stage that waits for one waits for its transfer, whatever the sender does meanwhile.
+    Until that one comes, and what it does not wait for the transfer itself. Of messages until it comes alone: a stage
+    waits for their transfer, whatever the sender does meanwhile. So without a GPU, where a host that works looks like
+    one that waits.
     """
     beside = np.zeros_like(group.start)
-    if is_point_to_point(ranks, group):
-        return beside
+    if is_point_to_point(ranks, group) or not all(ranks[p].has_gpu for p in group.members.tolist()):
+        return group.waiting
     for m, p in enumerate(group.members.tolist()):
         last = group.last == m
         start, end, calls = group.start[last, m], group.end[last, m], ranks[p].calls
         stops, _ = stopped(ranks[p], calls.start, calls.end, ranks[p].windows)
         beside[last] = np.maximum(end - start - iv.coverage(stops, start, end), 0)[:, None]
         beside[last, m] = 0
-    return beside
+    return group.waiting + beside
 
 
 def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:

@@ -1,6 +1,6 @@
 """How far replayed and predicted iteration times are from true ones: the metric of the papers on replay.
 
-    python benchmarks/replay.py --report benchmarks/reports
+    python benchmarks/replay_errors.py --report benchmarks/reports
 
 A configuration is a job of the accuracy corpus, or a public trace (DIAGNOSE_REAL_TRACES and DIAGNOSE_MORE_TRACES name
 their folders). Its error is the distance of one iteration time from another, as a share of the true one. Three are told
@@ -47,7 +47,7 @@ def main() -> None:
     cases = [case for case in cases_of("full", stated.seeds) if stated.only in case.label and case.kept == 1]
     outcomes = outcomes_of(cases, stated.jobs, lambda outcome: None)
     real = dict(_real())
-    command, today = f"python benchmarks/replay.py {' '.join(sys.argv[1:])}", datetime.date.today().isoformat()
+    command, today = f"python benchmarks/replay_errors.py {' '.join(sys.argv[1:])}", datetime.date.today().isoformat()
     text = report(outcomes, real, command, today)
     print(text)
     if stated.report:
@@ -67,9 +67,9 @@ def report(outcomes: Sequence[Outcome], real: dict[str, Diagnosis], command: str
         "",
         "## Unchanged: the trace's own steps",
         "",
-        "No activity keeps the delay that it was measured with, but kernels and the host's code keep their times: a small",
-        "error says that the model of a step holds, and nothing about changes. Of such replays Lumos states a mean error",
-        "of 3.3 %, and 14 % for dPRO, on jobs of its own.",
+        "No activity keeps the delay that it was measured with, but kernels and the host's code keep their times: a",
+        "small error says that the model of a step holds, and nothing about changes. Of such replays Lumos states a",
+        "mean error of 3.3 %, and 14 % for dPRO, on jobs of its own.",
         "",
         table(heads, [
             _summary("a rank of each simulated job", [o.answer.replay_error for o in outcomes]),

@@ -15,7 +15,7 @@ import pytest
 from needs import needs
 
 from diagnose.patch.patch_file import Request
-from diagnose.probes.apply import constructors, model
+from diagnose.probes.apply import constructors
 from diagnose.probes.apply.job_patch import JobPatch
 from diagnose.probes.protocol import PATCH
 
@@ -209,14 +209,6 @@ def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(
 
     assert "\n0 False True\n0 3\nFalse []\n" in done.out
     assert (plain.facts()["applied"], plain.facts()["refused"]) == (None, [])
-
-
-def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16"))
-    for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
-        monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
-
-        assert model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
 
 
 DDP = """

@@ -15,8 +15,6 @@ import pytest
 from needs import needs
 
 from diagnose.patch.patch_file import Request
-from diagnose.probes.apply import constructors
-from diagnose.probes.apply.job_patch import JobPatch
 from diagnose.probes.protocol import PATCH
 
 SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"
@@ -286,12 +284,6 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
         "expected": None,
     }
     assert capfd.readouterr().err == "diagnose: not applied: size (ValueError: too)\n"
-
-
-def test_a_process_without_a_session_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constructors, "session", lambda: None)
-
-    assert constructors.values_for(JobPatch({"ddp": {"static_graph": True}}), "ddp") == {}
 
 
 def test_whether_a_patch_arrived_is_not_guessed(runs: Runs) -> None:

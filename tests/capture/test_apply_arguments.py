@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 from capture.scripts import run, said
 
-from diagnose.probes.apply import model
+from diagnose.probes.apply import constructors, model
+from diagnose.probes.apply.job_patch import JobPatch
 
 pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 
@@ -147,3 +148,9 @@ def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
 
         assert model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
+
+
+def test_a_process_without_a_session_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constructors, "session", lambda: None)
+
+    assert constructors.values_for(JobPatch({"ddp": {"static_graph": True}}), "ddp") == {}

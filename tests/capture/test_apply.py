@@ -15,6 +15,8 @@ import pytest
 from needs import needs
 
 from diagnose.patch.patch_file import Request
+from diagnose.probes.apply import constructors
+from diagnose.probes.apply.job_patch import JobPatch
 from diagnose.probes.protocol import PATCH
 
 SCHEMA = Path(__file__).parents[2] / "diagnose" / "data" / "capture.schema.json"

@@ -16,6 +16,7 @@ from diagnose.compare.side import SideRank
 from diagnose.diagnosis import Comparison, comparison_json, comparison_schema
 from diagnose.report.html.comparison import comparison_page
 from diagnose.report.markdown.comparison import comparison_markdown
+from diagnose.report.markdown.github import MOST_TOKENS, tokens
 from diagnose.report.views.comparison import comparison_view, headline, signed
 from diagnose.report.views.summary import About
 
@@ -56,6 +57,16 @@ def test_signed_figures_stand_right_of_their_column_in_markdown() -> None:
     lines = comparison_markdown(a_comparison(), About("1")).splitlines()
 
     assert lines[lines.index("| cause | class | A | B | B - A | share |") + 1] == "| --- | --- |" + " ---: |" * 4
+
+
+def test_the_markdown_of_the_most_talkative_comparison_stays_below_4000_tokens() -> None:
+    names = [f"{HOSTILE * 3}{i}" for i in range(200)]
+    found = a_comparison(setup={name: name * 9 for name in names}, kernels=tuple(kernel(name, 1) for name in names))
+
+    text = comparison_markdown(found, About("1"))
+
+    assert tokens(text) <= MOST_TOKENS
+    assert "#### Causes" in text
 
 
 def test_every_table_stands_in_every_form() -> None:

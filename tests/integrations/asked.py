@@ -17,7 +17,10 @@ Asked = Callable[[Any], Awaitable[Any]]
 
 
 def session(answers: Answers | list[str], asked: Asked) -> Any:
-    """What `asked` returns of a client of these answers, or of the server that the command line starts."""
+    """What `asked` returns of a client of these answers, or of the server that the command line starts.
+
+    That one may start slowly, and is greeted as older clients do, who wait for as long as it takes.
+    """
     import anyio
     from mcp import Client, StdioServerParameters
 
@@ -30,7 +33,7 @@ def session(answers: Answers | list[str], asked: Asked) -> Any:
     )
 
     async def connected() -> Any:
-        async with Client(server) as client:
+        async with Client(server, mode="auto" if isinstance(answers, Answers) else "legacy") as client:
             return await asked(client)
 
     return anyio.run(connected)

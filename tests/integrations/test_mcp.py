@@ -15,7 +15,7 @@ from report.test_markdown import ATTACK, talkative
 
 from diagnose import analysis
 from diagnose.cli import main
-from diagnose.cli.agents.answers import Answers
+from diagnose.cli.agents.answers import Answers, cut
 from diagnose.cli.agents.catalog import TOOLS
 from diagnose.cli.agents.roots import Roots
 from diagnose.cli.rules import all_rules
@@ -109,6 +109,14 @@ def test_the_most_talkative_job_stays_below_4000_tokens(
     assert not failed
     assert tokens(text) <= MOST_TOKENS
     assert all(tokens(answers.tables.page(uri)) <= MOST_TOKENS for uri, _, _ in answers.tables.listed())
+
+
+def test_an_answer_that_no_writer_shortens_ends_where_it_is_too_long() -> None:
+    text = cut("a line of words, 1 of many\n" * 5_000)
+
+    assert tokens(text) <= MOST_TOKENS
+    assert text.endswith("\n(cut: the answer is longer than an agent may be told)")
+    assert cut("short\n") == "short\n"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Answers:
 
     def _analyzed(self, call: Call) -> str:
         path = call.given["path"]
-        if call.given["run"] is None and is_armed(path):
+        if all(call.given[name] is None for name in ("run", "rank", "step")) and is_armed(path):
             run = armed_run(Path(path), options_of(call.given, loading_of(call.given, None)))
             assert run is not None
             return _as_text(lambda console: armed_text.render(run, console, printable(path)))

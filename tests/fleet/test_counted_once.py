@@ -56,6 +56,13 @@ def test_runs_beside_each_other_are_jobs_of_their_own(tmp_path: Path) -> None:
     assert fleet.analysed == 2
 
 
+def test_jobs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    fleet = fleet_at(written(tmp_path, {"x": made_job(), "x/diagnosis": made_job()}))
+
+    assert {job.name for job in fleet.jobs} == {"x (x.json)", "x (x/diagnosis.json)"}
+    assert [row.jobs for row in fleet.groups if row.kind in ("gpu", "host")] == [2, 2]
+
+
 def test_windows_of_a_slurm_job_share_its_hours(tmp_path: Path) -> None:
     jobs = {
         "w1": made_job(slurm="77", causes={"data-wait": 0.2}, began="2026-08-01T00:00:00Z"),

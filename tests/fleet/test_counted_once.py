@@ -1,7 +1,10 @@
 """A job is counted once, whatever tells of it; what cannot be read is named, and costs only itself."""
 
+import errno
+import gzip
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,6 +97,59 @@ def test_what_cannot_be_read_is_named_and_the_rest_counts(tmp_path: Path) -> Non
         "no-step.json": "no step was counted in i",
         "old.json": "its schema_version is 1,",
     }
+
+
+def test_a_diagnosis_counts_with_a_byte_order_mark_and_packed(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"marked": made_job(), "packed": made_job()})
+    (folder / "marked.json").write_bytes(b"\xef\xbb\xbf" + (folder / "marked.json").read_bytes())
+    (folder / "packed.json.gz").write_bytes(gzip.compress((folder / "packed.json").read_bytes()))
+    (folder / "packed.json").unlink()
+
+    fleet = fleet_at(folder)
+
+    assert ([job.name for job in fleet.jobs], fleet.unread) == (["marked", "packed"], ())
+
+
+def test_a_json_file_that_nobody_can_read_is_named(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"good": made_job(), "wide": made_job()})
+    (folder / "wide.json").write_text((folder / "wide.json").read_text(), encoding="utf-16")
+    (folder / "none.json").touch()
+    (folder / "prose.json").write_text("Traceback (most recent call last):")
+    (folder / "settings.json").write_text('{"not": "ours"}')
+
+    fleet = fleet_at(folder)
+
+    assert [job.name for job in fleet.jobs] == ["good"]
+    assert {entry.file: entry.why for entry in fleet.unread} == {
+        "none.json": "it is empty",
+        "prose.json": "it is not JSON",
+        "wide.json": "it is not UTF-8",
+    }
+
+
+def test_what_may_not_be_read_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path, {"good": made_job(), "a/mine": made_job(), "b/job": made_job(), "c/job": made_job()})
+    for refused, called in ((folder / "a" / "mine.json", "open"), (folder / "b" / "job.json", "stat")):
+        monkeypatch.setattr(Path, called, refusing(getattr(Path, called), refused))
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir, folder / "c"))
+
+    fleet = fleet_at(folder)
+
+    assert [job.name for job in fleet.jobs] == ["good"]
+    assert {entry.file: entry.why.rpartition(": ")[2] for entry in fleet.unread} == dict.fromkeys(
+        ("a/mine.json", "b/job.json", "c"), "Permission denied"
+    )
+
+
+def refusing(action: Callable[..., Any], place: Path) -> Callable[..., Any]:
+    """The action, as it is where the user may not do it to that place; root may do everything."""
+
+    def refused(path: Any, *given: Any, **named: Any) -> Any:
+        if str(path) == str(place):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return action(path, *given, **named)
+
+    return refused
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Rows of the accounting to jobs: a row is of one job, and a job has one row, so that no GPU-hour is given out twice."""
+"""Rows of the accounting to jobs: a row is of one job, and a job has one row; no GPU-hour is given out twice."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

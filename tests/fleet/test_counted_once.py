@@ -49,6 +49,16 @@ def test_a_run_with_its_diagnosis_beside_it_is_not_analysed(tmp_path: Path) -> N
     assert (fleet.jobs[0].name, fleet.jobs[0].label) == ("me/17", "me")
 
 
+def test_some_steps_of_a_trace_are_no_job_beside_it(tmp_path: Path) -> None:
+    whole, others = made_job(), made_job()
+    ranks = tuple(replace(rank, steps=1) for rank in others.ranks)
+    step = replace(others, ranks=ranks, trace=replace(whole.trace, files=("/elsewhere/t.json",)))
+    fleet = fleet_at(written(tmp_path, {"a-step": step, "whole": whole, "z-step": step}), hours=1.0)
+
+    assert [(job.source, job.gpu_hours) for job in fleet.jobs] == [("whole.json", 8.0)]
+    assert fleet.repeats == 2
+
+
 def test_runs_beside_each_other_are_jobs_of_their_own(tmp_path: Path) -> None:
     for name in ("synthetic-tiny-kernels", "synthetic-compute-bound"):
         shutil.copy(SAMPLES / f"{name}.json.gz", tmp_path)

@@ -95,8 +95,8 @@ def mean_shares(window: Window) -> Floats:
 
 
 def preferred(one: Window, other: Window) -> Window:
-    """Which of two that tell the same steps is kept: that of the whole job, else the first."""
-    return other if other.is_whole and not one.is_whole else one
+    """Which of two that tell the same trace is kept: that of the whole job, then that of more steps, else the first."""
+    return max(one, other, key=lambda window: (window.is_whole, window.steps))
 
 
 def jobs_of(windows: Iterable[Window], terms: Terms) -> list[Job]:

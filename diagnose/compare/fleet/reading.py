@@ -39,16 +39,18 @@ class Read:
     """What was read so far.
 
     Attributes:
-        windows: by digest.
+        windows: each capture once.
+        known: the key of the window that is kept, by the digests and the traces of all that tell it.
         diagnoses: files that hold one.
         analysed: runs that were analysed.
-        repeats: of both, those that tell the same steps as another.
+        repeats: of both, those that tell what another tells.
         unread: what cannot be used.
         left: runs that were not to be analysed.
         armed_h: hours of each armed run, by its folder.
     """
 
     windows: dict[str, Window] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)
     diagnoses: int = 0
     analysed: int = 0
     repeats: int = 0
@@ -57,14 +59,15 @@ class Read:
     armed_h: dict[str, float] = field(default_factory=dict)
 
     def take(self, window: Window | None, place: str) -> None:
-        """Keeps the window, or of two that tell the same steps one."""
+        """Keeps the window, or of two that tell the same steps, or steps of the same trace, one."""
         if window is None:
             self.refuse(place, "no step was counted in it")
-        elif (known := self.windows.get(window.digest)) is None:
-            self.windows[window.digest] = window
-        else:
-            self.repeats += 1
-            self.windows[window.digest] = preferred(known, window)
+            return
+        key = self.known.get(window.digest) or self.known.get(window.trace) or window.digest
+        self.known |= {window.digest: key, window.trace: key}
+        known = self.windows.get(key)
+        self.repeats += known is not None
+        self.windows[key] = window if known is None else preferred(known, window)
 
     def refuse(self, place: str, why: str) -> None:
         """Names what cannot be used."""

@@ -14,7 +14,8 @@ from diagnose.diagnosis.postmortem import Straggler
 
 H100 = "NVIDIA H100 80GB HBM3"
 MS = 1_000_000
-_CLASSES = {"data-wait": "data", "exposed-communication": "communication", "dispatch": "host", "gemm": "compute"}
+_CLASSES = {"data-wait": "data", "exposed-communication": "communication", "dispatch": "host", "gemm": "compute",
+            "gpu-activity-missing": "unexplained"}
 _number = iter(range(10**9))  # no two captures take the same time
 
 

@@ -7,6 +7,7 @@ import pytest
 from fleets import fleet_at, made_job, written
 
 from diagnose.errors import UserError
+from diagnose.report.views.fleet import headline
 
 
 def accounting(folder: Path, text: str) -> Path:
@@ -88,6 +89,12 @@ def test_an_armed_run_tells_its_own_hours_and_its_windows_are_one_job(tmp_path: 
     assert (job.name, job.label, job.windows, job.hours_from) == ("me/run", "me", 2, "armed run")
     assert job.hours == pytest.approx(4.0)
     assert fleet.gpu_hours == pytest.approx(32.0)
+
+
+def test_no_hours_are_not_unknown_ones(tmp_path: Path) -> None:
+    fleet = fleet_at(written(tmp_path, {"a": made_job()}), accounting(tmp_path, "job,gpu_hours\na,0\n"))
+
+    assert headline(fleet) == "1 job of 0 GPU-hours"
 
 
 def test_a_job_without_a_gpu_has_no_gpu_hours(tmp_path: Path) -> None:

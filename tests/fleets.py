@@ -8,14 +8,29 @@ import diagnoses
 
 from diagnose import analysis
 from diagnose.compare.fleet import Terms, fleet_of, read_accounting, read_fleet, tree_at
-from diagnose.diagnosis import Diagnosis, Finding, LedgerEntry, Origin, PlanStep, RankReport, Speedup, TraceSummary, to_json
+from diagnose.diagnosis import (
+    Diagnosis,
+    Finding,
+    LedgerEntry,
+    Origin,
+    PlanStep,
+    RankReport,
+    Speedup,
+    TraceSummary,
+    to_json,
+)
 from diagnose.diagnosis.fleet import Fleet
 from diagnose.diagnosis.postmortem import Straggler
 
 H100 = "NVIDIA H100 80GB HBM3"
 MS = 1_000_000
-_CLASSES = {"data-wait": "data", "exposed-communication": "communication", "dispatch": "host", "gemm": "compute",
-            "gpu-activity-missing": "unexplained"}
+_CLASSES = {
+    "data-wait": "data",
+    "exposed-communication": "communication",
+    "dispatch": "host",
+    "gemm": "compute",
+    "gpu-activity-missing": "unexplained",
+}
 _number = iter(range(10**9))  # no two captures take the same time
 
 

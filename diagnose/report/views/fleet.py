@@ -218,7 +218,7 @@ def hosts_line(fleet: Fleet) -> str:
     """How many hosts were tested, of what, "" where none was."""
     late, held = (fleet.hosts_tested.get(fault, 0) for fault in ("late rank", "clock held down"))
     if not late and not held:
-        return "unknown: no job with a late rank on one of several hosts, and no readings of clocks"
+        return "unknown: no job with a late rank on one of several hosts, and no clocks of several hosts"
     told = [f"{counted(late, 'host')} by late ranks"] if late else []
     told += [f"{counted(held, 'host')} by clocks"] if held else []
     guilty = len({row.host for row in fleet.hosts if row.answer == "yes"})

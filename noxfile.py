@@ -56,7 +56,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def compat(session: nox.Session) -> None:
-    """Tests with other versions of what is installed beside, each in an environment of its own; docs/compatibility.md."""
+    """Tests with other versions of what is installed beside, each in an environment of its own."""
     session.run("python", "benchmarks/compat.py", *session.posargs)
 
 

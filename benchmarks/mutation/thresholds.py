@@ -47,7 +47,11 @@ def thresholds(module: str) -> Iterator[tuple[str, float]]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             name, value = getattr(node.targets[0], "id", ""), node.value.value
-            if isinstance(value, int | float) and not isinstance(value, bool) and not any(w in name for w in SHOWN):
+            if (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and not any(w in f"{name}_" for w in SHOWN)
+            ):
                 yield name, value
 
 

@@ -135,14 +135,14 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
     wanted = Path(os.path.abspath(out if out is not None else _default_out(env)))
     for count in range(1, _MOST_FOLDERS):
         folder = wanted if count == 1 else wanted.with_name(f"{wanted.name}-{count}")
-        made = _made(folder)
+        had = ClaimedFolder(folder, token, parent, _made(folder))
         try:
             if _is_had(folder, token, parent):
                 with contextlib.suppress(FileExistsError):
-                    (folder / SCRATCH / MARKS_FOLDER).mkdir()
-                return ClaimedFolder(folder, token, parent, made)
+                    had.marks.mkdir()
+                return had
         except BaseException:
-            _unmake(made)
+            had.release([])
             raise
     raise FileExistsError(f"{_MOST_FOLDERS} folders of this name are there already", str(wanted))
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from needs import needs
 
 from diagnose.patch.patch_file import Request
-from diagnose.probes.apply import constructors, model
+from diagnose.probes.apply import constructors
 from diagnose.probes.apply.job_patch import JobPatch
 from diagnose.probes.protocol import PATCH
 
@@ -106,18 +107,12 @@ FOR_TRAINER = [
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, SimpleNamespace]:
     """A Trainer with a slow loader, run with workers, another attention, and more that cannot be had."""
     needs("transformers", "accelerate")
-    if _installed("liger_kernel"):
+    if find_spec("liger_kernel"):
         pytest.skip("liger-kernel is installed here, so asking for it is not refused")
     runs = Runs(tmp_path_factory.mktemp("trainer"))
     done = runs(TRAINER, FOR_TRAINER, "--at-step", "8")
     assert done.code == 0, done.err
     return runs, done
-
-
-def _installed(name: str) -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec(name) is not None
 
 
 def test_what_was_applied_and_refused_is_recorded(trained: tuple[Runs, SimpleNamespace]) -> None:
@@ -209,14 +204,6 @@ def test_without_a_patch_nothing_is_patched_whatever_the_environment_holds(
 
     assert "\n0 False True\n0 3\nFalse []\n" in done.out
     assert (plain.facts()["applied"], plain.facts()["refused"]) == (None, [])
-
-
-def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16"))
-    for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
-        monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
-
-        assert model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}
 
 
 DDP = """

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import textwrap
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from capture.scripts import run, said
+
+from diagnose.probes.apply import model
 
 pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 
@@ -135,3 +139,11 @@ def test_a_dtype_takes_the_place_of_the_scripts_under_either_name(tmp_path: Path
     patch = {"model_kwargs": {"dtype": "bfloat16"}}
 
     assert patched(tmp_path, "print(model.dtype)\n", patch).stdout == "torch.bfloat16\n"
+
+
+def test_the_dtype_is_spelled_as_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16="bf16"))
+    for version, name in (("4.55.4", "torch_dtype"), ("4.56.0", "dtype"), ("5.23.0", "dtype")):
+        monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(__version__=version))
+
+        assert model.spelled({"torch_dtype": "x", "a": 1}, {"dtype": "bfloat16"}) == {"a": 1, name: "bf16"}

@@ -83,7 +83,9 @@ def test_there_are_enough_at_the_end_of_a_step(sampler: StackSampler) -> None:
 
     assert sampler.step_ended(7)
     until = time.monotonic() + 60
-    while sampling_threads(sampler) and time.monotonic() < until:  # it is told that the thread ends, just before it does
+    while (
+        sampling_threads(sampler) and time.monotonic() < until
+    ):  # it is told that the thread ends, just before it does
         time.sleep(0.001)
     assert not sampling_threads(sampler)
     assert sampler.step_ended(8)

@@ -144,6 +144,14 @@ def test_before_and_baseline_are_one_too_many(runner: Runner) -> None:
     assert "Choose one of before and baseline" in runner.run(run=SLOW, before=SLOW, baseline="loop").stdout
 
 
+@pytest.mark.parametrize("against", [{"before": HEALTHY}, {"baseline": "loop"}])
+def test_a_severity_that_a_comparison_would_not_look_at_is_refused(against: dict[str, str], runner: Runner) -> None:
+    ended = runner.run(run=SLOW, fail_on="info", **against)
+
+    assert ended.returncode == 2
+    assert "ask for fail-on in a step of its own" in ended.stdout
+
+
 def test_a_finding_stands_at_its_line_of_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").mkdir()

@@ -110,7 +110,7 @@ def test_a_slower_run_fails_against_another_run_and_a_baseline(runner: Runner) -
     folder = str(runner.checkout / ".diagnose-baselines")
     assert CliRunner().invoke(main, ["baseline", "save", "loop", HEALTHY, "--dir", folder]).exit_code == 0
 
-    for inputs in ({"before": HEALTHY}, {"baseline": "loop"}):
+    for inputs in ({"before": HEALTHY}, {"baseline": "loop", "tolerance": ""}):
         slower, same = runner.run(run=SLOW, **inputs), runner.run(run=HEALTHY, **inputs)
         assert (slower.returncode, same.returncode) == (1, 0), slower.stderr + same.stderr
         assert slower.stdout.startswith("::error title=diagnose::B is ")
@@ -138,6 +138,15 @@ def test_a_hostile_input_is_a_name_and_nothing_else(name: str, hostile: str, run
     assert ended.stdout == "::error title=diagnose::The run could not be judged; the log of this step says why.\n"
     assert "\n::error::b" not in ended.stderr
     assert not list(runner.folder.rglob("pwned"))
+
+
+def test_an_empty_run_is_not_the_folder_of_the_job(runner: Runner) -> None:
+    shutil.copy(SLOW, runner.checkout)
+
+    ended = runner.run(run="")
+
+    assert (ended.returncode, runner.summary) == (2, "")
+    assert "The input run is empty" in ended.stdout
 
 
 def test_before_and_baseline_are_one_too_many(runner: Runner) -> None:

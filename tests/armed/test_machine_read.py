@@ -69,6 +69,22 @@ def test_links_and_errors_are_read_seldom_and_at_the_end_and_told_where_they_are
     assert told[1:] == [{}, {"ecc_uncorrected": 1}]  # and the link of an idle GPU sleeps
 
 
+def test_the_link_is_left_out_where_the_driver_does_not_tell_whether_the_gpu_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, lines = FakeDriver(), list[dict[str, object]]()
+    del driver.answers["CurrentClocksThrottleReasons"]
+    monkeypatch.setattr(nvml_readings, "handle_of", lambda uuid: (driver, ctypes.c_void_p(0)))
+    reader = MachineLog().reader(lines.append, lambda: 17)
+    reader._asked = ("GPU-1", "")
+    reader._read()
+
+    told: Any = lines[0]
+    assert {"nvlinks", "pcie_replays"} <= set(told["gpu"])
+    assert not {"pcie_generation", "pcie_width"} & set(told["gpu"])
+    assert "held_by" not in told
+
+
 def test_why_nothing_is_read_of_the_gpu_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(uuid: str) -> Any:
         raise OSError("NVML status 9")

@@ -11,7 +11,9 @@ import json
 import os
 import platform
 from collections.abc import Callable
+from pathlib import Path
 
+from ..bundle.claim import json_object
 from ..config import Config, from_environment, rank_and_world
 from ..guard import quietly, say, told
 from ..protocol import PULSE, SCRATCH
@@ -28,8 +30,7 @@ class Pulse:
     """
 
     def __init__(self, out: str, rank: int) -> None:
-        path = os.path.join(out, SCRATCH, PULSE.format(rank))
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        self._file = os.open(_path(out, rank), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         self._told: int | None = -1
         self._who = {"pid": os.getpid(), "started": _started(), "host": platform.node()[:200]}
 
@@ -51,10 +52,15 @@ class Pulse:
 
 
 def arm() -> None:
-    """A rank of several says where it is before its first step: many jobs hang in their first collective."""
+    """A rank of several says where it is before its first step: many jobs hang in their first collective.
+
+    A process that the rank starts for some help has its environment, and leaves it its file.
+    """
     config = from_environment()
     rank, world_size = rank_and_world()
-    pulse = pulse_of(config, rank) if config is not None and world_size > 1 else None
+    if config is None or world_size == 1 or quietly(lambda: _another_tells(config.out, rank)):
+        return
+    pulse = pulse_of(config, rank)
     if pulse is not None:
         pulse.close()
 
@@ -65,7 +71,7 @@ def pulse_of(config: Config, rank: int) -> Pulse | None:
         return None
     quietly(lambda: _allow(config.looked_at_by))
     try:
-        return Pulse(os.path.abspath(config.out), rank)
+        return Pulse(config.out, rank)
     except OSError as error:
         say(f"no stacks if the job hangs: {told(error)}")
         return None
@@ -80,7 +86,24 @@ def _allow(parent: int) -> None:
     call(_SET_PTRACER, *(ctypes.c_ulong(each) for each in (parent, 0, 0, 0)))
 
 
-def _started() -> int:
-    """When the kernel started this process, in its ticks: with the number it is the process's name for good."""
-    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+def _another_tells(out: str, rank: int) -> bool:
+    """Whether the file is of another process of this host that lives.
+
+    Raises:
+        OSError: the process that it names has ended.
+    """
+    told = json_object(_path(out, rank)) or {}
+    pid = told.get("pid")
+    if type(pid) is not int or pid == os.getpid() or told.get("host") != platform.node()[:200]:
+        return False
+    return told.get("started") == _started(pid)
+
+
+def _path(out: str, rank: int) -> Path:
+    return Path(os.path.abspath(out), SCRATCH, PULSE.format(rank))
+
+
+def _started(pid: int | str = "self") -> int:
+    """When the kernel started a process, in its ticks: with the number it is the process's name for good."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         return int(file.read().rpartition(")")[2].split()[19])

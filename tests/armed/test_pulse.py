@@ -1,5 +1,6 @@
 """What a rank tells the `diagnose run` above it while its loop runs, read as that reads it."""
 
+import json
 import os
 import platform
 from pathlib import Path
@@ -21,6 +22,7 @@ def told(folder: Path) -> list[RankPulse]:
 def test_a_rank_tells_its_steps_and_their_usual_time_while_its_loop_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch")
     monkeypatch.setattr(armed_session, "Beside", NoThread)
     run = Run(tmp_path, rank=1, looked_at_by=os.getppid()).begin(done=10).steps(range(1, 6))
     run.look()
@@ -43,7 +45,25 @@ def test_a_rank_of_several_tells_where_it_is_before_its_first_step(
     assert told(tmp_path) == [RankPulse(3, os.getpid(), None, 0.0)]
 
 
+@pytest.mark.parametrize(("age", "left"), [(0, True), (1, False)])
+def test_a_helper_of_a_rank_leaves_the_file_to_the_rank_while_that_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: int, left: bool
+) -> None:
+    """The parent of the test is the rank, or a process that had its number before."""
+    file = tmp_path / SCRATCH / "rank0.pulse"
+    file.parent.mkdir()
+    rank = {"pid": os.getppid(), "started": pulse._started(os.getppid()) - age, "host": platform.node(), "step": 7}
+    file.write_text(json.dumps(rank))
+    monkeypatch.setenv(CONFIG, Config(str(tmp_path), looked_at_by=os.getppid()).to_json())
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    pulse.arm()
+
+    assert (json.loads(file.read_text()) == rank) == left
+
+
 def test_where_nobody_looks_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
     monkeypatch.setattr(armed_session, "Beside", NoThread)
     Run(tmp_path).begin().steps(range(1, 6)).look()
 

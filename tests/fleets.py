@@ -8,13 +8,29 @@ import diagnoses
 
 from diagnose import analysis
 from diagnose.compare.fleet import Terms, fleet_of, read_accounting, read_fleet, tree_at
-from diagnose.diagnosis import Diagnosis, Finding, LedgerEntry, Origin, PlanStep, RankReport, Speedup, to_json
+from diagnose.diagnosis import (
+    Diagnosis,
+    Finding,
+    LedgerEntry,
+    Origin,
+    PlanStep,
+    RankReport,
+    Speedup,
+    TraceSummary,
+    to_json,
+)
 from diagnose.diagnosis.fleet import Fleet
 from diagnose.diagnosis.postmortem import Straggler
 
 H100 = "NVIDIA H100 80GB HBM3"
 MS = 1_000_000
-_CLASSES = {"data-wait": "data", "exposed-communication": "communication", "dispatch": "host", "gemm": "compute"}
+_CLASSES = {
+    "data-wait": "data",
+    "exposed-communication": "communication",
+    "dispatch": "host",
+    "gemm": "compute",
+    "gpu-activity-missing": "unexplained",
+}
 _number = iter(range(10**9))  # no two captures take the same time
 
 
@@ -63,7 +79,12 @@ def made_job(
         if late
         else []
     )
-    made = {"ranks": ranks, "stragglers": tuple(stragglers), "origin": Origin(began=began, slurm_job=slurm)}
+    made = {
+        "ranks": ranks,
+        "stragglers": tuple(stragglers),
+        "origin": Origin(began=began, slurm_job=slurm),
+        "trace": TraceSummary(files=("t.json",), events=9, bytes=step_ns, loss=diagnoses.NO_LOSS),
+    }
     return diagnoses.diagnosis(**made | _planned(plan) | changes)
 
 

@@ -195,7 +195,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         basis: what a GPU-hour is counted of: "run", as long as each job ran, or "day", a day in which all jobs run.
         diagnoses: files that hold one.
         analysed: runs that were analysed for it.
-        repeats: of both, those that tell the same steps as another.
+        repeats: of both, those that tell what another tells: the same steps, or steps of the same trace.
         jobs: all of them, most lost GPU-hours first.
         counted: how many have GPU-hours.
         gpus: theirs.

@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from diagnose.compare.fleet.changes import returned_by
 from diagnose.compare.fleet.window import Planned
 from diagnose.diagnosis import Speedup
+from diagnose.report.html.fleet import fleet_page
+from diagnose.report.views import fleet as view
+from diagnose.report.views.summary import About
 
 
 def test_hours_go_to_causes_and_groups_that_add_up(tmp_path: Path) -> None:
@@ -43,6 +46,15 @@ def test_ranks_without_a_trace_count_and_are_on_no_known_host(tmp_path: Path) ->
     hosts = {row.name: row.gpu_hours for row in fleet.groups if row.kind == "host"}
     assert hosts == {"n1": pytest.approx(48), "": pytest.approx(48)}
     assert fleet.lost_gpu_hours == pytest.approx(48)
+
+
+def test_what_captures_do_not_tell_is_said_beneath_what_is_lost(tmp_path: Path) -> None:
+    job = made_job(causes={"data-wait": 0.3, "gpu-activity-missing": 0.5})
+    fleet = fleet_at(written(tmp_path, {"a": job}), hours=10.0)
+
+    assert view.headline(fleet) == "at least 24.0 of 80.0 GPU-hours are lost (30.0 %)"
+    assert view.unknown_line(fleet) == "of 40.0 more nothing is known (50.0 %)"
+    assert "Of 40.0 more nothing is known (50.0 %)" in fleet_page(fleet, About("1.0", "diagnose fleet DIR"))
 
 
 def test_no_price_is_no_money(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """The two tests of chance, against counting every outcome and against sequences with a known shift."""
 
-from itertools import product
+from itertools import combinations, product
 from math import comb, prod
 
 import numpy as np
 import pytest
 
-from diagnose.compare.fleet.chance import at_least, least_p, shift_in
+from diagnose.compare.fleet.chance import at_least, drawn_at_least, least_p, shift_in
 
 
 @pytest.mark.parametrize("times", [0, 1, 2, 3, 4, 5])
@@ -24,6 +24,13 @@ def test_so_many_events_are_as_likely_as_all_outcomes_say(times: int) -> None:
 def test_equal_chances_are_the_binomial_and_small_ones_are_not_lost() -> None:
     assert at_least(7, [0.3] * 12) == pytest.approx(sum(comb(12, k) * 0.3**k * 0.7 ** (12 - k) for k in range(7, 13)))
     assert at_least(10, [0.01] * 10) == pytest.approx(1e-20)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 3, 4])
+def test_so_many_are_drawn_marked_as_all_draws_say(times: int) -> None:
+    draws = [sum(one < 4 for one in drawn) for drawn in combinations(range(9), 4)]
+
+    assert drawn_at_least(times, 4, 4, 9) == pytest.approx(sum(marked >= times for marked in draws) / len(draws))
 
 
 def test_a_shift_is_found_where_it_is() -> None:

@@ -1,7 +1,10 @@
 """A job is counted once, whatever tells of it; what cannot be read is named, and costs only itself."""
 
+import errno
+import gzip
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,16 @@ def test_a_run_with_its_diagnosis_beside_it_is_not_analysed(tmp_path: Path) -> N
     assert (fleet.jobs[0].name, fleet.jobs[0].label) == ("me/17", "me")
 
 
+def test_some_steps_of_a_trace_are_no_job_beside_it(tmp_path: Path) -> None:
+    whole, others = made_job(), made_job()
+    ranks = tuple(replace(rank, steps=1) for rank in others.ranks)
+    step = replace(others, ranks=ranks, trace=replace(whole.trace, files=("/elsewhere/t.json",)))
+    fleet = fleet_at(written(tmp_path, {"a-step": step, "whole": whole, "z-step": step}), hours=1.0)
+
+    assert [(job.source, job.gpu_hours) for job in fleet.jobs] == [("whole.json", 8.0)]
+    assert fleet.repeats == 2
+
+
 def test_runs_beside_each_other_are_jobs_of_their_own(tmp_path: Path) -> None:
     for name in ("synthetic-tiny-kernels", "synthetic-compute-bound"):
         shutil.copy(SAMPLES / f"{name}.json.gz", tmp_path)
@@ -54,6 +67,13 @@ def test_runs_beside_each_other_are_jobs_of_their_own(tmp_path: Path) -> None:
 
     assert sorted(job.name for job in fleet.jobs) == ["synthetic-compute-bound", "synthetic-tiny-kernels"]
     assert fleet.analysed == 2
+
+
+def test_jobs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    fleet = fleet_at(written(tmp_path, {"x": made_job(), "x/diagnosis": made_job()}))
+
+    assert {job.name for job in fleet.jobs} == {"x (x.json)", "x (x/diagnosis.json)"}
+    assert [row.jobs for row in fleet.groups if row.kind in ("gpu", "host")] == [2, 2]
 
 
 def test_windows_of_a_slurm_job_share_its_hours(tmp_path: Path) -> None:
@@ -87,6 +107,59 @@ def test_what_cannot_be_read_is_named_and_the_rest_counts(tmp_path: Path) -> Non
         "no-step.json": "no step was counted in i",
         "old.json": "its schema_version is 1,",
     }
+
+
+def test_a_diagnosis_counts_with_a_byte_order_mark_and_packed(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"marked": made_job(), "packed": made_job()})
+    (folder / "marked.json").write_bytes(b"\xef\xbb\xbf" + (folder / "marked.json").read_bytes())
+    (folder / "packed.json.gz").write_bytes(gzip.compress((folder / "packed.json").read_bytes()))
+    (folder / "packed.json").unlink()
+
+    fleet = fleet_at(folder)
+
+    assert ([job.name for job in fleet.jobs], fleet.unread) == (["marked", "packed"], ())
+
+
+def test_a_json_file_that_nobody_can_read_is_named(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"good": made_job(), "wide": made_job()})
+    (folder / "wide.json").write_text((folder / "wide.json").read_text(), encoding="utf-16")
+    (folder / "none.json").touch()
+    (folder / "prose.json").write_text("Traceback (most recent call last):")
+    (folder / "settings.json").write_text('{"not": "ours"}')
+
+    fleet = fleet_at(folder)
+
+    assert [job.name for job in fleet.jobs] == ["good"]
+    assert {entry.file: entry.why for entry in fleet.unread} == {
+        "none.json": "it is empty",
+        "prose.json": "it is not JSON",
+        "wide.json": "it is not UTF-8",
+    }
+
+
+def test_what_may_not_be_read_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path, {"good": made_job(), "a/mine": made_job(), "b/job": made_job(), "c/job": made_job()})
+    for refused, called in ((folder / "a" / "mine.json", "open"), (folder / "b" / "job.json", "stat")):
+        monkeypatch.setattr(Path, called, refusing(getattr(Path, called), refused))
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir, folder / "c"))
+
+    fleet = fleet_at(folder)
+
+    assert [job.name for job in fleet.jobs] == ["good"]
+    assert {entry.file: entry.why.rpartition(": ")[2] for entry in fleet.unread} == dict.fromkeys(
+        ("a/mine.json", "b/job.json", "c"), "Permission denied"
+    )
+
+
+def refusing(action: Callable[..., Any], place: Path) -> Callable[..., Any]:
+    """The action, as it is where the user may not do it to that place; root may do everything."""
+
+    def refused(path: Any, *given: Any, **named: Any) -> Any:
+        if str(path) == str(place):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return action(path, *given, **named)
+
+    return refused
 
 
 @pytest.mark.long

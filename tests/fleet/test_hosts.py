@@ -84,3 +84,22 @@ def test_a_host_whose_clocks_heat_holds_down_is_named(tmp_path: Path) -> None:
     assert (found["n5"].answer, found["n5"].times, found["n5"].jobs) == ("yes", 5, 5)
     assert found["n1"].answer == "no"
     assert set(found) == {"n1", "n5"}, "a power limit is no fault"
+
+
+def test_a_host_with_no_other_to_compare_to_is_not_accused(tmp_path: Path) -> None:
+    jobs = {f"job{i}": made_job(("n1",), held={"n1": ("heat",)}) for i in range(20)}
+    fleet = fleet_at(written(tmp_path, jobs))
+
+    (only,) = fleet.hosts
+    assert (only.answer, only.p_value) == ("unknown", None)
+    assert only.because.endswith("and no other host has readings to compare it with")
+    assert fleet.hosts_tested["clock held down"] == 0
+
+
+def test_two_readings_of_another_host_accuse_nobody(tmp_path: Path) -> None:
+    """Half of all jobs are held down, and the two of the other host happen not to be."""
+    jobs = {f"job{i}": made_job(("n1",), held={"n1": ("heat",) if i < 20 else ()}) for i in range(30)}
+    jobs |= {f"other{i}": made_job(("n2",), held={"n2": ()}) for i in range(2)}
+    fleet = fleet_at(written(tmp_path, jobs))
+
+    assert [(row.host, row.answer) for row in fleet.hosts] == [("n1", "no")]

@@ -7,6 +7,7 @@ import pytest
 from fleets import fleet_at, made_job, written
 
 from diagnose.errors import UserError
+from diagnose.report.views.fleet import headline
 
 
 def accounting(folder: Path, text: str) -> Path:
@@ -31,6 +32,32 @@ def test_the_accounting_knows_jobs_by_slurm_number_place_or_name(tmp_path: Path)
     assert fleet.priced_share == pytest.approx(108 / 158)
     assert "1 job of unknown length: not counted; --accounting or --hours tells it" in fleet.notes
     assert "1 row of the accounting: of no job here" in fleet.notes
+
+
+@pytest.mark.parametrize(
+    ("names", "row", "spent", "note"),
+    [
+        ({"alice/run1": "", "bob/run1": ""}, "run1", [], "(run1): of several jobs here"),
+        ({"u1/4711": "", "u2/x": "4711"}, "4711", ["4711"], ""),
+        ({"run1": "", "bob/run1": ""}, "run1", ["run1"], ""),
+    ],
+)
+def test_a_row_is_spent_once(tmp_path: Path, names: dict[str, str], row: str, spent: list[str], note: str) -> None:
+    folder = written(tmp_path, {name: made_job(slurm=slurm) for name, slurm in names.items()})
+    fleet = fleet_at(folder, accounting(tmp_path, f"job,gpu_hours\n{row},10\n"))
+
+    assert [job.name for job in fleet.jobs if job.gpu_hours == 10.0] == spent
+    assert [said for said in fleet.notes if "accounting" in said and "--" not in said] == (
+        [f"1 row of the accounting {note}, and counted for none"] if note else []
+    )
+
+
+def test_of_two_rows_of_a_job_that_of_its_number_counts(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a/run": made_job(slurm="77")})
+    fleet = fleet_at(folder, accounting(tmp_path, "job,gpu_hours\na/run,5\n77,100\n"))
+
+    assert fleet.gpu_hours == 100.0
+    assert "1 row of the accounting (a/run): of a job that another row is of" in fleet.notes
 
 
 def test_hours_that_are_stated_are_for_jobs_that_nothing_else_tells(tmp_path: Path) -> None:
@@ -62,6 +89,12 @@ def test_an_armed_run_tells_its_own_hours_and_its_windows_are_one_job(tmp_path: 
     assert (job.name, job.label, job.windows, job.hours_from) == ("me/run", "me", 2, "armed run")
     assert job.hours == pytest.approx(4.0)
     assert fleet.gpu_hours == pytest.approx(32.0)
+
+
+def test_no_hours_are_not_unknown_ones(tmp_path: Path) -> None:
+    fleet = fleet_at(written(tmp_path, {"a": made_job()}), accounting(tmp_path, "job,gpu_hours\na,0\n"))
+
+    assert headline(fleet) == "1 job of 0 GPU-hours"
 
 
 def test_a_job_without_a_gpu_has_no_gpu_hours(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def priced(hours: Iterable[tuple[float | None, float]]) -> float | None:
 
 @dataclass
 class _Sum:
-    """A group that is being added up."""
+    """A group that is being added up; `jobs` by the digest of their newest window, since names may repeat."""
 
     jobs: set[str] = field(default_factory=set)
     gpu_hours: float = 0.0
@@ -104,7 +104,7 @@ class _Sum:
 
     def add(self, job: Job, hours: float, lost: Iterable[tuple[str, float]]) -> None:
         """Adds a part of a job."""
-        self.jobs.add(job.name)
+        self.jobs.add(job.newest.digest)
         self.gpu_hours += hours
         for cause, amount in lost:
             self.lost[cause] = self.lost.get(cause, 0.0) + amount

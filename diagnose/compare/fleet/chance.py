@@ -1,6 +1,7 @@
 """How likely chance alone is: so many of independent events, and such a shift within a sequence."""
 
 from collections.abc import Sequence
+from math import comb
 
 import numpy as np
 
@@ -23,6 +24,16 @@ def at_least(times: int, chances: Sequence[float]) -> float:
         so_far[:-1] -= moved
         so_far[1:] += moved
     return float(min(max(so_far[-1], 0.0), 1.0))
+
+
+def drawn_at_least(times: int, drawn: int, marked: int, whole: int) -> float:
+    """Chance that `times` or more of `drawn` are marked, drawn blindly of `whole` of which `marked` are.
+
+    Fisher's exact test of a host's jobs against all others': the hypergeometric distribution, in whole numbers.
+    """
+    most = min(drawn, marked)
+    ways = sum(comb(marked, each) * comb(whole - marked, drawn - each) for each in range(times, most + 1))
+    return ways / comb(whole, drawn)
 
 
 def shift_in(values: Floats) -> tuple[int, float]:

@@ -1,12 +1,14 @@
 """Windows to jobs: each job once, with its GPU-hours, its label and its price."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from diagnose.arrays import Floats
 from diagnose.compare.fleet.accounting import Accounted
+from diagnose.compare.fleet.matching import rows_of
 from diagnose.compare.fleet.window import NO_GPU, Part, Window
 from diagnose.diagnosis.fleet import Basis, HoursFrom
 
@@ -34,7 +36,8 @@ class Terms:
 class Job:
     """One job; its `windows` are in order of time, those of a single rank before those of the whole job.
 
-    `gpu_hours` and `price`, of a GPU-hour, are None where nothing says them.
+    `gpu_hours` and `price`, of a GPU-hour, are None where nothing says them. `row` is its name in the accounting, ""
+    where no row is of it.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Job:
     gpu_hours: float | None
     hours_from: HoursFrom
     price: float | None
+    row: str = ""
 
     @property
     def newest(self) -> Window:
@@ -91,8 +95,8 @@ def mean_shares(window: Window) -> Floats:
 
 
 def preferred(one: Window, other: Window) -> Window:
-    """Which of two that tell the same steps is kept: that of the whole job, else the first."""
-    return other if other.is_whole and not one.is_whole else one
+    """Which of two that tell the same trace is kept: that of the whole job, then that of more steps, else the first."""
+    return max(one, other, key=lambda window: (window.is_whole, window.steps))
 
 
 def jobs_of(windows: Iterable[Window], terms: Terms) -> list[Job]:
@@ -101,8 +105,19 @@ def jobs_of(windows: Iterable[Window], terms: Terms) -> list[Job]:
     for window in windows:
         key = f"slurm {window.slurm_job}" if window.slurm_job else window.run or window.digest
         by_job.setdefault(key, []).append(window)
-    jobs = [_job(sorted(own, key=lambda window: (window.is_whole, window.began)), terms) for own in by_job.values()]
-    return sorted(jobs, key=lambda job: job.name)
+    rows = rows_of(by_job, terms.accounting)
+    jobs = [
+        _job(sorted(own, key=lambda window: (window.is_whole, window.began)), rows.get(key, ""), terms)
+        for key, own in by_job.items()
+    ]
+    return sorted(_told_apart(jobs), key=lambda job: job.name)
+
+
+def _told_apart(jobs: Sequence[Job]) -> Iterator[Job]:
+    """The jobs, those of one name with what they are from."""
+    times = Counter(job.name for job in jobs)
+    for job in jobs:
+        yield job if times[job.name] == 1 else replace(job, name=f"{job.name} ({job.newest.source})")
 
 
 def basis_of(jobs: Sequence[Job], terms: Terms) -> Basis:
@@ -111,10 +126,10 @@ def basis_of(jobs: Sequence[Job], terms: Terms) -> Basis:
     return "run" if known or terms.accounting or terms.hours is not None else "day"
 
 
-def _job(windows: list[Window], terms: Terms) -> Job:
+def _job(windows: list[Window], named: str, terms: Terms) -> Job:
     newest = windows[-1]
     name = newest.slurm_job or newest.name
-    row = _row(windows, terms.accounting)
+    row = terms.accounting.get(named, Accounted())
     gpus = max(window.gpus for window in windows)
     gpu_hours, hours_from = _gpu_hours(windows, gpus, row, terms)
     stated = next((price for price in (row.price, terms.price, newest.price) if price is not None), None)
@@ -126,17 +141,8 @@ def _job(windows: list[Window], terms: Terms) -> Job:
         gpu_hours=gpu_hours,
         hours_from=hours_from,
         price=stated,
+        row=named,
     )
-
-
-def names_of(windows: Iterable[Window]) -> Iterator[str]:
-    """What a row of the accounting may call their job, the best first."""
-    for window in windows:
-        yield from filter(None, (window.slurm_job, window.name, window.name.rpartition("/")[2]))
-
-
-def _row(windows: Sequence[Window], accounting: Mapping[str, Accounted]) -> Accounted:
-    return next((accounting[name] for name in names_of(windows) if name in accounting), Accounted())
 
 
 def _gpu_hours(windows: Sequence[Window], gpus: int, row: Accounted, terms: Terms) -> tuple[float | None, HoursFrom]:

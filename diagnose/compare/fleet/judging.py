@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from diagnose.compare.fleet.account import Counted, causes_of, counted, days_of, groups_of, part_of, priced
 from diagnose.compare.fleet.changes import added, changes_of, times, whole_plan
-from diagnose.compare.fleet.jobs import Job, Terms, basis_of, devices_of, jobs_of, names_of
+from diagnose.compare.fleet.jobs import Job, Terms, basis_of, devices_of, jobs_of
+from diagnose.compare.fleet.matching import unused
 from diagnose.compare.fleet.offenders import hosts_of
 from diagnose.compare.fleet.reading import Read
 from diagnose.compare.fleet.trends import trends_of
@@ -119,9 +120,7 @@ def _notes(read: Read, jobs: Sequence[Job], kept: Sequence[Counted], basis: Basi
         yield f"{_count(undated, 'job')} without a date: in no trend and on no day"
     if read.left:
         yield f"{_count(read.left, 'run')} without a diagnosis: left out, as --diagnoses-only asks"
-    names = {name for job in jobs for name in names_of(job.windows)}
-    if strangers := sum(name not in names for name in terms.accounting):
-        yield f"{_count(strangers, 'row')} of the accounting: of no job here"
+    yield from unused((job.windows for job in jobs), terms.accounting, {job.row for job in jobs})
     prices = {each.job.price for each in kept if each.job.price is not None}
     if prices and any(each.job.price is None for each in kept):
         yield "some jobs have no price: money is of the others alone"

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from diagnose.compare.fleet.account import WORST, Counted
-from diagnose.compare.fleet.chance import ALPHA, at_least
+from diagnose.compare.fleet.chance import ALPHA, at_least, drawn_at_least
 from diagnose.compare.fleet.jobs import Job
 from diagnose.diagnosis.fleet import Answer, FleetHost, HostFault
 
@@ -15,18 +15,29 @@ HELD_BY_THE_MACHINE = ("heat", "the power supply", "heat or the power supply")  
 
 @dataclass(frozen=True)
 class Seen:
-    """A host in a job that tells: whether it has the fault, and the chance that it would have it by chance alone."""
+    """A host in a job that tells: whether it has the fault, why, and what others waited for it."""
 
     job: Job
     has: bool
-    chance: float
     reasons: tuple[str, ...] = ()
     gpu_hours: float = 0.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Host:
-    seen: list[Seen] = field(default_factory=list)
+    """A host in all jobs that tell.
+
+    Attributes:
+        seen: each of them.
+        expected: how often chance would give it the fault.
+        p_value: chance of so often or more.
+        least: the same if it had the fault in all of them.
+    """
+
+    seen: Sequence[Seen]
+    expected: float
+    p_value: float
+    least: float
 
     @property
     def faults(self) -> list[Seen]:
@@ -43,8 +54,8 @@ def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, 
     }
     for fault, told in kinds.items():
         hosts = told(jobs)
-        tested[fault] = len(hosts)
-        found += [_judged(name, fault, host.seen, len(hosts)) for name, host in hosts.items() if host.faults]
+        tested[fault] = len(hosts) if len(hosts) > 1 else 0
+        found += [_judged(name, fault, host, len(hosts)) for name, host in hosts.items() if host.faults]
     order = {"yes": 0, "unknown": 1, "no": 2}
     found.sort(key=lambda row: (order[row.answer], 1.0 if row.p_value is None else row.p_value, -row.times, row.host))
     return tuple(found), tested
@@ -52,7 +63,8 @@ def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, 
 
 def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
     """Jobs on several hosts in which a rank is late. By chance each rank is as likely to be it as any other."""
-    hosts: dict[str, _Host] = {}
+    seen: dict[str, list[Seen]] = {}
+    chances: dict[str, list[float]] = {}
     for each in jobs:
         windows = [window for window in each.job.windows if window.late is not None]
         named = Counter(window.late.host for window in windows if window.late is not None)
@@ -70,22 +82,27 @@ def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
         why = tuple(dict.fromkeys(late.why for late in own))
         for host, ranks in of_host.items():
             has = host == worst
-            chance = ranks / of_host.total()
-            seen = Seen(each.job, has, chance, why if has else (), waited if has else 0.0)
-            hosts.setdefault(host, _Host()).seen.append(seen)
-    return hosts
+            seen.setdefault(host, []).append(Seen(each.job, has, why if has else (), waited if has else 0.0))
+            chances.setdefault(host, []).append(ranks / of_host.total())
+    return {
+        host: _Host(own, sum(of), at_least(sum(one.has for one in own), of), prod(of))
+        for (host, own), of in zip(seen.items(), chances.values(), strict=True)
+    }
 
 
 def _held(jobs: Iterable[Counted]) -> dict[str, _Host]:
-    """Jobs with readings of a host's clocks. By chance a host has the fault as often as all other hosts together."""
-    told = [(host, job, reasons) for each in jobs for host, job, reasons in _readings(each.job)]
-    ran = Counter(host for host, *_ in told)
-    held = Counter(host for host, _, reasons in told if reasons)
+    """Jobs with readings of a host's clocks. By chance those with the fault are spread blindly over all hosts."""
+    seen: dict[str, list[Seen]] = {}
+    for each in jobs:
+        for host, job, reasons in _readings(each.job):
+            seen.setdefault(host, []).append(Seen(job, bool(reasons), reasons))
+    whole = sum(map(len, seen.values()))
+    marked = sum(one.has for own in seen.values() for one in own)
     hosts: dict[str, _Host] = {}
-    for host, job, reasons in told:
-        others = ran.total() - ran[host]
-        chance = (held.total() - held[host] + 1) / (others + 2)  # Laplace's: never nothing, and a half of none
-        hosts.setdefault(host, _Host()).seen.append(Seen(job, bool(reasons), chance, reasons))
+    for host, own in seen.items():
+        times, ran = sum(one.has for one in own), len(own)
+        p_value = drawn_at_least(times, ran, marked, whole)
+        hosts[host] = _Host(own, ran * marked / whole, p_value, drawn_at_least(ran, ran, marked - times + ran, whole))
     return hosts
 
 
@@ -97,12 +114,10 @@ def _readings(job: Job) -> Iterator[tuple[str, Job, tuple[str, ...]]]:
     yield from ((host, job, tuple(reasons)) for host, reasons in found.items())
 
 
-def _judged(name: str, fault: HostFault, seen: Sequence[Seen], hosts: int) -> FleetHost:
-    faults = [one for one in seen if one.has]
-    chances = [one.chance for one in seen]
-    p_value = min(1.0, at_least(len(faults), chances) * hosts)
-    least = min(1.0, prod(chances) * hosts)
-    answer: Answer = "yes" if p_value < ALPHA else "unknown" if least >= ALPHA else "no"
+def _judged(name: str, fault: HostFault, host: _Host, hosts: int) -> FleetHost:
+    seen, faults = host.seen, host.faults
+    p_value, least = min(1.0, host.p_value * hosts), min(1.0, host.least * hosts)
+    answer: Answer = "unknown" if least >= ALPHA else "yes" if p_value < ALPHA else "no"
     days = sorted(one.job.day for one in faults if one.job.day)
     reasons = Counter(why for one in faults for why in one.reasons)
     latest = sorted(faults, key=lambda one: one.job.day, reverse=True)[:WORST]
@@ -110,10 +125,10 @@ def _judged(name: str, fault: HostFault, seen: Sequence[Seen], hosts: int) -> Fl
         host=name,
         fault=fault,
         answer=answer,
-        because=_because(answer, fault, len(faults), len(seen), sum(chances), hosts),
+        because=_because(answer, fault, len(faults), len(seen), host.expected, hosts),
         jobs=len(seen),
         times=len(faults),
-        expected=sum(chances),
+        expected=host.expected,
         p_value=None if answer == "unknown" else p_value,
         reasons=tuple(why for why, _ in reasons.most_common()),
         gpu_hours=sum(one.gpu_hours for one in faults) if fault == "late rank" else None,
@@ -125,8 +140,11 @@ def _judged(name: str, fault: HostFault, seen: Sequence[Seen], hosts: int) -> Fl
 
 def _because(answer: Answer, fault: HostFault, times: int, jobs: int, expected: float, hosts: int) -> str:
     what = "the late rank is on it" if fault == "late rank" else "heat or the power supply holds a clock of it down"
-    told = f"in {times} of {jobs} {'job' if jobs == 1 else 'jobs'} {what}; chance would give {expected:.1f}"
-    among = f" among {hosts} {'host' if hosts == 1 else 'hosts'}"
+    told = f"in {times} of {jobs} {'job' if jobs == 1 else 'jobs'} {what}"
+    if hosts == 1:
+        return f"{told}, and no other host has readings to compare it with"
+    told += f"; chance would give {expected:.1f}"
+    among = f" among {hosts} hosts"
     if answer == "unknown":
         return f"{told}, and so few jobs cannot tell{among}"
     return f"{told}, {'more than chance explains' if answer == 'yes' else 'which chance explains'}{among}"

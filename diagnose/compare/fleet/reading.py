@@ -6,24 +6,28 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-import msgspec
 import numpy as np
 
 from diagnose import analysis
+from diagnose.compare.fleet.documents import (
+    JSON_SUFFIXES,
+    begins_diagnosis,
+    diagnosis_at,
+    is_diagnosis,
+    refuse_no_json,
+    stem_of,
+)
 from diagnose.compare.fleet.jobs import preferred
 from diagnose.compare.fleet.tree import Tree
 from diagnose.compare.fleet.window import Window, window_of
 from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.fleet import FleetUnread
-from diagnose.diagnosis.reading import LARGEST_BYTES, diagnosis_in, kind_of
 from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import STEP_LOG, rank_in
 from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log
 from diagnose.trace.discover import SUFFIXES, Run, runs_in, traces_among
-from diagnose.trace.source import opened
 
-_DOCUMENT = re.compile(rb'\s*\{\s*"schema_version"\s*:')
 _RECORD = re.compile(r"capture[\w.-]*\.json")
 _TOP = "."
 _NAMELESS = "diagnosis"  # a file of this name is called after its folder
@@ -35,16 +39,18 @@ class Read:
     """What was read so far.
 
     Attributes:
-        windows: by digest.
+        windows: each capture once.
+        known: the key of the window that is kept, by the digests and the traces of all that tell it.
         diagnoses: files that hold one.
         analysed: runs that were analysed.
-        repeats: of both, those that tell the same steps as another.
+        repeats: of both, those that tell what another tells.
         unread: what cannot be used.
         left: runs that were not to be analysed.
         armed_h: hours of each armed run, by its folder.
     """
 
     windows: dict[str, Window] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)
     diagnoses: int = 0
     analysed: int = 0
     repeats: int = 0
@@ -53,14 +59,15 @@ class Read:
     armed_h: dict[str, float] = field(default_factory=dict)
 
     def take(self, window: Window | None, place: str) -> None:
-        """Keeps the window, or of two that tell the same steps one."""
+        """Keeps the window, or of two that tell the same steps, or steps of the same trace, one."""
         if window is None:
             self.refuse(place, "no step was counted in it")
-        elif (known := self.windows.get(window.digest)) is None:
-            self.windows[window.digest] = window
-        else:
-            self.repeats += 1
-            self.windows[window.digest] = preferred(known, window)
+            return
+        key = self.known.get(window.digest) or self.known.get(window.trace) or window.digest
+        self.known |= {window.digest: key, window.trace: key}
+        known = self.windows.get(key)
+        self.repeats += known is not None
+        self.windows[key] = window if known is None else preferred(known, window)
 
     def refuse(self, place: str, why: str) -> None:
         """Names what cannot be used."""
@@ -87,7 +94,8 @@ def read_fleet(tree: Tree, options: analysis.Options, *, analyse: bool = True, w
         analyse: whether these are analysed at all.
         watch: told what is read.
     """
-    reading = _Reading(tree, options if analyse else None, _survey(tree), Read(), watch or _unwatched)
+    read = Read()
+    reading = _Reading(tree, options if analyse else None, _survey(tree, read), read, watch or _unwatched)
     reading.all()
     return reading.read
 
@@ -96,21 +104,37 @@ def _unwatched(place: str, done: int, number: int) -> None:
     pass
 
 
-def _survey(tree: Tree) -> _Found:
+def _survey(tree: Tree, read: Read) -> _Found:
     found = _Found()
-    for folder, names in tree.folders():
+    for folder, names in tree.folders(read.refuse):
         logs = [name for name in names if rank_in(name, STEP_LOG) is not None]
         if logs:
             found.armed[folder] = _joined(folder, logs[0])
         for name in names:
-            if not name.endswith(SUFFIXES) or _RECORD.fullmatch(name):
-                continue
-            place = _joined(folder, name)
-            if name.endswith(".json") and _DOCUMENT.match(tree.start(place)):
-                found.documents.append(place)
-            else:
-                found.runs.setdefault(folder, []).append(name)
+            if name.endswith(SUFFIXES) and not _RECORD.fullmatch(name):
+                place = _joined(folder, name)
+                _tried(read, place, partial(_survey_file, tree, found, folder, name))
     return found
+
+
+def _survey_file(tree: Tree, found: _Found, folder: str, name: str) -> None:
+    if name.endswith(".json"):
+        start = tree.start(_joined(folder, name))
+        refuse_no_json(start)
+        if begins_diagnosis(start):
+            found.documents.append(_joined(folder, name))
+            return
+    found.runs.setdefault(folder, []).append(name)
+
+
+def _tried(read: Read, place: str, take: Callable[[], None]) -> None:
+    """What cannot be used is named, and the next is read."""
+    try:
+        netted(place, take, partial(read.refuse, place))
+    except UserError as error:
+        read.refuse(place, f"{error.what}: {error.why}" if error.why else error.what)
+    except OSError as error:
+        read.refuse(place, error.strerror or type(error).__name__)
 
 
 @dataclass
@@ -131,20 +155,11 @@ class _Reading:
         takes += [(folder, partial(self._runs, folder, names)) for folder, names in self.found.runs.items()]
         for number, (place, take) in enumerate(takes):
             self.watch(place, number, len(takes))
-            self._tried(place, take)
-
-    def _tried(self, place: str, take: Callable[[], None]) -> None:
-        """What cannot be used is named, and the next is read."""
-        try:
-            netted(place, take, partial(self.read.refuse, place))
-        except UserError as error:
-            self.read.refuse(place, f"{error.what}: {error.why}" if error.why else error.what)
-        except OSError as error:
-            self.read.refuse(place, error.strerror or type(error).__name__)
+            _tried(self.read, place, take)
 
     def _document(self, place: str) -> None:
         with self.tree.here(place) as path:
-            diagnosis = _diagnosis(path)
+            diagnosis = diagnosis_at(path)
         if diagnosis is None:
             return
         self.read.diagnoses += 1
@@ -153,7 +168,7 @@ class _Reading:
             own = ("", folder.rpartition("/")[2] or self.tree.shown.rstrip("/").rpartition("/")[2])
             files = (PurePosixPath(file) for file in diagnosis.trace.files)
             self.told.setdefault(folder, set()).update(file.name for file in files if file.parent.name in own)
-        stem = name.removesuffix(".json")
+        stem = stem_of(name)
         self._take(diagnosis, place, folder if stem == _NAMELESS and folder else _joined(folder, stem), folder)
 
     def _step_log(self, folder: str, log: str) -> None:
@@ -165,14 +180,14 @@ class _Reading:
             files = [path / name for name in names if (path / name).is_file()]
             traces = {file.path for file in traces_among(files)}
             for file in files:
-                if file not in traces and file.suffix == ".json" and _is_diagnosis(file):
-                    self._tried(_joined(folder, file.name), partial(self._document, _joined(folder, file.name)))
+                if file not in traces and file.name.endswith(JSON_SUFFIXES) and is_diagnosis(file):
+                    _tried(self.read, _joined(folder, file.name), partial(self._document, _joined(folder, file.name)))
             told = self.told.get(folder, set())
             runs = runs_in(path) if traces else []
             for run in runs:
                 if not {file.path.name for file in run.files} <= told:
                     name = f"{folder or '.'}@{run.name}" if len(runs) > 1 else folder
-                    self._tried(name, partial(self._run, path, run, folder, name))
+                    _tried(self.read, name, partial(self._run, path, run, folder, name))
 
     def _run(self, path: Path, run: Run, folder: str, name: str) -> None:
         if self.options is None:
@@ -193,48 +208,6 @@ class _Reading:
         else:
             window = window_of(diagnosis, place, of_run or name, of_run or _TOP)
         self.read.take(window, place)
-
-
-def _diagnosis(path: Path) -> Diagnosis | None:
-    """The diagnosis in the file; None where it is sound, and another of diagnose's documents.
-
-    Raises:
-        UserError: it cannot be read, or used.
-    """
-    if path.stat().st_size > LARGEST_BYTES:
-        raise UserError(f"it is larger than {LARGEST_BYTES >> 20} MiB")
-    with opened(path, "the diagnosis") as file:
-        content = file.read()
-    try:
-        return diagnosis_in(content, path)
-    except UserError as error:
-        if _is_another_document(content):
-            return None
-        raise UserError(error.why) from error
-
-
-class _Keys(msgspec.Struct):
-    """What a diagnosis has, and no other of diagnose's documents has all of."""
-
-    verdict: msgspec.Raw = msgspec.Raw(b"")
-    ranks: msgspec.Raw = msgspec.Raw(b"")
-    steps: msgspec.Raw = msgspec.Raw(b"")
-
-
-def _is_another_document(content: bytes) -> bool:
-    try:
-        keys = msgspec.json.decode(content, type=_Keys)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return not (keys.verdict and keys.ranks and keys.steps)
-
-
-def _is_diagnosis(path: Path) -> bool:
-    """Whether it is one whose keys somebody has put in another order."""
-    if path.stat().st_size > LARGEST_BYTES:
-        return False
-    with opened(path, "the file") as file:
-        return kind_of(file.read()) == "diagnosis"
 
 
 def hours_of(log: ArmedLog) -> float:

@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +13,7 @@ from diagnose.trace import displayed, on_this_machine
 from diagnose.trace.remote import files_below, is_remote, start_of
 
 START_BYTES = 4096
+Refuse = Callable[[str, str], None]  # called with the place of what cannot be read, and why
 
 
 class Tree(Protocol):
@@ -19,7 +21,7 @@ class Tree(Protocol):
 
     shown: str
 
-    def folders(self) -> Iterator[tuple[str, list[str]]]:
+    def folders(self, refuse: Refuse) -> Iterator[tuple[str, list[str]]]:
         """Each folder, "" the top, with the names of its files; in order, and what begins with a dot left out."""
 
     def start(self, file: str) -> bytes:
@@ -48,12 +50,27 @@ class _Local:
         self._root = root
         self.shown = shown_path(root)
 
-    def folders(self) -> Iterator[tuple[str, list[str]]]:
-        for folder, below, names in os.walk(self._root):
+    def folders(self, refuse: Refuse) -> Iterator[tuple[str, list[str]]]:
+        def unread(error: OSError) -> None:
+            refuse(self._place(error.filename), error.strerror or str(error))
+
+        for folder, below, names in os.walk(self._root, onerror=unread):
             below[:] = sorted(name for name in below if not name.startswith("."))
-            place = Path(folder).relative_to(self._root).as_posix()
-            files = (name for name in sorted(names) if not name.startswith("."))
-            yield place.removeprefix("."), [name for name in files if (Path(folder) / name).is_file()]
+            files = (Path(folder) / name for name in sorted(names) if not name.startswith("."))
+            yield self._place(folder), [file.name for file in files if self._is_file(file, unread)]
+
+    def _place(self, path: str | Path) -> str:
+        return Path(path).relative_to(self._root).as_posix().removeprefix(".")
+
+    @staticmethod
+    def _is_file(path: Path, unread: Callable[[OSError], None]) -> bool:
+        """Whether it is one, also where its folder may be listed and no more."""
+        try:
+            return stat.S_ISREG(path.stat().st_mode)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):  # as of a link to nothing
+                unread(error)
+            return False
 
     def start(self, file: str) -> bytes:
         try:
@@ -72,7 +89,7 @@ class _Remote:
         self._url = url.rstrip("/")
         self.shown = displayed(url)
 
-    def folders(self) -> Iterator[tuple[str, list[str]]]:
+    def folders(self, refuse: Refuse) -> Iterator[tuple[str, list[str]]]:  # what is there is listed whole, or not
         names: dict[str, list[str]] = {}
         for place in files_below(self._url):
             folder, _, name = place.rpartition("/")

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -61,6 +62,8 @@ class Window:
         name: of its job, by the place.
         run: the folder of the armed run that it is a window of, "" where it is none.
         digest: the same for all that tell the same steps of the same ranks.
+        trace: the same for all that are of the same files, whichever of their steps they tell.
+        steps: that it tells, of the rank with most.
         is_whole: of the job, and not of one rank.
         began: in UTC, "" where nothing says.
         slurm_job: the job's number, likewise.
@@ -80,6 +83,8 @@ class Window:
     name: str
     run: str
     digest: str
+    trace: str
+    steps: int
     is_whole: bool
     began: str
     slurm_job: str
@@ -123,6 +128,8 @@ def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> Wi
         name=name,
         run=run,
         digest=_digest(ranks),
+        trace=_trace(diagnosis),
+        steps=max(rank.steps for rank in ranks),
         is_whole=diagnosis.rank is None,
         began=diagnosis.origin.began if _TIME.fullmatch(diagnosis.origin.began) else "",
         slurm_job=diagnosis.origin.slurm_job if _NUMBER.fullmatch(diagnosis.origin.slurm_job) else "",
@@ -159,6 +166,17 @@ def _shares(ranks: list[RankReport], causes: tuple[str, ...]) -> list[float]:
 def _digest(ranks: list[RankReport]) -> str:
     """A hash of what each rank spends on each cause to the nanosecond, which no two captures share."""
     told = sorted((rank.rank, rank.steps, sorted((entry.cause, entry.ns) for entry in rank.ledger)) for rank in ranks)
+    return _hashed(told)
+
+
+def _trace(diagnosis: Diagnosis) -> str:
+    """A hash of the names of its files, of when and in which job they begin, and of how much they hold."""
+    origin, trace = diagnosis.origin, diagnosis.trace
+    names = sorted(PurePosixPath(file).name for file in trace.files)
+    return _hashed((names, origin.began, origin.slurm_job, trace.bytes, trace.events))
+
+
+def _hashed(told: object) -> str:
     return hashlib.sha256(repr(told).encode()).hexdigest()[:24]
 
 

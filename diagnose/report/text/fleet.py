@@ -19,7 +19,7 @@ _CAUSES = (
     Column("of all", 9),
     Column("jobs", 7, least=60),
     Column("price", 10, least=80),
-    Column("since", 13, least=95),
+    Column("first seen", 13, least=95),
 )
 _GROUPS = (
     Column("jobs", 7, least=60),
@@ -41,6 +41,8 @@ def render(fleet: Fleet, console: Console, details: bool = False) -> None:
     """Print `fleet`, all of its rows for `details`. Nothing is judged here."""
     page = Page(console)
     page.paragraph(Text(view.headline(fleet), "bold"), label="fleet:")
+    if unknown := view.unknown_line(fleet):
+        page.paragraph(unknown)
     page.paragraph(view.whole_line(fleet))
     if money := view.money_line(fleet):
         page.paragraph(money, label="lost money:")
@@ -70,7 +72,7 @@ def _print_causes(page: Page, fleet: Fleet, details: bool) -> None:
     shown = rows if details else rows[:SHOWN]
     for row in shown:
         cells = {"lost": row.amount, "of all": f"{100 * row.share:.1f} %", "jobs": row.jobs, "price": row.money}
-        page.line(Text(line(page, columns, row.name, cells | {"since": row.since})))
+        page.line(Text(line(page, columns, row.name, cells | {"first seen": row.since})))
     if len(rows) > len(shown):
         page.line(Text(f"  +{len(rows) - len(shown)} more: --details", "dim"))
 

@@ -13,6 +13,7 @@ from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted
 
 WIDTH, HEIGHT = 1000, 200
+LEAST_SHARE = 0.0005  # less rounds to 0.0 %
 HEADINGS: dict[Literal["label", "gpu", "host"], str] = {"label": "By label", "gpu": "By GPU", "host": "By host"}
 CLASSES = {
     "data": "data",
@@ -34,10 +35,21 @@ def unit(fleet: Fleet) -> str:
 
 def headline(fleet: Fleet) -> str:
     """How many jobs there are, what they take, and how much of it is lost."""
-    if not fleet.counted or not fleet.gpu_hours:
+    if not fleet.counted:
         return f"{counted(len(fleet.jobs), 'job')}, and none whose GPU-hours are known"
+    if not fleet.gpu_hours:
+        return f"{counted(fleet.counted, 'job')} of 0 GPU-hours"
     share = spoken(fleet.lost_gpu_hours / fleet.gpu_hours, "share")
-    return f"{number(fleet.lost_gpu_hours)} of {number(fleet.gpu_hours)} {unit(fleet)} are lost ({share})"
+    least = "at least " if unknown_line(fleet) else ""
+    return f"{least}{number(fleet.lost_gpu_hours)} of {number(fleet.gpu_hours)} {unit(fleet)} are lost ({share})"
+
+
+def unknown_line(fleet: Fleet) -> str:
+    """What captures do not tell, and so may be lost, too; "" where that rounds to nothing."""
+    share = fleet.unknown_gpu_hours / fleet.gpu_hours if fleet.gpu_hours else 0.0
+    if share < LEAST_SHARE:
+        return ""
+    return f"of {number(fleet.unknown_gpu_hours)} more nothing is known ({spoken(share, 'share')})"
 
 
 def whole_line(fleet: Fleet) -> str:
@@ -64,7 +76,7 @@ def read_line(fleet: Fleet) -> str:
     if fleet.analysed:
         parts.append(f"{counted(fleet.analysed, 'run')} analysed")
     if fleet.repeats:
-        parts.append(f"{fleet.repeats:,} of them tell steps that another tells")
+        parts.append(f"{fleet.repeats:,} of them tell what another tells")
     if fleet.unread:
         parts.append(f"{len(fleet.unread):,} cannot be used")
     return "; ".join(parts)
@@ -86,7 +98,7 @@ class CauseRow:
 
 def cause_rows(fleet: Fleet, spent: str = "lost") -> list[CauseRow]:
     """The causes that lose, or that work, the largest first; what rounds to nothing is left out."""
-    return [_cause_row(row) for row in fleet.causes if row.spent == spent and row.share >= 0.0005]
+    return [_cause_row(row) for row in fleet.causes if row.spent == spent and row.share >= LEAST_SHARE]
 
 
 def _cause_row(row: FleetCause) -> CauseRow:
@@ -206,7 +218,7 @@ def hosts_line(fleet: Fleet) -> str:
     """How many hosts were tested, of what, "" where none was."""
     late, held = (fleet.hosts_tested.get(fault, 0) for fault in ("late rank", "clock held down"))
     if not late and not held:
-        return "unknown: no job with a late rank on one of several hosts, and no readings of clocks"
+        return "unknown: no job with a late rank on one of several hosts, and no clocks of several hosts"
     told = [f"{counted(late, 'host')} by late ranks"] if late else []
     told += [f"{counted(held, 'host')} by clocks"] if held else []
     guilty = len({row.host for row in fleet.hosts if row.answer == "yes"})

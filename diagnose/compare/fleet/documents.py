@@ -1,0 +1,91 @@
+"""JSON files below a folder: which are diagnoses, whatever packs them, and which nobody can read."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.reading import LARGEST_BYTES, diagnosis_in, kind_of
+from diagnose.errors import UserError
+from diagnose.trace.source import Source
+from diagnose.trace.unpacking import GZIP_MAGIC, ZSTD_MAGIC
+
+JSON_SUFFIXES = (".json", ".json.gz", ".json.zst")
+_BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema_version"\s*:')
+_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*[\[{"tfn0-9-]')
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def begins_diagnosis(start: bytes) -> bool:
+    """Whether a file that starts so is a document of diagnose, with its keys in their order."""
+    return _BEGINS.match(start) is not None
+
+
+def refuse_no_json(start: bytes) -> None:
+    """Raises UserError where no JSON in UTF-8 starts so, packed or not."""
+    if start.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        return
+    if not start.strip():
+        raise UserError("it is empty")
+    if start.startswith(_UTF_16) or b"\0" in start:
+        raise UserError("it is not UTF-8")
+    if not _JSON.match(start):
+        raise UserError("it is not JSON")
+
+
+def stem_of(name: str) -> str:
+    """The name of a JSON file without what says so."""
+    return next((name.removesuffix(suffix) for suffix in JSON_SUFFIXES if name.endswith(suffix)), name)
+
+
+def diagnosis_at(path: Path) -> Diagnosis | None:
+    """The diagnosis in the file; None where it is sound, and another of diagnose's documents.
+
+    Raises:
+        UserError: it cannot be read, or used.
+    """
+    content = _content(path)
+    if content is None:
+        raise UserError(f"it is larger than {LARGEST_BYTES >> 20} MiB")
+    try:
+        return diagnosis_in(content, path)
+    except UserError as error:
+        if _is_another_document(content):
+            return None
+        raise UserError(error.why) from error
+
+
+def is_diagnosis(path: Path) -> bool:
+    """Whether it is one that is packed, or whose keys somebody has put in another order."""
+    content = _content(path)
+    return content is not None and kind_of(content) == "diagnosis"
+
+
+def _content(path: Path) -> bytes | None:
+    """The text of the file, None where it is too large for a diagnosis."""
+    if path.stat().st_size > LARGEST_BYTES:
+        return None
+    blocks, size = list[bytes](), 0
+    for block in Source(path).blocks():
+        blocks.append(block)
+        size += len(block)
+        if size > LARGEST_BYTES:
+            return None
+    return b"".join(blocks)
+
+
+class _Keys(msgspec.Struct):
+    """What a diagnosis has, and no other of diagnose's documents has all of."""
+
+    verdict: msgspec.Raw = msgspec.Raw(b"")
+    ranks: msgspec.Raw = msgspec.Raw(b"")
+    steps: msgspec.Raw = msgspec.Raw(b"")
+
+
+def _is_another_document(content: bytes) -> bool:
+    try:
+        keys = msgspec.json.decode(content, type=_Keys)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return not (keys.verdict and keys.ranks and keys.steps)

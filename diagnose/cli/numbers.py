@@ -12,6 +12,7 @@ from diagnose.formulas.mfu_conventions import MFU_AS
 from diagnose.hardware import Gpu
 from diagnose.hardware.named import gpu_named
 
+_MOST_HOURS = 1e12  # what is computed of them stays finite
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
 
@@ -36,6 +37,8 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
         text = str(value).strip().lower()
         factor = _IN_HOURS.get(text[-1:], 1.0)
         number = POSITIVE.convert(text[:-1] if text[-1:] in _IN_HOURS else text, param, ctx)
+        if number * factor > _MOST_HOURS:
+            self.fail(f"{value} is longer than {_MOST_HOURS:g} hours.", param, ctx)
         return number * factor
 
 

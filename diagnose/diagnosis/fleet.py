@@ -12,7 +12,7 @@ Basis = Literal["run", "day"]
 Spent = Literal["lost", "work", "unknown"]
 Answer = Literal["yes", "no", "unknown"]
 HostFault = Literal["late rank", "clock held down"]
-HoursFrom = Literal["accounting", "armed run", "--hours", ""]
+HoursFrom = Literal["accounting", "armed run", "option", ""]
 
 
 class FleetCause(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True):
         windows: different captures of it.
         began: of the first of them, in UTC; "" where nothing says.
         hours: that it ran; null where nothing says.
-        hours_from: who says so.
+        hours_from: who says so; "option" is --hours.
         gpu_hours: on the basis of the fleet; null of a job that is not counted, for the reason in `because`.
         lost_share: of them, null where the capture does not tell.
         cause: what most of that went to.

@@ -77,6 +77,7 @@ def test_tables_hold_every_row_and_parquet_its_kinds(folder: Path, tmp_path: Pat
     assert done.exit_code == 0
     rows = list(csv.DictReader((tmp_path / "tables" / "jobs.csv").read_text().splitlines()))
     assert len(rows) == 10
+    assert {row["hours_from"] for row in rows} == {"option"}, "as in Parquet: nothing that a spreadsheet would compute"
     hours = parquet.read_table(tmp_path / "tables" / "causes.parquet").to_pydict()
     assert sum(hours["gpu_hours"]) == pytest.approx(800)
     assert hours["price"] == [None] * len(hours["price"]), "nobody states a price"
@@ -115,6 +116,13 @@ def test_what_is_none_ends_with_a_message(tmp_path: Path) -> None:
     assert "1 file cannot be used, the first is broken.json" in broken.output
     assert "no such folder" in nothing.output
     assert "no folder of diagnoses" in file.output
+
+
+def test_hours_have_an_end(folder: Path) -> None:
+    done = fleet(folder, "--hours", "1e300h")
+
+    assert done.exit_code == 2
+    assert "1e300h is longer than 1e+12 hours" in done.output
 
 
 def test_runs_are_left_alone_where_only_diagnoses_are_wanted(tmp_path: Path) -> None:

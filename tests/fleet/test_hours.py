@@ -67,6 +67,12 @@ def test_hours_that_are_stated_are_for_jobs_that_nothing_else_tells(tmp_path: Pa
     assert {job.name: job.gpu_hours for job in fleet.jobs} == {"a": 100.0, "b": 16.0}
 
 
+def test_an_accounting_of_labels_alone_leaves_the_hours_as_they_are(tmp_path: Path) -> None:
+    fleet = fleet_at(written(tmp_path, {"a": made_job()}), accounting(tmp_path, "job,label\na,nlp\n"))
+
+    assert (fleet.basis, fleet.gpu_hours, fleet.jobs[0].label) == ("day", 192.0, "nlp")
+
+
 def test_nothing_known_is_a_day_of_all_jobs(tmp_path: Path) -> None:
     fleet = fleet_at(written(tmp_path, {"a": made_job(), "b": made_job(gpus_each=2)}))
 
@@ -107,7 +113,8 @@ def test_a_job_without_a_gpu_has_no_gpu_hours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "why"),
     [
-        ("name,gpu_hours\na,1\n", "row 2 names no job"),
+        ("gpu_hours\n1\n", "row 2 names no job"),
+        ("job,GPU hours\na,1\n", "it has a column of another name: GPU hours"),
         ("job,gpu_hours\na,1\na,2\n", "row 3 is of a job that another row is of: a"),
         ("job,gpu_hours\na,many\n", "gpu_hours of row 2 is no number from 0 on: many"),
         ("job,gpu_hours\na,-1\n", "gpu_hours of row 2 is no number"),

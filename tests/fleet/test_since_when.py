@@ -45,6 +45,15 @@ def test_a_few_days_tell_nothing(tmp_path: Path) -> None:
     assert (trend.answer, trend.jobs) == ("unknown", 12)
 
 
+def test_jobs_of_one_time_have_no_order(tmp_path: Path) -> None:
+    jobs = {f"job{i:02}": made_job(causes={"data-wait": 0.1 if i < 30 else 0.4}) for i in range(60)}
+    (trend,) = fleet_at(written(tmp_path, jobs)).trends
+
+    assert (trend.answer, trend.because) == (
+        "unknown", "60 jobs with a date, of 1 time, are too few to tell a change from chance",
+    )  # fmt: skip
+
+
 def test_the_first_day_is_that_of_the_first_job_with_it(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path, lambda i: 0.01 if i < 8 else 0.05)
 

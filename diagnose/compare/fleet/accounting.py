@@ -28,16 +28,20 @@ def read_accounting(path: Path) -> dict[str, Accounted]:
     """Each job with what its row says.
 
     Raises:
-        UserError: it cannot be read, has no column of jobs, two rows of one job, or a cell that is no number.
+        UserError: it cannot be read, has no column of jobs or one of another name, two rows of one job, or a cell that
+            is no number.
     """
     with opened(path, "the accounting") as file:
         content = file.read(_LARGEST_BYTES + 1)
     if len(content) > _LARGEST_BYTES:
         raise _unusable(path, f"it is larger than {_LARGEST_BYTES >> 20} MiB")
     try:
-        rows = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+        table = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        rows = list(table)
     except (UnicodeDecodeError, csv.Error) as error:
         raise _unusable(path, str(error)) from error
+    if strange := next((name for name in table.fieldnames or () if name.strip() and name not in COLUMNS), None):
+        raise _unusable(path, f"it has a column of another name: {strange[:40]}")
     jobs: dict[str, Accounted] = {}
     for line, row in enumerate(rows, 2):
         name = (row.get(JOB) or "").strip()

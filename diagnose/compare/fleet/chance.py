@@ -36,24 +36,32 @@ def drawn_at_least(times: int, drawn: int, marked: int, whole: int) -> float:
     return ways / comb(whole, drawn)
 
 
-def shift_in(values: Floats) -> tuple[int, float]:
+def shift_in(values: Floats, splits: Sequence[int] | None = None) -> tuple[int, float]:
     """Where a sequence most likely moves to another level, and how likely chance does as much.
 
     Pettitt's test (A Non-parametric Approach to the Change-point Problem, 1979): the index of the first value of the
-    new level, shape (n,), and the p-value, which is his approximation.
+    new level, and the p-value, which is his approximation.
+
+    Args:
+        values: shape (n,).
+        splits: indices that a new level may begin at, in order; every one where nothing else is said.
     """
     count = len(values)
-    if count < 2:
+    at = np.array(range(1, count) if splits is None else splits, int)
+    if not len(at):
         return count, 1.0
-    moved = 2 * np.cumsum(_ranks(values))[:-1] - np.arange(1, count) * (count + 1)
-    at = int(np.argmax(np.abs(moved)))
-    most = float(np.abs(moved[at]))
-    return at + 1, min(1.0, 2 * float(np.exp(-6 * most**2 / (count**3 + count**2))))
+    moved = np.abs(2 * np.cumsum(_ranks(values))[at - 1] - at * (count + 1))
+    most = int(np.argmax(moved))
+    return int(at[most]), _p_value(float(moved[most]), count)
 
 
-def least_p(count: int) -> float:
-    """The p-value of the clearest shift that so many values can have: half of them below all others."""
-    most = 2 * (count // 2) * (count - count // 2) / 2
+def least_p(count: int, splits: Sequence[int] | None = None) -> float:
+    """The p-value of the clearest shift that so many values can have there: all before it below all others."""
+    at = range(1, count) if splits is None else splits
+    return _p_value(max((split * (count - split) for split in at), default=0), count)
+
+
+def _p_value(most: float, count: int) -> float:
     return min(1.0, 2 * float(np.exp(-6 * most**2 / max(count**3 + count**2, 1))))
 
 

@@ -123,7 +123,8 @@ def _told_apart(jobs: Sequence[Job]) -> Iterator[Job]:
 def basis_of(jobs: Sequence[Job], terms: Terms) -> Basis:
     """By the length of each job where the user states lengths, or all are known; else by a day of all jobs."""
     known = all(job.gpu_hours is not None for job in jobs if job.has_gpu)
-    return "run" if known or terms.accounting or terms.hours is not None else "day"
+    stated = terms.hours is not None or any(row.gpu_hours is not None for row in terms.accounting.values())
+    return "run" if known or stated else "day"
 
 
 def _job(windows: list[Window], named: str, terms: Terms) -> Job:
@@ -151,7 +152,7 @@ def _gpu_hours(windows: Sequence[Window], gpus: int, row: Accounted, terms: Term
     armed = next((h for window in windows if (h := (terms.armed_h or {}).get(window.run)) is not None), None)
     if armed is not None:
         return armed * gpus, "armed run"
-    return (None, "") if terms.hours is None else (terms.hours * gpus, "--hours")
+    return (None, "") if terms.hours is None else (terms.hours * gpus, "option")
 
 
 def _folder(name: str) -> str:

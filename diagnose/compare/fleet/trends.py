@@ -13,21 +13,25 @@ _LEAST_SHARE = 0.01  # of all GPU-hours: a trend of less is worth nobody's time
 
 
 def trends_of(jobs: Sequence[Counted], causes: Sequence[FleetCause]) -> tuple[FleetTrend, ...]:
-    """Of the causes that lose most, each over the jobs in order of time; jobs without a date tell nothing."""
+    """Of the causes that lose most, each over the jobs in order of time; jobs without a date tell nothing.
+
+    A change lies between two times: of jobs that began at the same nobody knows which was first.
+    """
     dated = sorted((each for each in jobs if each.job.day and each.gpu_hours > 0), key=_began)
     lost = [row.cause for row in causes if row.spent == "lost" and row.share >= _LEAST_SHARE][:MOST_TESTED]
-    return tuple(_trend(cause, dated, len(lost)) for cause in lost)
+    splits = [at for at in range(1, len(dated)) if _began(dated[at]) != _began(dated[at - 1])]
+    return tuple(_trend(cause, dated, splits, len(lost)) for cause in lost)
 
 
-def _began(each: Counted) -> tuple[str, str]:
-    return min(window.began for window in each.job.windows if window.began), each.job.name
+def _began(each: Counted) -> str:
+    return min(window.began for window in each.job.windows if window.began)
 
 
-def _trend(cause: str, dated: Sequence[Counted], tested: int) -> FleetTrend:
-    if least_p(len(dated)) * tested >= ALPHA:
-        because = f"{len(dated)} jobs with a date are too few to tell a change from chance"
+def _trend(cause: str, dated: Sequence[Counted], splits: Sequence[int], tested: int) -> FleetTrend:
+    if least_p(len(dated), splits) * tested >= ALPHA:
+        because = f"{_told(len(dated), len(splits) + 1)} too few to tell a change from chance"
         return FleetTrend(cause=cause, answer="unknown", because=because, jobs=len(dated))
-    at, p_value = shift_in(np.array([each.causes.get(cause, 0.0) / each.gpu_hours for each in dated]))
+    at, p_value = shift_in(np.array([each.causes.get(cause, 0.0) / each.gpu_hours for each in dated]), splits)
     corrected = min(1.0, p_value * tested)
     if corrected >= ALPHA:
         because = f"over {len(dated)} jobs it goes up and down as chance does"
@@ -46,6 +50,13 @@ def _trend(cause: str, dated: Sequence[Counted], tested: int) -> FleetTrend:
         after_share=after,
         p_value=corrected,
     )
+
+
+def _told(jobs: int, times: int) -> str:
+    if jobs == 1:
+        return "1 job with a date is"
+    of = f", of {times} {'time' if times == 1 else 'times'}," if times < jobs else ""
+    return f"{jobs} jobs with a date{of} are"
 
 
 def _share(cause: str, jobs: Sequence[Counted]) -> float:

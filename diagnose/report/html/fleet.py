@@ -3,6 +3,7 @@
 from diagnose.diagnosis.fleet import Fleet
 from diagnose.report.html.page import embedded, environment, policy
 from diagnose.report.views import fleet as view
+from diagnose.report.views import fleet_days
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import About
 
@@ -21,9 +22,9 @@ def fleet_page(fleet: Fleet, about: About) -> str:
         "unit": view.unit(fleet),
         "causes": view.cause_rows(fleet),
         "work": view.cause_rows(fleet, "work"),
-        "days": view.days_view(fleet),
-        "width": view.WIDTH,
-        "height": view.HEIGHT,
+        "days": fleet_days.days_view(fleet),
+        "width": fleet_days.WIDTH,
+        "height": fleet_days.HEIGHT,
         "groups": [
             (kind, heading, rows) for kind, heading in view.HEADINGS.items() if (rows := view.groups(fleet, kind))
         ],

@@ -120,6 +120,10 @@ class Arming:
         self._log.tell("closed", first=first, folder=folder, error=error, slow=self._slowness.recorded(steps))
         self._schedule.closed(self.number)
 
+    def machine_unread(self, why: str) -> None:
+        """The machine is not read, or no more."""
+        self._log.tell("no_readings", why=why)
+
     def ended(self, why: str) -> None:
         """The loop is over: the next turn is the last."""
         self._judge_noted()

@@ -152,6 +152,29 @@ def test_an_armed_loop_is_read_from_its_first_step_to_its_end(tmp_path: Path, mo
     assert log.why_no_gpu == "the training thread computed on no GPU when the readings began"
 
 
+def test_where_no_thread_can_be_had_one_attempt_is_made_in_a_loop_and_the_report_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    attempts = list[object]()
+
+    def refused(run: object) -> None:
+        attempts.append(run)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(nsight_window, "Recorder", NoProfiler)
+    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr(sampling, "SideThread", refused)
+    Run(tmp_path).begin().steps(range(1, 51)).end()
+
+    report = judged(read_series(tmp_path))
+    assert len(attempts) == 1
+    assert report.machine is not None
+    assert [one.because for one in report.machine.not_told] == [
+        "the step logs hold no readings of the machine: no thread could be started"
+    ]
+
+
 JOB = """
 import subprocess, sys, time
 import torch

@@ -129,7 +129,8 @@ def report(rows: Sequence[Measurement], command: str) -> str:
         f"# Many jobs: cost, {day}",
         "",
         f"`{command}`, Python {python}, {cores}, load {os.getloadavg()[0]:.0f} at the end: where other work",
-        "runs beside, processor time tells more than the clock. The docstring of the script says what is measured.",
+        "runs beside, processor time tells more than the clock.",
+        "What is measured stands in the docstring of the script.",
         "",
     ]
     lines += [

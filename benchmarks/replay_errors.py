@@ -22,7 +22,7 @@ from statistics import mean, median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from accuracy.page import table
+from accuracy.markdown import table
 from accuracy.run import FULL_SEEDS, cases_of, outcomes_of
 from accuracy.score import Outcome
 from rules_once import rules_read_once

@@ -28,7 +28,8 @@ class Config:
         budget_bytes: the most text of a rank's trace, before it is compressed.
         ranks: which ranks record, as `chosen_ranks.parsed` reads it; None leaves it to their number.
         flight_recorder: whether torch's is armed, so that a job that hangs leaves what `diagnose hang` reads.
-        looked_at_by: the process number of the `diagnose run` that has stacks read where the job stands still, else 0.
+        looked_at_by: the `diagnose run` that has stacks read where the job stands still, as `armed.pulse.name_of` names
+            it; None where none does.
         memory: whether allocations are recorded, and a snapshot of them is written.
         log: the loggers of the trainer are told of each window.
         nsight: Nsight Systems records the window, and torch's profiler stays off.
@@ -47,7 +48,7 @@ class Config:
     budget_bytes: int = protocol.BUDGET_BYTES
     ranks: str | None = None
     flight_recorder: bool = True
-    looked_at_by: int = 0
+    looked_at_by: dict[str, Any] | None = None
     memory: bool = False
     log: bool = False
     nsight: bool = False

@@ -62,7 +62,7 @@ class NoThread:
 class Run:
     """One rank of an armed run in `folder`; windows of four steps after a warm-up of one."""
 
-    def __init__(self, folder: Path, rank: int = 0, world: int = 1, looked_at_by: int = 0, **asked: Any) -> None:
+    def __init__(self, folder: Path, rank: int = 0, world: int = 1, looked_at_by: Any = None, **asked: Any) -> None:
         scratch = folder / SCRATCH
         scratch.mkdir(parents=True, exist_ok=True)
         (scratch / OWNER).write_text(json.dumps({"token": "t"}))

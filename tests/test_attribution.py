@@ -209,9 +209,31 @@ def test_without_a_gpu_what_torch_does_around_operators_is_dispatch() -> None:
         with job.inside("autograd::engine::evaluate_function: MmBackward0"):
             job.host(40)
             job.cpu_op("aten::mm", 100)
+        with job.inside("torch.distributed.ddp.reducer::search_unused_parameters"):
+            job.host(300)
         job.host(25)
 
-    assert causes(job) == {"operator-compute": 100 * US, "dispatch": 40 * US, "python": 25 * US}
+    assert causes(job) == {"operator-compute": 100 * US, "dispatch": 340 * US, "python": 25 * US}
+
+
+@pytest.mark.parametrize("node", ["Mine", "autograd::engine::evaluate_function: MineBackward", "CompiledFunction"])
+def test_without_a_gpu_the_functions_of_the_user_are_python(node: str) -> None:
+    job = Trace(gpu=None)
+    with job.step(), job.inside(node):
+        job.host(40)
+        job.cpu_op("aten::mm", 100)
+
+    assert causes(job) == {"operator-compute": 100 * US, "python": 40 * US}
+
+
+def test_without_a_gpu_a_hook_that_autograd_calls_is_python() -> None:
+    job = Trace(gpu=None)
+    with job.step(), job.inside("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"):
+        job.host(40)
+        job.cpu_op("aten::add", 100)
+        job.host(5000)
+
+    assert causes(job) == {"operator-memory": 100 * US, "dispatch": 40 * US, "python": 5000 * US}
 
 
 def test_a_step_without_a_gpu_is_divided_by_what_the_process_did() -> None:

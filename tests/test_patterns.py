@@ -7,6 +7,7 @@ from analysed import ADD, FOREACH, FUSED, GEMM, MS, SOFTMAX, facts
 from kineto import Trace
 
 from diagnose.facts import Unknown
+from diagnose.metrics.unknowns import NO_SHAPES
 
 SCORES = [8, 12, 512, 512]
 HIDDEN = [8, 512, 768]
@@ -136,6 +137,19 @@ def test_fused_attention_takes_what_the_flops_of_its_products_do() -> None:
 
     at_peak = flops / 989.4e12 / 400e-6
     assert shares == [pytest.approx(0.5 * at_peak / 0.73, rel=0.01), pytest.approx(at_peak / 0.30, rel=0.01)]
+
+
+def test_without_the_sizes_of_each_product_or_a_peak_nobody_knows_what_fused_attention_leaves() -> None:
+    odd = ("aten::bmm", [[*SCORES[1:]], [12, 64, 512]], GEMM, 100)  # sizes that do not fit together
+    unsized = facts(steps(*EAGER, odd, FEED_FORWARD))
+    document = steps(*EAGER, FEED_FORWARD).json()
+    document["deviceProperties"][0]["name"] = "a GPU that is in no table"
+    peakless = facts(document)
+
+    for which in ("least", "most"):
+        name = f"{which}_fused_attention_left_share"
+        assert unsized[name].value == NO_SHAPES
+        assert peakless[name].value == peakless["peak_matrix_flops_per_s"].value != NO_SHAPES
 
 
 def test_an_activation_without_a_product_is_not_gated() -> None:

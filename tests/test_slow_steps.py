@@ -80,3 +80,9 @@ def test_both_sides_of_each_threshold_in_numbers(waiting_ms: list[float], slow: 
     found = report(tmp_path, clock="host", waiting_ns=waiting, warmup_ns=[9], active_ns=[9] * 4, first_active_step=50)
 
     assert [step.ns / MS for step in found] == slow
+
+
+@pytest.mark.parametrize(("count", "slow"), [(4, [11]), (3, [])])
+def test_three_steps_of_the_window_are_enough_and_two_are_not(count: int, slow: list[int], tmp_path: Path) -> None:
+    """One step of a window is not counted."""
+    assert [step.step for step in report(tmp_path, slow=(11,), count=count)] == slow

@@ -88,6 +88,9 @@ def test_a_pickle_that_would_run_something_runs_nothing(protocol: int, tmp_path:
         (b"\x80\x02a.", "do not fit together"),
         (b"\x80\x02]K\x01K\x02s.", "do not fit together"),
         (b"\x80\x02}]K\x02s.", "a key of it is no plain value"),
+        (b"\x80\x02})K\x01s.", "a key of it is no plain value"),
+        (b"\x80\x02})" + 16 * b"q\x00h\x00\x86" + b"Ns.", "a key of it is no plain value"),  # of 2 ** 16 parts
+        (b"\x80\x02}\x8a\x0a" + 10 * b"\x01" + b"Ns.", "a number of 10 bytes"),  # as many as one likes have one hash
         (b"\x80\x02(e.", "do not fit together"),
         (b"\x80\x02.", "do not fit together"),
         (b"\x80\x02]K\x01", "ends in the middle"),
@@ -193,6 +196,13 @@ def test_entries_of_a_history_are_read_at_once(monkeypatch: pytest.MonkeyPatch) 
     read(io.BytesIO(pickled), kept_small)
 
     assert len(slow) - of_few < 3900 * 2
+
+
+def test_a_tuple_is_no_key_of_what_is_read_at_once() -> None:
+    entry = b"}(h\x05K\x01u"
+
+    assert Values({5: "text"}.__getitem__).flat(entry, 0) is not None
+    assert Values({5: ()}.__getitem__).flat(entry, 0) is None
 
 
 @pytest.mark.parametrize(

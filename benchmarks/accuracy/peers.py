@@ -17,6 +17,7 @@ from pathlib import Path
 from simulator import simulate
 
 from .corpus import Case
+from .markdown import table
 from .score import Outcome, Part, part
 
 IDLE, COMMUNICATES = 0.15, 0.10  # of the time, from which it is the bottleneck
@@ -87,8 +88,6 @@ def peers(outcomes: Sequence[Outcome], jobs: int) -> str:
 
 def beside(whole: Sequence[Outcome], parts_of: Sequence[Breakdown]) -> str:
     """The table, of jobs and their breakdowns."""
-    from .page import table
-
     found = dict(zip((one.case for one in whole), parts_of, strict=True))
     by_thresholds = {case: parts.by_thresholds for case, parts in found.items()}
     by_utilisation = {case: parts.by_utilisation for case, parts in found.items()}

@@ -62,6 +62,19 @@ def compared(seeded: random.Random) -> Case:
     return Case("compared", (*command, "@a.json", "@b.json", *form), files)
 
 
+def fleet(seeded: random.Random) -> Case:
+    """Two jobs of which one is mutated, and at times what the accounting says of them."""
+    name, other = seeded.choice(_SAMPLES), seeded.choice(_SAMPLES)
+    files = {"runs/me/a.json": _spoilt(seeded, json.loads(_diagnosis(name))), "runs/b.json": _diagnosis(other).encode()}
+    form = ("--json",) if seeded.random() < 0.6 else ("--details",)
+    if seeded.random() < 0.7:
+        return Case("fleet", ("fleet", "@runs", *form), files)
+    rows = mutated(seeded, [{"job": name, "gpu_hours": "8", "gpu_hour_price": "2.5", "label": "x"} for name in "ab"])
+    return Case(
+        "fleet", ("fleet", "@runs", "--accounting", "@jobs.csv", *form), files | {"jobs.csv": _table(seeded, rows)}
+    )
+
+
 def baseline(seeded: random.Random) -> Case:
     """A baseline and the trace that is held against it."""
     name = seeded.choice(_SAMPLES)

@@ -11,6 +11,7 @@ import jsonschema
 import msgspec
 
 from diagnose.diagnosis import Comparison, Diagnosis, schema
+from diagnose.diagnosis.fleet import Fleet
 from diagnose.dumps.hang import Hang
 from diagnose.dumps.memory import MemoryAnswer
 from diagnose.patch.promises.tally import LedgerReport
@@ -22,6 +23,7 @@ _ANSWERS: dict[str, Any] = {
     "hang": Hang,
     "memory": MemoryAnswer,
     "compare": Comparison,
+    "fleet": Fleet,
     "scaling": ScalingReport,
     "ledger": LedgerReport,
     "fit": dict[str, Any],

@@ -243,6 +243,7 @@ KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, build
     "memory": (5, recorders.memory),
     "armed": (4, recorders.armed),
     "compared": (4, answers.compared),
+    "fleet": (3, answers.fleet),
     "baseline": (2, answers.baseline),
     "ledger": (3, answers.ledger),
     "planned": (5, answers.planned),

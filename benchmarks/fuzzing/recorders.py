@@ -23,6 +23,7 @@ from .written import json_bytes
 
 _HANGS = ("MISSING", "OTHER_ORDER", "OTHER_SIZE", "OTHER_TYPE", "OTHER_GROUP", "LEFT_THE_LOOP", "SLOW", "OLD")
 _FORBIDDEN = (b"cos\nsystem\n(S'true'\ntR", b"\x8c\x02os\x8c\x06system\x93", b"(ios\nsystem\n", b"Pid\n", b"\x82\x01")
+_NESTED = (b")" + b"\x85" * 300_000, b")" + b"q\x00h\x00\x86" * 60)  # tuples: 300,000 deep, and of 2 ** 60 parts
 _MOST_HISTORY = 60  # calls of the allocator that are kept of a sample
 
 
@@ -45,7 +46,7 @@ def _dumped(seeded: random.Random, content: Any) -> bytes:
 
 
 def _pickled(seeded: random.Random, content: Any) -> bytes:
-    """As any protocol writes it; now and then with what would run code."""
+    """As any protocol writes it; now and then with what would run code, or what never ends to be walked through."""
     try:
         text = pickle.dumps(content, protocol=seeded.choice([2, 2, 3, 4, 5]))
     except (RecursionError, ValueError):
@@ -53,7 +54,13 @@ def _pickled(seeded: random.Random, content: Any) -> bytes:
     if seeded.random() < 0.1:
         at = seeded.randint(2, len(text) - 1)
         text = text[:at] + seeded.choice(_FORBIDDEN) + text[at:]
-    return text
+    return text[:-1] + _nested_entry(seeded) + text[-1:] if seeded.random() < 0.1 else text
+
+
+def _nested_entry(seeded: random.Random) -> bytes:
+    """Opcodes that add an entry to a dictionary: nested tuples are its key, or in its value."""
+    nested = seeded.choice(_NESTED)
+    return seeded.choice([nested + b"Ns", b"X\x12\0\0\0allocator_settings}X\1\0\0\0a" + nested + b"ss"])
 
 
 @cache

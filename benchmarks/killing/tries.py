@@ -23,7 +23,10 @@ from .world import World, emptied
 
 ORPHANS_END_WITHIN_S = 60.0
 _CODES = (0, 1, 2, 3, 130)  # of the pages of the commands: answers, and what the user is told
-_KILLED = -9
+_GO_LATER = (
+    r"cache/diagnose-\w{8}\.part",  # goes with an entry that is made an hour later, since caches are shared by hosts
+    r"tmp/[a-z0-9_]{8}",  # with it Python's tempfile tries whether it can write there
+)
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,9 @@ def look(world: World, command: Command, ended: Ended, how: How, usual: set[str]
 
 
 def _beyond(world: World, command: Command, usual: set[str]) -> tuple[str, ...]:
-    """What lies there beyond the usual."""
-    return tuple(sorted(name for name in world.files() - usual if not re.fullmatch(command.keeps, name)))
+    """What lies there beyond the usual, and beyond what is known to go later."""
+    kept = re.compile("|".join((command.keeps, *_GO_LATER)))
+    return tuple(sorted(name for name in world.files() - usual if not kept.fullmatch(name)))
 
 
 def orphans(world: World) -> list[str]:

@@ -50,8 +50,8 @@ class World:
         return {str(path) for path in found if path.parts[0] != "in" and str(path) not in _ROOMS}
 
     def torn(self) -> list[str]:
-        """Files that are there and not whole."""
-        paths = (self.place / name for name in sorted(self.files()))
+        """Files that are there and not whole; temporary ones need not be."""
+        paths = (self.place / name for name in sorted(self.files()) if not name.startswith("tmp/"))
         return [path.name for path in paths if path.is_file() and not _is_whole(path)]
 
 

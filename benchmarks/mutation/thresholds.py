@@ -18,10 +18,11 @@ import pytest
 from .mutants import moved_by_a_fifth
 
 ROOT = Path(__file__).parents[2]
-TESTS: dict[str, tuple[str, ...]] = {  # module: the tests that are about it
-    "diagnose.attribution.leading": ("tests/test_verdict.py",),
-    "diagnose.judge.verdict": ("tests/test_verdict.py",),
-    "diagnose.judge.slow_steps": ("tests/test_slow_steps.py",),
+IN_NUMBERS = "test_both_sides_of_each_threshold_in_numbers"
+TESTS: dict[str, tuple[str, ...]] = {  # module: the tests that are about it, first the one that is likely to notice
+    "diagnose.attribution.leading": (f"tests/test_verdict.py::{IN_NUMBERS}", "tests/test_verdict.py"),
+    "diagnose.judge.verdict": (f"tests/test_verdict.py::{IN_NUMBERS}", "tests/test_verdict.py"),
+    "diagnose.judge.slow_steps": (f"tests/test_slow_steps.py::{IN_NUMBERS}", "tests/test_slow_steps.py"),
 }
 IN_THIS_PROCESS = ("-o", "filterwarnings=default")  # in which modules are imported before pytest could rewrite them
 SHOWN = ("LONGEST", "MOST_", "FINEST", "SHOWN", "KEPT", "NAMED")  # how much is shown, not what is judged
@@ -46,7 +47,11 @@ def thresholds(module: str) -> Iterator[tuple[str, float]]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             name, value = getattr(node.targets[0], "id", ""), node.value.value
-            if isinstance(value, int | float) and not isinstance(value, bool) and not any(w in name for w in SHOWN):
+            if (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and not any(w in f"{name}_" for w in SHOWN)
+            ):
                 yield name, value
 
 

@@ -29,15 +29,18 @@ from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
+    AUTOGRAD,
     CLIP,
     COMMUNICATION_RANGES,
     DATA_WAIT,
     LOGGING,
     OPS,
     PYTHON,
+    REDUCER,
 )
 
 MEMORY_BOUND = "memory"  # in a `Bound`
+MOST_OF_A_NODE_NS = 100_000  # autograd's engine takes some 10 us for each node, under the profiler too
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,19 @@ def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
         painted = iv.intersect(pieces, left)
         left = iv.subtract(left, painted)
         parts.append((cause, painted))
-    return [*parts, ("python", left)]
+    dispatch = _torch_code(timeline, left)
+    return [*parts, ("dispatch", dispatch), ("python", iv.subtract(left, dispatch))]
+
+
+def _torch_code(timeline: Timeline, left: Intervals) -> Intervals:
+    """What torch's own code takes around its operators: DDP's reducer, and the moments between those of a node of
+    autograd. What lasts longer there is a hook or a function in Python.
+    """
+    trace = timeline.trace
+    reducer, nodes = (timeline.matching(pattern, *OPS) for pattern in (REDUCER, AUTOGRAD))
+    inside = iv.intersect(left, iv.intervals(trace.ts[nodes], trace.ends(nodes)))
+    short = iv.subtract(inside, iv.longer_than(inside, MOST_OF_A_NODE_NS))
+    return iv.union(short, iv.intersect(left, iv.intervals(trace.ts[reducer], trace.ends(reducer))))
 
 
 def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:
@@ -192,8 +207,6 @@ def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:
             yield OPTIMIZER_OPERATORS, iv.intersect(instants, timeline.optimizer_steps)
         yield cause, instants
     yield "optimizer-host", timeline.optimizer_steps
-    operators = trace.rows_of(*OPS)  # what torch's own code takes around operators: autograd's engine, DDP's reducer
-    yield "dispatch", iv.intervals(trace.ts[operators], trace.ends(operators))
 
 
 _OPERATOR_CLASSES = ("", "compute", "memory")

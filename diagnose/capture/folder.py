@@ -21,6 +21,8 @@ from diagnose.probes.protocol import (
     CLAIM,
     DONE,
     MARKS_FOLDER,
+    MEMORY,
+    MEMORY_AT_OOM,
     OWNER,
     OWNER_PARTIAL,
     PARENT,
@@ -40,12 +42,13 @@ from diagnose.probes.protocol import (
 
 _MOST_FOLDERS = 10_000
 _PARTIAL = re.escape(PARTIAL).replace(r"\{\}", "{}")
-_OF_RANKS = (CLAIM, ASK, PULSE, TRACE, RECORD, DONE)
-_CLAIM, _ASK, _PULSE, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in _OF_RANKS)
+_OF_RANKS = (CLAIM, ASK, PULSE, MEMORY, MEMORY_AT_OOM, TRACE, RECORD, DONE)
+_CLAIM, _ASK, _PULSE, _MEMORY, _AT_OOM, *_COMPLETE = (re.escape(name).replace(r"\{\}", r"\d+") for name in _OF_RANKS)
 _AGREED = (_ASK, ANNOUNCED, TRIGGER)
 _PARTIALS = (_PARTIAL.format(name, r"\d+") for name in (*_COMPLETE, *_AGREED))
 _OURS = "|".join((re.escape(OWNER_PARTIAL), _CLAIM, _PULSE, *_AGREED, *_PARTIALS))
 _LEFT_IN_WINDOWS = "|".join((rf"\.{_CLAIM}", *(_PARTIAL.format(name, r"\d+") for name in _COMPLETE)))
+_LEFT_IN_RUN = "|".join(_PARTIAL.format(name, r"\d+") for name in (_MEMORY, _AT_OOM))
 _MARK = r"[\w.]+"
 _RAW = "|".join(map(re.escape, (RAW, RAW_PARTIAL)))
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
@@ -135,14 +138,14 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
     wanted = Path(os.path.abspath(out if out is not None else _default_out(env)))
     for count in range(1, _MOST_FOLDERS):
         folder = wanted if count == 1 else wanted.with_name(f"{wanted.name}-{count}")
-        made = _made(folder)
+        had = ClaimedFolder(folder, token, parent, _made(folder))
         try:
             if _is_had(folder, token, parent):
                 with contextlib.suppress(FileExistsError):
-                    (folder / SCRATCH / MARKS_FOLDER).mkdir()
-                return ClaimedFolder(folder, token, parent, made)
+                    had.marks.mkdir()
+                return had
         except BaseException:
-            _unmake(made)
+            had.release([])
             raise
     raise FileExistsError(f"{_MOST_FOLDERS} folders of this name are there already", str(wanted))
 
@@ -215,12 +218,14 @@ def _token_of(env: Mapping[str, str]) -> str:
 
 
 def _remove_scratch(folder: Path, token: str) -> None:
-    """Remove the scratch folder if it is the job's, and what a rank that was killed left in the windows of the run.
+    """Remove the scratch folder if it is the job's, and what a rank that was killed left in the run and its windows.
 
     What is in the scratch folder and not known to be ours stays, and it with it.
     """
     if owner(folder) != token:
         return
+    with _opened(".", _number(folder)) as run:
+        _remove_files(run, _LEFT_IN_RUN)
     for window in folder.glob(WINDOW_FOLDER.format("*")):
         with _opened(window.name, _number(folder)) as left:
             _remove_files(left, _LEFT_IN_WINDOWS)

@@ -1,6 +1,7 @@
 """`diagnose fit`: does a job fit its GPUs, how fast will it be, and how to divide it, before it runs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from diagnose.cli.numbers import POSITIVE, mfu_as_option
 from diagnose.cli.terminal import terminal
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.errors import UserError, printable
+from diagnose.formulas.model import ModelShape
 from diagnose.predict.fit.boards import fewest_nodes, gpu_named
 from diagnose.predict.fit.calibration import calibrated
 from diagnose.predict.fit.forecast import Forecast, best_forecast, forecast, to_json
@@ -113,13 +115,13 @@ def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str
     click.echo(f"wrote {len(made.rows)} rows to {printable(str(out))}{left}", err=True)
 
 
-def forecast_of(given: dict[str, Any]) -> Forecast:
-    """The plan as it is given, or the best of all where its division is not."""
+def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
+    """The plan as it is given, or the best of all where its division is not; `found` says what its model is."""
     divided = any(given[name] is not None for name in _SHARDING)
     gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1)
     stack = _stack(given)
     sharding = _sharding(given, gpus, stack) if divided else Sharding(dp=gpus, uneven_stages=stack.uneven_stages)
-    plan = _plan(given, gpus, sharding, stack)
+    plan = _plan(given, found(given["model"]), gpus, sharding, stack)
     if divided or gpus == 1:
         return forecast(_filled(plan, given), stack)
     return best_forecast(plan, stack, given["global_batch"] or _global_batch(given, gpus))
@@ -134,8 +136,8 @@ def _stack(given: dict[str, Any]) -> Stack:
     return stack.with_rates({"node_gbs": given["network_gbs"]}) if given["network_gbs"] else stack
 
 
-def _plan(given: dict[str, Any], gpus: int, sharding: Sharding, stack: Stack) -> JobPlan:
-    name, model = model_from(given["model"])
+def _plan(given: dict[str, Any], of: tuple[str, ModelShape], gpus: int, sharding: Sharding, stack: Stack) -> JobPlan:
+    name, model = of
     seq_len = given["seq_len"] or longest_usual(model)
     return JobPlan(
         name=name,

@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from diagnose.capture.bundle import Bundle
 from diagnose.capture.py_spy import INSTALL, Seen, installed, stacks_of
@@ -13,6 +14,7 @@ from diagnose.cli.reporter import near
 from diagnose.cli.voice import say
 from diagnose.cli.whole_file import whole_file
 from diagnose.errors import printable
+from diagnose.probes.armed.pulse import name_of
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import HANG_DUMP, SCRATCH, STACKS
 
@@ -81,6 +83,14 @@ def can_look(least_s: float | None) -> bool:
     if least_s is not None and installed() is None:
         say(f"no stacks if the job hangs: py-spy is not installed ({INSTALL})")
     return least_s is not None and installed() is not None
+
+
+def itself() -> dict[str, Any] | None:
+    """This command, as its ranks know by whom they may be looked at; None where the system has no /proc."""
+    try:
+        return name_of(os.getpid())
+    except OSError:
+        return None
 
 
 def hang_stacks(bundle: Bundle | None, config: Config, least_s: float | None) -> HangStacks | None:

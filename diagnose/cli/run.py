@@ -25,7 +25,7 @@ from diagnose.capture.command import (
 from diagnose.capture.folder import is_first_rank
 from diagnose.cli import nsight
 from diagnose.cli.armed import arm_options, asked_of
-from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks
+from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks, itself
 from diagnose.cli.nsight import nsight_options
 from diagnose.cli.outputs import Outputs, output_options
 from diagnose.cli.promises import ledger_option
@@ -140,7 +140,7 @@ def run(
 def _config(window: Config, asked: Asked | None, given: dict[str, Any]) -> Config:
     """What the options ask for beside the window, or in its place."""
     asks = {name: given[name] for name in ("memory", "log", "nsight")}
-    asks["looked_at_by"] = os.getpid() if can_look(given["hang_stacks"]) else 0
+    asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
     return config if asked is None else replace(config, at_step=None, armed=asked.to_json())
 

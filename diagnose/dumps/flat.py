@@ -10,6 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from diagnose.dumps import opcodes
+
 _ITEM = (
     rb"j....|h.|K.|\x8a(?:\x06.{6}|\x07.{7}|\x08.{8}|\x05.{5}|\x01.|\x02..|\x03.{3}|\x04.{4})"
     rb"|J....|M..|[N\x88\x89]|G.{8}"
@@ -93,12 +95,12 @@ class Values(dict[bytes, Any]):
         values = list(map(get, each(first)))
         list_of: tuple[Any, ...] = ()
         if rest is not None:
-            if len(values) % 2 == 0:
-                raise TypeError("a list for a key")
             known = self._lists.get(listed)
             list_of = self._list(listed) if known is None else known
             values.append(list_of)
             values += map(get, each(last))
+        if not opcodes.KEYS.issuperset(map(type, values[::2])):
+            raise TypeError("a key that is no plain value")
         several = iter(values)
         return Flat(
             dict(zip(several, several, strict=True)),

@@ -7,7 +7,7 @@ Python its default elsewhere.
 from collections.abc import Callable
 
 LONGEST_TEXT = 1 << 20  # bytes; a stack of C++ frames is a text of some thousands
-LONGEST_NUMBER = 16  # bytes; addresses and times take 8
+LONGEST_NUMBER = 9  # bytes; addresses and times take 8, and millions of longer ones have one hash
 
 NUMBERS = {b"\x8a": 1, b"\x8b": 4}  # of any length, by the bytes that tell it
 TEXTS = {b"\x8c": 1, b"X": 4, b"\x8d": 8}
@@ -16,6 +16,7 @@ FETCHED = {b"h": 1, b"j": 4}
 REMEMBERED = {b"q": 1, b"r": 4}
 FIXED = {b"J": (4, "<i"), b"K": (1, "<B"), b"M": (2, "<H"), b"G": (8, ">d")}
 PASSED_BY = {b"\x80": 1, b"\x95": 8}  # the protocol, and the length of a frame
+KEYS = frozenset({str, bytes, int, float, bool, type(None)})  # to hash a tuple takes as long as whoever wrote it likes
 BARE = frozenset(bytes([code]) for code in b"(01)tldaesu]}N\x85\x86\x87\x88\x89\x94")  # nothing follows
 STOP = b"."
 _SHORT = "it ends in the middle"

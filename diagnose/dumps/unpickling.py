@@ -245,10 +245,9 @@ class _Machine:
         to = self._top()
         if type(to) is not dict or len(items) % 2:
             raise _UNFIT
-        try:
-            to.update(zip(items[::2], items[1::2], strict=True))
-        except TypeError:
-            raise UnsoundPickle("a key of it is no plain value") from None
+        if not opcodes.KEYS.issuperset(map(type, items[::2])):
+            raise UnsoundPickle("a key of it is no plain value")
+        to.update(zip(items[::2], items[1::2], strict=True))
         small = to if self._reduced is None else self._reduced(to)
         if small is to:
             return False

@@ -6,7 +6,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from diagnose.attribution.causes import WAITING
+from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.defects import netted
 from diagnose.diagnosis import Speedup
 from diagnose.facts import Facts, Unknown, spoken
@@ -98,18 +98,25 @@ class Predictor:
         fact = self.facts.get("waiting_share")
         return fact is not None and not fact.known
 
-    def _without_transfer(self, rule: Rule) -> float:
+    def _without_transfer(self, rule: Rule, after: Sequence[Rule]) -> float:
         """The speed of a step that waits for ranks and transfers nothing: no change of the transfers buys more.
 
         One that leaves fewer of them leaves fewer places at which ranks wait for each other, too.
         """
-        fewer = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host)
-        transfer, passing = self._share("transfer_share"), self._share("passing_waiting_share") if fewer else 0.0
-        return np.inf if transfer is None else 1 / max(1 - transfer - (passing or 0.0), 1e-3)
+        fewer, now = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host), self._all(after, "best")
+        waiting = self._share("passing_waiting_share", "waiting_share") if fewer else 0.0
+        transfer = self._share("transfer_share")
+        if transfer is None or waiting is None or now is None:
+            return np.inf
+        speed = 1.0 if self.measured.timeline.has_gpu else self.host_speeds.of(EXPOSED)
+        gone = (transfer + waiting) * self.replay.measured_ns * speed
+        return now[1] / max(now[1] - gone, 1e-3 * now[1]) if now[1] > 0 else np.inf
 
-    def _share(self, name: str) -> float | None:
-        fact = self.facts.get(name)
-        return None if fact is None or isinstance(fact.value, Unknown) else float(fact.value)
+    def _share(self, *names: str) -> float | None:
+        """The first of the shares that is known; None where none is."""
+        found = (self.facts.get(name) for name in names)
+        known = (fact.value for fact in found if fact is not None and not isinstance(fact.value, Unknown))
+        return next((float(value) for value in known), None)
 
     @cached_property
     def _waits_for_workers(self) -> bool:
@@ -134,7 +141,7 @@ class Predictor:
             return (worst, None) if worst > 1 else None
         low, high = max(min(worst, best), 1.0), max(worst, best, 1.0)
         if rule.class_ == "communication":
-            most = self._without_transfer(rule)
+            most = self._without_transfer(rule, after)
             low, high = min(low, most), min(high, most)
         return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), 1.0)), high
 

@@ -53,6 +53,7 @@ class ArmedLog:
         readings: of the machine, in the order of the lines.
         of_gpu: links and errors of the GPU, likewise.
         why_no_gpu: why there are none of a GPU, "" where there are.
+        why_no_readings: why there are none of the machine, or no more; "" where nothing is told.
         unread: lines that could not be read.
         ended: the last loop ended by itself, and said so.
     """
@@ -67,6 +68,7 @@ class ArmedLog:
     readings: list[Reading] = field(default_factory=list)
     of_gpu: list[GpuReading] = field(default_factory=list)
     why_no_gpu: str = ""
+    why_no_readings: str = ""
     unread: int = 0
     ended: bool = False
     restarts: list[int] = field(default_factory=list)
@@ -88,7 +90,7 @@ class ArmedLog:
 
     def machine(self) -> MachineReadings:
         """The readings of the machine in the order of steps."""
-        return columns(self.rank, self.readings, self.why_no_gpu, self.of_gpu)
+        return columns(self.rank, self.readings, self.why_no_gpu, self.of_gpu, self.why_no_readings)
 
     def _events(self, before: Ints, blocks: list[int], kind: str, words: str) -> Iterator[Event]:
         for block in blocks:
@@ -159,6 +161,8 @@ def _take(log: ArmedLog, line: dict[str, Any] | None) -> None:
             log.restarts.append(len(log.blocks))
     elif line.get("what") == "end":
         log.ended = True
+    elif line.get("what") == "no_readings":
+        log.why_no_readings = encodable(str(line.get("why", "")))[:_LONGEST_WHY]
     elif isinstance(line.get("what"), str) and len(log.told) < _MOST_TOLD:
         log.told.append({**_plain(line), "loop": log.begins})
         if line["what"] == "window":

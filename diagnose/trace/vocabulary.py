@@ -27,6 +27,10 @@ DATA_WAIT = rf"enumerate\(DataLoader\)#|{re.escape(protocol.DATA_WAIT_RANGE)}"
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
 LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
 BACKWARD = r"autograd::engine::evaluate_function"  # what autograd's engine calls, one after the other
+AUTOGRAD = (
+    rf"(?:{BACKWARD}: )?(?:\w+Backward\d+|torch::autograd::\w+)$"  # nodes of torch; those of the user's have no number
+)
+REDUCER = r"torch\.distributed\.ddp\.reducer::|torch::distributed::reducer::"
 OPTIMIZER_STEP = rf"Optimizer\.step#|{re.escape(protocol.OPTIMIZER_RANGE)}"
 
 DEVICE_ALLOCATION = (

@@ -36,7 +36,7 @@ class Agreement:
             OSError: the folder cannot be written.
         """
         if self.leads:
-            self._tell()
+            self._tell([])
 
     def announce(self, step: int, why: str) -> None:
         """Of rank 0: a window whose first recorded step is `step` opens.
@@ -44,8 +44,9 @@ class Agreement:
         Raises:
             OSError: the folder cannot be written.
         """
-        self._told = [*self._told, {"step": step, "why": why[:200]}][-_TOLD:]
-        self._tell()
+        told = [*self._told, {"step": step, "why": why[:200]}][-_TOLD:]
+        self._tell(told)
+        self._told = told
 
     def announced(self) -> dict[int, str]:
         """Why each announced window opens, by its first recorded step; of a file just being written none."""
@@ -85,9 +86,9 @@ class Agreement:
             return []
         return [name for name in names if name == TRIGGER or rank_in(name, ASK) is not None][:_MOST_ASKS]
 
-    def _tell(self) -> None:
+    def _tell(self, windows: list[dict[str, object]]) -> None:
         """In the place of what was there: a network file system looks again at a file that it opens, not at a name."""
-        text = json.dumps({"windows": self._told}).encode().ljust(_ANNOUNCEMENT_BYTES)
+        text = json.dumps({"windows": windows}).encode().ljust(_ANNOUNCEMENT_BYTES)
         file = os.open(self._folder / ANNOUNCED, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             os.pwrite(file, text, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..guard import guarded, quietly, say
+from ..guard import guarded, quietly, say, told
 from .agreement import Agreement
 from .asked import Asked, Wanted
 from .beside import EVERY_S
@@ -39,7 +39,8 @@ class Arming:
     Attributes:
         number: steps that the job has behind it.
         note_reading: takes a reading of the machine, a line of the log.
-        heard: what the thread beside has heard of windows.
+        heard: what the thread beside has heard of windows: which are asked for, and which were announced, or, on
+            rank 0, could not be.
         noted_ns: when the last steps ended that were only noted, by the clock of the steps; each began where the one
             before it ended, the first at `noted_from_ns`.
         quiet_until_ns: until then a step may only be noted,
@@ -89,6 +90,8 @@ class Arming:
             heard = self.heard.pop(0)
             if isinstance(heard, Wanted):
                 self._want(heard)
+            elif self._agreement.leads:
+                self._schedule.withdrawn(heard[0], self.number)
             else:
                 self._schedule.announced(*heard)
 
@@ -117,6 +120,10 @@ class Arming:
         self._log.tell("closed", first=first, folder=folder, error=error, slow=self._slowness.recorded(steps))
         self._schedule.closed(self.number)
 
+    def machine_unread(self, why: str) -> None:
+        """The machine is not read, or no more."""
+        self._log.tell("no_readings", why=why)
+
     def ended(self, why: str) -> None:
         """The loop is over: the next turn is the last."""
         self._judge_noted()
@@ -124,16 +131,31 @@ class Arming:
         self._over = True
 
     def turn(self) -> None:
-        """Everything that touches files, and a look at a step that takes too long."""
+        """Everything that touches files, and a look at a step that takes too long.
+
+        Raises:
+            OSError: the step times cannot be written; everything else is done.
+        """
         quietly(self._look)
         quietly(self._beat)
-        self._log.write(to_the_end=self._over)
+        try:
+            self._log.write(to_the_end=self._over)
+        finally:
+            self._hear()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._log.close()
+        if self._pulse is not None:
+            self._pulse.close()
+
+    def _hear(self) -> None:
         if self._signal is not None and self._signal.came:
             self._signal.came = False
             self.heard.append(Wanted("asked for by a signal"))
         if self._agreement.leads:
             while self._to_tell:
-                self._agreement.announce(*self._to_tell.pop(0))
+                self._announce(*self._to_tell.pop(0))
             self.heard += self._agreement.asks()
         else:
             news = {first: why for first, why in self._agreement.announced().items() if first not in self._known}
@@ -141,11 +163,14 @@ class Arming:
             self.heard += list(news.items())
             self._ask_if_nobody_else_does()
 
-    def close(self) -> None:
-        """Nothing more comes."""
-        self._log.close()
-        if self._pulse is not None:
-            self._pulse.close()
+    def _announce(self, first: int, why: str) -> None:
+        """Tell the other ranks of the window; one that they cannot hear of does not open here alone."""
+        try:
+            self._agreement.announce(first, why)
+        except OSError as error:
+            if not self._alone:
+                say(f"no window opens at step {first}, which cannot be announced to other ranks: {told(error)}")
+                self.heard.append((first, why))
 
     def _judge_noted(self) -> None:
         ends_ns, self.noted_ns = self.noted_ns, []

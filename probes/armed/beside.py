@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..guard import guarded
+from ..guard import guarded, quietly, say
 from ..side_thread import SideThread
 
 EVERY_S = 1.0
-_MOST_FAILURES = 3
+_MOST_TOLD = 3  # failures in a row: a disk may be full for hours
 
 
 class Beside:
-    """Calls `turn` every second, and `close` at the end."""
+    """Calls `turn` every second, also where it fails, and `close` at the end."""
 
     def __init__(self, turn: Callable[[], object], close: Callable[[], object]) -> None:
         self._turn, self._close = turn, close
@@ -36,10 +36,20 @@ class Beside:
     def _run(self, thread: SideThread) -> None:
         try:
             last = False
-            while not last and self._failures < _MOST_FAILURES:
+            while not last:
                 last = self._over  # before the turn: all that was noted until then is written in it
-                self._failures = 0 if guarded(self._turn, "step times not written") else self._failures + 1
+                self._take_turn()
                 if not last:
                     thread.wait(EVERY_S)
         finally:
             guarded(self._close, "step times not written")
+
+    def _take_turn(self) -> None:
+        """One that fails like many before it is silent."""
+        told = self._failures < _MOST_TOLD
+        if guarded(self._turn, "step times not written") if told else quietly(lambda: (self._turn(),)) is not None:
+            if not told:
+                say("step times are written again")
+            self._failures = 0
+        else:
+            self._failures += 1

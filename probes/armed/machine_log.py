@@ -73,7 +73,7 @@ class MachineLog:
             if over_s > 0:
                 line["rates"] = _rounded({name: count / over_s for name, count in since.items()})
                 line["over_s"] = round(over_s, 3)
-        line.update(self._gpu_line({**gauges, **counters}, told or []))
+        line.update(self._gpu_line({**gauges, **counters}, told))
         if told is not None:
             line["held_by"] = told
         why = self._why_no_gpu()
@@ -84,12 +84,12 @@ class MachineLog:
         self._lines += 1
         return self._lines
 
-    def _gpu_line(self, read: Mapping[str, float], held_by: list[str]) -> Line:
+    def _gpu_line(self, read: Mapping[str, float], held_by: list[str] | None) -> Line:
         """What of the GPU's links and errors is new in this loop, in its first reading all; nothing where none is read.
 
-        The PCIe link of an idle GPU sleeps.
+        The PCIe link of an idle GPU sleeps, and so may that of one which does not say whether it is idle.
         """
-        asked = OF_GPU - PCIE if IDLE in held_by else OF_GPU
+        asked = OF_GPU - PCIE if held_by is None or IDLE in held_by else OF_GPU
         now = {name: int(value) for name, value in read.items() if name in asked}
         if not now:
             return {}

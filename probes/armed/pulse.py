@@ -11,7 +11,10 @@ import json
 import os
 import platform
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+from ..bundle.claim import json_object
 from ..config import Config, from_environment, rank_and_world
 from ..guard import quietly, say, told
 from ..protocol import PULSE, SCRATCH
@@ -28,10 +31,9 @@ class Pulse:
     """
 
     def __init__(self, out: str, rank: int) -> None:
-        path = os.path.join(out, SCRATCH, PULSE.format(rank))
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        self._file = os.open(_path(out, rank), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         self._told: int | None = -1
-        self._who = {"pid": os.getpid(), "started": _started(), "host": platform.node()[:200]}
+        self._who = name_of(os.getpid())
 
     def beat(self, step: int | None, usual_ns: int = 0) -> None:
         """The job has so many steps behind it, which take `usual_ns`, 0 where that is not known; None outside a loop.
@@ -51,36 +53,65 @@ class Pulse:
 
 
 def arm() -> None:
-    """A rank of several says where it is before its first step: many jobs hang in their first collective."""
+    """A rank of several says where it is before its first step: many jobs hang in their first collective.
+
+    A process that the rank starts for some help has its environment, and leaves it its file.
+    """
     config = from_environment()
     rank, world_size = rank_and_world()
-    pulse = pulse_of(config, rank) if config is not None and world_size > 1 else None
+    if config is None or world_size == 1 or quietly(lambda: _another_tells(config.out, rank)):
+        return
+    pulse = pulse_of(config, rank)
     if pulse is not None:
         pulse.close()
+
+
+def name_of(pid: int) -> dict[str, Any]:
+    """A process of this host for good: its number, which comes again, and when the kernel started it, in its ticks.
+
+    Raises:
+        OSError: there is no such process, or no /proc.
+    """
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        started = int(file.read().rpartition(")")[2].split()[19])
+    return {"pid": pid, "started": started, "host": platform.node()[:200]}
 
 
 def pulse_of(config: Config, rank: int) -> Pulse | None:
     """That of this rank, which the `diagnose run` above may look into from now on; None where that does not ask."""
     if not config.looked_at_by:
         return None
-    quietly(lambda: _allow(config.looked_at_by))
+    parent = config.looked_at_by
+    quietly(lambda: _allow(parent))
     try:
-        return Pulse(os.path.abspath(config.out), rank)
+        return Pulse(config.out, rank)
     except OSError as error:
         say(f"no stacks if the job hangs: {told(error)}")
         return None
 
 
-def _allow(parent: int) -> None:
-    """Where Yama lets a process be looked into by those above it alone, py-spy is none: its own parent may be named.
+def _allow(parent: dict[str, Any]) -> None:
+    """Let the `diagnose run` above look, and nobody where that is on another host, or its number is another's here.
+
+    Where Yama lets a process be looked into by those above it alone, py-spy is none: its own parent may be named.
 
     Without Yama the call says that it knows no such thing, and nothing is needed.
     """
-    call: Callable[..., int] = ctypes.CDLL(None).prctl
-    call(_SET_PTRACER, *(ctypes.c_ulong(each) for each in (parent, 0, 0, 0)))
+    if name_of(parent["pid"]) == parent:
+        call: Callable[..., int] = ctypes.CDLL(None).prctl
+        call(_SET_PTRACER, *(ctypes.c_ulong(each) for each in (parent["pid"], 0, 0, 0)))
 
 
-def _started() -> int:
-    """When the kernel started this process, in its ticks: with the number it is the process's name for good."""
-    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
-        return int(file.read().rpartition(")")[2].split()[19])
+def _another_tells(out: str, rank: int) -> bool:
+    """Whether the file is of another process of this host that lives.
+
+    Raises:
+        OSError: the process that it names has ended.
+    """
+    told = json_object(_path(out, rank)) or {}
+    pid = told.get("pid")
+    return type(pid) is int and pid != os.getpid() and {**told, **name_of(pid)} == told
+
+
+def _path(out: str, rank: int) -> Path:
+    return Path(os.path.abspath(out), SCRATCH, PULSE.format(rank))

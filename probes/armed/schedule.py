@@ -35,6 +35,11 @@ class Schedule:
         """Rank 0 says that a window opens."""
         self._coming[first] = why
 
+    def withdrawn(self, first: int, number: int) -> None:
+        """The other ranks cannot be told of a window; slow steps ask for none for a while."""
+        self._coming.pop(first, None)
+        self._closed_at = number
+
     def place(self, wanted: Wanted, number: int, ahead: int) -> int | None:
         """Take a window in after step `number`, so many steps `ahead` that all ranks know; None where none may come."""
         if not self._may_come(wanted, number):

@@ -75,6 +75,7 @@ class ArmedSession(Session):
         self._signal: SignalFlag | None = None
         self._machine_log = MachineLog()
         self._machine: Reader | None = None
+        self._is_machine_unread = False
         self._is_quiet = False
         self._failures = 0
 
@@ -151,6 +152,7 @@ class ArmedSession(Session):
         self._beside = Beside(arming.turn, arming.close)
         self._beside.start()
         self._arming, self._thread, self._passed = arming, threading.get_ident(), False
+        self._is_machine_unread = False
         self._profiler_is_on, self._prepared_profilers = signs()
         self.clock.armed = True
         self.clock.restart()
@@ -199,15 +201,20 @@ class ArmedSession(Session):
         else:
             self.clock.step_ended(ARMED)
             self._finish()  # of a window that was cut
-            if self._machine is None or not self._machine.reads:
-                self._read_machine()
+            if not self._is_machine_unread and (self._machine is None or not self._machine.reads):
+                self._read_machine(self._arming)
 
-    def _read_machine(self) -> None:
-        """From the end of a step on, by which the GPU is known, until the loop ends or the job starts a profiler."""
-        arming = self._arming
+    def _read_machine(self, arming: Arming | None) -> None:
+        """From the end of a step on, by which the GPU is known, until the loop ends or the job starts a profiler.
+
+        What cannot be begun is not tried again in this loop: each attempt would be in a step.
+        """
         assert arming is not None
-        self._machine = self._machine_log.reader(arming.note_reading, lambda: arming.number)
-        guarded(self._machine.start, "the machine is not read")
+        reader = self._machine = self._machine_log.reader(arming.note_reading, lambda: arming.number)
+        guarded(reader.start, "the machine is not read")
+        self._is_machine_unread = not reader.reads
+        if self._is_machine_unread:
+            arming.machine_unread(reader.why_none)
 
     def _open_what_is_due(self, arming: Arming) -> None:
         first = arming.due()
@@ -250,6 +257,8 @@ class ArmedSession(Session):
         machine, self._machine = self._machine, None
         if machine is not None:
             quietly(machine.stop)
+            if arming is not None and machine.why_none and not self._is_machine_unread:
+                arming.machine_unread(machine.why_none)
         if self._signal is not None:
             self._signal.restore()
         if arming is not None and beside is not None:

@@ -77,8 +77,12 @@ def make_scratch(folder: Path, token: str) -> bool:
     except FileExistsError:
         return False
     incomplete = scratch / OWNER_PARTIAL
-    incomplete.write_text(json.dumps({"token": token}), encoding="utf-8")
-    incomplete.replace(scratch / OWNER)
+    try:
+        incomplete.write_text(json.dumps({"token": token}), encoding="utf-8")
+        incomplete.replace(scratch / OWNER)
+    except OSError:  # a full disk, on which a claim of nobody's would stay
+        _unmake_scratch(folder)
+        raise
     return True
 
 
@@ -117,5 +121,6 @@ def _is_being_made(scratch: Path) -> bool:
 
 
 def _unmake_scratch(folder: Path) -> None:
-    (folder / SCRATCH / OWNER).unlink(missing_ok=True)
+    for name in (OWNER_PARTIAL, OWNER):
+        (folder / SCRATCH / name).unlink(missing_ok=True)
     (folder / SCRATCH).rmdir()

@@ -14,7 +14,7 @@ from typing import Any
 from ..aside import aside
 from ..config import Config, from_environment, rank_and_world
 from ..current_session import session
-from ..guard import guarded
+from ..guard import guarded, quietly
 from ..protocol import MEMORY, MEMORY_AT_OOM, partial
 
 ACTIONS = 100_000  # that are kept: tens of steps of most jobs, and hundreds of megabytes at most
@@ -79,7 +79,11 @@ class Recorder:
 
         def write() -> None:
             os.makedirs(self._config.out, exist_ok=True)
-            memory._dump_snapshot(part)
-            os.replace(part, whole)
+            try:
+                memory._dump_snapshot(part)
+                os.replace(part, whole)
+            except BaseException:
+                quietly(lambda: os.unlink(part))
+                raise
 
         aside(write)

@@ -52,14 +52,19 @@ class NsightWindow:
 
     def stop(self) -> None:
         """End the recording, when the device has done what was launched in it."""
-        if self.running and self.recorded:
-            cuda = _cuda()
+        cuda = _cuda() if self.running and self.recorded else None
+        try:
             if cuda is not None:
                 cuda.synchronize()
-                cuda.cudart().cudaProfilerStop()
-        self.running = False
+        finally:
+            self.abort()
 
-    abort = stop
+    def abort(self) -> None:
+        """End the recording at once: what the job launched may never come to its end."""
+        cuda = _cuda() if self.running and self.recorded else None
+        self.running = False
+        if cuda is not None:
+            cuda.cudart().cudaProfilerStop()
 
     def write(self) -> None:
         """Nothing: nsys writes."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,18 @@ _LOOKS_EVERY_S = 1.0
 _MOST_TOLD = 200
 _OPTIONS = ("--json", "--no-cache", "--jobs", "1", "--low-memory", "4G")
 # Without the job's folder on the path (-P): a module of the job may have the name of one that the analysis imports.
-_PROGRAM = "import os, runpy; os.nice(19); runpy.run_module('diagnose', run_name='__main__', alter_sys=True)"
+# It ends with the job however that ends: by PR_SET_PDEATHSIG of <linux/prctl.h>, where there is such a thing.
+_PROGRAM = """
+import ctypes, os, runpy
+os.nice(19)
+try:
+    ctypes.CDLL(None).prctl(1, ctypes.c_ulong(9))
+except (AttributeError, OSError):
+    pass
+if os.getppid() != {}:
+    raise SystemExit("the job has ended")
+runpy.run_module('diagnose', run_name='__main__', alter_sys=True)
+"""
 
 
 class Analysis:
@@ -44,19 +56,32 @@ class Analysis:
         self.diagnosis: dict[str, Any] | None = None
         self.failure = ""
         self.ended = False
+        self._given_up = False
+        self._process: subprocess.Popen[bytes] | None = None
         self._thread = SideThread(self._run)
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for its end, no longer than so; whether it has come."""
         return self.ended or self._thread.stop(seconds)
 
+    def give_up(self) -> None:
+        """Nobody waits for it any more: its process ends."""
+        self._given_up = True
+        if self._process is not None:
+            self._process.kill()
+
+    def _begun(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        if self._given_up:
+            process.kill()
+
     def _run(self, thread: SideThread) -> None:
         try:
             patience = time.monotonic() + RANKS_WITHIN_S
-            while not self._all_written() and time.monotonic() < patience:
+            while not self._given_up and not self._all_written() and time.monotonic() < patience:
                 thread.wait(_LOOKS_EVERY_S)
-            if (self.folder / TRACE.format(0)).exists():
-                self.diagnosis = analysed(self.folder)
+            if not self._given_up and (self.folder / TRACE.format(0)).exists():
+                self.diagnosis = analysed(self.folder, self._begun)
         except BaseException as error:
             self.failure = told(error)
         finally:
@@ -66,8 +91,8 @@ class Analysis:
         return all((self.folder / DONE.format(rank)).exists() for rank in range(self._ranks))
 
 
-def analysed(folder: Path) -> dict[str, Any]:
-    """The diagnosis of a folder of traces, as `diagnose analyze --json` prints it.
+def analysed(folder: Path, begun: Callable[[subprocess.Popen[bytes]], object]) -> dict[str, Any]:
+    """The diagnosis of a folder of traces, as `diagnose analyze --json` prints it; `begun` is told of its process.
 
     Raises:
         RuntimeError: it said why not.
@@ -75,18 +100,23 @@ def analysed(folder: Path) -> dict[str, Any]:
         subprocess.TimeoutExpired: it took too long.
         ValueError: what it printed is no JSON.
     """
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _PROGRAM, "analyze", str(folder), *_OPTIONS],
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROGRAM.format(os.getpid()), "analyze", str(folder), *_OPTIONS],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=_environment(),
-        timeout=ENDS_WITHIN_S,
-        check=False,
-    )
-    if not done.stdout:  # the exit code is also that of --fail-on, which the job's settings may ask for
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]
+    ) as process:
+        try:
+            begun(process)
+            out, err = process.communicate(timeout=ENDS_WITHIN_S)
+        except BaseException:
+            process.kill()
+            raise
+    if not out:  # the exit code is also that of --fail-on, which the job's settings may ask for
+        said = err.decode(errors="replace").strip().splitlines() or [f"it ended with {process.returncode}"]
         raise RuntimeError(said[-1 if said[0].startswith("Traceback") else 0][:_MOST_TOLD])
-    diagnosis = json.loads(done.stdout)
+    diagnosis = json.loads(out)
     if not isinstance(diagnosis, dict):
         raise ValueError("diagnose analyze printed no JSON object")
     return diagnosis

@@ -45,6 +45,8 @@ class Report:
         self._look()
         while self._analysis is not None:
             if not self._analysis.ends_within(max(until - time.monotonic(), 0.0)):
+                self._analysis.give_up()
+                self._analysis = None
                 say("training ended before the window was analysed: diagnose analyze tells it")
                 return
             self._look()

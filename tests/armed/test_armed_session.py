@@ -171,6 +171,28 @@ def test_an_announcement_that_comes_too_late_is_told(tmp_path: Path, capfd: pyte
     assert "announced too late for this rank, which is at step 101" in capfd.readouterr().err
 
 
+def test_a_window_that_cannot_be_announced_opens_on_no_rank(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space")
+
+    lead = Run(tmp_path, world=2).begin().steps(range(1, 11))
+    assert lead.session._arming is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lead.session._arming._log, "write", full)
+        patch.setattr(Agreement, "_tell", full)
+        for step in (11, 12):
+            (tmp_path / SCRATCH / TRIGGER).touch()
+            with pytest.raises(OSError, match="no space"):
+                lead.look()  # it hears of what is asked for all the same
+            lead.steps(range(step, step + 1))
+        with pytest.raises(OSError, match="no space"):
+            lead.look()
+    lead.steps(range(13, 213))
+
+    assert lead.windows() == []
+    assert capfd.readouterr().err.count("which cannot be announced to other ranks: OSError: no space") == 2
+
+
 def test_two_processes_of_one_rank_do_not_write_one_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first = Run(tmp_path).begin().steps(range(1, 11))
     child = os.fork()

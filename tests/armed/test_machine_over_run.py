@@ -53,7 +53,7 @@ GPU = {"pcie_generation": 5, "pcie_width": 16, "nvlinks": 18, "ecc_corrected": 2
 
 def gpu(step: int, **new: int) -> dict[str, object]:
     """A reading with what is new of links and errors, of which the first has all."""
-    return line(step, {"sm_clock_mhz": 1980}, gpu=GPU if step == 10 else new)
+    return line(step, {"sm_clock_mhz": 1980}, gpu=GPU if step == 10 else new, held_by=[])
 
 
 def hot(step: int) -> dict[str, object]:
@@ -218,13 +218,15 @@ def test_links_that_were_read_once_or_never_are_unknown(once: bool, tmp_path: Pa
     assert "of links and errors of the GPU of rank 0" in report.machine.not_told[0].because
 
 
-def test_the_link_of_an_idle_gpu_sleeps_and_is_not_slower(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [{"held_by": ["gpu_idle"]}, {}])
+def test_the_link_of_a_gpu_that_may_be_idle_sleeps_and_is_not_slower(told: Any, tmp_path: Path) -> None:
     def read(step: int) -> dict[str, object]:
-        return gpu(step) if step == 10 else line(step, gpu={}, held_by=["gpu_idle"])
+        return gpu(step) if step == 10 else line(step, gpu={"pcie_generation": 1, "pcie_width": 8}, **told)
 
     report = run(tmp_path, read, lambda step: 100)
 
     assert report.machine is not None
+    assert report.machine.gpu_changes == ()
     assert "NVLinks of the GPU that are up" in report.machine.gpu_compared
     assert "lanes of the GPU's PCIe link" not in report.machine.gpu_compared
 

@@ -69,6 +69,22 @@ def test_links_and_errors_are_read_seldom_and_at_the_end_and_told_where_they_are
     assert told[1:] == [{}, {"ecc_uncorrected": 1}]  # and the link of an idle GPU sleeps
 
 
+def test_the_link_is_left_out_where_the_driver_does_not_tell_whether_the_gpu_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, lines = FakeDriver(), list[dict[str, object]]()
+    del driver.answers["CurrentClocksThrottleReasons"]
+    monkeypatch.setattr(nvml_readings, "handle_of", lambda uuid: (driver, ctypes.c_void_p(0)))
+    reader = MachineLog().reader(lines.append, lambda: 17)
+    reader._asked = ("GPU-1", "")
+    reader._read()
+
+    told: Any = lines[0]
+    assert {"nvlinks", "pcie_replays"} <= set(told["gpu"])
+    assert not {"pcie_generation", "pcie_width"} & set(told["gpu"])
+    assert "held_by" not in told
+
+
 def test_why_nothing_is_read_of_the_gpu_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(uuid: str) -> Any:
         raise OSError("NVML status 9")
@@ -134,6 +150,29 @@ def test_an_armed_loop_is_read_from_its_first_step_to_its_end(tmp_path: Path, mo
     assert log.readings[-1].over_s > 0
     assert "process_cpu_ns" in log.readings[-1].values
     assert log.why_no_gpu == "the training thread computed on no GPU when the readings began"
+
+
+def test_where_no_thread_can_be_had_one_attempt_is_made_in_a_loop_and_the_report_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    attempts = list[object]()
+
+    def refused(run: object) -> None:
+        attempts.append(run)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(nsight_window, "Recorder", NoProfiler)
+    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr(sampling, "SideThread", refused)
+    Run(tmp_path).begin().steps(range(1, 51)).end()
+
+    report = judged(read_series(tmp_path))
+    assert len(attempts) == 1
+    assert report.machine is not None
+    assert [one.because for one in report.machine.not_told] == [
+        "the step logs hold no readings of the machine: no thread could be started"
+    ]
 
 
 JOB = """

@@ -1,8 +1,11 @@
 """What a rank tells the `diagnose run` above it while its loop runs, read as that reads it."""
 
+import ctypes
+import json
 import os
 import platform
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from armed_runs import NoThread, Run
@@ -21,8 +24,9 @@ def told(folder: Path) -> list[RankPulse]:
 def test_a_rank_tells_its_steps_and_their_usual_time_while_its_loop_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch")
     monkeypatch.setattr(armed_session, "Beside", NoThread)
-    run = Run(tmp_path, rank=1, looked_at_by=os.getppid()).begin(done=10).steps(range(1, 6))
+    run = Run(tmp_path, rank=1, looked_at_by=pulse.name_of(os.getppid())).begin(done=10).steps(range(1, 6))
     run.look()
     within = told(tmp_path)
     run.end()
@@ -35,7 +39,7 @@ def test_a_rank_of_several_tells_where_it_is_before_its_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / SCRATCH).mkdir()
-    monkeypatch.setenv(CONFIG, Config(str(tmp_path), looked_at_by=os.getppid()).to_json())
+    monkeypatch.setenv(CONFIG, Config(str(tmp_path), looked_at_by=pulse.name_of(os.getppid())).to_json())
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
     pulse.arm()
@@ -43,7 +47,26 @@ def test_a_rank_of_several_tells_where_it_is_before_its_first_step(
     assert told(tmp_path) == [RankPulse(3, os.getpid(), None, 0.0)]
 
 
+@pytest.mark.parametrize(("age", "left"), [(0, True), (1, False)])
+def test_a_helper_of_a_rank_leaves_the_file_to_the_rank_while_that_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: int, left: bool
+) -> None:
+    """The parent of the test is the rank, or a process that had its number before."""
+    file = tmp_path / SCRATCH / "rank0.pulse"
+    file.parent.mkdir()
+    name = pulse.name_of(os.getppid())
+    rank = {**name, "started": name["started"] - age, "step": 7}
+    file.write_text(json.dumps(rank))
+    monkeypatch.setenv(CONFIG, Config(str(tmp_path), looked_at_by=pulse.name_of(os.getppid())).to_json())
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    pulse.arm()
+
+    assert (json.loads(file.read_text()) == rank) == left
+
+
 def test_where_nobody_looks_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
     monkeypatch.setattr(armed_session, "Beside", NoThread)
     Run(tmp_path).begin().steps(range(1, 6)).look()
 
@@ -53,5 +76,22 @@ def test_where_nobody_looks_nothing_is_written(tmp_path: Path, monkeypatch: pyte
 def test_a_folder_that_is_not_there_costs_the_stacks_and_not_the_job(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert pulse.pulse_of(Config(str(tmp_path / "gone"), looked_at_by=1), 0) is None
+    assert pulse.pulse_of(Config(str(tmp_path / "gone"), looked_at_by=pulse.name_of(1)), 0) is None
     assert "no stacks if the job hangs: FileNotFoundError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("other", "allowed"), [({}, True), ({"host": "node-b"}, False), ({"started": 0}, False), ({"pid": 1 << 30}, False)]
+)
+def test_the_process_of_that_number_on_another_host_may_not_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, object], allowed: bool
+) -> None:
+    (tmp_path / SCRATCH).mkdir()
+    called = list[int]()
+    libc = SimpleNamespace(prctl=lambda what, who, *_: called.append(who.value))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: libc)
+    found = pulse.pulse_of(Config(str(tmp_path), looked_at_by={**pulse.name_of(os.getppid()), **other}), 0)
+
+    assert called == ([os.getppid()] if allowed else [])
+    assert found is not None
+    found.close()

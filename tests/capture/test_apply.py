@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,18 +107,12 @@ FOR_TRAINER = [
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, SimpleNamespace]:
     """A Trainer with a slow loader, run with workers, another attention, and more that cannot be had."""
     needs("transformers", "accelerate")
-    if _installed("liger_kernel"):
+    if find_spec("liger_kernel"):
         pytest.skip("liger-kernel is installed here, so asking for it is not refused")
     runs = Runs(tmp_path_factory.mktemp("trainer"))
     done = runs(TRAINER, FOR_TRAINER, "--at-step", "8")
     assert done.code == 0, done.err
     return runs, done
-
-
-def _installed(name: str) -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec(name) is not None
 
 
 def test_what_was_applied_and_refused_is_recorded(trained: tuple[Runs, SimpleNamespace]) -> None:

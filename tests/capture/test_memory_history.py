@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from needs import needs
 
+from diagnose.capture.bundle import Bundle
 from diagnose.probes.config import Config
 
 
@@ -82,6 +83,34 @@ def test_a_snapshot_comes_after_the_third_step_and_one_at_the_first_oom(
 
     assert written == [[], [], ["memory-rank0.pickle"], ["memory-rank0.pickle"]]
     assert os.listdir(tmp_path) == ["memory-rank0.pickle"]  # one snapshot of an OOM, not one for each
+
+
+def test_a_snapshot_that_cannot_be_written_leaves_nothing(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    from diagnose.probes.dumps.memory_history import Recorder
+
+    def fills_the_disk(file: str) -> None:
+        Path(file).write_bytes(b"snap")
+        raise OSError("no space")
+
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", fills_the_disk)
+    Recorder(Config(str(tmp_path), memory=True, token="t")).at_oom()
+
+    assert os.listdir(tmp_path) == []
+    assert "diagnose: no memory snapshot: OSError: no space" in capfd.readouterr().err
+
+
+def test_what_a_rank_that_was_killed_left_of_its_snapshots_is_removed_in_the_end(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path / "o", {})
+    names = (".memory-rank0.pickle.7.part", ".memory-rank12-oom.pickle.7.part", ".memory-of-the-job.part")
+    for name in names:
+        (bundle.folder / name).touch()
+    bundle.tidy()
+
+    assert os.listdir(bundle.folder) == [names[2]]
 
 
 def test_an_oom_after_the_window_leaves_none_without_the_option(cuda: Cuda, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_slower_run_fails_against_another_run_and_a_baseline(runner: Runner) -
     folder = str(runner.checkout / ".diagnose-baselines")
     assert CliRunner().invoke(main, ["baseline", "save", "loop", HEALTHY, "--dir", folder]).exit_code == 0
 
-    for inputs in ({"before": HEALTHY}, {"baseline": "loop"}):
+    for inputs in ({"before": HEALTHY}, {"baseline": "loop", "tolerance": ""}):
         slower, same = runner.run(run=SLOW, **inputs), runner.run(run=HEALTHY, **inputs)
         assert (slower.returncode, same.returncode) == (1, 0), slower.stderr + same.stderr
         assert slower.stdout.startswith("::error title=diagnose::B is ")
@@ -140,8 +140,25 @@ def test_a_hostile_input_is_a_name_and_nothing_else(name: str, hostile: str, run
     assert not list(runner.folder.rglob("pwned"))
 
 
+def test_an_empty_run_is_not_the_folder_of_the_job(runner: Runner) -> None:
+    shutil.copy(SLOW, runner.checkout)
+
+    ended = runner.run(run="")
+
+    assert (ended.returncode, runner.summary) == (2, "")
+    assert "The input run is empty" in ended.stdout
+
+
 def test_before_and_baseline_are_one_too_many(runner: Runner) -> None:
     assert "Choose one of before and baseline" in runner.run(run=SLOW, before=SLOW, baseline="loop").stdout
+
+
+@pytest.mark.parametrize("against", [{"before": HEALTHY}, {"baseline": "loop"}])
+def test_a_severity_that_a_comparison_would_not_look_at_is_refused(against: dict[str, str], runner: Runner) -> None:
+    ended = runner.run(run=SLOW, fail_on="info", **against)
+
+    assert ended.returncode == 2
+    assert "ask for fail-on in a step of its own" in ended.stdout
 
 
 def test_a_finding_stands_at_its_line_of_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,23 @@ def test_a_link_that_leads_out_is_not_followed(root: Path) -> None:
     assert "outside" in refused(root, "fit", **{**FIT, "model": "../elsewhere"})
 
 
+@pytest.mark.parametrize(
+    "model", ["{}/config.json", "../elsewhere", "{}/llama-3.1-8b", "~/config.json", "elsewhere", "llama-3.1-8b"]
+)
+def test_an_answer_is_the_same_whether_or_not_a_model_lies_outside(
+    model: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path)
+    asked = {**FIT, "model": model.format(tmp_path / "elsewhere")}
+    without = told(root, "fit", **asked)
+    for folder in ("elsewhere", "elsewhere/llama-3.1-8b", "llama-3.1-8b"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "config.json").write_text("{}")
+
+    assert told(root, "fit", **asked) == without
+
+
 def test_a_link_within_the_folders_is_followed(root: Path) -> None:
     (root / "latest.json.gz").symlink_to(root / TRACE)
 

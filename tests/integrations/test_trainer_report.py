@@ -15,7 +15,7 @@ pytestmark = pytest.mark.capture
 # The analysis has its own tests, so most runs here are told the diagnosis of a sample, at once.
 AT_ONCE = """
 from diagnose.probes.reporting import analysis
-def analysed(folder):
+def analysed(folder, begun):
     return json.load(open(sys.argv[1] + "/sample.json"))
 analysis.analysed = analysed
 """
@@ -89,7 +89,7 @@ def test_a_short_training_waits_for_the_analysis_before_the_loggers_close(folder
 
 
 def test_an_analysis_that_takes_too_long_is_not_waited_for(folder: Path) -> None:
-    late = "import time\nanalysis.analysed = lambda folder: time.sleep(60)\n"
+    late = "import time\nanalysis.analysed = lambda folder, begun: time.sleep(60)\n"
     late += "from diagnose.probes.reporting import report\nreport.AT_THE_END_S = 0.1\n"
     done = run(script(AT_ONCE, late, "told(callback, Recording()).train()\nprint('ENDED')\n"), folder)
 
@@ -104,7 +104,9 @@ def test_settings_that_fail_on_a_finding_fail_no_analysis(tmp_path: Path, monkey
     monkeypatch.setattr(analysis, "_PROGRAM", analysis._PROGRAM.replace("nice(19)", "nice(0)"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "diagnose.toml").write_text('[analyze]\nfail-on = "critical"\n')
-    assert analysis.analysed(SAMPLES / "cpu-slow-loader.json.gz")["verdict"]["class"] == "data-bound"
+    assert (
+        analysis.analysed(SAMPLES / "cpu-slow-loader.json.gz", lambda process: None)["verdict"]["class"] == "data-bound"
+    )
 
 
 def test_an_analysis_that_fails_is_a_line(tmp_path: Path) -> None:

@@ -68,23 +68,26 @@ def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: S
     assert "passed_over" not in functions(sampler)
 
 
-def sampling_threads() -> int:
-    """How many threads run that the sampler began."""
+def sampling_threads(sampler: StackSampler) -> int:
+    """How many threads run that the sampler began; those of other tests may be there."""
     began = [list(traceback.walk_stack(frame))[-1][0] for frame in sys._current_frames().values()]
-    return sum(frame.f_code is SideThread._run.__code__ for frame in began)
+    side = [frame for frame in began if frame.f_code is SideThread._run.__code__]
+    return sum(getattr(frame.f_locals.get("run"), "__self__", None) is sampler for frame in side)
 
 
 def test_there_are_enough_at_the_end_of_a_step(sampler: StackSampler) -> None:
     sampler.start()
     until_looked(sampler)
     sampler._pending[1, 0] = ENOUGH
-    assert sampling_threads()
+    assert sampling_threads(sampler)
 
     assert sampler.step_ended(7)
     until = time.monotonic() + 60
-    while sampling_threads() and time.monotonic() < until:  # it is told that the thread ends, just before it does
+    while (
+        sampling_threads(sampler) and time.monotonic() < until
+    ):  # it is told that the thread ends, just before it does
         time.sleep(0.001)
-    assert not sampling_threads()
+    assert not sampling_threads(sampler)
     assert sampler.step_ended(8)
     assert sampler.steps == 1
 

@@ -215,6 +215,16 @@ def test_old_snapshots_have_what_was_asked_for_in_a_list(tmp_path: Path) -> None
     assert any("settings" in line for line in of.unknown)
 
 
+def test_a_setting_that_holds_itself_many_times_over_is_written_so_far(tmp_path: Path) -> None:
+    many: tuple[Any, ...] = ()
+    for _ in range(12):
+        many = (many, many)
+
+    settings = found(tmp_path, healthy(), many=many, sizes={"1": 2, ">": 4}).settings
+
+    assert (settings["many"], settings["sizes"]) == ("(((...), (...)), ((...), (...)))", "{'1': 2, '>': 4}")
+
+
 def test_two_devices_are_told_apart(tmp_path: Path) -> None:
     first, second = healthy(), Allocator(limit=1000 * MIB)
     second.alloc(7 * MIB, BACKWARD)

@@ -157,3 +157,27 @@ def test_nsys_records_the_steps_after_the_warm_up(monkeypatch: pytest.MonkeyPatc
     assert told == [0, 1, 1, 1, 1]
     assert cuda.asked == ["cudart", "cudaProfilerStart", "synchronize", "cudart", "cudaProfilerStop"]
     assert (window.recorded, window.running, window.holds_a_step) == (True, False, True)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_device_that_hangs_is_not_waited_for_and_one_that_fails_ends_the_recording(
+    monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    from diagnose.probes.recording import nsight_window
+
+    def fails() -> None:
+        cuda.asked.append("synchronize")
+        raise RuntimeError("device-side assert")
+
+    cuda = Cuda()
+    cuda.synchronize = fails  # type: ignore[attr-defined]
+    monkeypatch.setattr(nsight_window, "_cuda", lambda: cuda)
+    window = nsight_window.NsightWindow(warmup=0, active=3)
+    window.start(list, 10)
+    if hangs:
+        window.abort()
+    else:
+        with pytest.raises(RuntimeError, match="device-side assert"):
+            window.stop()
+
+    assert ("synchronize" in cuda.asked, cuda.asked[-1], window.running) == (not hangs, "cudaProfilerStop", False)

@@ -18,6 +18,7 @@ from diagnose.trace import Trace, load, ranks_of
 from diagnose.trace.columns import ABSENT
 from diagnose.trace.nsight.database import MISSING
 from diagnose.trace.nsight.processes import Processes
+from diagnose.trace.nsight.reports import exported_to
 from diagnose.trace.packing import pack, unpack
 
 TEXTS = ("sm90_gemm", "cudaLaunchKernel_ptsz_v7000", "cuLaunchKernel", "f<(int)4, (bool)1, -1>", "registered step 3")
@@ -216,11 +217,7 @@ def test_what_the_cache_keeps_of_an_export_is_the_export(tmp_path: Path) -> None
 def test_a_report_is_exported_by_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_folder: bool) -> None:
     (tmp_path / "reports").mkdir()
     report = training(tmp_path / "reports" / "rank0.nsys-rep")  # what the nsys that stands in here copies
-    nsys = tmp_path / "nsys"
-    nsys.write_text(
-        '#!/bin/sh\nfor word; do case $word in --output=*) to=${word#--output=};; esac; done\ncp "$word" "$to"\n'
-    )
-    nsys.chmod(0o755)
+    nsys_that_copies(tmp_path / "nsys")
     path = report.parent if as_folder else report
 
     monkeypatch.setenv("PATH", "/nowhere")
@@ -230,3 +227,23 @@ def test_a_report_is_exported_by_nsys(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     found = analyze(path)
     assert (found.steps.count, found.trace.files) == (4, (str(report),))
+
+
+def nsys_that_copies(nsys: Path) -> None:
+    nsys.write_text(
+        '#!/bin/sh\nfor word; do case $word in --output=*) to=${word#--output=};; esac; done\ncp "$word" "$to"\n'
+    )
+    nsys.chmod(0o755)
+
+
+def test_reports_that_differ_in_their_suffix_are_both_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = [tmp_path / name for name in ("a.nsys-rep", "a.qdrep")]
+    for report in reports:
+        report.write_text(report.name)
+    nsys_that_copies(tmp_path / "nsys")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    (tmp_path / "exported").mkdir()
+
+    names = exported_to(tmp_path / "exported", reports)
+
+    assert {Path(file).read_text(): told for file, told in names.items()} == {r.name: str(r) for r in reports}

@@ -1,7 +1,6 @@
 """What the tools of an agent answer: Markdown or text below 4,000 tokens, and the tables behind it."""
 
 import io
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.console import Console
 
 from diagnose import __version__, analysis
 from diagnose.analysis.armed import armed_run
-from diagnose.cli.agents.catalog import MODEL, PATHS, TOOLS
+from diagnose.cli.agents.catalog import PATHS, TOOLS
 from diagnose.cli.agents.roots import Roots
 from diagnose.cli.agents.tables import Tables
 from diagnose.cli.agents.tool import Call
@@ -25,6 +24,8 @@ from diagnose.cli.terminal import terminal
 from diagnose.compare import compare
 from diagnose.diagnosis import Diagnosis, comparison_json, to_json
 from diagnose.errors import UserError, printable
+from diagnose.formulas.model import ModelShape
+from diagnose.predict.fit.models import model_from, model_named
 from diagnose.report.markdown import MOST_TOKENS, markdown
 from diagnose.report.markdown.comparison import comparison_markdown
 from diagnose.report.markdown.github import tokens
@@ -52,7 +53,7 @@ class Answers:
             "plan": self._planned,
             "compare": self._compared,
             "explain": _explained,
-            "fit": _forecast,
+            "fit": self._forecast,
         }
 
     def answer(self, name: str, arguments: Mapping[str, object]) -> tuple[str, bool]:
@@ -70,13 +71,9 @@ class Answers:
         """The arguments with the whole paths of the files that they name."""
         found = dict(arguments)
         for name, value in arguments.items():
-            if isinstance(value, str) and (name in PATHS or (name == MODEL and self._is_there(value))):
+            if isinstance(value, str) and name in PATHS:
                 found[name] = str(self.roots.inside(value))
         return found
-
-    def _is_there(self, model: str) -> bool:
-        """Whether what may be a name is a path, to whoever reads it."""
-        return any(os.path.exists(folder / os.path.expanduser(model)) for folder in (*self.roots.folders, Path()))
 
     def _analyzed(self, call: Call) -> str:
         path = call.given["path"]
@@ -104,6 +101,15 @@ class Answers:
         line = self.tables.keep(comparison_json(found).encode(), tables)
         return comparison_markdown(found, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES) + f"\n{line}\n"
 
+    def _forecast(self, call: Call) -> str:
+        made = forecast_of(call.given, self._model)
+        return _as_text(lambda console: fit_text.render(made, console))
+
+    def _model(self, text: str) -> tuple[str, ModelShape]:
+        """The model of a file in the roots, else of that name; nobody learns whether it is a file elsewhere."""
+        path = self.roots.find(text)
+        return model_named(text) if path is None else model_from(str(path))
+
 
 def cut(text: str, most: int = MOST_TOKENS) -> str:
     """The first lines that have at most so many tokens, and whether there are more."""
@@ -126,11 +132,6 @@ def _diagnosed(call: Call) -> Diagnosis:
 def _explained(call: Call) -> str:
     rule = rule_named(call.given["rule"])
     return _as_text(lambda console: print_rule(rule, Page(console)))
-
-
-def _forecast(call: Call) -> str:
-    made = forecast_of(call.given)
-    return _as_text(lambda console: fit_text.render(made, console))
 
 
 def _as_text(write: Callable[[Console], None]) -> str:

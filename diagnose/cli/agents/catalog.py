@@ -7,7 +7,6 @@ from diagnose.cli.explain import explain
 from diagnose.cli.fit import fit
 
 PATHS = ("path", "before", "after", "calibrate")  # arguments that have to be in the roots
-MODEL = "model"  # in the roots where it is a path
 _OF_WORK = ("gpu", "flops_per_step", "params", "seq_len", "tokens_per_step", "peak_tflops", "hbm_gbs", "network_gbs")
 _OF_JOB = ("run", "rank", "step", *_OF_WORK)
 _OF_COST = ("gpu_hour_price", "power_w", "tokens", "critical_batch", "mtbf_hours")
@@ -59,7 +58,7 @@ _FIT = Tool(
     "Predict a job before it runs, from sizes alone: whether it fits its GPUs, how fast it will be, and how to divide "
     "it. No run is read. Without dp, tp, pp, zero and fsdp every division is tried.",
     {
-        MODEL: "Name (llama-3.1-8b), Hugging Face repository, or a config.json.",
+        "model": "Name (llama-3.1-8b), Hugging Face repository, or a config.json.",
         "gpu": "Such as H100 or A100-SXM4-80GB.",
     },
     _OF_FIT,

@@ -56,7 +56,17 @@ class Roots:
             UserError: it is outside, not there, in several roots, a pipe or device, or a report that a program has to
                 export.
         """
-        where = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}..."
+        if (found := self.find(given)) is None:
+            raise UserError("no such file or folder", where=_shown(given), do=f"name a path in {self}")
+        return found
+
+    def find(self, given: str) -> Path | None:
+        """The same where it is there; None where it could be and is not.
+
+        Raises:
+            UserError: as `inside`, whether or not there is such a file outside.
+        """
+        where = _shown(given)
         try:
             meant = {Path(os.path.realpath(folder / given)) for folder in self.folders}
         except ValueError as error:
@@ -65,11 +75,9 @@ class Roots:
         if not within:
             raise UserError("outside the folders that may be read", where=where, do=f"name a path in {self}")
         there = [path for path in within if os.path.exists(path)]
-        if not there:
-            raise UserError("no such file or folder", where=where, do=f"name a path in {self}")
         if len(there) > 1:
             raise UserError("in several of the folders", where=where, do="name its whole path")
-        return _readable(there[0])
+        return _readable(there[0]) if there else None
 
     def leads_out(self, path: str) -> bool:
         """Whether a path that begins in one of the folders ends outside all of them."""
@@ -91,6 +99,10 @@ class Roots:
 
 
 _CONFINED: ContextVar[Roots | None] = ContextVar("roots", default=None)
+
+
+def _shown(given: str) -> str:
+    return given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}..."
 
 
 def _readable(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from reprlib import Repr
 
 from diagnose.dumps.memory.answer import Category, DeviceMemory, Held, MemoryAnswer, OutOfMemory
 from diagnose.dumps.memory.categories import category_of, line_of
@@ -14,13 +15,15 @@ from diagnose.trace.stacks import Frame
 
 LINES_TOLD = 40
 _EMPTIES = "empty_cache"
+_BOUNDED = Repr()
+_BOUNDED.maxlevel, _BOUNDED.maxdict = 2, 20
 Key = tuple[Category, Frame | None]
 
 
 def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
     """What a snapshot says; `others` are further snapshots of the same run, which are named alone."""
     devices = tuple(_device(snapshot, device) for device in _devices(snapshot))
-    settings = {str(name)[:80]: str(value)[:200] for name, value in list(snapshot.settings.items())[:50]}
+    settings = {str(name)[:80]: _setting(value) for name, value in list(snapshot.settings.items())[:50]}
     expandable = snapshot.settings.get("expandable_segments")
     return MemoryAnswer(
         file=snapshot.file,
@@ -31,6 +34,11 @@ def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
         unknown=tuple(_unknown(snapshot, devices)),
         next=tuple(_next(devices)),
     )
+
+
+def _setting(value: object) -> str:
+    """As text. What is nested may hold itself many times over, and is written only so far."""
+    return (value if isinstance(value, str) else _BOUNDED.repr(value))[:200]
 
 
 def _is_on(snapshot: Snapshot, stated: object) -> bool | None:

@@ -116,9 +116,14 @@ def most_host_time_factor(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def worker_hand_over_share(m: Measured) -> Value:
-    """What it takes at worst to hand over the batches of the advised workers, of a step whose host works as it does."""
+    """What it takes at worst to hand over the batches of the advised workers, beyond those that run, of a step whose
+    host works as it does; 0 where no more are advised.
+    """
     advised = advised_loader_workers(m)
-    return advised if isinstance(advised, Unknown) else (_slower_host(m, float(advised)) - 1) * m.share(*HOST_WORK)
+    if isinstance(advised, Unknown):
+        return advised
+    more = float(advised) > _running(m)
+    return (_slower_host(m, float(advised)) - 1) * m.share(*HOST_WORK) if more else 0.0
 
 
 def _slower_host(m: Measured, workers: float) -> float:

@@ -11,6 +11,7 @@ from diagnose.metrics.kernel_groups.operators import operator_name
 from diagnose.metrics.kernel_groups.products import PRODUCTS, product_sizes
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.device import peak_flops
 from diagnose.metrics.unknowns import NO_SHAPES
 
 FASTEST = 0.73  # of the peak, what fused attention reaches at best: FlashAttention-2 on A100 (Dao 2023)
@@ -81,14 +82,17 @@ def most_fused_attention_left_share(m: Measured) -> Value:
 
 def _fused_attention(m: Measured, times: float) -> Value:
     """So many times what the FLOPs of the products take at the peak, of the time that attention takes now."""
-    kernels, peak = eager_attention(m), m.device.peak(m.device.matrix_precision)
+    kernels, peak = eager_attention(m), peak_flops(m)
     if isinstance(kernels, Unknown):
         return kernels
     if not kernels.any():
         return _NO_EAGER
+    if isinstance(peak, Unknown):
+        return peak
     rows = np.unique(m.operator[kernels]).tolist()
-    flops = sum(2.0 * math.prod(product_sizes(m, row)) for row in rows if operator_name(m, row) in PRODUCTS)
-    if not flops or peak is None:
+    products = [product_sizes(m, row) for row in rows if operator_name(m, row) in PRODUCTS]
+    if not products or not all(products):
         return NO_SHAPES
+    flops = sum(2.0 * math.prod(sizes) for sizes in products)
     backward = any("softmax_backward" in operator_name(m, row) for row in rows)
-    return min(times * flops * (RECOMPUTED if backward else 1.0) / peak / (m.own_time[kernels].sum() / 1e9), 1.0)
+    return min(times * flops * (RECOMPUTED if backward else 1.0) / peak[0] / (m.own_time[kernels].sum() / 1e9), 1.0)

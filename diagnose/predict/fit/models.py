@@ -32,6 +32,15 @@ def model_from(text: str) -> tuple[str, ModelShape]:
         path = path / "config.json"
     if path.is_file():
         return _from_file(path)
+    return model_named(text)
+
+
+def model_named(text: str) -> tuple[str, ModelShape]:
+    """The table's name of a model and its shape; no file is looked for.
+
+    Raises:
+        UserError: there is no such name.
+    """
     if (known := named_model(text)) is not None:
         return known
     near = get_close_matches(text.rsplit("/", 1)[-1], NAMED_MODELS, n=5, cutoff=0.4) or list(NAMED_MODELS)[:8]

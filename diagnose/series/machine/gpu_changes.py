@@ -20,7 +20,7 @@ _UP: Mapping[str, str] = {
     "pcie_width": "lanes of the GPU's PCIe link",
     "pcie_generation": "generation of the GPU's PCIe link",
 }
-_ASLEEP, _IDLE = ("pcie_width", "pcie_generation"), "gpu_idle"
+_SLEEPS, _IDLE = ("pcie_width", "pcie_generation"), "gpu_idle"
 WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
 
 
@@ -28,12 +28,12 @@ WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
 class GpuReading:
     """What was new of links and errors of a rank's GPU when the job had `step` steps behind it, in its loop `loop`.
 
-    Of an `idle` GPU the PCIe link, which sleeps then, is left out.
+    Of a GPU that is not known to be `awake` the PCIe link, which sleeps while it is idle, does not count.
     """
 
     loop: int
     step: int
-    idle: bool
+    awake: bool
     new: Mapping[str, float]
 
 
@@ -43,8 +43,8 @@ def gpu_reading_of(loop: int, step: int, line: Mapping[str, Any]) -> GpuReading 
     if not isinstance(told, dict):
         return None
     values = {name: finite(told[name], 0, MOST_COUNT) for name in WORDS.keys() & told.keys()}
-    idle = isinstance(held_by, list) and _IDLE in held_by
-    return GpuReading(loop, step, idle, {name: value for name, value in values.items() if value is not None})
+    awake = isinstance(held_by, list) and _IDLE not in held_by
+    return GpuReading(loop, step, awake, {name: value for name, value in values.items() if value is not None})
 
 
 def compared(readings: Sequence[GpuReading]) -> frozenset[str]:
@@ -53,7 +53,7 @@ def compared(readings: Sequence[GpuReading]) -> frozenset[str]:
     for _, group in groupby(readings, lambda one: one.loop):
         of_loop = list(group)
         for name in WORDS:
-            read = [one for one in of_loop if not (one.idle and name in _ASLEEP)]
+            read = _telling(of_loop, name)
             first = next((at for at, one in enumerate(read) if name in one.new), len(read))
             found |= {name} if first < len(read) - 1 else set()
     return frozenset(found)
@@ -64,10 +64,14 @@ def changes(rank: int, readings: Sequence[GpuReading], several: bool) -> Iterato
     for _, group in groupby(readings, lambda one: one.loop):
         of_loop = list(group)
         for name in WORDS:
-            seen = [(one.step, one.new[name]) for one in of_loop if name in one.new]
+            seen = [(one.step, one.new[name]) for one in _telling(of_loop, name) if name in one.new]
             found = _grew(seen) if name in _COUNTED else _went_down(seen)
             if found is not None:
                 yield _change(name, rank, several, *found)
+
+
+def _telling(readings: Sequence[GpuReading], name: str) -> list[GpuReading]:
+    return [one for one in readings if one.awake or name not in _SLEEPS]
 
 
 def _grew(seen: Sequence[tuple[int, float]]) -> tuple[int, float, float, float] | None:

@@ -21,7 +21,7 @@ def machine_over_run(machines: Sequence[MachineReadings]) -> MachineReport:
     """What was read over the run, by all ranks."""
     readings = sum(map(len, machines))
     if not readings:
-        none = NotTold(because=_NO_READINGS, capture_next=_ANOTHER)
+        none = NotTold(because=next(map(_why_none, machines), _NO_READINGS), capture_next=_ANOTHER)
         return MachineReport(
             readings=0, quantities=(), held_down=None, gpu_changes=None, gpu_compared=(), not_told=(none,)
         )
@@ -96,6 +96,14 @@ def _unknown(machines: Sequence[MachineReadings]) -> Iterator[NotTold]:
         of = f"of links and errors of the GPU of rank {', '.join(str(one.rank) for one in of_gpu[:8])}"
         why = "they were read once at most, or the driver does not tell them"
         yield NotTold(because=f"{of}: {why}", capture_next=_ANOTHER)
-    silent = [str(machine.rank) for machine in machines if not len(machine)]
-    if silent:
-        yield NotTold(because=f"of rank {', '.join(silent[:8])}: {_NO_READINGS}", capture_next=_ANOTHER)
+    silent: dict[str, list[str]] = {}
+    for machine in machines:
+        if machine.why_none or not len(machine):
+            silent.setdefault(_why_none(machine), []).append(str(machine.rank))
+    for why, told in silent.items():
+        yield NotTold(because=f"of rank {', '.join(told[:8])}: {why}", capture_next=_ANOTHER)
+
+
+def _why_none(machine: MachineReadings) -> str:
+    none = "no readings any more" if len(machine) else _NO_READINGS
+    return f"{none}: {machine.why_none}" if machine.why_none else none

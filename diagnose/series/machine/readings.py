@@ -43,6 +43,7 @@ class MachineReadings:
         held_by: what held the clock of the GPU down; None where it was not told.
         why_no_gpu: why nothing of a GPU was read, "" where it was.
         of_gpu: what was new of its links and errors, in the order of the lines.
+        why_none: why nothing was read, or no more; "" where nothing is told.
     """
 
     rank: int
@@ -52,6 +53,7 @@ class MachineReadings:
     held_by: Sequence[tuple[str, ...] | None]
     why_no_gpu: str = ""
     of_gpu: Sequence[GpuReading] = ()
+    why_none: str = ""
 
     def __len__(self) -> int:
         return len(self.step)
@@ -72,7 +74,11 @@ def reading_of(line: Mapping[str, Any]) -> Reading | None:
 
 
 def columns(
-    rank: int, readings: Sequence[Reading], why_no_gpu: str = "", of_gpu: Sequence[GpuReading] = ()
+    rank: int,
+    readings: Sequence[Reading],
+    why_no_gpu: str = "",
+    of_gpu: Sequence[GpuReading] = (),
+    why_none: str = "",
 ) -> MachineReadings:
     """The readings of a rank; those of steps that a resumed job made again are left out."""
     kept: list[Reading] = []
@@ -88,4 +94,5 @@ def columns(
         alls, own, workers = (values[name] for name in ("allowed_cores_cpu_ns", "process_cpu_ns", "workers_cpu_ns"))
         values[OTHERS] = np.maximum((alls - workers) / _PER[OTHERS] - own - stolen, 0.0)
     step, over_s = np.array([one.step for one in kept], np.int64), np.array([one.over_s for one in kept], np.float64)
-    return MachineReadings(rank, step, over_s, values, [one.held_by for one in kept], why_no_gpu, of_gpu)
+    held_by = [one.held_by for one in kept]
+    return MachineReadings(rank, step, over_s, values, held_by, why_no_gpu, of_gpu, why_none)

@@ -35,7 +35,7 @@ def exported_to(folder: Path, reports: Sequence[Path]) -> Mapping[str, str]:
     """
     names: dict[str, str] = {}
     for report in reports:
-        target = folder / f"{report.stem}.sqlite"
+        target = folder / f"{report.name}.sqlite"  # a stem may be that of both suffixes
         export(report, target)
         names[str(target)] = str(report)
     return names

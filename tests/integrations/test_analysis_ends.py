@@ -11,14 +11,18 @@ import pytest
 
 from diagnose.probes.reporting import analysis, report
 
-# A job that is gone as soon as its analysis has begun, which would go on for ever.
+# A job that is gone as soon as its analysis has begun, or runs, which would go on for ever.
 JOB = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from diagnose.probes.reporting import analysis
-analysis._PROGRAM = analysis._PROGRAM.partition("runpy.run_module")[0] + "import time\\ntime.sleep(1e6)"
+runs = Path(sys.argv[1])
+for_ever = f"open({str(runs)!r}, 'w').close(); import time; time.sleep(1e6)"
+analysis._PROGRAM = analysis._PROGRAM.partition("runpy.run_module")[0] + for_ever
 def begun(process):
     os.write(1, b"%d" % process.pid)
+    while sys.argv[2] == "runs" and not runs.exists():
+        time.sleep(0.01)
     os._exit(0)
 analysis.analysed(Path("none"), begun)
 """
@@ -32,8 +36,11 @@ def has_ended(pid: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with the one above it")
-def test_the_analysis_does_not_outlive_the_job() -> None:
-    job = subprocess.run([sys.executable, "-c", JOB], capture_output=True, check=True, timeout=300)
+@pytest.mark.parametrize("until", ["begins", "runs"])
+def test_the_analysis_does_not_outlive_the_job(tmp_path: Path, until: str) -> None:
+    job = subprocess.run(
+        [sys.executable, "-c", JOB, str(tmp_path / "runs"), until], capture_output=True, check=True, timeout=300
+    )
     pid = int(job.stdout)
     for _ in range(6000):
         if has_ended(pid):

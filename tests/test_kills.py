@@ -26,6 +26,7 @@ def test_a_command_that_ends_at_any_moment_loses_and_leaves_nothing() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "kills.py"), "--only", "ledger", "--how", "kill", "full"],
         capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
     )  # fmt: skip
 
     assert (done.returncode, done.stdout.splitlines()[-1].endswith(" 0 wrong")) == (0, True), done.stdout + done.stderr

@@ -37,6 +37,7 @@ _NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
 _FORWARDED = signal.valid_signals() - _NOT_FORWARDED
 _STOPPING = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_WAKING = signal.SIGURG  # by default nobody hears it
 _LOOK_EVERY_S = 0.05
 _STOPS_WITHIN_S = 1.0
 _BY_THE_KERNEL = 128  # si_code of a signal that a terminal sent: the job, in the same process group, has it already
@@ -210,17 +211,20 @@ class Job:
             yield
         finally:
             ended.set()
+            if thread.ident is not None and thread.is_alive():
+                signal.pthread_kill(thread.ident, _WAKING)
             if thread.ident is not None:
                 thread.join()
             self._heard_again()
 
     def _forward(self, ended: threading.Event, until_it_ends: bool = False) -> None:
+        waits = not until_it_ends
         while not ended.is_set() and not (until_it_ends and self._process.poll() is not None):
-            info = signal.sigtimedwait(_FORWARDED, 0)  # where a stop ends a longer wait, Python makes up a signal
-            if info is None:
-                ended.wait(_LOOK_EVERY_S)
+            info = _next_signal(ended, waits)
+            if info is None or ended.is_set():
                 continue
             if self._process.poll() is not None:  # nothing left to forward to: it is meant for us
+                waits = False  # nothing wakes a thread that hears signals
                 self._heard_again()
                 os.kill(os.getpid(), info.si_signo)
             elif info.si_signo == signal.SIGCONT:
@@ -266,6 +270,19 @@ class Job:
 
     def _as_before(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def _next_signal(ended: threading.Event, waits: bool) -> signal.struct_siginfo | None:
+    """One that came: at once where the thread `waits` for it, else looked for.
+
+    A wait with a limit is none: where a stop of the process outlasts it, Python makes up a signal.
+    """
+    if waits:
+        return signal.sigwaitinfo(_FORWARDED)
+    info = signal.sigtimedwait(_FORWARDED, 0)
+    if info is None:
+        ended.wait(_LOOK_EVERY_S)
+    return info
 
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:

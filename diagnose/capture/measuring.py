@@ -5,7 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from diagnose.capture.command import Job, hooked
+from diagnose.capture.command import hooked
+from diagnose.capture.job import Job
 from diagnose.probes.pipeline.asked import MEASURED, Asked
 from diagnose.probes.protocol import FORKED_MARK, MARKS, MARKS_FOLDER, PIPELINE, PYTHON_MARK
 

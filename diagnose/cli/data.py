@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from diagnose.capture.command import exit_code_of, ignores_our_hook, inherited_environment, resolved
+from diagnose.capture.command import ignores_our_hook, inherited_environment, resolved
+from diagnose.capture.job import exit_code_of
 from diagnose.capture.measuring import how_far, run_until_measured
 from diagnose.cli.exit_status import DEFECT, INTERRUPTED, writing
 from diagnose.cli.numbers import POSITIVE

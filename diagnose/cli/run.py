@@ -12,17 +12,9 @@ from typing import Any, NoReturn
 import click
 
 from diagnose.capture.bundle import Bundle
-from diagnose.capture.command import (
-    Job,
-    become,
-    deaf,
-    environment,
-    exit_code_of,
-    ignores_our_hook,
-    inherited_environment,
-    resolved,
-)
+from diagnose.capture.command import environment, ignores_our_hook, inherited_environment, resolved
 from diagnose.capture.folder import is_first_rank
+from diagnose.capture.job import Job, become, deaf, exit_code_of
 from diagnose.cli import nsight
 from diagnose.cli.armed import arm_options, asked_of
 from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks, itself

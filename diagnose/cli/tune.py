@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from diagnose import __version__
-from diagnose.capture.command import exit_code_of, ignores_our_hook, inherited_environment, resolved
+from diagnose.capture.command import ignores_our_hook, inherited_environment, resolved
 from diagnose.capture.folder import has_siblings
+from diagnose.capture.job import exit_code_of
 from diagnose.cli.compare import noise_option
 from diagnose.cli.exit_status import INTERRUPTED
 from diagnose.cli.numbers import HOURS

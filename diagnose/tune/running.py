@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from diagnose import analysis
 from diagnose.capture.bundle import Bundle
-from diagnose.capture.command import Job, environment
+from diagnose.capture.command import environment
+from diagnose.capture.job import Job
 from diagnose.diagnosis import Diagnosis, Settings
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request

@@ -23,7 +23,7 @@ from analysed import (
 from kineto import Trace
 
 import diagnose.metrics
-from diagnose.facts import Scalar, Unit, Unknown
+from diagnose.facts import Fact, Scalar, Unit, Unknown
 from diagnose.metrics import REGISTRY, merged
 from diagnose.probes import protocol
 
@@ -243,6 +243,15 @@ def test_memory_facts_come_from_the_allocator_records() -> None:
     assert found["memory_total_bytes"].value == 85_017_755_648
     assert found["memory_free_share"].value == pytest.approx(1 - (40 << 30) / 85_017_755_648)
     assert isinstance(value(typical(), "memory_peak_bytes"), Unknown)
+
+
+def test_what_is_whole_on_each_rank_is_whole_on_the_job() -> None:
+    """7 loader workers on one rank and 8 on the other are no 7.5; an error that one of many has is one."""
+    found = merged([{"n": Fact("n", value, "count")} for value in (7, 8)])
+    errors = merged([{"n": Fact("n", value, "count")} for value in (0, 0, 0, 1)])
+    means = merged([{"n": Fact("n", value, "count")} for value in (7.0, 8.0)])
+
+    assert (found["n"].value, errors["n"].value, means["n"].value) == (8, 1, 7.5)
 
 
 def test_facts_of_a_job_are_means_over_the_ranks_that_know_them() -> None:

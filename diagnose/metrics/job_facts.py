@@ -1,5 +1,6 @@
 """The facts of a job from those of its ranks."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -8,6 +9,8 @@ from diagnose.facts import HOST_STEP, STEP, Fact, Facts, Unknown
 
 def merged(ranks: Sequence[Facts], weights: Sequence[float] | None = None) -> Facts:
     """Facts of the job: numbers are means over the ranks that know them, flags hold if any rank's does.
+
+    What is whole on each rank stays so, and what one rank has the job has: no setting takes 7.5 loader workers.
 
     Args:
         ranks: the facts of each.
@@ -31,4 +34,5 @@ def _merged_fact(facts: Sequence[Fact], by_time: Sequence[float]) -> Fact:
     weights = by_time if first.of in (STEP, HOST_STEP) else [1.0] * len(facts)
     known = [(float(f.value), w) for f, w in zip(facts, weights, strict=True) if not isinstance(f.value, Unknown)]
     mean = sum(value * weight for value, weight in known) / max(sum(weight for _, weight in known), 1e-9)
-    return Fact(first.name, mean, first.unit, first.of)
+    whole = all(isinstance(value, int) for value in values)
+    return Fact(first.name, math.ceil(mean) if whole else mean, first.unit, first.of)

@@ -1,7 +1,7 @@
 """Many jobs as one self-contained page, in the style and under the policy of the report's."""
 
 from diagnose.diagnosis.fleet import Fleet
-from diagnose.report.html.page import embedded, environment, policy
+from diagnose.report.html.page import framed
 from diagnose.report.views import fleet as view
 from diagnose.report.views import fleet_days
 from diagnose.report.views.plain import plain
@@ -13,11 +13,10 @@ _STYLES = ("report.css", "figures.css")
 
 def fleet_page(fleet: Fleet, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
-    styles, title = embedded(_STYLES), view.headline(fleet)
+    title = view.headline(fleet)
     context = {
         "fleet": fleet,
         "view": view,
-        "title": f"{title} - diagnose",
         "headline": title,
         "unit": view.unit(fleet),
         "causes": view.cause_rows(fleet),
@@ -30,9 +29,5 @@ def fleet_page(fleet: Fleet, about: About) -> str:
         ],
         "most": ROWS_SHOWN,
         "plain": plain,
-        "styles": styles,
-        "policy": policy(styles, []),
-        "version": about.version,
-        "command": about.command,
     }
-    return environment().get_template("fleet.html").render(context)
+    return framed("fleet.html", about, title, _STYLES, **context)

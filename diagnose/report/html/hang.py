@@ -3,7 +3,7 @@
 from typing import Any
 
 from diagnose.dumps.hang.answer import CallOf, Fault, Hang
-from diagnose.report.html.page import embedded, environment, policy
+from diagnose.report.html.page import framed
 from diagnose.report.views.hang import VERDICTS, call_line, parted, reached, seen_without_dump, stack_of
 from diagnose.report.views.summary import About
 
@@ -12,7 +12,7 @@ _STYLES = ("report.css",)
 
 def hang_page(answer: Hang, about: About) -> str:
     """The whole page. Every text is escaped; nothing is judged here."""
-    styles, verdict = embedded(_STYLES), VERDICTS[answer.verdict]
+    verdict = VERDICTS[answer.verdict]
     context = {
         "answer": answer,
         "verdict": verdict,
@@ -20,13 +20,8 @@ def hang_page(answer: Hang, about: About) -> str:
         "faults": [_fault(answer, fault) for fault in answer.faults],
         "seen": seen_without_dump(answer),
         "ranks": [(state, reached(state) if state.file else "no dump") for state in answer.ranks],
-        "title": f"{verdict} - diagnose",
-        "styles": styles,
-        "policy": policy(styles, []),
-        "version": about.version,
-        "command": about.command,
     }
-    return environment().get_template("hang.html").render(context)
+    return framed("hang.html", about, verdict, _STYLES, **context)
 
 
 def _fault(answer: Hang, fault: Fault) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from diagnose.dumps.memory.answer import MemoryAnswer
 from diagnose.facts import spoken
-from diagnose.report.html.page import embedded, environment, policy
+from diagnose.report.html.page import framed
 from diagnose.report.views.memory import HEIGHT, WIDTH, curve, figures, given_back, rows
 from diagnose.report.views.summary import About
 
@@ -11,7 +11,6 @@ _STYLES = ("report.css", "figures.css")
 
 def memory_page(answer: MemoryAnswer, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
-    styles = embedded(_STYLES)
     devices = [
         {
             "of": device,
@@ -31,10 +30,6 @@ def memory_page(answer: MemoryAnswer, about: About) -> str:
         "width": WIDTH,
         "height": HEIGHT,
         "ledger": [(part.name, spoken(part.bytes, "bytes")) for part in answer.counted],
-        "title": f"{answer.findings[0].name if answer.findings else 'memory'} - diagnose",
-        "styles": styles,
-        "policy": policy(styles, []),
-        "version": about.version,
-        "command": about.command,
     }
-    return environment().get_template("memory.html").render(context)
+    title = answer.findings[0].name if answer.findings else "memory"
+    return framed("memory.html", about, title, _STYLES, **context)

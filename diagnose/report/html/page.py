@@ -122,6 +122,19 @@ def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
     }
 
 
+def framed(template: str, about: About, title: str, style_files: tuple[str, ...], **context: Any) -> str:
+    """A page that runs no script: the template and its context in the frame, style and policy of all such pages."""
+    styles = embedded(style_files)
+    frame = {
+        "title": f"{title} - diagnose",
+        "styles": styles,
+        "policy": policy(styles, []),
+        "version": about.version,
+        "command": about.command,
+    }
+    return environment().get_template(template).render(context | frame)
+
+
 @cache
 def environment() -> Environment:
     """The templates, each compiled once for all pages of the process, with filters that spell values."""

@@ -1,7 +1,7 @@
 """The ladder of `diagnose tune` as one self-contained page, in the style and under the policy of the report's."""
 
 from diagnose.diagnosis import Tuning
-from diagnose.report.html.page import embedded, environment, policy
+from diagnose.report.html.page import framed
 from diagnose.report.views.summary import About
 from diagnose.report.views.tuning import tuning_view
 
@@ -10,13 +10,5 @@ _STYLES = ("report.css", "figures.css")
 
 def tuning_page(tuning: Tuning, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
-    styles, view = embedded(_STYLES), tuning_view(tuning)
-    context = {
-        "view": view,
-        "title": f"{view.result} - diagnose",
-        "styles": styles,
-        "policy": policy(styles, []),
-        "version": about.version,
-        "command": about.command,
-    }
-    return environment().get_template("tuning.html").render(context)
+    view = tuning_view(tuning)
+    return framed("tuning.html", about, view.result, _STYLES, view=view)

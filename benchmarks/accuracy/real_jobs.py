@@ -1,4 +1,4 @@
-"""Small jobs that were run for real: the newest report of `benchmarks/first_advice.py`, which takes a machine of its own."""
+"""Small jobs that ran for real: the newest report of `benchmarks/first_advice.py`, which takes an idle machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The arrays of this program by what they hold. Shapes and units are said where an array is a field or a result."""
+"""The arrays of this program by what they hold, and how long ones are numbered and ordered.
+
+Shapes and units are said where an array is a field or a result.
+"""
 
 from typing import Any
 
@@ -19,3 +22,40 @@ Texts = NDArray[np.str_]
 """Texts that are compared all at once."""
 Array = NDArray[Any]
 """An array of any type."""
+
+_LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
+
+
+def numbered(values: Array) -> tuple[Array, Ints]:
+    """The distinct integers, ascending, and for each entry the number of its own.
+
+    As np.unique, and without a sort where the integers lie close together.
+    """
+    if not _lie_close(values, len(values)):
+        distinct, number = np.unique(values, return_inverse=True)
+        return distinct, number.ravel()
+    least, most = int(values.min()), int(values.max())
+    offset, there = values - least, np.zeros(most - least + 1, bool)
+    there[offset] = True
+    return (np.flatnonzero(there) + least).astype(values.dtype), (np.cumsum(there) - 1)[offset]
+
+
+def among(values: Array, wanted: Array) -> Mask:
+    """Whether each integer is one of `wanted`: np.isin, by a table where these lie close together."""
+    close = _lie_close(wanted, 4 * (len(values) + len(wanted)))  # a place takes a byte here
+    return np.isin(values, wanted, kind="table" if close else None)
+
+
+def ordered(first: Array, *then: Array) -> Ints:
+    """Positions by `first`, those that tie by each of `then` in turn: np.lexsort, which sorts by all of them."""
+    order = np.argsort(first, kind="stable")
+    ties = np.flatnonzero(first[order[1:]] == first[order[:-1]])
+    if then and len(ties):
+        tied = np.union1d(ties, ties + 1)
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*(column[rows] for column in reversed(then)), first[rows]))]
+    return order
+
+
+def _lie_close(values: Array, entries: int) -> bool:
+    return len(values) > 0 and int(values.max()) - int(values.min()) < _LARGEST_TABLE * entries

@@ -144,7 +144,7 @@ def _covered(timeline: Timeline, rows: Ints) -> float:
         return 1.0
     operators = iv.intervals(trace.ts[rows], trace.ends(rows))
     launch = gpu.launch_start[matrix]
-    under = iv.coverage(operators, launch, launch + 1) > 0
+    under = iv.holds(operators, launch)
     time = (gpu.end - gpu.start)[matrix]
     return float(time[under].sum() / max(time.sum(), 1))
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask
-from diagnose.timeline import Timeline
+from diagnose.arrays import Array, Ints, Mask, numbered, ordered
+from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
 
@@ -130,7 +130,18 @@ def _ladder(up: Ints) -> list[Ints]:
 
 def _nested_order(trace: Trace, rows: Ints) -> Ints:
     """By thread, then by start, then the longer first: an event comes after all that it is inside of."""
-    return np.lexsort((-trace.dur[rows], trace.ts[rows], trace.tid[rows], trace.pid[rows]))
+    by_time = ordered(trace.ts[rows], -trace.dur[rows])
+    return by_time[np.argsort(_thread_numbers(trace, rows)[by_time], kind="stable")]
+
+
+def _thread_numbers(trace: Trace, rows: Ints) -> Array:
+    """A number for the thread of each row, ascending by process and thread; narrow ones are sorted in linear time."""
+    pid, tid = trace.pid[rows], trace.tid[rows]
+    turns = thread_turns(pid, tid)
+    processes, process = numbered(pid[turns])
+    threads, thread = numbered(tid[turns])
+    number = np.repeat(process * len(threads) + thread, np.diff(turns, append=len(rows)))
+    return number.astype(np.min_scalar_type(len(processes) * len(threads)))
 
 
 def _enclosing(trace: Trace, rows: Ints) -> Ints:
@@ -143,11 +154,12 @@ def _enclosing(trace: Trace, rows: Ints) -> Ints:
     up = np.arange(-1, len(rows) - 1)
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     up[1:][~same] = NONE
+    left = np.arange(len(rows))
     for _ in range(_ROUNDS):
-        over = (up >= 0) & (end[up] < end)
-        if not over.any():
+        left = left[(up[left] >= 0) & (end[up[left]] < end[left])]
+        if not len(left):
             return up
-        up = np.where(over, up[up], up)
+        up[left] = up[up[left]]
     return _by_stack(end, np.append(~same, True))
 
 
@@ -174,9 +186,9 @@ def distinct(*columns: Array) -> tuple[Ints, Ints]:
     packed = np.zeros(len(columns[0]), np.int64)
     for column, width in zip(columns, widths, strict=True):
         packed = packed * width + column + 1
-    codes, which = np.unique(packed, return_inverse=True)
+    codes, which = numbered(packed)
     lines = []
     for width in reversed(widths):
         lines.append(codes % width - 1)
         codes = codes // width
-    return np.stack(lines[::-1]), which.ravel()
+    return np.stack(lines[::-1]), which

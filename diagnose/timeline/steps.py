@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints, Mask, numbered
 from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
 from diagnose.timeline.named_steps import numbers_of, ranges_called_steps, stated_ranges
@@ -205,7 +205,7 @@ def _optimizer_kernel_bursts(trace: Trace) -> Ints:
     """Ends of the bursts of optimizer kernels, for optimizers that leave no range."""
     gpu = np.flatnonzero(trace.rows_of("kernel"))
     order = gpu[np.argsort(trace.ts[gpu], kind="stable")]
-    names, which = np.unique(trace.name[order], return_inverse=True)
+    names, which = numbered(trace.name[order])
     optimizer = np.array([classify(trace.names[name]).family == "optimizer" for name in names], bool)[which]
     if not optimizer.any():
         return np.zeros(0, np.int64)

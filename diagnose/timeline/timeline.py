@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Array, Ids, Ints, Mask
+from diagnose.arrays import Array, Ids, Ints, Mask, numbered, ordered
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.launches import Launches, launches_of
@@ -137,7 +137,7 @@ class Timeline:
 
     def launched_in(self, instants: iv.Intervals) -> Mask:
         """Mask of the GPU activities launched, by any thread, at one of the instants."""
-        return iv.coverage(instants, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
+        return iv.holds(instants, self.gpu.launch_start)
 
     @cached_property
     def optimizer_steps(self) -> iv.Intervals:
@@ -213,7 +213,7 @@ def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Laun
     if len(rows):
         busiest = _busiest(trace.pid[rows], trace.dur[rows])
         rows = rows[trace.pid[rows] == busiest]
-    rows = rows[np.lexsort((trace.dur[rows], trace.correlation[rows], trace.stream[rows], trace.ts[rows]))]
+    rows = rows[ordered(trace.ts[rows], trace.stream[rows], trace.correlation[rows], trace.dur[rows])]
     launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
     launch_rows = launch_rows[np.argsort(trace.correlation[launch_rows], kind="stable")]
     launch = _linked(trace, rows, launch_rows)
@@ -234,7 +234,7 @@ def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Laun
 
 
 def _busiest(device: Ints, dur: Ints) -> int:
-    devices, index = np.unique(device, return_inverse=True)
+    devices, index = numbered(device)
     return int(devices[np.argmax(np.bincount(index, weights=dur))])
 
 
@@ -264,7 +264,7 @@ def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Int
 
 def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
     pairs = trace.name[rows].astype(np.int64) * len(trace.cats) + trace.cat[rows]
-    distinct, index = np.unique(pairs, return_inverse=True)
+    distinct, index = numbered(pairs)
     kinds = [_kind(trace.names[p // len(trace.cats)], trace.cats[p % len(trace.cats)]) for p in distinct]
     unique = tuple(dict.fromkeys(kinds))
     number = {k: i for i, k in enumerate(unique)}

@@ -151,7 +151,7 @@ def test_an_outer_operator_that_does_more_keeps_the_rest() -> None:
         job.op("aten::mm", dims, GEMM, 10)
 
     line = timeline(job)
-    found = counted(line, operators(line))
+    found = counted(line)
 
     assert found is not None
     assert found.flops.tolist() == [2 * 64**3, 2 * 64**3]

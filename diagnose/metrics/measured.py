@@ -139,7 +139,7 @@ class Measured:
     @cached_property
     def flops(self) -> CountedFlops | None:
         """FLOPs counted from operator shapes."""
-        return count(self.timeline, self.operator)
+        return count(self.timeline)
 
     @cached_property
     def in_steps(self) -> Mask:

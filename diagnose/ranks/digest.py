@@ -229,7 +229,7 @@ def _summable(values: Ints) -> Ints:
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    priced = counted(timeline, owners.operators(timeline))
+    priced = counted(timeline)
     if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)

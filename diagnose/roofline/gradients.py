@@ -111,7 +111,7 @@ def _undone(events: list[int], kind: list[int]) -> Paired:
 def _attention(trace: Trace, way: str) -> Ints:
     """Rows of attention's operators that compute in that direction."""
     return np.flatnonzero(
-        trace.rows_of(*OPS) & trace.named(lambda name: name in ATTENTION_FORMULAS and direction(name) == way)
+        trace.named_in(lambda name: name in ATTENTION_FORMULAS and direction(name) == way, *OPS)
     )
 
 

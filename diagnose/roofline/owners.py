@@ -19,6 +19,10 @@ def operators(timeline: Timeline) -> Ints:
     The external id says it where that operator was running at the launch. Traces of old versions carry other numbers
     there; their operator is the innermost one that was running on the launching thread.
     """
+    return timeline.once(_operators)
+
+
+def _operators(timeline: Timeline) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     rows = np.flatnonzero(trace.rows_of(*OPS))
     if not len(rows) or not len(gpu):

@@ -1,10 +1,10 @@
 """One rank's trace as GPU activities linked to their launches, and the steps they belong to."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from diagnose.trace.vocabulary import (
 )
 
 NOT_LAUNCHED = -1
+T = TypeVar("T")
 
 _COPY_KIND = re.compile(r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)")
 _COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
@@ -101,6 +102,17 @@ class Timeline:
     captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
     unknown_device: Mapping[str, int] = field(default_factory=dict)
 
+    def once(self, derive: Callable[["Timeline"], T]) -> T:
+        """What several stages need of the rank, derived when it is asked for first. Nobody writes to it."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        found: T = self._derived[derive]
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[Callable[["Timeline"], Any], Any]:
+        return {}
+
     @property
     def windows(self) -> Ints:
         """The step windows that time is accounted on: device steps, host steps without a GPU."""
@@ -129,7 +141,7 @@ class Timeline:
 
     def matching(self, pattern: str, *categories: str) -> Mask:
         """Mask of the trace's events whose name matches `pattern` from its start, within `categories`."""
-        return self.trace.named(re.compile(pattern).match) & self.trace.rows_of(*categories)
+        return self.trace.named_in(re.compile(pattern).match, *categories)
 
     def launched_under(self, pattern: str) -> Mask:
         """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""

@@ -52,7 +52,7 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
     begin, end = (int(t) for t in windows[at])
     streams, more_streams = _streams(measured, begin, end)
     threads, more_threads = _threads(measured, begin, end)
-    rows = [_clipped(row, begin, end) for row in (*_causes(measured), *streams, *threads)]
+    rows = [_clipped(row, begin, end) for row in (*_causes(measured, begin, end), *streams, *threads)]
     lanes, labels, merged_below = _bounded([row for row in rows if len(row.start)], begin, end - begin)
     numbers = measured.timeline.steps.numbers
     return StepTimeline(
@@ -66,13 +66,16 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
     )
 
 
-def _causes(measured: Measured) -> Iterator[_Row]:
-    """The pieces in which no kernel runs but the device idles or waits for others; none where that is not known."""
+def _causes(measured: Measured, begin: int, end: int) -> Iterator[_Row]:
+    """The pieces of a window in which no kernel runs but the device idles or waits for others; none where that is not
+    known.
+    """
     if measured.timeline.capture_failed:
         return
     pieces = measured.attribution
     waits = np.array([cause in WITHOUT_KERNELS for cause in pieces.causes], bool)
-    at = np.flatnonzero(waits[pieces.cause]) if len(pieces.cause) else np.zeros(0, np.int64)
+    first, last = np.searchsorted(pieces.end, begin, side="right"), np.searchsorted(pieces.start, end)
+    at = first + np.flatnonzero(waits[pieces.cause[first:last]]) if last > first else np.zeros(0, np.int64)
     keys = [(cause, class_of(cause)) for cause in pieces.causes]
     yield _Row("idle and waiting", "cause", pieces.start[at], pieces.end[at], pieces.cause[at].astype(np.int64), keys)
 

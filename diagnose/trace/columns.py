@@ -122,18 +122,19 @@ class Trace:
 
     def rows_of(self, *categories: str) -> Mask:
         """Mask, read-only, of the events whose category is one of `categories` (compared without case)."""
-        wanted = frozenset(c.lower() for c in categories)
-        if wanted not in self._masks:
-            self._masks[wanted] = _marked(self._are(*categories), self.cat)
-            self._masks[wanted].flags.writeable = False
-        return self._masks[wanted]
+        are = self._are(*categories)
+        key = are.tobytes()
+        if key not in self._masks:
+            self._masks[key] = _marked(are, self.cat)
+            self._masks[key].flags.writeable = False
+        return self._masks[key]
 
     def _are(self, *categories: str) -> Mask:
         wanted = frozenset(c.lower() for c in categories)
         return np.array([c.lower() in wanted for c in self.cats], bool)
 
     @cached_property
-    def _masks(self) -> dict[frozenset[str], Mask]:
+    def _masks(self) -> dict[bytes, Mask]:
         """Those of `rows_of`, which is asked for the same few again and again."""
         return {}
 
@@ -155,7 +156,9 @@ class Trace:
 
     def _names_in(self, *categories: str) -> Ints:
         names, cats = self._kinds
-        return np.unique(names[self._are(*categories)[cats]])
+        there = np.zeros(len(self.names), bool)
+        there[names[self._are(*categories)[cats]]] = True
+        return np.flatnonzero(there)
 
     @cached_property
     def _kinds(self) -> tuple[Ints, Ints]:

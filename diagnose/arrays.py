@@ -59,5 +59,17 @@ def ordered(first: Array, *then: Array) -> Ints:
     return order
 
 
+def combined(*columns: Array) -> Array:
+    """A number for each distinct row of parallel columns of integers, ascending as the rows do.
+
+    In the narrowest type: numbers of 16 bits are sorted in linear time.
+    """
+    number, count = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        distinct, which = numbered(column)
+        number, count = number * len(distinct) + which, count * len(distinct)
+    return number.astype(np.min_scalar_type(count))
+
+
 def _lie_close(values: Array, entries: int) -> bool:
     return len(values) > 0 and int(values.max()) - int(values.min()) < _LARGEST_TABLE * entries

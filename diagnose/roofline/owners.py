@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, numbered, ordered
+from diagnose.arrays import Array, Ints, Mask, combined, numbered, ordered
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
@@ -139,13 +139,10 @@ def _nested_order(trace: Trace, rows: Ints) -> Ints:
 
 
 def _thread_numbers(trace: Trace, rows: Ints) -> Array:
-    """A number for the thread of each row, ascending by process and thread; narrow ones are sorted in linear time."""
+    """A number for the thread of each row, ascending by process and thread."""
     pid, tid = trace.pid[rows], trace.tid[rows]
     turns = thread_turns(pid, tid)
-    processes, process = numbered(pid[turns])
-    threads, thread = numbered(tid[turns])
-    number = np.repeat(process * len(threads) + thread, np.diff(turns, append=len(rows)))
-    return number.astype(np.min_scalar_type(len(processes) * len(threads)))
+    return np.repeat(combined(pid[turns], tid[turns]), np.diff(turns, append=len(rows)))
 
 
 def _enclosing(trace: Trace, rows: Ints) -> Ints:

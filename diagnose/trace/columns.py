@@ -123,7 +123,7 @@ class Trace:
     def rows_of(self, *categories: str) -> Mask:
         """Mask, read-only, of the events whose category is one of `categories` (compared without case)."""
         are = self._are(*categories)
-        key = are.tobytes()
+        key = tuple(np.flatnonzero(are).tolist())
         if key not in self._masks:
             self._masks[key] = _marked(are, self.cat)
             self._masks[key].flags.writeable = False
@@ -134,7 +134,7 @@ class Trace:
         return np.array([c.lower() in wanted for c in self.cats], bool)
 
     @cached_property
-    def _masks(self) -> dict[bytes, Mask]:
+    def _masks(self) -> dict[tuple[int, ...], Mask]:
         """Those of `rows_of`, which is asked for the same few again and again."""
         return {}
 

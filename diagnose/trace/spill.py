@@ -9,6 +9,7 @@ from diagnose.arrays import Array
 
 _ROOM = 8  # an eighth of the column is kept free behind it, so that few pieces move it
 
+
 class Growing:
     """A column that pieces are appended to.
 

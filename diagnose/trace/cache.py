@@ -18,7 +18,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,6 +162,8 @@ class Cache:
 
 def digest(path: Path) -> str:
     """A hash of the whole content of a file, made of SHA-256 hashes of its segments, which threads share."""
+    from concurrent.futures import ThreadPoolExecutor  # small traces are not hashed
+
     segments = range(0, max(path.stat().st_size, 1), _SEGMENT_BYTES)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
         hashes = threads.map(functools.partial(_segment, path), segments)

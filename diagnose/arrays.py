@@ -26,18 +26,28 @@ Array = NDArray[Any]
 _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
 
 
-def numbered(values: Array) -> tuple[Array, Ints]:
-    """The distinct integers, ascending, and for each entry the number of its own.
-
-    As np.unique, and without a sort where the integers lie close together.
-    """
+def distinct(values: Array) -> Array:
+    """The distinct integers, ascending: np.unique, without a sort where they lie close together."""
     if not _lie_close(values, len(values)):
-        distinct, number = np.unique(values, return_inverse=True)
-        return distinct, number.ravel()
+        return np.unique(values)
+    return _told_apart(values)[1]
+
+
+def numbered(values: Array) -> tuple[Array, Ints]:
+    """The same, and for each entry the number of its own."""
+    if not _lie_close(values, len(values)):
+        several, number = np.unique(values, return_inverse=True)
+        return several, number.ravel()
+    there, several = _told_apart(values)
+    return several, (np.cumsum(there) - 1)[values - several[0]]
+
+
+def _told_apart(values: Array) -> tuple[Mask, Array]:
+    """Mask of the integers from the least to the most that are there, and these."""
     least, most = int(values.min()), int(values.max())
-    offset, there = values - least, np.zeros(most - least + 1, bool)
-    there[offset] = True
-    return (np.flatnonzero(there) + least).astype(values.dtype), (np.cumsum(there) - 1)[offset]
+    there = np.zeros(most - least + 1, bool)
+    there[values - least] = True
+    return there, (np.flatnonzero(there) + least).astype(values.dtype)
 
 
 def among(values: Array, wanted: Array) -> Mask:
@@ -66,8 +76,8 @@ def combined(*columns: Array) -> Array:
     """
     number, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        distinct, which = numbered(column)
-        number, count = number * len(distinct) + which, count * len(distinct)
+        several, which = numbered(column)
+        number, count = number * len(several) + which, count * len(several)
     return number.astype(np.min_scalar_type(count))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnose.arrays import among, combined, numbered, ordered
+from diagnose.arrays import among, combined, distinct, numbered, ordered
 
 near = st.integers(-3, 3)
 number = near | st.integers(-(1 << 63), (1 << 63) - 1)
@@ -14,9 +14,9 @@ rows = st.lists(st.tuples(near, near, number), max_size=12)
 
 @given(column)
 def test_numbered_is_unique_with_its_inverse(values: np.ndarray) -> None:
-    distinct, which = numbered(values)
-    assert distinct.tolist() == sorted(set(values.tolist()))
-    assert distinct[which].tolist() == values.tolist()
+    several, which = numbered(values)
+    assert several.tolist() == distinct(values).tolist() == sorted(set(values.tolist()))
+    assert several[which].tolist() == values.tolist()
 
 
 def test_numbered_keeps_the_type() -> None:

@@ -79,10 +79,10 @@ class Attribution:
         return self._pieces[known]
 
     @cached_property
-    def _rows(self) -> list[Ints]:
+    def _rows(self) -> list[Ids]:
         """The pieces of each cause, in order; narrow numbers are sorted in linear time."""
         order = np.argsort(self.cause.astype(np.min_scalar_type(len(self.causes))), kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.cause, minlength=len(self.causes)))[:-1])
+        return np.split(order.astype(np.int32), np.cumsum(np.bincount(self.cause, minlength=len(self.causes)))[:-1])
 
     @cached_property
     def _pieces(self) -> dict[frozenset[str], Intervals]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ids, Ints, Mask, numbered
+from diagnose.arrays import Array, Floats, Ids, Ints, Mask, distinct
 from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
 
@@ -163,7 +163,7 @@ class Trace:
     @cached_property
     def _kinds(self) -> tuple[Ints, Ints]:
         """Name and category of the events, each pair once."""
-        pairs, _ = numbered(self.name.astype(np.int64) * max(len(self.cats), 1) + self.cat)
+        pairs = distinct(self.name.astype(np.int64) * max(len(self.cats), 1) + self.cat)
         return np.divmod(pairs, max(len(self.cats), 1))
 
     def select(self, keep: Mask) -> "Trace":

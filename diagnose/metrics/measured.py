@@ -176,8 +176,9 @@ class Measured:
     @cached_property
     def operators(self) -> Ints:
         """Rows of the operators that launched kernels in the counted steps, ascending."""
-        rows = np.unique(self.operator[self.kernels])
-        return rows[rows >= 0]
+        rows, there = self.operator[self.kernels], np.zeros(len(self.timeline.trace), bool)
+        there[rows[rows >= 0]] = True
+        return np.flatnonzero(there)
 
     @cached_property
     def roofline(self) -> Roofline:

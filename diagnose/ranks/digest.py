@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, numbered
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
@@ -229,7 +229,7 @@ def _summable(values: Ints) -> Ints:
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    priced = counted(timeline, owners.operators(timeline))
+    priced = counted(timeline)
     if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
@@ -239,7 +239,7 @@ def _flops(timeline: Timeline, operators: Ints) -> Ints:
 def _elements(trace: Trace, operators: Ints) -> Ints:
     """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
-    used, which = np.unique(shape, return_inverse=True)
+    used, which = numbered(shape)
     size = np.array([tensor_elements(trace.shapes[s][0]) if s >= 0 else 0 for s in used.tolist()], np.int64)
     return size[which] if len(shape) else np.zeros(0, np.int64)
 

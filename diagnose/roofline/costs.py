@@ -74,7 +74,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     """The cost of every kernel; `operator` is aligned with the activities, as `owners.operators` returns it."""
     gpu = timeline.gpu
     at = np.flatnonzero(~gpu.is_communication & ~gpu.is_copy)
-    work = _Counted(counted(timeline, operator), convolution_outputs(timeline))
+    work = _Counted(counted(timeline), convolution_outputs(timeline))
     owner = _priced_owner(timeline, at, operator[at], work)
     which, lead = _groups(timeline, at, owner)
     priced = _only_known(_price(timeline, owner[lead], at[lead], work))

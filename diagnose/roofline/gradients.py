@@ -110,9 +110,7 @@ def _undone(events: list[int], kind: list[int]) -> Paired:
 
 def _attention(trace: Trace, way: str) -> Ints:
     """Rows of attention's operators that compute in that direction."""
-    return np.flatnonzero(
-        trace.rows_of(*OPS) & trace.named(lambda name: name in ATTENTION_FORMULAS and direction(name) == way)
-    )
+    return np.flatnonzero(trace.named_in(lambda name: name in ATTENTION_FORMULAS and direction(name) == way, *OPS))
 
 
 def _outermost(trace: Trace, rows: Ints) -> Ints:

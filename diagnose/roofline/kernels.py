@@ -108,7 +108,7 @@ def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
         costs=costs,
         ns=ns,
         inside=share,
-        starts_inside=iv.coverage(inside, start, start + 1) > 0,
+        starts_inside=iv.holds(inside, start),
         above_ns=np.maximum(ns - least_s * share * 1e9, 0.0),
         class_=class_,
         bound=_bounds(timeline, costs, least_s / time_s, compute_s >= np.nan_to_num(memory_s)),

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,20 +75,20 @@ def joined(tallies: Iterable[dict[str, Any]]) -> Tally:
     return whole
 
 
-def case_of(seed: int, number: int, kind: str | None = None) -> Case:
-    """The case of a try: the same seed and number make the same."""
-    return built(random.Random(f"{seed}-{number}"), kind)
+def case_of(seed: int, number: int, *kinds: str) -> Case:
+    """The case of a try: the same seed, number and kinds make the same."""
+    return built(random.Random(f"{seed}-{number}"), *kinds)
 
 
 def fuzz(
-    numbers: range, seed: int, kind: str | None = None, kept: Path | None = None, log: Path | None = None
+    numbers: range, seed: int, kinds: Sequence[str] = (), kept: Path | None = None, log: Path | None = None
 ) -> Tally:
     """The tries of these numbers, in this process.
 
     Args:
         numbers: of the tries.
         seed: of all tries.
-        kind: of the only kind of input to be mutated; None for all.
+        kinds: of input to be mutated; all where none is named.
         kept: folder for the cases that end in a defect, made small, one of each name.
         log: file that holds the number of the try under way, for the case that the process dies.
     """
@@ -97,7 +97,7 @@ def fuzz(
         for count, number in enumerate(numbers):
             if log is not None:
                 log.write_text(str(number))
-            case = case_of(seed, number, kind)
+            case = case_of(seed, number, *kinds)
             end = outcome_of(case, Path(place), thorough=number % VALIDATED_EACH == 0)
             tally.add(number, case, end)
             if count == len(numbers) // 10:

@@ -21,5 +21,6 @@ from .minimise import minimised  # noqa: E402
 from .outcome import Outcome, outcome_of  # noqa: E402
 
 __all__ = [
-    "KINDS", "Case", "Outcome", "built", "kept_cases", "loaded", "minimised", "outcome_of", "recorders", "saved", "told",
+    "KINDS", "Case", "Outcome", "built", "kept_cases", "loaded", "minimised", "outcome_of", "recorders", "saved",
+    "told",
 ]  # fmt: skip

@@ -20,11 +20,12 @@ from rules_once import rules_read_once
 
 from .case import Case, saved
 from .kinds import built
-from .minimise import minimised
+from .minimise import MOST_RUNS, minimised
 from .outcome import Outcome, outcome_of
 
 MOST_GROWTH_MIB = 256
 VALIDATED_EACH = 8  # tries; all are decoded by the types that the schema is generated from
+_LONGEST_MINIMISING_S = 300.0  # of processor time: each try of a slow case is slow
 _ROOM_BYTES = 6 << 30  # address space; what needs more for a small file ends as out of memory
 
 
@@ -114,7 +115,8 @@ def keep(case: Case, end: Outcome, kept: Path, place: Path) -> None:
     if folder.exists():
         return
     saved(case, folder, end.name)
-    small = minimised(case, lambda other: outcome_of(other, place).signature == end.signature)
+    runs = round(min(MOST_RUNS, _LONGEST_MINIMISING_S / max(end.cpu_s, 0.01)))
+    small = minimised(case, lambda other: outcome_of(other, place).signature == end.signature, runs)
     saved(small, folder, end.name)
 
 

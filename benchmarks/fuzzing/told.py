@@ -15,7 +15,7 @@ from measurements import made as measured  # of tests/data_pipeline/
 
 from diagnose.diagnosis import Patch, Rung, Tuning, to_json
 
-from . import answers, beside
+from . import answers, beside, traces
 from .case import Case
 from .damage import damaged
 from .seeds import drawn
@@ -132,7 +132,15 @@ def tune(seeded: random.Random) -> Case:
 
 
 def agent(seeded: random.Random) -> Case:
-    """What an agent asks of a tool, about sound files."""
+    """What an agent asks of a tool, about sound files; or a sound question about a trace that is not."""
+    if seeded.random() < 0.4:
+        trace = drawn(seeded)
+        for _ in range(seeded.randint(1, 3)):
+            traces.damage(seeded, trace)
+        about = seeded.choice(["analyze", "plan", "compare"])
+        files = {**files_of_agent(), "trace.json": json_bytes(trace)}
+        question = {"before": "trace.json", "after": "a.json"} if about == "compare" else {"path": "trace.json"}
+        return Case("agent", (about, json.dumps(question)), files, "agent")
     tool = seeded.choice(list(ASKED))
     asked = dict(ASKED[tool])
     needed = set(list(asked)[: 2 if tool in ("compare", "fit") else 1])

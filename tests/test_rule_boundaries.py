@@ -1,7 +1,7 @@
 """Each rule just inside and just outside of each of its thresholds, and with and without each of its conditions.
 
-`python -m benchmarks.mutation --renew` writes the cases of `rule_boundaries.toml` and `whatif_factors.toml` anew: read its
-diff.
+`python -m benchmarks.mutation --renew` writes the cases of `rule_boundaries.toml` and `whatif_factors.toml` anew: read
+the diff.
 """
 
 from pathlib import Path

@@ -24,7 +24,7 @@ from .mutants import moved_by_a_fifth
 if TYPE_CHECKING:
     from .thresholds import Threshold
 
-MOST_TESTS = 25  # for each threshold: those that read fewest others
+MOST_TESTS = 10  # for each threshold: those that read fewest others
 LONGEST_S = 3.0  # of a test
 HANGS_AFTER_S = 60
 _READ_ONCE = ("diagnose.rule", "diagnose.hardware", "diagnose.data", "diagnose.cli")  # no threshold is read there

@@ -17,7 +17,7 @@ from diagnose.ranks.stragglers.evidence import (
     stragglers_among,
     suspected_among,
 )
-from diagnose.ranks.stragglers.few_steps import Slowest, is_apart
+from diagnose.ranks.stragglers.few_steps import NEVER, Slowest, is_apart
 from diagnose.ranks.stragglers.host_code import host_evidence, more_code
 
 STEP = 1_000_000
@@ -28,7 +28,7 @@ def evidence(
     others: Sequence[int] = (0, 0, 0),
     caused: Sequence[int] | None = None,
     by_others: int = 0,
-    slowest: Slowest = Slowest(),
+    slowest: Slowest = NEVER,
 ) -> LatenessEvidence:
     """Ranks whose steps take a millisecond, of which the last is behind by so many parts of a thousand of each step.
 
@@ -48,7 +48,7 @@ def evidence(
         votes=np.zeros(ranks, np.int64),
         peers=~np.eye(ranks, dtype=bool),
         work_ns=tuple(np.full(steps, STEP) for _ in range(ranks)),
-        slowest=(*[Slowest()] * len(others), slowest),
+        slowest=(*[NEVER] * len(others), slowest),
     )
 
 

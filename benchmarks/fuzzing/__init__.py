@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[2] / "tests"
-_SOUND = (TESTS, TESTS / "remedies", TESTS / "data_pipeline")  # the jobs that the mutations begin with
-sys.path[:0] = map(str, _SOUND)
+sys.path[:0] = [str(TESTS), str(TESTS / "remedies")]  # whose sound jobs the mutations begin with
 
 from . import recorders, told  # noqa: E402
 from .case import Case, kept_cases, loaded, saved  # noqa: E402

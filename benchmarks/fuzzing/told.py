@@ -11,7 +11,7 @@ from typing import Any
 import diagnoses  # of tests/
 import msgspec
 import text_logs
-from measurements import made as measured  # of tests/data_pipeline/
+from data_pipeline.measurements import made as measured  # of tests/
 
 from diagnose.diagnosis import Patch, Rung, Tuning, to_json
 

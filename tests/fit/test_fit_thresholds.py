@@ -9,7 +9,7 @@ from fit_jobs import GPUS, job
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.predict.fit import stage_time, stalls, step_time, transfers
 from diagnose.predict.fit.job import Sharding
-from diagnose.predict.fit.memory import memory_ledger
+from diagnose.predict.fit.memory import memory_ledger, stage_parameters
 from diagnose.predict.fit.models import longest_usual
 from diagnose.predict.fit.reasons import chance, largest_losses
 from diagnose.predict.fit.stacks import stack_of
@@ -35,13 +35,13 @@ def test_a_tensor_parallel_rank_keeps_four_buffers_of_the_full_width() -> None:
     assert found == 4 * plan.micro_batch_tokens * plan.model.hidden * 2
 
 
-def test_sharded_weights_are_gathered_of_two_blocks() -> None:
+def test_sharded_weights_are_gathered_of_two_blocks_beside_the_gradients_of_one() -> None:
     plan = job(MODEL, Sharding(dp=8, zero=3))
     model = plan.model
     block = model.attention_weights + model.feed_forward_weights(model.experts)
 
-    found = memory_ledger(plan).bytes_of("communication buffers")
-    assert 2 * block <= found / plan.precision.compute_bytes < 3 * block or found > 0
+    outside = stage_parameters(plan, 0) - model.layers * block
+    assert memory_ledger(plan).bytes_of("communication buffers") == round((outside + 3 * block) * 2)
 
 
 def test_a_sequence_has_two_thousand_tokens_where_nothing_says() -> None:

@@ -85,7 +85,7 @@ class Rerun:
 
 def _passes(item: pytest.Item) -> bool:
     """Whether the test passes, with fixtures of its own."""
-    item._initrequest()  # type: ignore[attr-defined]  as pytest does before a test
+    item._initrequest()  # type: ignore[attr-defined]  # as pytest does before a test
     reports = runtestprotocol(item, log=False, nextitem=None)
     return all(report.passed for report in reports)
 

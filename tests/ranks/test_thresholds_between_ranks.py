@@ -125,16 +125,16 @@ def test_a_message_of_sixty_four_kibibytes_has_a_bandwidth(
 
 @pytest.mark.parametrize(
     ("mib", "waited_for", "found"),
-    [(1.05, 2, True), (0.95, 2, False), (4, 2, True), (4, 3, False)],
+    [(1.05, 4, True), (0.95, 4, False), (4, 4, True), (4, 5, False)],
 )
 def test_gradients_travel_in_reductions_of_a_mebibyte_of_which_half_are_not_waited_for(
     mib: float, waited_for: int, found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events = np.arange(5)
-    sizes = np.full(5, round(mib * MIB))
-    monkeypatch.setattr("diagnose.ranks.replay.buckets.described", lambda *_: (np.array(["allreduce"] * 5), sizes))
+    events = np.arange(9)
+    sizes = np.full(9, round(mib * MIB))
+    monkeypatch.setattr("diagnose.ranks.replay.buckets.described", lambda *_: (np.array(["allreduce"] * 9), sizes))
     work: Any = SimpleNamespace(block_on=events[:waited_for], chains=[events])
-    joint: Any = SimpleNamespace(transfer=np.zeros(5), work=[work], collective=[events], steps=3)
+    joint: Any = SimpleNamespace(transfer=np.zeros(9), work=[work], collective=[events], steps=3)
 
     assert bool(buckets_of([None], joint).any()) is found  # type: ignore[list-item]
 

@@ -192,3 +192,25 @@ def test_a_convolution_is_searched_for_that_takes_ten_times_as_long_as_later(too
     )
 
     assert bool(len(start._searches(job(timeline=timeline)))) is searches
+
+
+@pytest.mark.parametrize(("products", "routed"), [(17, True), (15, False)])
+def test_experts_have_sixteen_products_in_a_step(products: int, routed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experts, "operators", lambda *_: np.arange(products))
+    monkeypatch.setattr(experts, "operator_dims", lambda m, row: ((8 + row, 64), (64, 64)))
+    trace = SimpleNamespace(names=("aten::mm",), name=np.zeros(products, np.int64), ts=np.arange(products))
+    found = experts._expert_rows(job(timeline=SimpleNamespace(trace=trace, steps=SimpleNamespace(count=1))))
+
+    assert isinstance(found, dict)
+    assert bool(found) is routed
+
+
+def test_an_element_is_read_and_written_in_eight_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(micro_batches.owners, "parents", lambda trace, rows: np.array([-1]))
+    monkeypatch.setattr(micro_batches, "tensor_elements", lambda shape: 100)
+    trace = SimpleNamespace(
+        rows_of=lambda *_: np.array([True]), ts=np.array([5]), shape=np.array([0]), shapes=[("a", "b", "c")]
+    )
+    steps = SimpleNamespace(host=np.array([[0, 10]]), count=1)
+
+    assert micro_batches._bytes_per_step(job(timeline=SimpleNamespace(trace=trace, steps=steps))) == 800

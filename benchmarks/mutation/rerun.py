@@ -24,7 +24,7 @@ from .mutants import moved_by_a_fifth
 if TYPE_CHECKING:
     from .thresholds import Threshold
 
-MOST_TESTS = 60  # for each threshold: the quickest
+MOST_TESTS = 60  # for each threshold: those that are about thresholds by their names, then the quickest
 LONGEST_S = 3.0  # of a test
 HANGS_AFTER_S = 60
 _READ_ONCE = ("diagnose.rule", "diagnose.hardware", "diagnose.data", "diagnose.cli")  # no threshold is read there
@@ -43,7 +43,7 @@ class Rerun:
 
     def __init__(self, among: Sequence[Threshold]) -> None:
         self._among = among
-        self._read_in: dict[Threshold, list[tuple[float, pytest.Item]]] = defaultdict(list)
+        self._read_in: dict[Threshold, list[tuple[bool, float, pytest.Item]]] = defaultdict(list)
         self.noticed: list[tuple[str, str]] = []
 
     @pytest.hookimpl(tryfirst=True)
@@ -53,10 +53,10 @@ class Rerun:
         for item in session.items:
             self._watch(item, readers)
         for threshold in self._among:
-            found = sorted(self._read_in[threshold], key=lambda each: each[0])[:MOST_TESTS]
+            found = sorted(self._read_in[threshold], key=lambda each: each[:2])[:MOST_TESTS]
             for sign in (1, -1):
                 moved = moved_by_a_fifth(threshold.value, sign)
-                fails = any(_fails_with(threshold, moved, item) for _, item in found)
+                fails = any(_fails_with(threshold, moved, item) for _, _, item in found)
                 unread = "" if found else ", read in no test"
                 self.noticed.append((f"{threshold.label}: {threshold.value} is {moved}{unread}", "tests" * fails))
                 sys.stderr.write(f"{self.noticed[-1]}\n")
@@ -79,8 +79,9 @@ class Rerun:
             sys.setprofile(None)
         took = time.process_time() - began
         read = {threshold for code in called if code in readers for threshold in readers[code]}
+        general = "threshold" not in item.nodeid
         for threshold in read if passed and took < LONGEST_S else ():
-            self._read_in[threshold].append((took, item))
+            self._read_in[threshold].append((general, took, item))
 
 
 def _passes(item: pytest.Item) -> bool:

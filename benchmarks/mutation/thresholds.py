@@ -1,4 +1,7 @@
-"""Thresholds that are constants of Python: which there are, and the tests in whose course each of them is read."""
+"""Thresholds that are constants of Python, in all packages that judge: each is moved, and the tests that read it run.
+
+Numbers without a name, tables of numbers and what is reckoned when a module is imported are not moved.
+"""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Rerun:
         return True
 
     def _watch(self, item: pytest.Item, readers: dict[CodeType, list[Threshold]]) -> None:
-        """Which thresholds are read while the test runs; of one that fails by itself, none."""
+        """Which thresholds are read while the test runs; of one that fails by itself, or when it runs again, none."""
         called: set[CodeType] = set()
 
         def note(frame: FrameType, event: str, _: object) -> None:
@@ -78,6 +78,8 @@ class Rerun:
         finally:
             sys.setprofile(None)
         took = time.process_time() - began
+        _forget()
+        passed = passed and _passes(item)
         read = {threshold for code in called if code in readers for threshold in readers[code]}
         general = "threshold" not in item.nodeid
         for threshold in read if passed and took < LONGEST_S else ():

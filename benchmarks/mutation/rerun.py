@@ -59,7 +59,7 @@ class Rerun:
                 fails = any(_fails_with(threshold, moved, item) for _, _, item in found)
                 unread = "" if found else ", read in no test"
                 self.noticed.append((f"{threshold.label}: {threshold.value} is {moved}{unread}", "tests" * fails))
-                sys.stderr.write(f"{self.noticed[-1]}\n")
+                sys.stderr.write(f"{self.noticed[-1][1] or 'unnoticed'}: {self.noticed[-1][0]}\n")
         return True
 
     def _watch(self, item: pytest.Item, readers: dict[CodeType, list[Threshold]]) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 from mutation.rerun import _moved, _readers
-from mutation.thresholds import Threshold, thresholds
+from mutation.threshold import Threshold
+from mutation.thresholds import thresholds
 
 from diagnose.predict import plan
 from diagnose.ranks.network import bandwidth, slow_links

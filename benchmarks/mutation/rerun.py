@@ -14,15 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from .mutants import moved_by_a_fifth
-
-if TYPE_CHECKING:
-    from .thresholds import Threshold
+from .threshold import Threshold
 
 MOST_TESTS = 60  # for each threshold: those that are about thresholds by their names, then the quickest
 LONGEST_S = 3.0  # of a test

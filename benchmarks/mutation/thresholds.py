@@ -14,11 +14,11 @@ import pkgutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from .rerun import Rerun
+from .threshold import Threshold
 
 ROOT = Path(__file__).parents[2]
 JUDGING = (
@@ -45,19 +45,6 @@ NOT_JUDGED = frozenset(
      # read when their modules are imported, and not again
      "RUN_NOISE", "_BLOCK_OF_8_BIT")
 )  # fmt: skip
-
-
-class Threshold(NamedTuple):
-    """A constant of a module."""
-
-    module: str
-    name: str
-    value: float
-
-    @property
-    def label(self) -> str:
-        """The constant in one line."""
-        return f"{self.module}: {self.name}"
 
 
 def judged_thresholds(below: str = "diagnose") -> list[tuple[str, str]]:

@@ -9,6 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # raised by msgspec: the text is no such JSON
 MOST_COUNT = 1 << 53  # what a double holds exactly; sums of a thousand of them fit 63 bits
 MOST_RANKS = 1 << 20  # of a job; who states more is damaged
 LONGEST_TEXT = 4096

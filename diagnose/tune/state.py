@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from diagnose.decoding import UNREADABLE
 from diagnose.diagnosis import TUNING_VERSION, Diagnosis, Tuning, to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, printable
@@ -146,7 +147,7 @@ def state_in(folder: Path) -> Tuning | None:
         return None
     except OSError as error:
         raise UserError("cannot read the state", where=path, why=error.strerror or str(error)) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise UserError("this is no state of a tune", where=path, why=printable(str(error)), do=_AGAIN) from error
     if tuning.schema_version != TUNING_VERSION:
         why = f"its schema_version is {tuning.schema_version}, not {TUNING_VERSION}"

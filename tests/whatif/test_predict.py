@@ -1,6 +1,5 @@
 """What a remedy is predicted to buy: its range, what is left of it after another, and when nothing is said."""
 
-import numpy as np
 import pytest
 from analysed import COMM, GEMM, capture_failed
 from hypothesis import assume, given, settings
@@ -179,34 +178,6 @@ def test_without_a_gpu_host_time_is_foretold_and_kernels_are_not() -> None:
 
     assert found.predict(rule(NO_WAIT)) == pytest.approx((2.5, 2.5), rel=0.02)
     assert found.predict(rule("kernels = { matrix = [0.5, 0.5] }")) is None
-
-
-def uneven(*waits_ms: float) -> Predictor:
-    """4 ms of work in each step, after a wait for data that differs."""
-    job = Trace(gpu=None)
-    for ms in waits_ms:
-        with job.step():
-            job.loader(ms=ms)
-            job.cpu_op("aten::mm", 4000)
-    return predictor(job)
-
-
-def test_without_a_gpu_all_counted_steps_are_replayed_and_not_the_usual_ones_alone() -> None:
-    found = uneven(*[1.0] * 6, 15.0, 15.0)
-
-    assert found.replay.step_ns() == pytest.approx(
-        np.mean([5, 5, 5, 5, 5, 19, 19]) * 1e6, rel=0.02
-    )  # the first is none
-
-
-def test_a_range_holds_what_other_draws_of_the_same_steps_would_have_told() -> None:
-    low, high = uneven(*[1.0] * 6, 15.0, 15.0).predict(rule(NO_WAIT)) or (0, 0)
-    even_low, even_high = uneven(*[5.0] * 8).predict(rule(NO_WAIT)) or (0, 0)
-    more_low, more_high = uneven(*[*[1.0] * 6, 15.0, 15.0] * 4).predict(rule(NO_WAIT)) or (0, 0)
-
-    assert (even_low, even_high) == pytest.approx((2.25, 2.25), rel=0.02)
-    assert low < 1.5 < 2.25 < 3 < high  # two slow steps of seven: another window may hold none of them, or four
-    assert low < more_low < more_high < high
 
 
 @pytest.mark.parametrize(

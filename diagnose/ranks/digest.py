@@ -11,8 +11,9 @@ from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
 from diagnose.ranks.host_work import HostWork, host_work_of
-from diagnose.roofline import owners
-from diagnose.roofline.flops import counted
+from diagnose.ranks.spent import spent_before
+from diagnose.roofline import Roofline, owners
+from diagnose.roofline.flops import Counted, counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.arguments import tensor_elements
@@ -143,14 +144,14 @@ class RankDigest:
 def digest_of(
     timeline: Timeline,
     attribution: Attribution,
+    roofline: Roofline | None = None,
     *,
     host: str = "",
     lost_share: float = 0.0,
-    sized_share: float = 0.0,
     overhead: Overhead = NOT_TIMED,
     clock: Clock | None = None,
 ) -> RankDigest:
-    """The digest of one rank, from its undivided attribution."""
+    """The digest of one rank, from its undivided attribution; `roofline` is None where it was not computed."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
     return RankDigest(
         rank=timeline.rank,
@@ -171,9 +172,9 @@ def digest_of(
         exposed=attribution.pieces(EXPOSED),
         calls=calls,
         spent=_spent(attribution, calls),
-        families=families_of(timeline),
+        families=families_of(timeline, roofline),
         lost_share=lost_share,
-        sized_share=sized_share,
+        sized_share=roofline.judged_share if roofline is not None else 0.0,
         listed_gpus=_listed_gpus(timeline),
         host_work=host_work_of(timeline),
         unknown_device=timeline.unknown_device,
@@ -183,19 +184,21 @@ def digest_of(
     )
 
 
-def families_of(timeline: Timeline) -> Families:
+def families_of(timeline: Timeline, roofline: Roofline | None = None) -> Families:
     """What ran in each counted step, collectives and copies left out."""
     trace, gpu = timeline.trace, timeline.gpu
+    operator = roofline.operator if roofline is not None else owners.operators(timeline)
+    priced = roofline.work.costs.counted if roofline is not None else counted(timeline, operator)
     if not timeline.has_gpu:
         rows = np.flatnonzero(trace.rows_of(*OPS))
-        work = (_elements(trace, rows), _flops(timeline, rows))
+        work = (_elements(trace, rows), _flops(priced, rows))
         ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
         return _families((OPERATOR,), ran, timeline.windows)
     kernels = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
-    rows = owners.operators(timeline)[kernels]
-    work = (_elements(trace, rows), _flops(timeline, rows))
+    rows = operator[kernels]
+    work = (_elements(trace, rows), _flops(priced, rows))
     ran = Ran(family[kernels], gpu.start[kernels], (gpu.end - gpu.start)[kernels], *work)
     return _families(names, ran, timeline.windows)
 
@@ -227,9 +230,8 @@ def _summable(values: Ints) -> Ints:
     return values if fits else np.minimum(values, _LARGEST_SUM // len(values))
 
 
-def _flops(timeline: Timeline, operators: Ints) -> Ints:
+def _flops(priced: Counted | None, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    priced = counted(timeline, owners.operators(timeline))
     if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
@@ -245,19 +247,13 @@ def _elements(trace: Trace, operators: Ints) -> Ints:
 
 
 def _by_step(attribution: Attribution) -> Ints:
-    windows = attribution.windows
-    columns = [iv.coverage(attribution.pieces(c), windows[:, 0], windows[:, 1]) for c in attribution.causes]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(windows), 0), np.int64)
+    begin, end = (spent_before(attribution, times) for times in attribution.windows.T)
+    return np.maximum(end - begin, 0)
 
 
 def _spent(attribution: Attribution, calls: Calls) -> Ints:
     """Nanoseconds by cause from the first counted step on until each collective begins, and until it ends."""
-    spent = np.zeros((len(calls), 2, len(attribution.causes)), np.int64)
-    for i, cause in enumerate(attribution.causes):
-        pieces = attribution.pieces(cause)
-        spent[:, 0, i] = iv.covered_before(pieces, calls.start)
-        spent[:, 1, i] = iv.covered_before(pieces, calls.end)
-    return spent
+    return np.stack((spent_before(attribution, calls.start), spent_before(attribution, calls.end)), axis=1)
 
 
 def _source(timeline: Timeline) -> Source:

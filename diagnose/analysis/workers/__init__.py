@@ -6,6 +6,7 @@ from diagnose.analysis.workers.cluster import by_cluster
 from diagnose.analysis.workers.task import Result, Task, done
 from diagnose.errors import UserError
 from diagnose.ranks import RankDigest
+from diagnose.ranks.sharing import Shared
 from diagnose.trace import Loading, worthwhile
 from diagnose.trace.processes import Processes
 
@@ -23,11 +24,11 @@ def digests(tasks: Sequence[Task], loading: Loading, scheduler: str | None = Non
     Raises:
         UserError: a file cannot be used, or the scheduler.
     """
-    read: list[RankDigest] = []
+    read, shared = list[RankDigest](), Shared()
     for number, (task, result) in enumerate(zip(tasks, _results(tasks, loading, scheduler), strict=True)):
         if isinstance(result, UserError):
             raise result
-        read += result
+        read += map(shared.sharing, result)
         if loading.watch is not None:
             loading.watch(task.path, number + 1, len(tasks))
     return read

@@ -1,5 +1,6 @@
 """The traces of a large job read by several processes, here or on a cluster."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from diagnose.analysis.workers.cluster import by_cluster
@@ -43,6 +44,9 @@ def _results(tasks: Sequence[Task], loading: Loading, scheduler: str | None) -> 
 
 def _by_processes(tasks: Sequence[Task], jobs: int) -> Iterator[Result]:
     with Processes(done, jobs) as processes:
-        for task, future in [(task, processes.submit(task)) for task in tasks]:
+        pending = deque((task, processes.submit(task)) for task in tasks)
+        while pending:
+            task, future = pending.popleft()
             answer = future.result()
+            del future  # it would keep the answer for as long as the job is read
             yield done(task) if answer is None else answer

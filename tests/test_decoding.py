@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diagnose.decoding import has_endless_number
+from diagnose.decoding import all_of, all_whole, has_endless_number, whole
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, flops_of
 from diagnose.roofline.traffic import bytes_of
@@ -117,3 +117,11 @@ def test_a_number_of_a_hundred_digits_is_seen_wherever_it_stands(before: int) ->
 
     assert has_endless_number(text + b"7" * 100 + b"x")
     assert not has_endless_number(text + b"7" * 99 + b"x" + b"7" * 99)
+
+
+@pytest.mark.parametrize("value", [[], [0, 7], [8], [-1], [True], [1.0], ["1"], [None], None, "x", {}, [1] * 65_537])
+def test_long_lists_of_whole_numbers_are_decoded_as_short_ones(value: Any) -> None:
+    told: tuple[list[str], list[str]] = ([], [])
+    one_by_one = all_of(whole(0, 7))(value, "ranks", told[0].append)
+    assert all_whole(0, 7)(value, "ranks", told[1].append) == one_by_one
+    assert told[0] == told[1]

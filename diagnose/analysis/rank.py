@@ -39,9 +39,9 @@ class RankAnalysis:
         return digest_of(
             self.timeline,
             self.attribution,
-            self.roofline,
             host=self.record.text("host") or "",
             lost_share=lost_share(self.timeline),
+            sized_share=self.roofline.judged_share if self.roofline is not None else 0.0,
             overhead=overhead_of(self.record),
             clock=clock_of(self.record),
         )

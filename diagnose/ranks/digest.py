@@ -12,8 +12,8 @@ from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
 from diagnose.ranks.host_work import HostWork, host_work_of
 from diagnose.ranks.spent import spent_before
-from diagnose.roofline import Roofline, owners
-from diagnose.roofline.flops import Counted, counted
+from diagnose.roofline import owners
+from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.arguments import tensor_elements
@@ -144,14 +144,14 @@ class RankDigest:
 def digest_of(
     timeline: Timeline,
     attribution: Attribution,
-    roofline: Roofline | None = None,
     *,
     host: str = "",
     lost_share: float = 0.0,
+    sized_share: float = 0.0,
     overhead: Overhead = NOT_TIMED,
     clock: Clock | None = None,
 ) -> RankDigest:
-    """The digest of one rank, from its undivided attribution; `roofline` is None where it was not computed."""
+    """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
     return RankDigest(
         rank=timeline.rank,
@@ -172,9 +172,9 @@ def digest_of(
         exposed=attribution.pieces(EXPOSED),
         calls=calls,
         spent=_spent(attribution, calls),
-        families=families_of(timeline, roofline),
+        families=families_of(timeline),
         lost_share=lost_share,
-        sized_share=roofline.judged_share if roofline is not None else 0.0,
+        sized_share=sized_share,
         listed_gpus=_listed_gpus(timeline),
         host_work=host_work_of(timeline),
         unknown_device=timeline.unknown_device,
@@ -184,21 +184,19 @@ def digest_of(
     )
 
 
-def families_of(timeline: Timeline, roofline: Roofline | None = None) -> Families:
+def families_of(timeline: Timeline) -> Families:
     """What ran in each counted step, collectives and copies left out."""
     trace, gpu = timeline.trace, timeline.gpu
-    operator = roofline.operator if roofline is not None else owners.operators(timeline)
-    priced = roofline.work.costs.counted if roofline is not None else counted(timeline, operator)
     if not timeline.has_gpu:
         rows = np.flatnonzero(trace.rows_of(*OPS))
-        work = (_elements(trace, rows), _flops(priced, rows))
+        work = (_elements(trace, rows), _flops(timeline, rows))
         ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
         return _families((OPERATOR,), ran, timeline.windows)
     kernels = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
-    rows = operator[kernels]
-    work = (_elements(trace, rows), _flops(priced, rows))
+    rows = owners.operators(timeline)[kernels]
+    work = (_elements(trace, rows), _flops(timeline, rows))
     ran = Ran(family[kernels], gpu.start[kernels], (gpu.end - gpu.start)[kernels], *work)
     return _families(names, ran, timeline.windows)
 
@@ -230,8 +228,9 @@ def _summable(values: Ints) -> Ints:
     return values if fits else np.minimum(values, _LARGEST_SUM // len(values))
 
 
-def _flops(priced: Counted | None, operators: Ints) -> Ints:
+def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
+    priced = counted(timeline, owners.operators(timeline))
     if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)

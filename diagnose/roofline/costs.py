@@ -38,7 +38,6 @@ class Costs:
         indirect: kernels of a convolution in which one is a Winograd or FFT kernel, so that the operator does fewer
             operations than are counted.
         direction: "forward" or "backward" of a convolution or attention, else "".
-        counted: the operators with known FLOPs, None where there are none.
     """
 
     at: Ints
@@ -49,7 +48,6 @@ class Costs:
     precision: Labels
     indirect: Mask
     direction: Labels
-    counted: Counted | None
 
 
 class _Counted(NamedTuple):
@@ -86,8 +84,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     ran = _precisions(timeline, at, lead, which, matrix, priced)
     way = np.where(matrix, priced.direction[which], "")
     indirect = matrix & _indirect(timeline, at, owner, which)
-    owner = np.where(np.isnan(flops), owners.NONE, owner)
-    return Costs(at, owner, flops, bytes_, auxiliary, ran, indirect, way, work.operators)
+    return Costs(at, np.where(np.isnan(flops), owners.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
 
 
 def _priced_owners(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> tuple[Ints, Ints, Ints, _Priced]:

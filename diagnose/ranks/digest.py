@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -135,6 +136,13 @@ class RankDigest:
     def steps(self) -> int:
         """Number of counted steps."""
         return len(self.windows)
+
+    @cached_property
+    def work_per_step(self) -> Mapping[str, tuple[float, float, float, float]]:
+        """Time, number, elements and FLOPs of each family's kernels in a step."""
+        of, steps = self.families, max(self.steps, 1)
+        sums = ((column.sum(axis=0) / steps).tolist() for column in (of.ns, of.count, of.elements, of.flops))
+        return dict(zip(of.names, zip(*sums, strict=True), strict=True))
 
     def ns(self) -> dict[str, int]:
         """Nanoseconds of each cause over the counted steps."""

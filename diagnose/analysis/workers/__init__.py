@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from diagnose.analysis.workers.cluster import by_cluster
 from diagnose.analysis.workers.task import Result, Task, done
@@ -12,6 +13,8 @@ from diagnose.trace import Loading, worthwhile
 from diagnose.trace.processes import Processes
 
 __all__ = ["Task", "digests"]
+
+AHEAD = 8  # tasks for each process: answers that wait to be taken share nothing yet
 
 
 def digests(tasks: Sequence[Task], loading: Loading, scheduler: str | None = None) -> list[RankDigest]:
@@ -44,9 +47,11 @@ def _results(tasks: Sequence[Task], loading: Loading, scheduler: str | None) -> 
 
 def _by_processes(tasks: Sequence[Task], jobs: int) -> Iterator[Result]:
     with Processes(done, jobs) as processes:
-        pending = deque((task, processes.submit(task)) for task in tasks)
+        waiting = iter(tasks)
+        pending = deque((task, processes.submit(task)) for task in islice(waiting, AHEAD * jobs))
         while pending:
             task, future = pending.popleft()
             answer = future.result()
-            del future  # it would keep the answer for as long as the job is read
+            del future  # it would keep the answer while the next one is waited for
+            pending.extend((task, processes.submit(task)) for task in islice(waiting, 1))
             yield done(task) if answer is None else answer

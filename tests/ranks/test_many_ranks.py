@@ -13,12 +13,13 @@ from long_jobs import calls_counted
 
 from diagnose import intervals as iv
 from diagnose.analysis.ranks import analyze_ranks
-from diagnose.analysis.workers import Task, _by_processes
+from diagnose.analysis.workers import AHEAD, Task, _by_processes
 from diagnose.attribution.attribution import Attribution
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import join
 from diagnose.ranks.spent import spent_before
 from diagnose.trace import Loading, find_run
+from diagnose.trace.processes import Processes
 
 pytestmark = pytest.mark.long
 
@@ -87,6 +88,23 @@ def test_the_ranks_of_a_group_are_held_once(folder: Path, jobs: int) -> None:
     assert {group.ranks for group in groups} == {tuple(range(RANKS))}
     assert len(groups) == RANKS
     assert len({id(group) for group in groups}) == 1
+
+
+def test_answers_that_are_not_taken_yet_are_few(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted: list[Task] = []
+    submit = Processes.submit
+
+    def counting(self: Processes[Task, object], task: Task) -> object:
+        submitted.append(task)
+        return submit(self, task)
+
+    monkeypatch.setattr(Processes, "submit", counting)
+    tasks = [Task(path, 0, Settings(), Loading()) for path in sorted(folder.iterdir())]
+    answers = _by_processes(tasks, 2)
+
+    next(answers)
+    assert len(submitted) == 2 * AHEAD + 1
+    assert len(list(answers)) == RANKS - 1
 
 
 def test_what_was_taken_of_a_process_is_let_go(folder: Path) -> None:

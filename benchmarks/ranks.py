@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="diagnose-ranks-") as scratch:
         for ranks, steps in [(ranks, int(steps)) for ranks in sizes for steps in options.steps.split(",")]:
             folder = Path(scratch) / f"{ranks}-{steps}"
-            simulate(_job(ranks, steps)).write(folder)
+            _simulated(ranks, steps, folder)
             measured.append(_measured(folder, ranks, "", ["--jobs", str(options.jobs)]))
             print(_row(measured[-1]), flush=True)
         if options.dask:
@@ -103,8 +104,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _job(ranks: int, steps: int) -> Job:
-    return Job(ranks=ranks, steps=steps, seed=1, clocks=CLOCKS, faults=(Fault(FAULT, (ranks // 3,)),))
+def _simulated(ranks: int, steps: int, folder: Path) -> None:
+    """In a process of its own: the peak of whatever this one starts would hold the memory that it takes itself."""
+    process = get_context("spawn").Process(target=_write, args=(ranks, steps, folder))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit("the job could not be simulated")
+
+
+def _write(ranks: int, steps: int, folder: Path) -> None:
+    late = Fault(FAULT, (ranks // 3,))
+    simulate(Job(ranks=ranks, steps=steps, seed=1, clocks=CLOCKS, faults=(late,))).write(folder)
 
 
 def _measured(folder: Path, ranks: int, how: str, flags: Sequence[str]) -> Measurement:

@@ -117,6 +117,18 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
     return decoded
 
 
+def all_whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
+    """As `all_of(whole(low, high))`, for long lists: the ranks of a group are listed in the trace of each of them."""
+
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        if not isinstance(value, list) or len(value) > MOST_ENTRIES:
+            return _left_out(value, path, told)
+        sound = not value or (set(map(type, value)) == {int} and low <= min(value) and max(value) <= high)
+        return list(value) if sound else _left_out(value, path, told)
+
+    return decoded
+
+
 def row(*kinds: Kind) -> Kind:
     """A list of as many entries as there are kinds, each of its own kind and none missing."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from diagnose.compare import side_of
 from diagnose.compare.baseline import kept, read, written
-from diagnose.decoding import has_endless_number
+from diagnose.decoding import all_of, all_whole, has_endless_number, whole
 from diagnose.diagnosis import to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError
@@ -160,3 +160,11 @@ def test_where_no_text_is_utf_8_nothing_was_passed_over(tmp_path: Path) -> None:
     (tmp_path / "left.json").write_bytes(b'{"empty": "\xff"}')
 
     assert passed_over(tmp_path / "left.json") == PassedOver()
+
+
+@pytest.mark.parametrize("value", [[], [0, 7], [8], [-1], [True], [1.0], ["1"], [None], None, "x", {}, [1] * 65_537])
+def test_long_lists_of_whole_numbers_are_decoded_as_short_ones(value: Any) -> None:
+    told: tuple[list[str], list[str]] = ([], [])
+    one_by_one = all_of(whole(0, 7))(value, "ranks", told[0].append)
+    assert all_whole(0, 7)(value, "ranks", told[1].append) == one_by_one
+    assert told[0] == told[1]

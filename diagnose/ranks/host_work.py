@@ -18,7 +18,7 @@ KINDS: dict[HostKind, tuple[str, ...]] = {
 MOST_NAMES = 100  # of each kind: those with most time, so that the digest stays small
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ran:
     """One name: nanoseconds from begin to end, what runs inside included, and how often, in all counted steps."""
 

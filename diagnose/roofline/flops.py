@@ -88,7 +88,8 @@ def _counted(timeline: Timeline) -> Counted | None:
         return None
     unsaid = np.array([says_no_mask(call) for call in calls], bool)[which][known]
     sized, total = shaped[known], total[known]
-    total[unsaid] *= convolution_gradients(timeline, sized[unsaid], operator) / 2
+    if unsaid.any():
+        total[unsaid] *= convolution_gradients(timeline, sized[unsaid], operator) / 2
     found = Counted(sized, total, causal[known], np.zeros(0, np.int64), len(rows) - len(sized))
     found = _with_pairs(found, *attention_pairs(timeline, operator, sized))
     return replace(found, flops=_beyond_nested(found.flops, owners.parents(trace, found.rows)))

@@ -172,6 +172,23 @@ def test_a_callback_without_log_captures_alone(folder: Path) -> None:
     assert (folder / "out" / "rank0.json.gz").exists()
 
 
+def test_a_callback_that_is_not_made_costs_nothing(tmp_path: Path) -> None:
+    """It is imported, as where a script makes it on request alone; the second line is of one that is made."""
+    state = (
+        "def state():\n    kinds = (Trainer, torch.utils.data.DataLoader, torch.optim.AdamW)\n"
+        "    hooked = [name for kind in kinds for name, made in vars(kind).items() if hasattr(made, '__diagnose__')]\n"
+        "    print('STATE', bool(hooked), any('probes.reporting' in name for name in sys.modules))\n"
+    )
+    off = "from diagnose.probes import DiagnoseCallback\nmade = trainer()\nmade.train()\nstate()\n"
+    off += "print('OURS', [each for each in made.callback_handler.callbacks if 'diagnose' in type(each).__module__])\n"
+    done = run(TRAINER + state + off + "DiagnoseCallback(sys.argv[1] + '/out')\nstate()\n", tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith(("STATE", "OURS"))]
+    assert told == ["STATE False False", "OURS []", "STATE True True"]
+    assert said(done) == []
+
+
 def test_a_trainer_without_the_callback_is_told_by_option(folder: Path) -> None:
     """As `diagnose run --log` asks for it."""
     window = {"steps": 2, "skip": 2, "sample_steps": 0, "log": True}

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import compat
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -60,6 +61,15 @@ def test_what_the_quick_tests_leave_out_is_there(tasks: ModuleType) -> None:
         f"{words[1].replace('.', '/')}/__main__.py" if words[0] == "-m" else words[0] for words in tasks.BENCHMARKS
     ]
     assert all((ROOT / module).exists() for module in modules)
+
+
+def test_the_page_of_versions_is_that_of_the_rows_and_their_suites_are_there() -> None:
+    words = {word for suite in compat.TABLE["suites"].values() for word in suite if word.startswith("tests/")}
+    suites = {suite for row in compat.TABLE["row"] for suite in row.get("tests", ())}
+
+    assert [word for word in sorted(words) if not (ROOT / word).exists()] == []
+    assert suites == compat.TABLE["suites"].keys()
+    assert compat.PAGE.read_text(encoding="utf-8") == compat.page(compat.kept())
 
 
 def test_a_bug_report_asks_for_commands_that_are_there_and_for_no_trace() -> None:

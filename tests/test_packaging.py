@@ -53,9 +53,9 @@ def installed_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 def copied_tree(to: Path) -> Path:
     """A copy to build in: setuptools leaves `build/` and an egg-info behind."""
-    for name in ("diagnose", "probes", "rules", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+    for name in ("diagnose", "probes", "rules", "docs/man", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         if (ROOT / name).exists():
-            subprocess.run(["cp", "-a", str(ROOT / name), str(to)], check=True)
+            subprocess.run(["cp", "-a", "--parents", name, str(to)], cwd=ROOT, check=True)
     return to
 
 
@@ -73,7 +73,13 @@ def test_rules_tables_and_types_are_installed(installed_files: set[str]) -> None
 def test_only_one_top_level_name_is_installed(installed_files: set[str]) -> None:
     tops = {path.split("/")[0] for path in installed_files if not path.startswith("..")}
 
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"diagnose"}
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"diagnose"}
+
+
+def test_the_manual_page_is_installed_where_man_looks(installed_files: set[str]) -> None:
+    (page,) = [path for path in installed_files if path.endswith("diagnose.1")]
+
+    assert page.endswith(("../share/man/man1/diagnose.1", ".data/data/share/man/man1/diagnose.1"))
 
 
 @pytest.mark.skipif(not IN_CI, reason="only CI=true promises that a wheel is installed")

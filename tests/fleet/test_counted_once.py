@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -135,6 +136,39 @@ def test_a_json_file_that_nobody_can_read_is_named(tmp_path: Path) -> None:
         "prose.json": "it is not JSON",
         "wide.json": "it is not UTF-8",
     }
+
+
+def test_a_diagnosis_in_another_order_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"good": made_job(), "sorted": made_job()})
+    turned = json.dumps(json.loads((folder / "sorted.json").read_text()), sort_keys=True).encode()
+    (folder / "sorted.json").write_bytes(turned)
+    (folder / "cut.json").write_bytes(turned[: len(turned) // 2])
+    (folder / "packed.json.gz").write_bytes(gzip.compress(turned[: len(turned) // 2]))
+    (folder / "torn.json.gz").write_bytes(gzip.compress(turned)[:-200])
+    (folder / "spoilt.json").write_bytes(turned.replace(b'"schema_version":', b'"schema_version";'))
+    (folder / "others.json").write_text('{"loss": NaN}')
+    (folder / "lines.json").write_text('{"loss": 1}\n{"loss": 2}\n')
+
+    fleet = fleet_at(folder)
+
+    assert [job.name for job in fleet.jobs] == ["good", "sorted"]
+    assert {entry.file: entry.why[:24] for entry in fleet.unread} == {
+        "cut.json": "Input data was truncated",
+        "packed.json.gz": "Input data was truncated",
+        "spoilt.json": "JSON is malformed: expec",
+        "torn.json.gz": "Input data was truncated",
+    }
+
+
+@pytest.mark.long
+def test_a_torn_file_beside_a_run_is_named_and_costs_it_nothing(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "synthetic-straggler", tmp_path / "run")
+    (tmp_path / "run" / "mine.json.gz").write_bytes(gzip.compress(to_json(made_job()).encode())[:-200])
+
+    fleet = fleet_at(tmp_path)
+
+    assert [job.name for job in fleet.jobs] == ["run"]
+    assert [(entry.file, entry.why) for entry in fleet.unread] == [("run/mine.json.gz", "Input data was truncated")]
 
 
 def test_what_may_not_be_read_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

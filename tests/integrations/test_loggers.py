@@ -16,7 +16,7 @@ SCRIPT = (
     + RECORDING
     + """
 from diagnose.probes.reporting import analysis
-analysis.analysed = lambda folder: json.load(open(sys.argv[1] + "/sample.json"))
+analysis.analysed = lambda folder, begun: json.load(open(sys.argv[1] + "/sample.json"))
 from diagnose.probes import DiagnoseCallback
 callback = DiagnoseCallback(sys.argv[1] + "/out", steps=2, skip=2, sample_steps=0, artifacts=sys.argv[1][-1] == "a")
 told(callback, report_to=["LOGGER"]).train()
@@ -36,10 +36,13 @@ def trained(tmp_path: Path, logger: str, after: str = "", *, artifacts: bool = F
 
 def test_tensorboard_draws_the_figures(tmp_path: Path) -> None:
     needs("tensorboard")
-    folder = trained(tmp_path, "tensorboard", TENSORBOARD_LOGGING_DIR=str(tmp_path / "a-log"))
+    trained(
+        tmp_path, "tensorboard", TENSORBOARD_LOGGING_DIR=str(tmp_path / "log")
+    )  # below the output before transformers 5
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(folder.parent / "a-log"))
+    (written,) = {path.parent for path in tmp_path.rglob("events.out.tfevents.*")}
+    events = EventAccumulator(str(written))
     events.Reload()
     (drawn,) = events.Scalars("train/diagnose/data_percent")
     assert round(drawn.value, 1) == 47.1

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,21 @@ CALLBACK = """
 from diagnose.probes import DiagnoseCallback
 callback = DiagnoseCallback(sys.argv[1] + "/out", steps=2, skip=2, sample_steps=0{more})
 """
-LINE = "[transformers] diagnose: data-bound, num_workers=4, persistent_workers=True buys 1.45x"
+LINE = "diagnose: data-bound, num_workers=4, persistent_workers=True buys 1.45x"
 
 
 def script(*parts: str, more: str = "") -> str:
     return "".join((TRAINER, RECORDING, CALLBACK.format(more=more), *parts))
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Of stderr, without the name that the loggers of transformers 5 put before each."""
+    return [line.removeprefix("[transformers] ") for line in done.stderr.splitlines()]
+
+
+def faults(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What diagnose says on stderr beside the line of a window."""
+    return [line for line in said(done) if line != LINE]
 
 
 @pytest.fixture
@@ -47,8 +58,7 @@ def test_a_window_is_analysed_and_its_figures_reach_the_loggers(tmp_path: Path) 
     percents = [value for name, value in figures.items() if name.endswith("_percent")]
     assert figures["diagnose/step_ms"] > 0
     assert sum(percents) == pytest.approx(100)
-    assert sum(line.startswith("[transformers] diagnose: ") for line in done.stderr.splitlines()) == 1
-    assert said(done) == []
+    assert sum(line.startswith("diagnose: ") for line in lines(done)) == 1
     for word in (str(tmp_path), platform.node()):
         assert word not in json.dumps(figures)
 
@@ -65,7 +75,7 @@ def test_the_line_and_the_figures_come_while_training_goes_on(folder: Path) -> N
     steps = [step for step, logs in got(done.stdout) if "diagnose/step_ms" in logs]
     assert len(steps) == 1
     assert steps[0] < 80
-    assert LINE in done.stderr.splitlines()
+    assert LINE in lines(done)
 
 
 def test_the_jobs_own_logs_are_those_of_a_run_without_it(folder: Path) -> None:
@@ -127,7 +137,7 @@ def test_a_logger_that_fails_costs_the_figures_and_not_the_job(folder: Path) -> 
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "ENDED"
-    assert said(done) == ["diagnose: no figures logged: ValueError: no such metric"]
+    assert faults(done) == ["diagnose: no figures logged: ValueError: no such metric"]
 
 
 def test_the_log_of_a_subclass_is_left_to_the_job(folder: Path) -> None:
@@ -162,6 +172,23 @@ def test_a_callback_without_log_captures_alone(folder: Path) -> None:
     assert (folder / "out" / "rank0.json.gz").exists()
 
 
+def test_a_callback_that_is_not_made_costs_nothing(tmp_path: Path) -> None:
+    """It is imported, as where a script makes it on request alone; the second line is of one that is made."""
+    state = (
+        "def state():\n    kinds = (Trainer, torch.utils.data.DataLoader, torch.optim.AdamW)\n"
+        "    hooked = [name for kind in kinds for name, made in vars(kind).items() if hasattr(made, '__diagnose__')]\n"
+        "    print('STATE', bool(hooked), any('probes.reporting' in name for name in sys.modules))\n"
+    )
+    off = "from diagnose.probes import DiagnoseCallback\nmade = trainer()\nmade.train()\nstate()\n"
+    off += "print('OURS', [each for each in made.callback_handler.callbacks if 'diagnose' in type(each).__module__])\n"
+    done = run(TRAINER + state + off + "DiagnoseCallback(sys.argv[1] + '/out')\nstate()\n", tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith(("STATE", "OURS"))]
+    assert told == ["STATE False False", "OURS []", "STATE True True"]
+    assert said(done) == []
+
+
 def test_a_trainer_without_the_callback_is_told_by_option(folder: Path) -> None:
     """As `diagnose run --log` asks for it."""
     window = {"steps": 2, "skip": 2, "sample_steps": 0, "log": True}
@@ -169,7 +196,7 @@ def test_a_trainer_without_the_callback_is_told_by_option(folder: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert len(figures_of(done.stdout)) == 1
-    assert LINE in done.stderr.splitlines()
+    assert LINE in lines(done)
 
 
 def test_the_option_reaches_the_job() -> None:

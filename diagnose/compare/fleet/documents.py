@@ -15,6 +15,8 @@ from diagnose.trace.unpacking import GZIP_MAGIC, ZSTD_MAGIC
 JSON_SUFFIXES = (".json", ".json.gz", ".json.zst")
 _BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema_version"\s*:')
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*[\[{"tfn0-9-]')
+_CUT = "Input data was truncated"  # in msgspec's words
+_OURS = b'"schema_version"'
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -58,9 +60,32 @@ def diagnosis_at(path: Path) -> Diagnosis | None:
 
 
 def is_diagnosis(path: Path) -> bool:
-    """Whether it is one that is packed, or whose keys somebody has put in another order."""
+    """Whether it is one that is packed, or whose keys somebody has put in another order.
+
+    Raises:
+        UserError: it cannot be unpacked, or is cut short, so that nobody knows.
+    """
     content = _content(path)
-    return content is not None and kind_of(content) == "diagnosis"
+    if content is None:
+        return False
+    kind = kind_of(content)
+    if not kind:
+        _refuse_what_is_cut(content)
+    return kind == "diagnosis"
+
+
+def _refuse_what_is_cut(content: bytes) -> None:
+    """Raises UserError where the text ends too early, or is damaged and names what documents of diagnose begin with.
+
+    Other broken JSON is not ours: that of other programs may have comments, several documents, numbers that are none.
+    """
+    try:
+        msgspec.json.decode(content, type=msgspec.Raw)
+    except RecursionError:
+        return
+    except msgspec.DecodeError as error:
+        if str(error) == _CUT or _OURS in content:
+            raise UserError(str(error)) from error
 
 
 def _content(path: Path) -> bytes | None:

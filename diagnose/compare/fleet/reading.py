@@ -171,6 +171,11 @@ class _Reading:
         stem = stem_of(name)
         self._take(diagnosis, place, folder if stem == _NAMELESS and folder else _joined(folder, stem), folder)
 
+    def _other_document(self, place: str, file: Path) -> None:
+        """One that does not begin as diagnose writes it."""
+        if is_diagnosis(file):
+            self._document(place)
+
     def _step_log(self, folder: str, log: str) -> None:
         with self.tree.here(log) as path:
             self.read.armed_h[folder or _TOP] = hours_of(read_armed_log(path))
@@ -180,8 +185,9 @@ class _Reading:
             files = [path / name for name in names if (path / name).is_file()]
             traces = {file.path for file in traces_among(files)}
             for file in files:
-                if file not in traces and file.name.endswith(JSON_SUFFIXES) and is_diagnosis(file):
-                    _tried(self.read, _joined(folder, file.name), partial(self._document, _joined(folder, file.name)))
+                if file not in traces and file.name.endswith(JSON_SUFFIXES):
+                    place = _joined(folder, file.name)
+                    _tried(self.read, place, partial(self._other_document, place, file))
             told = self.told.get(folder, set())
             runs = runs_in(path) if traces else []
             for run in runs:

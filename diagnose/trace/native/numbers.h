@@ -10,8 +10,8 @@
 
 #define ABSENT (-1)
 #define NO_TIME INT64_MIN
-#define LIMIT (INT64_C(1) << 62)
-#define DOUBLE_IS_EXACT_BELOW_US (INT64_C(1) << 43)
+#define LIMIT (UINT64_C(1) << 62)
+#define DOUBLE_IS_EXACT_BELOW_US (UINT64_C(1) << 43)
 #define MOST_EXACT_DECIMALS 22 /* 10**22 is a double, and so is no larger power of ten */
 #define LONGEST_NUMBER 63
 
@@ -23,7 +23,7 @@ typedef struct {
 
 static int nearest_double(const char *text, double *result);
 
-static const int64_t POWERS[] = {1, 10, 100, 1000};
+static const uint64_t POWERS[] = {1, 10, 100, 1000};
 
 /* The double that is nearest, as every correct reader has it: one division of two doubles rounds once. */
 static int as_double(const Number *number, double *result)
@@ -85,7 +85,8 @@ static int64_t rounded_ns(double us)
 static int as_ns(const Number *number, int64_t *ns, int *large)
 {
     double us;
-    if (number->scaled || number->decimals > 3 || number->count > MOST_DIGITS) {
+    uint64_t scale;
+    if (number->scaled || number->decimals > 3 || number->count > MOST_HELD_DIGITS) {
         if (!as_double(number, &us))
             return 0;
         *large = fabs(us) >= (double)DOUBLE_IS_EXACT_BELOW_US;
@@ -93,12 +94,10 @@ static int as_ns(const Number *number, int64_t *ns, int *large)
             *ns = rounded_ns(us);
         return 1;
     }
-    *large = (int64_t)number->digits >= DOUBLE_IS_EXACT_BELOW_US * POWERS[number->decimals];
-    if ((int64_t)number->digits >= LIMIT / POWERS[3 - number->decimals])
-        return 1;
-    *ns = (int64_t)number->digits * POWERS[3 - number->decimals];
-    if (number->negative)
-        *ns = -*ns;
+    *large = number->digits >= DOUBLE_IS_EXACT_BELOW_US * POWERS[number->decimals];
+    scale = POWERS[3 - number->decimals];
+    if (number->digits < LIMIT / scale)
+        *ns = number->negative ? -(int64_t)(number->digits * scale) : (int64_t)(number->digits * scale);
     return 1;
 }
 

@@ -13,6 +13,7 @@
 
 #define DEEPEST 64 /* nested values that are gone into */
 #define MOST_DIGITS 18 /* whole numbers of so many fit 63 bits */
+#define MOST_HELD_DIGITS 19 /* and of so many 64 */
 #define ONES UINT64_C(0x0101010101010101)
 
 typedef struct {
@@ -28,7 +29,7 @@ typedef struct {
 typedef struct {
     const unsigned char *begin;
     size_t size;
-    uint64_t digits; /* without sign, point and exponent; sound where there are at most MOST_DIGITS */
+    uint64_t digits; /* without sign, point and exponent; sound where there are at most MOST_HELD_DIGITS */
     int count, decimals, negative, whole, scaled; /* scaled: by an exponent */
 } Number;
 

@@ -79,7 +79,7 @@ static const Field FIELDS[] = {
 
 static inline int is_field(const Field *field, const Span *key)
 {
-    return field->size == key->size && !memcmp(field->name, key->begin, key->size);
+    return field->size == key->size && *field->name == *key->begin && !memcmp(field->name, key->begin, key->size);
 }
 
 static const Field *field_of(const Span *key)
@@ -193,21 +193,20 @@ static int read_field(Text *text, int field, Event *event, const Asked *asked)
     }
 }
 
-static void clear(Event *event)
+static Event no_event(void)
 {
-    memset(event, 0, sizeof(*event));
-    event->pid = event->tid = ABSENT;
-    event->ts_ns = event->dur_ns = NO_TIME;
+    Event event = {.pid = ABSENT, .tid = ABSENT, .ts_ns = NO_TIME, .dur_ns = NO_TIME};
     for (int place = 0; place < INTEGERS; place++)
-        event->args.integers[place] = ABSENT;
+        event.args.integers[place] = ABSENT;
     for (int place = 0; place < RATES; place++)
-        event->args.rates[place] = NAN;
+        event.args.rates[place] = NAN;
+    return event;
 }
 
+/* Fills what the text tells of `event`, which is none before. */
 static int read_event(Text *text, Event *event, const Asked *asked)
 {
     Span key;
-    clear(event);
     if (!take(text, '{'))
         return 0;
     do {

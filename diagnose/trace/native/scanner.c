@@ -50,19 +50,23 @@ static int asked_integer(void *owner, const Span *text, int64_t *result)
     return !PyErr_Occurred();
 }
 
+static const char *begin_of(const Key *key, int part)
+{
+    return size_of(key, part) ? (const char *)key->part[part]->begin : "";
+}
+
 /* The number of a text, by the caller's word for one that is new; -1 with an exception for none. */
 static int32_t id_of(Scanner *self, int which, const Key *key)
 {
     uint64_t hash = hash_of(key, self->tables[which].seed);
     const Entry *known = entry_of(&self->tables[which], key, hash);
-    const Span *part = key->part;
     PyObject *made;
     long id;
     if (known && known->hash)
         return known->id;
-    made = PyObject_CallFunction(self->number_of[which], which == ROW_SHAPE ? "y#y#y#" : "y#", part[0].begin,
-                                 (Py_ssize_t)part[0].size, part[1].begin, (Py_ssize_t)part[1].size, part[2].begin,
-                                 (Py_ssize_t)part[2].size);
+    made = PyObject_CallFunction(self->number_of[which], which == ROW_SHAPE ? "y#y#y#" : "y#", begin_of(key, 0),
+                                 (Py_ssize_t)size_of(key, 0), begin_of(key, 1), (Py_ssize_t)size_of(key, 1),
+                                 begin_of(key, 2), (Py_ssize_t)size_of(key, 2));
     if (!made)
         return -1;
     id = PyLong_AsLong(made);
@@ -71,17 +75,6 @@ static int32_t id_of(Scanner *self, int which, const Key *key)
         return -1;
     keep(&self->tables[which], key, hash, (int32_t)id);
     return (int32_t)id;
-}
-
-static Span span_or_empty(const Span *span)
-{
-    return span->begin ? *span : (Span){.begin = (const unsigned char *)"", .plain = 1};
-}
-
-static Key key_of(const Span *first, const Span *second, const Span *third)
-{
-    static const Span NONE = {0};
-    return (Key){{span_or_empty(first), span_or_empty(second ? second : &NONE), span_or_empty(third ? third : &NONE)}};
 }
 
 static int put_id(Scanner *self, Columns *to, int which, const Key *key)
@@ -94,8 +87,7 @@ static int put_id(Scanner *self, Columns *to, int which, const Key *key)
 static int put_ids(Scanner *self, Columns *to, const Event *event)
 {
     const Span *lists = event->args.lists, *dims = lists[DIMS].begin ? &lists[DIMS] : &lists[DIMS_BEFORE_2021];
-    Key name = key_of(&event->name, NULL, NULL), cat = key_of(&event->cat, NULL, NULL);
-    Key shape = key_of(dims, &lists[TYPES], &lists[CONCRETE]);
+    const Key name = {{&event->name}}, cat = {{&event->cat}}, shape = {{dims, &lists[TYPES], &lists[CONCRETE]}};
     to->ids[ROW_SHAPE * to->room + to->rows] = ABSENT;
     return put_id(self, to, ROW_NAME, &name) && put_id(self, to, ROW_CAT, &cat) &&
            (!dims->begin || put_id(self, to, ROW_SHAPE, &shape));
@@ -142,15 +134,15 @@ static int put_complete(Scanner *self, Columns *to, const Event *event, const un
 /* An event that is not kept; whether all of it would be read without an error is known of plain text alone. */
 static int put_other(Columns *to, const Event *event)
 {
-    const Span name = span_or_empty(&event->name), cat = span_or_empty(&event->cat);
-    if (!name.plain || !cat.plain || event->args.seen[AS_ANYTHING])
+    const Span *name = &event->name;
+    if ((name->begin && !name->plain) || (event->cat.begin && !event->cat.plain) || event->args.seen[AS_ANYTHING])
         return 0;
     if (event->phase == 'X') {
         to->not_finite++;
         return 1;
     }
     to->others++;
-    if (event->phase == 'i' && event->has_args && name.size == 8 && !memcmp(name.begin, "[memory]", 8)) {
+    if (event->phase == 'i' && event->has_args && name->size == 8 && !memcmp(name->begin, "[memory]", 8)) {
         int64_t *row = to->memory + to->memory_rows++;
         row[MEMORY_RESERVED * to->room] = event->args.integers[RESERVED];
         row[MEMORY_DEVICE * to->room] = event->args.integers[DEVICE_ID];
@@ -164,8 +156,10 @@ static int scan_events(Scanner *self, Text text, Columns *to)
 {
     const unsigned char *begin = text.at;
     const Asked asked = {asked_integer, self};
+    const Event none = no_event();
     Event event;
     do {
+        event = none;
         if ((size_t)to->rows >= to->room || (size_t)to->memory_rows >= to->room || !read_event(&text, &event, &asked))
             return 0;
         to->needs_digits |= event.phase == 'X' && event.needs_digits;

@@ -14,7 +14,7 @@
 #define MOST_HELD ((size_t)1 << 26) /* bytes of texts; then the table is begun anew */
 
 typedef struct {
-    Span part[PARTS];
+    const Span *part[PARTS]; /* of one without text NULL, too */
 } Key;
 
 typedef struct {
@@ -31,6 +31,11 @@ typedef struct {
     uint64_t seed;
 } Table;
 
+static inline size_t size_of(const Key *key, int part)
+{
+    return key->part[part] ? key->part[part]->size : 0;
+}
+
 static inline uint64_t mixed(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
@@ -41,8 +46,8 @@ static uint64_t hash_of(const Key *key, uint64_t seed)
 {
     uint64_t hash = seed, word;
     for (int part = 0; part < PARTS; part++) {
-        const unsigned char *at = key->part[part].begin;
-        size_t left = key->part[part].size;
+        size_t left = size_of(key, part);
+        const unsigned char *at = left ? key->part[part]->begin : NULL;
         hash = mixed(hash, left);
         for (; left >= 8; at += 8, left -= 8) {
             memcpy(&word, at, 8);
@@ -58,15 +63,15 @@ static uint64_t hash_of(const Key *key, uint64_t seed)
 
 static inline size_t key_size(const Key *key)
 {
-    return key->part[0].size + key->part[1].size + key->part[2].size;
+    return size_of(key, 0) + size_of(key, 1) + size_of(key, 2);
 }
 
 static int is_entry_of(const Table *table, const Entry *entry, const Key *key)
 {
     const unsigned char *at = table->held + entry->at;
     for (int part = 0; part < PARTS; part++) {
-        size_t size = key->part[part].size;
-        if (entry->size[part] != size || (size && memcmp(at, key->part[part].begin, size)))
+        size_t size = size_of(key, part);
+        if (entry->size[part] != size || (size && memcmp(at, key->part[part]->begin, size)))
             return 0;
         at += size;
     }
@@ -143,9 +148,9 @@ static void keep(Table *table, const Key *key, uint64_t hash, int32_t id)
     *entry = (Entry){.hash = hash, .at = table->held_size, .id = id};
     table->used++;
     for (int part = 0; part < PARTS; part++) {
-        entry->size[part] = (uint32_t)key->part[part].size;
+        entry->size[part] = (uint32_t)size_of(key, part);
         if (entry->size[part])
-            memcpy(table->held + table->held_size, key->part[part].begin, entry->size[part]);
+            memcpy(table->held + table->held_size, key->part[part]->begin, entry->size[part]);
         table->held_size += entry->size[part];
     }
 }

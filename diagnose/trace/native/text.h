@@ -54,12 +54,12 @@ static inline int take(Text *text, int wanted)
     return 1;
 }
 
-/* Whether one of eight bytes is a quote, a backslash, a control character, or beyond ASCII. */
-static inline int any_special(uint64_t eight)
+/* A high bit in the first of eight bytes that is a quote, a backslash, a control character, or beyond ASCII. */
+static inline uint64_t special(uint64_t eight)
 {
     uint64_t quote = eight ^ (ONES * '"'), slash = eight ^ (ONES * '\\');
     uint64_t found = ((eight - ONES * ' ') & ~eight) | ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash) | eight;
-    return (found & (ONES << 7)) != 0;
+    return found & (ONES << 7);
 }
 
 static inline const unsigned char *past_plain(const unsigned char *at, const unsigned char *end)
@@ -67,8 +67,13 @@ static inline const unsigned char *past_plain(const unsigned char *at, const uns
     uint64_t eight;
     for (; end - at >= 8; at += 8) {
         memcpy(&eight, at, 8);
-        if (any_special(eight))
-            break;
+        if ((eight = special(eight)) == 0)
+            continue;
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        return at + (__builtin_ctzll(eight) >> 3);
+#else
+        break;
+#endif
     }
     while (at < end && *at >= ' ' && *at < 0x80 && *at != '"' && *at != '\\')
         at++;

@@ -25,22 +25,27 @@ from diagnose.trace import Collectives, Trace, read, scanning, source
 
 VARIABLE = "DIAGNOSE_READER"
 _NUMBERS = (
-    "0 -0 -1 1 7 12345 10.5 -1.0 -0.0004 0.0005 0.0015 0.0025 12.3456 1e3 1.5E-3 2E+2 1e400 1e22 1. 01 - .5 NaN Infinity "
-    "-Infinity 2629566610050.123 1712195495519689.047 1712195495519689.5 1712195495519689.0475 1623142623606115 "
-    "8796093022208 8796093022207.999 8796093022207.9996 8796093022208.0004 -8796093022208.5 4611686018427387.903 "
-    "4611686018427387.904 4611686018427387903 4611686018427387904 999999999999999999 9223372036854775807 "
-    "9223372036854775808 -9223372036854775808 18446744073709551616 9007199254740993 9007199254740993.0 "
+    "0 -0 -1 1 7 12345 10.5 -1.0 -0.0004 0.0005 0.0015 0.0025 12.3456 1e3 1.5E-3 2E+2 1e400 1e22 1. 01 - .5 NaN "
+    "Infinity -Infinity 2629566610050.123 1712195495519689.047 1712195495519689.5 1712195495519689.0475 "
+    "1623142623606115 8796093022208 8796093022207.999 8796093022207.9996 8796093022208.0004 -8796093022208.5 "
+    "4611686018427387.903 4611686018427387.904 4611686018427387903 4611686018427387904 999999999999999999 "
+    "9223372036854775807 9223372036854775808 -9223372036854775808 18446744073709551616 9007199254740993 9007199254740993.0 "
     "123456789012345678901 0.1234567890123456789012345 1.7e18 2251799813685248.0001220703125 "
     f"{'1' * 70} {'1' * 4400} 0.{'0' * 30}1 5e-324 1{'0' * 22}.5"
 ).split()
 _TEXTS = [
-    b'"stream 7"', b'"7"', b'""', b'" 7 "', b'"-1"', b'"+5"', b'"1_0"', b'"1e3"', b'"nan"', b'"Trace PyTorch Profiler"',
-    b'"9007199254740993 "', b'"-9223372036854775808"', b'"12345678901234567890"', b'"\\u0037"', b'"\xc3\xa9"', b'"\xd9\xa7"',
-    b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\q"', b'"\\u12"', b'"\xff"', b'"a\x01"', b'"a\x7f\\/\\b"',
-    b'"' + b"x" * 4097 + b'"', b'"' + b"x" * 4096 + b'y"', b'"},{\\"ph\\":\\"X\\"},{"', b'"[memory]"', b'"[memor\\u0079]"',
+    b'"stream 7"', b'"7"', b'""', b'" 7 "', b'"-1"', b'"+5"', b'"1_0"', b'"1e3"', b'"nan"',
+    b'"Trace PyTorch Profiler"',
+    b'"9007199254740993 "', b'"-9223372036854775808"', b'"12345678901234567890"', b'"\\u0037"', b'"\xc3\xa9"',
+    b'"\xd9\xa7"',
+    b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\q"', b'"\\u12"', b'"\xff"', b'"a\x01"',
+    b'"a\x7f\\/\\b"',
+    b'"' + b"x" * 4097 + b'"', b'"' + b"x" * 4096 + b'y"', b'"},{\\"ph\\":\\"X\\"},{"',
+    b'"[memory]"', b'"[memor\\u0079]"',
 ]  # fmt: skip
 _OTHERS = [
-    b"null", b"true", b"false", b"nul", b"[]", b"{}", b"[1,[2,{}]]", b'{"a":{"b":[]},"a":1}', b"[1,]", b"[1 2]", b'{"a"}',
+    b"null", b"true", b"false", b"nul", b"[]", b"{}", b"[1,[2,{}]]", b'{"a":{"b":[]},"a":1}', b"[1,]", b"[1 2]",
+    b'{"a"}',
     b"[" * 60 + b"]" * 60, b"[" * 70 + b"]" * 70, b'["c10::BFloat16", ""]', b"[[4, 8], [ 8,2 ]]", b'["\xff"]', b"",
 ]  # fmt: skip
 _ODD = [*(number.encode() for number in _NUMBERS), *_TEXTS, *_OTHERS]
@@ -51,10 +56,19 @@ _INTEGERS = [b"0", b"7", b"4000", b"2629", b"-1", b"140241234567890"]
 _US = [b"2629566610050.123", b"10", b"3.5", b"0.004", b"12.123456", b"1712195495519689.047", b"1623142623606115"]
 _RATES = [b"8.0", b"0.25", b"50", b"1.0625"]
 _LISTS = [b"[[4, 8], []]", b'["float", ""]', b"[]", b'["", "[1, 2]"]']
-_KINDS = {"integer": _INTEGERS, "rate": _RATES, "list": _LISTS, "cat": _CATS, "text": _NAMES, "us": _US, "phase": _PHASES}
+_KINDS = {
+    "integer": _INTEGERS,
+    "rate": _RATES,
+    "list": _LISTS,
+    "cat": _CATS,
+    "text": _NAMES,
+    "us": _US,
+    "phase": _PHASES,
+}
 _FIELDS = {"ph": "phase", "cat": "cat", "name": "text", "pid": "integer", "tid": "integer", "ts": "us", "dur": "us"}
 _ARGUMENTS = {
-    "External id": "integer", "external id": "integer", "correlation": "integer", "stream": "integer", "bytes": "integer",
+    "External id": "integer", "external id": "integer", "correlation": "integer",
+    "stream": "integer", "bytes": "integer",
     "device": "integer", "blocks per SM": "rate", "warps per SM": "rate", "est. achieved occupancy %": "rate",
     "Input Dims": "list", "Input dims": "list", "Input type": "list", "Concrete Inputs": "list", "grid": "list",
     "Collective name": "text", "Process Group Name": "text", "dtype": "text", "Process Group Ranks": "text",
@@ -135,7 +149,8 @@ def _bits(value: Any) -> Any:
 def use(module: Path) -> None:
     """Reads by that build of the compiled module."""
     spec = importlib.util.spec_from_file_location("diagnose.trace._scanner", module)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     scanning._scanner = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(scanning._scanner)
     scanned = scanning.Scanning.scanned

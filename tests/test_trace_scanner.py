@@ -1,4 +1,4 @@
-"""The compiled reader: what it reads it reads as the reference reader does, bit for bit, and it never has to be there."""
+"""The compiled reader: it reads as the reference reader does, bit for bit, and it never has to be there."""
 
 import json
 import os
@@ -71,7 +71,9 @@ def test_odd_fields_are_read_alike(block_bytes: int, draw: random.Random, tmp_pa
 
 
 @compiled
-@pytest.mark.parametrize("digits", ["12.345", "1712195495519689.047", "1623142623606115", "3e2", "0.00049", "-7.5", "12.34567"])
+@pytest.mark.parametrize(
+    "digits", ["12.345", "1712195495519689.047", "1623142623606115", "3e2", "0.00049", "-7.5", "12.34567"]
+)
 def test_times_are_read_alike(digits: str, tmp_path: Path) -> None:
     event = json.dumps(KERNEL | {"ts": 0}).replace('"ts": 0', f'"ts": {digits}')
     assert scanned(event) is not None
@@ -116,7 +118,8 @@ def test_usual_events_are_understood(args: str) -> None:
 @pytest.mark.parametrize(
     "args",
     ['"stream": true', '"stream": [7]', '"stream": 07', '"stream": 9223372036854775808', '"stream": 7, "stream": 8',
-     '"x": NaN', '"x": 1.', '"x": "\\q"', '"x": "\\ud800"', '"x": "\t"', '"x": [1,]', '"x": "', '"x": ' + 99 * "[" + 99 * "]",
+     '"x": NaN', '"x": 1.', '"x": "\\q"', '"x": "\\ud800"', '"x": "\t"', '"x": [1,]',
+     '"x": "', '"x": ' + 99 * "[" + 99 * "]",
      '"\\u0070h": 1', '"stream": "12345678901234567890"', '"Total Reserved": null', '"x": tru', '"x" 1', '"x": 1 2'],
 )  # fmt: skip
 def test_odd_events_are_left_to_the_reference_reader(args: str) -> None:
@@ -125,7 +128,8 @@ def test_odd_events_are_left_to_the_reference_reader(args: str) -> None:
 
 @compiled
 @pytest.mark.parametrize(
-    "text", ["", "{}", "5", "[]", '{"ts":1}', '{"ph":"?"}', '{"ph":"X","ts":"1"}', f"{ONE % ''},", f"{ONE % ''} {ONE % ''}"]
+    "text",
+    ["", "{}", "5", "[]", '{"ts":1}', '{"ph":"?"}', '{"ph":"X","ts":"1"}', f"{ONE % ''},", f"{ONE % ''} {ONE % ''}"],
 )
 def test_odd_lists_are_left_to_the_reference_reader(text: str) -> None:
     assert scanned(text) is None
@@ -206,8 +210,8 @@ def test_nothing_is_read_or_written_beyond_its_place(tmp_path: Path) -> None:
     text = ROOT / "diagnose" / "trace" / "native" / "scanner.c"
     if subprocess.run([gcc, *SANITIZED, include, str(text), "-o", str(module)], capture_output=True).returncode:
         pytest.skip("needs Python's headers, and gcc's sanitizers")
-    library = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
-    env = os.environ | {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+    asked = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    env = os.environ | {"LD_PRELOAD": asked.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
     tries = [sys.executable, str(TESTS / "scanned_texts.py"), "10000", "--module", str(module)]
 
     done = subprocess.run(tries, capture_output=True, text=True, env=env)

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
-from numpy.typing import NDArray
 from numpy import float64, int32, int64
+from numpy.typing import NDArray
 
 INTEGERS: tuple[str, ...]
 RATES: tuple[str, ...]

@@ -88,7 +88,7 @@ class ColumnBuilder:
     @property
     def interners(self) -> Interners | None:
         """By which columns count that `put` takes; None where it takes none."""
-        return None if self._left_out else Interners(self._names, self._cats, self._shapes)
+        return None if self._left_out else (self._names, self._cats, self._shapes)
 
     def add(self, chunk: Chunk) -> None:
         """Appends a chunk of events."""

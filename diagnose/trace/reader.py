@@ -30,8 +30,8 @@ from diagnose.trace.metadata import top_level_keys
 from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
 from diagnose.trace.nsight.database import is_database
 from diagnose.trace.nsight.reading import read_export
-from diagnose.trace.scanning import scanning_of
 from diagnose.trace.salvage import Salvage, hopeless
+from diagnose.trace.scanning import scanning_of
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 

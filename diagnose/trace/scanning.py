@@ -7,7 +7,7 @@ values: what it does not understand is left to `events`, a whole chunk at a time
 import os
 from collections.abc import Mapping
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,18 +27,15 @@ _MOST_EXACT_DIGITS = 15  # of a double
 _text = msgspec.json.Decoder(str).decode
 
 
-class Interners(NamedTuple):
-    """The numbers of names, categories and shapes, which the columns count by."""
-
-    names: dict[str, int]
-    cats: dict[str, int]
-    shapes: dict[tuple[bytes, bytes, bytes], int]
+Interners = tuple[dict[Any, int], dict[Any, int], dict[Any, int]]
+"""The numbers of names, of categories and of (sizes, types, values) of arguments, by which columns count."""
 
 
 class Scanned(NamedTuple):
     """The columns of a chunk's complete events, and what else it holds.
 
-    `calls` are the rows of events that may be collectives, with their arguments. The arrays are used again for the next chunk.
+    `calls` are the rows of events that may be collectives, with their arguments; `memory` holds sizes reserved, devices
+    and types of devices, by allocation. The arrays are used again for the next chunk.
     """
 
     columns: Mapping[str, Array]

@@ -8,30 +8,14 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
-#include "event.h"
+#include "columns.h"
 #include "table.h"
-
-/* The arguments that become columns are the first of the whole numbers. */
-enum { ROW_TS, ROW_DUR, ROW_PID, ROW_TID, ROW_ARGUMENTS, ROW_INTEGERS = ROW_ARGUMENTS + EXTERNAL_ID_BEFORE_2021 };
-enum { ROW_NAME, ROW_CAT, ROW_SHAPE, ROW_IDS };
-enum { CALL_ROW, CALL_BEGIN, CALL_END, CALL_INTEGERS };
-enum { MEMORY_RESERVED, MEMORY_DEVICE, MEMORY_DEVICE_TYPE, MEMORY_INTEGERS };
 
 typedef struct {
     PyObject_HEAD
     PyObject *number_of[ROW_IDS], *integer_of;
     Table tables[ROW_IDS];
 } Scanner;
-
-/* Arrays of `room` columns each, and how much of them is filled. */
-typedef struct {
-    int64_t *integers, *calls, *memory;
-    int32_t *ids;
-    double *rates;
-    size_t room;
-    Py_ssize_t rows, call_rows, memory_rows, others, not_finite;
-    int needs_digits;
-} Columns;
 
 static int nearest_double(const char *text, double *result)
 {
@@ -93,33 +77,6 @@ static int put_ids(Scanner *self, Columns *to, const Event *event)
            (!dims->begin || put_id(self, to, ROW_SHAPE, &shape));
 }
 
-static void put_call(Columns *to, const Args *args, const unsigned char *begin)
-{
-    size_t at = (size_t)to->call_rows++;
-    to->calls[CALL_ROW * to->room + at] = to->rows;
-    to->calls[CALL_BEGIN * to->room + at] = args->text.begin - begin;
-    to->calls[CALL_END * to->room + at] = args->text.begin - begin + (ptrdiff_t)args->text.size;
-}
-
-static void put_numbers(Columns *to, const Event *event)
-{
-    const Args *args = &event->args;
-    int64_t *row = to->integers + to->rows;
-    size_t room = to->room;
-    row[ROW_TS * room] = event->ts_ns;
-    row[ROW_DUR * room] = event->dur_ns;
-    row[ROW_PID * room] = event->pid;
-    row[ROW_TID * room] = event->tid;
-    for (int place = 0; place < EXTERNAL_ID_BEFORE_2021; place++)
-        row[(ROW_ARGUMENTS + place) * room] = args->integers[place];
-    if (args->integers[EXTERNAL_ID] == ABSENT)
-        row[(ROW_ARGUMENTS + EXTERNAL_ID) * room] = args->integers[EXTERNAL_ID_BEFORE_2021];
-    if (!args->of_device)
-        row[(ROW_ARGUMENTS + OCCUPANCY) * room] = ABSENT;
-    to->rates[BLOCKS_PER_SM * room + to->rows] = args->rates[BLOCKS_PER_SM];
-    to->rates[WARPS_PER_SM * room + to->rows] = args->of_device ? args->rates[WARPS_PER_SM] : NAN;
-}
-
 static int put_complete(Scanner *self, Columns *to, const Event *event, const unsigned char *begin)
 {
     if (!put_ids(self, to, event))
@@ -128,26 +85,6 @@ static int put_complete(Scanner *self, Columns *to, const Event *event, const un
     if (event->args.seen[AS_ANYTHING])
         put_call(to, &event->args, begin);
     to->rows++;
-    return 1;
-}
-
-/* An event that is not kept; whether all of it would be read without an error is known of plain text alone. */
-static int put_other(Columns *to, const Event *event)
-{
-    const Span *name = &event->name;
-    if ((name->begin && !name->plain) || (event->cat.begin && !event->cat.plain) || event->args.seen[AS_ANYTHING])
-        return 0;
-    if (event->phase == 'X') {
-        to->not_finite++;
-        return 1;
-    }
-    to->others++;
-    if (event->phase == 'i' && event->has_args && name->size == 8 && !memcmp(name->begin, "[memory]", 8)) {
-        int64_t *row = to->memory + to->memory_rows++;
-        row[MEMORY_RESERVED * to->room] = event->args.integers[RESERVED];
-        row[MEMORY_DEVICE * to->room] = event->args.integers[DEVICE_ID];
-        row[MEMORY_DEVICE_TYPE * to->room] = event->args.integers[DEVICE_TYPE];
-    }
     return 1;
 }
 
@@ -160,7 +97,7 @@ static int scan_events(Scanner *self, Text text, Columns *to)
     Event event;
     do {
         event = none;
-        if ((size_t)to->rows >= to->room || (size_t)to->memory_rows >= to->room || !read_event(&text, &event, &asked))
+        if (to->rows >= to->room || to->memory_rows >= to->room || !read_event(&text, &event, &asked))
             return 0;
         to->needs_digits |= event.phase == 'X' && event.needs_digits;
         if (event.phase == 'X' && event.ts_ns != NO_TIME && event.dur_ns != NO_TIME) {
@@ -197,8 +134,8 @@ static PyObject *scan(Scanner *self, PyObject *args)
         to.calls = calls.buf;
         to.memory = memory.buf;
         if (scan_events(self, (Text){begin, begin + text.len}, &to))
-            answer = Py_BuildValue("nnnnnN", to.rows, to.call_rows, to.memory_rows, to.others, to.not_finite,
-                                   PyBool_FromLong(to.needs_digits));
+            answer = Py_BuildValue("nnnnnN", (Py_ssize_t)to.rows, (Py_ssize_t)to.call_rows, (Py_ssize_t)to.memory_rows,
+                                   (Py_ssize_t)to.others, (Py_ssize_t)to.not_finite, PyBool_FromLong(to.needs_digits));
         else if (!PyErr_Occurred())
             answer = Py_NewRef(Py_None);
     }

@@ -16,6 +16,8 @@ from diagnose.errors import UserError
 from diagnose.trace import Trace, read, source
 from diagnose.trace.repair import repaired
 
+pytestmark = pytest.mark.usefixtures("either_reader")
+
 
 def job_of_60_events() -> bytes:
     job = Job()

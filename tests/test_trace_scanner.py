@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from scanned_texts import VARIABLE, differences, odd_trace, outcome
 from trace_files import KERNEL, saved, small_job
 
 from diagnose.trace import Trace, scanning, source
-from diagnose.trace.builder import ColumnBuilder
+from diagnose.trace.builder import ColumnBuilder, Interner
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -36,7 +38,7 @@ def traces() -> list[Path]:
 
 def scanned(text: str | bytes) -> scanning.Scanned | None:
     """What the compiled reader alone makes of events; None where it leaves them to the reference reader."""
-    reader = scanning.scanning_of(ColumnBuilder().interners)
+    reader = ColumnBuilder().scanning()
     assert reader is not None
     return reader.scanned(memoryview(text.encode() if isinstance(text, str) else text))
 
@@ -101,6 +103,30 @@ def test_more_texts_than_are_kept_are_read_alike(tmp_path: Path) -> None:
     assert len(trace.shapes) == 2 * many
 
 
+@compiled
+def test_categories_are_left_out_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = KERNEL | {"cat": "python_function", "name": "train.py(3): \\d\u00e9", "args": {"Input Dims": [[9]]}}
+    events = [KERNEL, call, call | {"cat": "Python_Function", "name": "f"}, KERNEL | {"cat": "cpu_op", "dur": None}]
+    path = saved(tmp_path / "t.json", json.dumps(20 * events))
+    monkeypatch.setattr(source, "BLOCK_BYTES", 1000)
+    left_out = frozenset({"python_function", "other"})
+    found = outcome(path, "compiled", left_out)
+    assert isinstance(found, Trace)
+    assert differences(found, outcome(path, "reference", left_out)) == []
+    assert found.left_out == {"python_function": 40}
+    assert len(found) == 20
+
+
+@compiled
+def test_a_chunk_with_left_out_events_is_understood() -> None:
+    reader = ColumnBuilder(None, frozenset({"python_function"})).scanning()
+    assert reader is not None
+    found = reader.scanned(memoryview(f"{ONE % ''},{(ONE % '').replace('cpu_op', 'Python_function')}".encode()))
+    assert found is not None
+    assert found.left_out == {"python_function": 1}
+    assert len(found.columns["ts"]) == 1
+
+
 # -- what is left to the reference reader ------------------------------------------------------------------------------
 
 
@@ -159,9 +185,8 @@ def test_a_chunk_of_more_events_than_there_is_room_for(monkeypatch: pytest.Monke
 
 @compiled
 def test_an_odd_chunk_gives_no_numbers() -> None:
-    interners = ColumnBuilder().interners
+    interners: scanning.Interners = (Interner(), Interner(), Interner())
     reader = scanning.scanning_of(interners)
-    assert interners is not None
     assert reader is not None
     assert reader.scanned(memoryview((ONE % '"Input Dims": [[1]]').encode())) is not None
     before = [dict(each) for each in interners]
@@ -175,14 +200,25 @@ def test_an_odd_chunk_gives_no_numbers() -> None:
 
 
 @compiled
+def test_it_goes_with_its_last_user() -> None:
+    """Compiled code is in no cycle that Python's collector would find."""
+    reader = ColumnBuilder().scanning()
+    assert reader is not None
+    gone = weakref.ref(reader)
+    del reader
+    assert gone() is None
+
+
+@compiled
 def test_arrays_of_different_length_are_refused() -> None:
-    reader = scanning.scanning_of(ColumnBuilder().interners)
+    reader = ColumnBuilder().scanning()
     assert reader is not None
     arrays = [reader._integers, reader._rates, reader._ids, reader._calls, reader._memory]
+    counts = np.zeros(0, np.int64)
     for short in range(1, len(arrays)):
         given_arrays = [array[:, :9].copy() if at == short else array for at, array in enumerate(arrays)]
         with pytest.raises(ValueError, match="different length"):
-            reader._scanner.scan(b"", *given_arrays)
+            reader._scanner.scan(b"", *given_arrays, counts)
 
 
 # -- without it --------------------------------------------------------------------------------------------------------
@@ -190,7 +226,7 @@ def test_arrays_of_different_length_are_refused() -> None:
 
 def test_it_is_not_used_where_the_variable_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "reference")
-    assert scanning.scanning_of(ColumnBuilder().interners) is None
+    assert ColumnBuilder().scanning() is None
 
 
 def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

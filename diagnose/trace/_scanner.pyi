@@ -25,6 +25,7 @@ class Scanner:
         ids: NDArray[int32],
         calls: NDArray[int64],
         memory: NDArray[int64],
+        left_out: NDArray[int64],
         /,
     ) -> tuple[int, int, int, int, int, bool] | None: ...
     def forget(self) -> None: ...

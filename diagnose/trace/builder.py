@@ -15,7 +15,7 @@ from diagnose.trace.arguments import MOST_ELEMENTS, Arguments
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within
-from diagnose.trace.scanning import Interners, Scanned
+from diagnose.trace.scanning import Scanned, Scanning, scanning_of
 from diagnose.trace.spill import Growing
 
 _CALL_INTEGERS: Mapping[str, int] = {  # each with the largest that can be meant
@@ -85,10 +85,9 @@ class ColumnBuilder:
     def __len__(self) -> int:
         return self._rows
 
-    @property
-    def interners(self) -> Interners | None:
-        """By which columns count that `put` takes; None where it takes none."""
-        return None if self._left_out else (self._names, self._cats, self._shapes)
+    def scanning(self) -> Scanning | None:
+        """What reads chunks for `put`; None where each has to be one of `add`."""
+        return scanning_of((self._names, self._cats, self._shapes), sorted(self._left_out))
 
     def add(self, chunk: Chunk) -> None:
         """Appends a chunk of events."""
@@ -119,6 +118,8 @@ class ColumnBuilder:
         """Appends the columns of a chunk."""
         self.seen += scanned.others
         self.not_finite += scanned.not_finite
+        for category, events in scanned.left_out.items():
+            self.skipped[category] = self.skipped.get(category, 0) + events
         self._put_reserved(*scanned.memory.tolist())
         columns = dict(scanned.columns)
         if not len(columns["ts"]):

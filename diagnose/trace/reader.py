@@ -31,7 +31,6 @@ from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
 from diagnose.trace.nsight.database import is_database
 from diagnose.trace.nsight.reading import read_export
 from diagnose.trace.salvage import Salvage, hopeless
-from diagnose.trace.scanning import scanning_of
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
@@ -118,7 +117,7 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.salvage = Salvage(self.path, self.builder, Loss())
-        self.scanning = scanning_of(self.builder.interners)
+        self.scanning = self.builder.scanning()
 
     def read(self, watch: Watch | None = None) -> Part:
         source = Source(self.path, watch, self.share.begin)

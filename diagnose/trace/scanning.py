@@ -5,7 +5,8 @@ values: what it does not understand is left to `events`, a whole chunk at a time
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -43,6 +44,7 @@ class Scanned(NamedTuple):
     memory: Ints
     others: int
     not_finite: int
+    left_out: Mapping[str, int]
     needs_digits: bool
 
 
@@ -51,15 +53,17 @@ class Scanning:
 
     Args:
         interners: grow by what is new.
+        left_out: categories, in lower case, whose events are counted and not kept.
     """
 
-    def __init__(self, interners: Interners) -> None:
+    def __init__(self, interners: Interners, left_out: Sequence[str] = ()) -> None:
         assert _scanner is not None
         self._interners = interners
         names, cats, shapes = interners
+        self._kinds_left_out = tuple(left_out)
         self._scanner = _scanner.Scanner(
             lambda raw: names[_text(b'"%b"' % raw)],
-            lambda raw: cats[_text(b'"%b"' % raw)],
+            partial(_category, cats, self._kinds_left_out),
             lambda dims, types, concrete: shapes[dims, types, concrete],
             _integer,
             int.from_bytes(os.urandom(8)),
@@ -69,14 +73,18 @@ class Scanning:
         self._ids: Ids = np.empty((len(_scanner.IDS), _ROOM), np.int32)
         self._calls: Ints = np.empty((3, _ROOM), np.int64)
         self._memory: Ints = np.empty((3, _ROOM), np.int64)
+        self._left_out: Ints = np.empty(len(self._kinds_left_out), np.int64)
         arrays = ((_scanner.INTEGERS, self._integers), (_scanner.RATES, self._rates), (_scanner.IDS, self._ids))
         self._columns = {name: array[at] for own, array in arrays for at, name in enumerate(own)}
 
     def scanned(self, text: memoryview) -> Scanned | None:
         """What the text holds, events with a comma between them; None where the reference reader has to read it."""
         sizes = [len(each) for each in self._interners]
+        self._left_out[:] = 0
         try:
-            found = self._scanner.scan(text, self._integers, self._rates, self._ids, self._calls, self._memory)
+            found = self._scanner.scan(
+                text, self._integers, self._rates, self._ids, self._calls, self._memory, self._left_out
+            )
             calls = [] if found is None else self._called(text, found[1])
         except UNREADABLE:
             found = None
@@ -85,7 +93,8 @@ class Scanning:
             return None
         rows, _, memory, others, not_finite, needs_digits = found
         columns = {name: column[:rows] for name, column in self._columns.items()}
-        return Scanned(columns, calls, self._memory[:, :memory], others, not_finite, needs_digits)
+        left_out = {name: n for name, n in zip(self._kinds_left_out, self._left_out.tolist(), strict=True) if n}
+        return Scanned(columns, calls, self._memory[:, :memory], others, not_finite, left_out, needs_digits)
 
     def _called(self, text: memoryview, calls: int) -> list[tuple[int, Args]]:
         rows = self._calls[:, :calls].T.tolist()
@@ -100,6 +109,13 @@ class Scanning:
                 each.popitem()
 
 
+def _category(cats: dict[str, int], left_out: tuple[str, ...], raw: bytes) -> int:
+    """The number of a category; below 0 of one that is left out, -1 of the first."""
+    text = _text(b'"%b"' % raw)
+    lower = text.lower()
+    return -1 - left_out.index(lower) if lower in left_out else cats[text]
+
+
 def _integer(raw: bytes) -> int:
     """What a text in a number's place says.
 
@@ -112,8 +128,8 @@ def _integer(raw: bytes) -> int:
     return as_int(text)
 
 
-def scanning_of(interners: Interners | None) -> Scanning | None:
+def scanning_of(interners: Interners, left_out: Sequence[str] = ()) -> Scanning | None:
     """A reader of chunks; None where it is not installed, or `DIAGNOSE_READER=reference` asks for the other."""
-    if interners is None or _scanner is None or os.environ.get("DIAGNOSE_READER") == "reference":
+    if _scanner is None or os.environ.get("DIAGNOSE_READER") == "reference":
         return None
-    return Scanning(interners)
+    return Scanning(interners, left_out)

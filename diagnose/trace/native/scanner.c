@@ -39,7 +39,9 @@ static const char *begin_of(const Key *key, int part)
     return size_of(key, part) ? (const char *)key->part[part]->begin : "";
 }
 
-/* The number of a text, by the caller's word for one that is new; -1 with an exception for none. */
+#define FAILED INT32_MIN
+
+/* The number of a text, by the caller's word for one that is new; FAILED with an exception for none. */
 static int32_t id_of(Scanner *self, int which, const Key *key)
 {
     uint64_t hash = hash_of(key, self->tables[which].seed);
@@ -52,11 +54,11 @@ static int32_t id_of(Scanner *self, int which, const Key *key)
                                  (Py_ssize_t)size_of(key, 0), begin_of(key, 1), (Py_ssize_t)size_of(key, 1),
                                  begin_of(key, 2), (Py_ssize_t)size_of(key, 2));
     if (!made)
-        return -1;
+        return FAILED;
     id = PyLong_AsLong(made);
     Py_DECREF(made);
     if (PyErr_Occurred())
-        return -1;
+        return FAILED;
     keep(&self->tables[which], key, hash, (int32_t)id);
     return (int32_t)id;
 }
@@ -65,20 +67,31 @@ static int put_id(Scanner *self, Columns *to, int which, const Key *key)
 {
     int32_t id = id_of(self, which, key);
     to->ids[which * to->room + to->rows] = id;
-    return id >= 0;
+    return id != FAILED;
 }
 
 static int put_ids(Scanner *self, Columns *to, const Event *event)
 {
     const Span *lists = event->args.lists, *dims = lists[DIMS].begin ? &lists[DIMS] : &lists[DIMS_BEFORE_2021];
-    const Key name = {{&event->name}}, cat = {{&event->cat}}, shape = {{dims, &lists[TYPES], &lists[CONCRETE]}};
+    const Key name = {{&event->name}}, shape = {{dims, &lists[TYPES], &lists[CONCRETE]}};
     to->ids[ROW_SHAPE * to->room + to->rows] = ABSENT;
-    return put_id(self, to, ROW_NAME, &name) && put_id(self, to, ROW_CAT, &cat) &&
-           (!dims->begin || put_id(self, to, ROW_SHAPE, &shape));
+    return put_id(self, to, ROW_NAME, &name) && (!dims->begin || put_id(self, to, ROW_SHAPE, &shape));
 }
 
+/* A complete event; one whose category's number is negative is of a kind that is left out: -1 of the first, and so on. */
 static int put_complete(Scanner *self, Columns *to, const Event *event, const unsigned char *begin)
 {
+    const Key cat = {{&event->cat}};
+    int32_t kind;
+    if (!put_id(self, to, ROW_CAT, &cat))
+        return 0;
+    kind = to->ids[ROW_CAT * to->room + to->rows];
+    if (kind < 0) {
+        if ((size_t)(-1 - kind) >= to->kinds_left_out || !is_sound(event))
+            return 0;
+        to->left_out[-1 - kind]++;
+        return 1;
+    }
     if (!put_ids(self, to, event))
         return 0;
     put_numbers(to, event);
@@ -116,10 +129,10 @@ static int has_room_for(const Py_buffer *buffer, size_t room, size_t columns, si
 
 static PyObject *scan(Scanner *self, PyObject *args)
 {
-    Py_buffer text, integers, rates, ids, calls, memory;
+    Py_buffer text, integers, rates, ids, calls, memory, left_out;
     PyObject *answer = NULL;
     Columns to = {0};
-    if (!PyArg_ParseTuple(args, "y*w*w*w*w*w*", &text, &integers, &rates, &ids, &calls, &memory))
+    if (!PyArg_ParseTuple(args, "y*w*w*w*w*w*w*", &text, &integers, &rates, &ids, &calls, &memory, &left_out))
         return NULL;
     to.room = (size_t)integers.len / ROW_INTEGERS / sizeof(int64_t);
     if (!has_room_for(&rates, to.room, RATES, sizeof(double)) || !has_room_for(&ids, to.room, ROW_IDS, sizeof(int32_t)) ||
@@ -133,6 +146,8 @@ static PyObject *scan(Scanner *self, PyObject *args)
         to.ids = ids.buf;
         to.calls = calls.buf;
         to.memory = memory.buf;
+        to.left_out = left_out.buf;
+        to.kinds_left_out = (size_t)left_out.len / sizeof(int64_t);
         if (scan_events(self, (Text){begin, begin + text.len}, &to))
             answer = Py_BuildValue("nnnnnN", (Py_ssize_t)to.rows, (Py_ssize_t)to.call_rows, (Py_ssize_t)to.memory_rows,
                                    (Py_ssize_t)to.others, (Py_ssize_t)to.not_finite, PyBool_FromLong(to.needs_digits));
@@ -145,6 +160,7 @@ static PyObject *scan(Scanner *self, PyObject *args)
     PyBuffer_Release(&ids);
     PyBuffer_Release(&calls);
     PyBuffer_Release(&memory);
+    PyBuffer_Release(&left_out);
     return answer;
 }
 

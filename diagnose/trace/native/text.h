@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
     const unsigned char *begin;
     size_t size;
-    int plain; /* of a string: ASCII alone, and nothing escaped */
+    int ascii, plain; /* of a string: ASCII alone, and nothing escaped either */
 } Span;
 
 typedef struct {
@@ -108,7 +108,7 @@ static int read_string(Text *text, Span *span)
     if (!take(text, '"'))
         return 0;
     span->begin = text->at;
-    span->plain = 1;
+    span->ascii = span->plain = 1;
     for (;;) {
         text->at = past_plain(text->at, text->end);
         if (text->at >= text->end || *text->at < ' ')
@@ -118,9 +118,10 @@ static int read_string(Text *text, Span *span)
             return 1;
         }
         span->plain = 0;
-        if (*text->at != '\\')
+        if (*text->at != '\\') {
+            span->ascii = 0;
             text->at++;
-        else if (!escaped(text))
+        } else if (!escaped(text))
             return 0;
     }
 }

@@ -103,7 +103,7 @@ static int escaped(Text *text)
 }
 
 /* What stands between the quotes. */
-static int read_string(Text *text, Span *span)
+static inline int read_string(Text *text, Span *span)
 {
     if (!take(text, '"'))
         return 0;
@@ -140,7 +140,7 @@ static inline int digits(Text *text, Number *number)
     return (int)(text->at - begin < 999 ? text->at - begin : 999);
 }
 
-static int read_number(Text *text, Number *number)
+static inline int read_number(Text *text, Number *number)
 {
     *number = (Number){.begin = text->at, .whole = 1};
     if (text->at < text->end && *text->at == '-') {

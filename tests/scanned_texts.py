@@ -96,6 +96,8 @@ def _event(draw: random.Random, oddness: float) -> bytes:
     plain = [key for key in wanted if draw.random() < oddness or (key.isascii() and "\\" not in key)]
     args = _object(draw, [(key, _value(draw, _ARGUMENTS[key], oddness)) for key in plain], oddness)
     pairs.insert(draw.randrange(len(pairs) + 1), ("args", draw.choice(_ODD) if draw.random() < oddness else args))
+    if draw.random() < 0.5:  # so that each kind of value stands at the end of a text, too
+        draw.shuffle(pairs)
     return _object(draw, pairs, oddness)
 
 

@@ -23,6 +23,7 @@ from diagnose.trace.builder import ColumnBuilder, Interner
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
+NATIVE = ROOT / "diagnose" / "trace" / "native"
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-std=c11", "-fPIC", "-shared")
 GIVEN = ("DIAGNOSE_REAL_TRACES", "DIAGNOSE_MORE_TRACES", "DIAGNOSE_HOSTILE_INPUTS")
 compiled = pytest.mark.skipif(scanning._scanner is None, reason="the compiled reader is not installed")
@@ -236,21 +237,37 @@ def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert len(trace) == 1
 
 
-@pytest.mark.slow
-def test_nothing_is_read_or_written_beyond_its_place(tmp_path: Path) -> None:
-    """Under the sanitizers of addresses and of undefined behaviour."""
+def sanitized_tries(native: Path, tries: int, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Odd traces read by that source, built with the sanitizers of addresses and of undefined behaviour."""
     gcc = shutil.which("gcc")
     if gcc is None:
         pytest.skip("needs gcc")
-    module, include = tmp_path / "_scanner.so", f"-I{sysconfig.get_paths()['include']}"
-    text = ROOT / "diagnose" / "trace" / "native" / "scanner.c"
-    if subprocess.run([gcc, *SANITIZED, include, str(text), "-o", str(module)], capture_output=True).returncode:
+    module, include = folder / "_scanner.so", f"-I{sysconfig.get_paths()['include']}"
+    build = [gcc, *SANITIZED, include, str(native / "scanner.c"), "-o", str(module)]
+    if subprocess.run(build, capture_output=True).returncode:
         pytest.skip("needs Python's headers, and gcc's sanitizers")
     asked = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     env = os.environ | {"LD_PRELOAD": asked.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
-    tries = [sys.executable, str(TESTS / "scanned_texts.py"), "10000", "--module", str(module)]
+    command = [sys.executable, str(TESTS / "scanned_texts.py"), str(tries), "--module", str(module)]
+    return subprocess.run(command, capture_output=True, text=True, env=env)
 
-    done = subprocess.run(tries, capture_output=True, text=True, env=env)
+
+@pytest.mark.slow
+def test_nothing_is_read_or_written_beyond_its_place(tmp_path: Path) -> None:
+    done = sanitized_tries(NATIVE, 10_000, tmp_path)
 
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert "both readers agree" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_read_beyond_the_end_of_the_text_is_found(tmp_path: Path) -> None:
+    native = shutil.copytree(NATIVE, tmp_path / "native")
+    text = (native / "text.h").read_text()
+    assert "end - at >= 8" in text
+    (native / "text.h").write_text(text.replace("end - at >= 8", "end - at >= 1"))
+
+    done = sanitized_tries(native, 500, tmp_path)
+
+    assert done.returncode != 0
+    assert "AddressSanitizer" in done.stderr

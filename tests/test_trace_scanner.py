@@ -237,13 +237,13 @@ def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert len(trace) == 1
 
 
-def sanitized_tries(native: Path, tries: int, folder: Path) -> subprocess.CompletedProcess[str]:
+def sanitized_tries(native: Path, tries: int, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Odd traces read by that source, built with the sanitizers of addresses and of undefined behaviour."""
     gcc = shutil.which("gcc")
     if gcc is None:
         pytest.skip("needs gcc")
     module, include = folder / "_scanner.so", f"-I{sysconfig.get_paths()['include']}"
-    build = [gcc, *SANITIZED, include, str(native / "scanner.c"), "-o", str(module)]
+    build = [gcc, *SANITIZED, *options, include, str(native / "scanner.c"), "-o", str(module)]
     if subprocess.run(build, capture_output=True).returncode:
         pytest.skip("needs Python's headers, and gcc's sanitizers")
     asked = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
@@ -255,6 +255,14 @@ def sanitized_tries(native: Path, tries: int, folder: Path) -> subprocess.Comple
 @pytest.mark.slow
 def test_nothing_is_read_or_written_beyond_its_place(tmp_path: Path) -> None:
     done = sanitized_tries(NATIVE, 10_000, tmp_path)
+
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    assert "both readers agree" in done.stdout
+
+
+@pytest.mark.slow
+def test_texts_that_find_no_place_are_asked_for_again(tmp_path: Path) -> None:
+    done = sanitized_tries(NATIVE, 2_000, tmp_path, "-DMOST_HELD=300", "-DMOST_PROBES=1")
 
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert "both readers agree" in done.stdout

@@ -9,9 +9,11 @@
 #include "text.h"
 
 #define PARTS 3
-#define MOST_PROBES 32 /* texts made to collide are no worse than unknown ones */
 #define LONGEST_KNOWN 4096
+#ifndef MOST_HELD
 #define MOST_HELD ((size_t)1 << 26) /* bytes of texts; then the table is begun anew */
+#define MOST_PROBES 32              /* texts made to collide are no worse than unknown ones */
+#endif
 
 typedef struct {
     const Span *part[PARTS]; /* of one without text NULL, too */

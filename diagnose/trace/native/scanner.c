@@ -106,10 +106,8 @@ static int scan_events(Scanner *self, Text text, Columns *to)
 {
     const unsigned char *begin = text.at;
     const Asked asked = {asked_integer, self};
-    const Event none = no_event();
     Event event;
     do {
-        event = none;
         if (to->rows >= to->room || to->memory_rows >= to->room || !read_event(&text, &event, &asked))
             return 0;
         to->needs_digits |= event.phase == 'X' && event.needs_digits;

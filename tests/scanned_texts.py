@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -169,6 +170,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--module", type=Path)
     given = parser.parse_args()
+    warnings.simplefilter("error")
     if given.module:
         use(given.module)
     with tempfile.TemporaryDirectory() as folder:

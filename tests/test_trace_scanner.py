@@ -84,6 +84,15 @@ def test_times_are_read_alike(digits: str, tmp_path: Path) -> None:
 
 
 @compiled
+@pytest.mark.parametrize("blocks", ["5e-324", "-1", "0", "1e308", "null"])
+def test_blocks_that_no_kernel_has_are_read_alike(blocks: str, tmp_path: Path) -> None:
+    event = ONE % f'"blocks per SM": {blocks}, "warps per SM": 1e308'
+    trace = read_twice(saved(tmp_path / "t.json", f"[{event}]"))
+    assert isinstance(trace, Trace)
+    assert trace.block_threads.tolist() == [-1]
+
+
+@compiled
 def test_names_are_numbered_in_the_order_of_the_file(tmp_path: Path) -> None:
     """Also behind a chunk that gave numbers before it turned out to be odd."""
     odd = KERNEL | {"name": "odd", "ts": "12"}

@@ -268,7 +268,7 @@ def _text(value: object) -> str:
 
 def _block_threads(warps_per_sm: Floats, blocks_per_sm: Floats) -> Ids:
     """Threads of a block, ABSENT where they are not told: Kineto spreads warps of 32, and blocks, over one device."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         threads = np.rint(32 * warps_per_sm / blocks_per_sm)
     sound = (threads >= 1) & (threads <= _MOST_BLOCK_THREADS)
     return np.where(sound, threads, ABSENT).astype(np.int32)

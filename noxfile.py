@@ -75,6 +75,7 @@ BENCHMARKS = (
     ("benchmarks/armed.py", "--rounds", "20", "--minutes", "0.5"),
     ("benchmarks/capture_size.py", "--budgets", "16"),
     ("benchmarks/load.py", "--size", "100M"),
+    ("benchmarks/stages.py", "--size", "100M"),
     ("benchmarks/ranks.py", "--ranks", "8,64"),
     ("benchmarks/fleet.py", "--jobs", "200"),
     ("benchmarks/ranks_confusion.py", "--seeds", "2"),

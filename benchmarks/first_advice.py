@@ -31,17 +31,18 @@ SCRIPTS = Path(__file__).parent / "advice_jobs"
 REPEATS = 3
 TIMEOUT_S = 300
 NOISE = 0.03  # a mean of some dozen steps is no better than that; where the repeats lie further apart, that counts
-WIDTHS = (32, 24, 16, 12, 9, 7, 0)
-HEADS = ("job", "first advice", "right", "promised", "measured", "inside", "repeats")
+WIDTHS = (32, 20, 24, 16, 12, 9, 7, 0)
+HEADS = ("job", "class", "first advice", "right", "promised", "measured", "inside", "repeats")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What `diagnose run` said: the rule of the first advice ("" for nothing), its gain, and its patch."""
+    """What `diagnose run` said: the rule of the first advice ("" for nothing), its gain, its patch, and the class."""
 
     rule: str
     promised: tuple[float, float | None] | None
     patch: Mapping[str, object]
+    class_: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Outcome:
         return self.told.rule in self.kind.right if self.kind.right else not self.told.rule
 
     @property
+    def class_right(self) -> bool | None:
+        """Whether the class is one of those that the job has by how it is made; None where that is not stated."""
+        return self.told.class_ in self.kind.classes if self.kind.classes else None
+
+    @property
     def inside(self) -> bool | None:
         """Whether the measured gain lies in the promised range; None where either is missing."""
         if not self.speedups or self.told.promised is None:
@@ -70,11 +76,11 @@ class Outcome:
 
 def told_of(diagnosis: Mapping[str, Any]) -> Told:
     """The first advice of a diagnosis; a better capture counts as none."""
-    first = diagnosis["next"]
+    first, class_ = diagnosis["next"], diagnosis["verdict"]["class"]
     if first["kind"] != "change":
-        return Told("", None, {})
+        return Told("", None, {}, class_)
     promised = first["predicted_speedup"]
-    return Told(first["rule"], promised and (promised[0], promised[1]), (first["patch"] or {}).get("set", {}))
+    return Told(first["rule"], promised and (promised[0], promised[1]), (first["patch"] or {}).get("set", {}), class_)
 
 
 def followed_options(kind: Kind, told: Told) -> dict[str, object]:
@@ -132,6 +138,8 @@ def row(outcome: Outcome) -> tuple[str, ...]:
     said = "" if promised is None else f"{promised[0]:.2f}-{'' if promised[1] is None else f'{promised[1]:.2f}'}x"
     return (
         outcome.kind.name,
+        outcome.told.class_
+        + ("" if outcome.class_right is not False else f", not {' or '.join(outcome.kind.classes)}"),
         outcome.told.rule or "nothing",
         "yes" if outcome.right else f"no: {' or '.join(outcome.kind.right) or 'nothing'}",
         said,
@@ -150,7 +158,11 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     """How many first pieces of advice are right, and how many gains lie inside."""
     judged = [one.inside for one in outcomes if one.inside is not None]
     right = sum(one.right for one in outcomes)
-    return f"first advice right: {right} of {len(outcomes)}; gain inside the range: {sum(judged)} of {len(judged)}"
+    classes = [one.class_right for one in outcomes if one.class_right is not None]
+    return (
+        f"class right: {sum(classes)} of {len(classes)}; first advice right: {right} of {len(outcomes)}; "
+        f"gain inside the range: {sum(judged)} of {len(judged)}"
+    )
 
 
 def written(outcomes: Sequence[Outcome], folder: Path) -> Path:

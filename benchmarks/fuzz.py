@@ -5,17 +5,20 @@
     python benchmarks/fuzz.py --seeds my/traces
     python benchmarks/fuzz.py --replay tests/fuzzed
 
-Traces, jobs of ranks with one of them mutated, capture records, rules, patches, settings, logs of steps and cache
-entries: fields are dropped, types swapped, magnitudes made absurd, events repeated and exchanged, bytes damaged. A try
-must be read or refused with a message, its JSON valid, its ledger add up, every number finite, within 10 s of processor
-time, and without a part that the report says has failed; memory must not grow. Otherwise the exit code is 1. The same
-seed makes the same tries. With --keep what fails is made small and kept as a folder, which --replay and a test run.
+Traces, jobs of ranks with one of them mutated, capture records, rules, patches, settings, logs, dumps, exports, cache
+entries, what diagnose wrote itself and what agents ask: fields are dropped, types swapped, magnitudes made absurd,
+events repeated and exchanged, bytes damaged. A try must be read or refused with a message, its JSON valid, its ledger
+add up, every number finite, within 10 s of processor time, and without a part that the report says has failed; memory
+must not grow. Otherwise the exit code is 1. The same seed makes the same tries. With --keep what fails is made small
+and kept as a folder, which --replay and a test run.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -24,11 +27,23 @@ from fuzzing import KINDS, kept_cases, loaded, outcome_of
 from fuzzing.running import Tally, bounded_room, fuzz, fuzz_by_processes
 from fuzzing.seeds import begin_with
 
+HEAD = """<!-- Written by `python benchmarks/fuzz.py --write benchmarks/reports`. -->
+# Fuzzing, {today}
+
+Mutations of what comes from outside, each through the command that reads it, without the net under metrics, rules and
+sections. A try is a defect when it ends with another exit code than 0 or 3 (2 where the input can be wrong usage),
+without a message, with a traceback, an escape character or the name of a failed part in what it prints, with JSON that
+does not fit the types of the answer, with a number that is not finite, with a ledger or waterfall that does not add up,
+with numpy's warnings, after 10 s of processor time or 60 s, or out of 6 GiB of memory. What tries have found is in
+`tests/fuzzed/`, made small, and in the tests of what failed.
+"""
+
 
 def page(tally: Tally) -> str:
     """The tally as a table of kinds and outcomes, and what failed."""
     ends = ("read", "refused", "DEFECT")
-    rows = [[kind, *(f"{tally.outcomes[kind, end]:,}" for end in ends)] for kind in KINDS]
+    tried = {kind for kind, _ in tally.outcomes}
+    rows = [[kind, *(f"{tally.outcomes[kind, end]:,}" for end in ends)] for kind in KINDS if kind in tried]
     rows.append(["all", *(f"{sum(n for (_, e), n in tally.outcomes.items() if e == end):,}" for end in ends)])
     lines = ["| kind | read | refused | defects |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
@@ -62,11 +77,23 @@ def main() -> int:
         sys.stdout.write(json.dumps(tally.to_json()))
         return 0
     else:
-        stated = {"--only": given.only, "--keep": given.keep, "--seeds": given.seeds}
-        options = [word for name, value in stated.items() if value for word in (name, str(value))]
+        stated = {"--only": given.only, "--keep": [given.keep], "--seeds": [given.seeds]}
+        options = [str(word) for name, value in stated.items() if any(value) for word in (name, *value)]
         tally = fuzz_by_processes(Path(__file__), given.tries, given.seed, given.jobs, options)
-    sys.stdout.write(page(tally) + "\n")
+    text = page(tally) + "\n"
+    sys.stdout.write(text)
+    if given.write:
+        _report(given.write, text)
     return int(tally.failed)
+
+
+def _report(folder: Path, text: str) -> None:
+    """The dated report with a section more: the command, and what came of it."""
+    today = datetime.date.today().isoformat()
+    to = folder / f"fuzz-{today}.md"
+    before = to.read_text(encoding="utf-8") if to.exists() else HEAD.format(today=today)
+    command = shlex.join(["python", "benchmarks/fuzz.py", *sys.argv[1:]])
+    to.write_text(f"{before}\n## `{command}`\n\n{text}", encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,10 +101,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tries", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the tries")
-    parser.add_argument("--only", choices=list(KINDS), help="mutate inputs of this kind alone")
+    parser.add_argument("--only", nargs="+", choices=list(KINDS), default=[], help="mutate inputs of these kinds alone")
     parser.add_argument("--keep", type=Path, help="folder for what ends in a defect")
     parser.add_argument("--seeds", type=Path, help="folder of sound traces to begin with, beside those made here")
     parser.add_argument("--replay", type=Path, help="run the kept cases of this folder, and nothing else")
+    parser.add_argument("--write", type=Path, help="folder of the dated report, which gets a section more")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)
     return parser

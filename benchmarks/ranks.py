@@ -1,16 +1,18 @@
 """What a job of many ranks costs: time and memory of `diagnose analyze` against the number of ranks.
 
-    python benchmarks/ranks.py --ranks 8,64,1024 --report benchmarks/reports/
+    python benchmarks/ranks.py --ranks 64,256,1024,4096 --steps 3,6 --dask --report benchmarks/reports/
 
 The jobs are simulated (benchmarks/simulator), with skewed and drifting clocks and a slow loader on one rank. Each is
 analysed in a fresh process as on the command line, without the cache. Seconds hold for one machine; what holds across
-machines is that CPU time per rank does not grow, and that memory grows by the digests alone.
+machines is that CPU time grows as ranks and events do, and that memory grows by the digests alone. The first is fitted:
+how far the measured CPU times are from start + ranks + events, and what a term in the square of the ranks would add.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import subprocess
@@ -19,12 +21,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.simulator import Clocks, Fault, Job, simulate  # noqa: E402
+from diagnose.arrays import Floats  # noqa: E402
 
 CLOCKS = Clocks(3.0, 20.0)
 FAULT = "data"
@@ -55,6 +61,7 @@ class Measurement:
     cpu_s: float
     peak_mib: float
     named: str
+    answer: str
 
     @property
     def cpu_ms_per_rank(self) -> float:
@@ -68,15 +75,17 @@ def main() -> None:
     sizes = [int(size) for size in options.ranks.split(",")]
     measured: list[Measurement] = []
     with tempfile.TemporaryDirectory(prefix="diagnose-ranks-") as scratch:
-        for ranks in sizes:
-            folder = Path(scratch) / str(ranks)
-            simulate(_job(ranks, options.steps)).write(folder)
+        for ranks, steps in [(ranks, int(steps)) for ranks in sizes for steps in options.steps.split(",")]:
+            folder = Path(scratch) / f"{ranks}-{steps}"
+            _simulated(ranks, steps, folder)
             measured.append(_measured(folder, ranks, "", ["--jobs", str(options.jobs)]))
             print(_row(measured[-1]), flush=True)
         if options.dask:
             with _cluster(options.jobs) as address:
                 measured.append(_measured(folder, ranks, " (Dask)", ["--scheduler", address]))
                 print(_row(measured[-1]), flush=True)
+            if measured[-1].answer != measured[-2].answer:
+                raise SystemExit("the workers of Dask say something else than the processes of this machine")
     text = _report(measured, options)
     print(text)
     if options.report:
@@ -88,15 +97,25 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--ranks", default="8,64,1024", help="sizes of the jobs")
-    parser.add_argument("--steps", type=int, default=4, help="steps of each; the first is not counted")
+    parser.add_argument("--steps", default="4", help="steps of each; the first of three or more is not counted")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--dask", action="store_true", help="the largest job through a local Dask cluster too")
     parser.add_argument("--report", help="folder to write a dated report to")
     return parser
 
 
-def _job(ranks: int, steps: int) -> Job:
-    return Job(ranks=ranks, steps=steps, seed=1, clocks=CLOCKS, faults=(Fault(FAULT, (ranks // 3,)),))
+def _simulated(ranks: int, steps: int, folder: Path) -> None:
+    """In a process of its own: the peak of whatever this one starts would hold the memory that it takes itself."""
+    process = get_context("spawn").Process(target=_write, args=(ranks, steps, folder))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit("the job could not be simulated")
+
+
+def _write(ranks: int, steps: int, folder: Path) -> None:
+    late = Fault(FAULT, (ranks // 3,))
+    simulate(Job(ranks=ranks, steps=steps, seed=1, clocks=CLOCKS, faults=(late,))).write(folder)
 
 
 def _measured(folder: Path, ranks: int, how: str, flags: Sequence[str]) -> Measurement:
@@ -115,6 +134,7 @@ def _measured(folder: Path, ranks: int, how: str, flags: Sequence[str]) -> Measu
         wall_s=cost["wall_s"],
         cpu_s=cost["cpu_s"],
         peak_mib=cost["peak_mib"],
+        answer=hashlib.sha256(done.stdout.encode()).hexdigest(),
         named=f"{named} (truth: rank {ranks // 3}: {FAULT})",
     )
 
@@ -135,23 +155,49 @@ def _row(measured: Measurement) -> str:
     )
 
 
+def _fitted(measured: Sequence[Measurement]) -> str:
+    """CPU time as start + ranks + events by least squares of the relative deviations, and how far it is from that."""
+    cpu = np.array([m.cpu_s for m in measured])
+    ranks, events = (np.array([getattr(m, of) for m in measured], float) for of in ("ranks", "events"))
+    columns = [np.ones(len(cpu)), ranks, events / 1e6]
+    if np.ptp(events / ranks) < 1:  # of jobs of one length, ranks and events cannot be told apart
+        columns.pop()
+    if len(cpu) < len(columns) + 2:
+        return "Too few jobs to fit how CPU time grows."
+    each, straight = _least_squares(columns, cpu)
+    with_square, _ = _least_squares([*columns, ranks**2], cpu)
+    names = ("s", "ms for each rank", "s for each million events")
+    terms = [f"{by * each_of:.2f} {name}" for by, each_of, name in zip((1, 1e3, 1), each, names, strict=False)]
+    square = with_square[-1] * max(ranks) ** 2 / max(cpu[ranks == max(ranks)])
+    return (
+        f"CPU time is {' + '.join(terms)}:\n"
+        f"each job is within {100 * max(abs(straight / cpu - 1)):.0f} % of that. A term in the square of the ranks, "
+        f"fitted beside these, is\n{100 * square:.1f} % of the largest job."
+    )
+
+
+def _least_squares(columns: Sequence[Floats], cpu: Floats) -> tuple[Floats, Floats]:
+    """The factor of each column, and the fitted CPU seconds."""
+    table = np.stack(columns, axis=1)
+    factors = np.linalg.lstsq(table / cpu[:, None], np.ones(len(cpu)), rcond=None)[0]
+    return factors, table @ factors
+
+
 def _report(measured: Sequence[Measurement], options: argparse.Namespace) -> str:
     flags = f"--ranks {options.ranks} --steps {options.steps} --jobs {options.jobs}" + " --dask" * options.dask
-    many = [measurement for measurement in measured if not measurement.how]
-    before, last = many[-2:] if len(many) > 1 else (many[0], many[0])
     return "\n".join(
         [
             f"# Jobs of many ranks, {datetime.date.today()}",
             "",
-            f"`python benchmarks/ranks.py {flags}`: simulated jobs, {os.cpu_count()} cores shared with other work.",
-            "CPU includes the worker processes (not those of Dask); the peak is that of the largest process.",
+            f"`python benchmarks/ranks.py {flags}`: simulated jobs, {os.cpu_count()} cores shared with other work",
+            f"(load average {os.getloadavg()[0]:.1f} at the end). CPU includes the worker processes (not those of",
+            "Dask); the peak is that of the largest process.",
             "",
             "| ranks | MB (gz) | events | wall s | CPU s | CPU ms per rank | peak MiB | named |",
             "|---|---|---|---|---|---|---|---|",
             *(_row(measurement) for measurement in measured),
             "",
-            f"CPU time per rank with {last.ranks:,} ranks is {last.cpu_ms_per_rank / before.cpu_ms_per_rank:.2f}x that "
-            f"with {before.ranks:,}, peak memory {last.peak_mib / before.peak_mib:.2f}x.",
+            _fitted([measurement for measurement in measured if not measurement.how]),
             "",
         ]
     )

@@ -29,11 +29,13 @@ from diagnose.analysis import analyze
 from diagnose.compare import compare
 from diagnose.diagnosis import Diagnosis, Rung, Settings, Tuning
 from diagnose.tune import JobRuns, TuneFolder, Window
+from diagnose.tune.judging import measured as step_measured
 from diagnose.tune.proposals import Proposal, changes_of, finding_of
 
 TIMES = 2
 RUNS, BUDGET_S, MOST_S = 12, 180, 60.0
-WINDOW = Window(steps=8, at_step=18)  # of loops of 60 steps: half of them without the profiler, and some for samples
+WINDOW = Window(steps=8, at_step=18)
+STEPS = 240  # of a job: some seconds of short steps are timed without the profiler
 JOBS = (
     "loader sleeps, 0 workers", "loader sleeps on both ranks", "loader computes", "tokenises in the collator",
     "Trainer, batch 1 x accumulation 8", "dynamic padding, skewed lengths", "AdamW, one tensor at a time",
@@ -50,7 +52,7 @@ def tuned(kind: Kind, folder: Path) -> None:
     limits = ["--runs", str(RUNS), "--budget", f"{BUDGET_S}s"]
     window = ["--steps", str(WINDOW.steps), "--at-step", str(WINDOW.at_step)]
     asked = [sys.executable, "-m", "diagnose", "tune", "--out", str(folder), *limits, *window, "--"]
-    words = [*asked, *command(kind, kind.slow)]
+    words = [*asked, *command(kind, {"steps": STEPS, **kind.slow})]
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | QUIET, check=False)
     if done.returncode:
         raise SystemExit(f"{kind.name}: tune ended with {done.returncode}\n{done.stderr}")
@@ -99,7 +101,8 @@ def _ran(
     if known.is_file():
         return msgspec.json.decode(known.read_bytes(), type=tuple[float, float, float] | None)
     folder.mkdir(parents=True, exist_ok=True)
-    ran = JobRuns(command(kind, options), os.environ | QUIET, folder, WINDOW)(1, settings, None, MOST_S)
+    window, words = WINDOW.timing(step_measured(first).step_ms), command(kind, {"steps": STEPS, **options})
+    ran = JobRuns(words, os.environ | QUIET, folder, window)(1, settings, None, MOST_S)
     speedup = compare(first, ran.diagnosis).speedup if ran.diagnosis is not None else None
     known.write_bytes(msgspec.json.encode(speedup))
     return speedup

@@ -1,4 +1,7 @@
-"""The arrays of this program by what they hold. Shapes and units are said where an array is a field or a result."""
+"""The arrays of this program by what they hold, and how long ones are numbered and ordered.
+
+Shapes and units are said where an array is a field or a result.
+"""
 
 from typing import Any
 
@@ -19,3 +22,64 @@ Texts = NDArray[np.str_]
 """Texts that are compared all at once."""
 Array = NDArray[Any]
 """An array of any type."""
+
+_LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
+
+
+def distinct(values: Array) -> Array:
+    """The distinct integers, ascending: np.unique, without a sort where they lie close together."""
+    if not _lie_close(values, len(values)):
+        return np.unique(values)
+    return _told_apart(values)[1]
+
+
+def numbered(values: Array) -> tuple[Array, Ints]:
+    """The same, and for each entry the number of its own."""
+    if not _lie_close(values, len(values)):
+        several, number = np.unique(values, return_inverse=True)
+        return several, number.ravel()
+    there, several = _told_apart(values)
+    return several, (np.cumsum(there) - 1)[values - several[0]]
+
+
+def _told_apart(values: Array) -> tuple[Mask, Array]:
+    """Mask of the integers from the least to the most that are there, and these."""
+    least, most = int(values.min()), int(values.max())
+    there = np.zeros(most - least + 1, bool)
+    there[values - least] = True
+    return there, (np.flatnonzero(there) + least).astype(values.dtype)
+
+
+def among(values: Array, wanted: Array) -> Mask:
+    """Whether each is one of `wanted`: np.isin, quicker where many are wanted that nearly ascend."""
+    if not len(wanted):
+        return np.zeros(len(values), bool)
+    known = np.sort(wanted, kind="stable")
+    return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
+def ordered(first: Array, *then: Array) -> Ints:
+    """Positions by `first`, those that tie by each of `then` in turn: np.lexsort, which sorts by all of them."""
+    order = np.argsort(first, kind="stable")
+    ties = np.flatnonzero(first[order[1:]] == first[order[:-1]])
+    if then and len(ties):
+        tied = np.union1d(ties, ties + 1)
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*(column[rows] for column in reversed(then)), first[rows]))]
+    return order
+
+
+def combined(*columns: Array) -> Array:
+    """A number for each distinct row of parallel columns of integers, ascending as the rows do.
+
+    In the narrowest type: numbers of 16 bits are sorted in linear time.
+    """
+    number, count = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        several, which = numbered(column)
+        number, count = number * len(several) + which, count * len(several)
+    return number.astype(np.min_scalar_type(count))
+
+
+def _lie_close(values: Array, entries: int) -> bool:
+    return len(values) > 0 and int(values.max()) - int(values.min()) < _LARGEST_TABLE * entries

@@ -1,11 +1,8 @@
 """Sets of half-open intervals [start, end) as sorted, disjoint int64 arrays of shape (n, 2), in nanoseconds.
 
-All is done by sorting the ends and sweeping over them once, in n log n: between two ends that follow each other nothing
-begins or stops, so whether a set holds that piece is one answer. Sorted and disjoint sets make both columns ascend,
-by which instants are looked up in logarithmic time.
+Sorted and disjoint sets make both columns ascend, by which instants, and the intervals that overlap another one, are
+looked up in logarithmic time: only what is given in any order has to be sorted.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -48,17 +45,27 @@ def union(*sets: Intervals) -> Intervals:
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """Every instant that is in both sets."""
+    """Every instant that is in both sets.
+
+    Of the larger set, the intervals that overlap one of the smaller stand in a row.
+    """
     if not len(a) or not len(b):
         return EMPTY
-    return _sweep(a, b, lambda in_a, in_b: in_a & in_b)
+    many, few = (a, b) if len(a) >= len(b) else (b, a)
+    first = np.searchsorted(many[:, 1], few[:, 0], side="right")
+    overlapping = np.maximum(np.searchsorted(many[:, 0], few[:, 1], side="left") - first, 0)
+    of_few = np.repeat(np.arange(len(few)), overlapping)
+    of_many = np.arange(len(of_few)) + np.repeat(first - np.cumsum(overlapping) + overlapping, overlapping)
+    starts = np.maximum(many[of_many, 0], few[of_few, 0])
+    return np.stack((starts, np.minimum(many[of_many, 1], few[of_few, 1])), axis=1)
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """Every instant of `a` that is not in `b`."""
     if not len(a) or not len(b):
         return a
-    return _sweep(a, b, lambda in_a, in_b: in_a & ~in_b)
+    ever = np.iinfo(np.int64)
+    return intersect(a, np.stack((np.append(ever.min, b[:, 1]), np.append(b[:, 0], ever.max)), axis=1))
 
 
 def total(a: Intervals) -> int:
@@ -77,6 +84,14 @@ def longer_than(a: Intervals, ns: int) -> Intervals:
     return a[(a[:, 1] - a[:, 0]) > ns]
 
 
+def holds(a: Intervals, times: Ints) -> Mask:
+    """Whether each time is in the set."""
+    if not len(a):
+        return np.zeros(len(times), bool)
+    begun = np.searchsorted(a[:, 0], times, side="right")
+    return (begun > 0) & (times < a[np.maximum(begun - 1, 0), 1])
+
+
 def covered_before(a: Intervals, times: Ints) -> Ints:
     """For each time, how many nanoseconds of the set lie before it.
 
@@ -85,10 +100,9 @@ def covered_before(a: Intervals, times: Ints) -> Ints:
     """
     if not len(a):
         return np.zeros(len(times), np.int64)
-    lengths = np.concatenate(([0], np.cumsum(a[:, 1] - a[:, 0])))
     begun = np.searchsorted(a[:, 0], times, side="right")
     over = np.maximum(a[np.maximum(begun - 1, 0), 1] - times, 0)
-    return np.where(begun == 0, 0, lengths[begun] - over)
+    return np.where(begun == 0, 0, np.append(0, np.cumsum(a[:, 1] - a[:, 0]))[begun] - over)
 
 
 def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
@@ -104,18 +118,3 @@ def exclusive(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
     uncovered = np.maximum(starts, reached)
     return uncovered, np.maximum(uncovered, ends)
-
-
-def _sweep(a: Intervals, b: Intervals, keep: Callable[[Mask, Mask], Mask]) -> Intervals:
-    """The instants that `keep` chooses by whether each set, neither of them empty, holds them.
-
-    Sorted by time, the running sum of +1 for a start and -1 for an end counts the intervals that are open.
-    """
-    times = np.concatenate((a.T.ravel(), b.T.ravel()))
-    up_a, up_b = np.ones(len(a), np.int64), np.ones(len(b), np.int64)
-    order = np.argsort(times, kind="stable")
-    in_a = np.cumsum(np.concatenate((up_a, -up_a, 0 * up_b, 0 * up_b))[order]) > 0
-    in_b = np.cumsum(np.concatenate((0 * up_a, 0 * up_a, up_b, -up_b))[order]) > 0
-    times = times[order]
-    kept = keep(in_a, in_b)[:-1] & (times[1:] > times[:-1])
-    return intervals(times[:-1][kept], times[1:][kept])

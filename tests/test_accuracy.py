@@ -1,6 +1,7 @@
 """The score of the diagnosis: what is true of a simulated job, and how an answer to it is judged."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from accuracy.corpus import SEVERITIES, Case, corpus, tables
 from accuracy.floors import below_floors, figures
 from accuracy.page import page
 from accuracy.peers import Breakdown
+from accuracy.real_jobs import real_jobs
 from accuracy.realism import distance
 from accuracy.score import Outcome, Score
 from accuracy.truth import Truth, cures, truth_of
@@ -190,3 +192,12 @@ def test_a_small_part_of_the_corpus_reaches_what_it_does() -> None:
 
     assert [one.answer.first for one in outcomes] == ["data-wait", "unfused-attention"]
     assert all(one.class_right for one in outcomes)
+
+
+def test_jobs_that_ran_for_real_are_those_of_the_newest_report(tmp_path: Path) -> None:
+    for day, said in (("2026-01-01", "old"), ("2026-02-01", "first advice right: 1 of 1\n\n| job |\n")):
+        (tmp_path / f"first-advice-{day}.md").write_text(f"# First advice\n\n{said}")
+
+    link = "[first-advice-2026-02-01.md](../benchmarks/reports/first-advice-2026-02-01.md)"
+    assert real_jobs(tmp_path) == f"{link}, first advice right: 1 of 1\n\n| job |"
+    assert real_jobs(tmp_path / "none") == ""

@@ -1,12 +1,22 @@
 """What passes the border, and what is told as left out."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import diagnoses
 import numpy as np
 import pytest
 
-from diagnose.decoding import has_endless_number
+from diagnose.compare import side_of
+from diagnose.compare.baseline import kept, read, written
+from diagnose.decoding import all_of, all_whole, has_endless_number, whole
+from diagnose.diagnosis import to_json
+from diagnose.diagnosis.reading import diagnosis_in
+from diagnose.errors import UserError
+from diagnose.predict.data_pipeline.measured import PassedOver, passed_over
+from diagnose.predict.data_pipeline.measured import decoded as measured_in
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, flops_of
 from diagnose.roofline.traffic import bytes_of
@@ -117,3 +127,44 @@ def test_a_number_of_a_hundred_digits_is_seen_wherever_it_stands(before: int) ->
 
     assert has_endless_number(text + b"7" * 100 + b"x")
     assert not has_endless_number(text + b"7" * 99 + b"x" + b"7" * 99)
+
+
+def in_no_text(content: bytes) -> bytes:
+    """The JSON with a byte that no UTF-8 has in the first text that is a value."""
+    at = content.index(b'": "' if b'": "' in content else b'":"')
+    begin = content.index(b'"', content.index(b":", at)) + 1
+    return content[:begin] + b"\xff" + content[begin:]
+
+
+DIAGNOSIS = to_json(diagnoses.diagnosis()).encode()
+BASELINE = written(kept(side_of(diagnoses.diagnosis(), "run"), "one"))
+
+
+@pytest.mark.parametrize(
+    ("used", "content"),
+    [
+        (lambda path: diagnosis_in(path.read_bytes(), path), DIAGNOSIS),
+        (read, BASELINE),
+        (lambda path: measured_in(path.read_bytes()), b'{"version": 1, "loop": "x"}'),
+    ],
+)
+def test_a_text_that_is_no_utf_8_is_refused_as_other_damage_is(
+    used: Callable[[Path], Any], content: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "one.json").write_bytes(in_no_text(content))
+    with pytest.raises(UserError, match="utf-8"):
+        used(tmp_path / "one.json")
+
+
+def test_where_no_text_is_utf_8_nothing_was_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "left.json").write_bytes(b'{"empty": "\xff"}')
+
+    assert passed_over(tmp_path / "left.json") == PassedOver()
+
+
+@pytest.mark.parametrize("value", [[], [0, 7], [8], [-1], [True], [1.0], ["1"], [None], None, "x", {}, [1] * 65_537])
+def test_long_lists_of_whole_numbers_are_decoded_as_short_ones(value: Any) -> None:
+    told: tuple[list[str], list[str]] = ([], [])
+    one_by_one = all_of(whole(0, 7))(value, "ranks", told[0].append)
+    assert all_whole(0, 7)(value, "ranks", told[1].append) == one_by_one
+    assert told[0] == told[1]

@@ -15,13 +15,14 @@ LOADER = KINDS[0]
 
 def first(kind: str = "change", **more: Any) -> Mapping[str, Any]:
     patch = {"target": "dataloader", "set": {"num_workers": 2}}
-    return {"next": {"kind": kind, "rule": "data-wait", "predicted_speedup": [1.5, None], "patch": patch} | more}
+    said = {"kind": kind, "rule": "data-wait", "predicted_speedup": [1.5, None], "patch": patch} | more
+    return {"next": said, "verdict": {"class": "data-bound"}}
 
 
 def test_the_first_advice_is_that_of_the_diagnosis() -> None:
-    assert told_of(first()) == Told("data-wait", (1.5, None), {"num_workers": 2})
-    assert told_of(first(patch=None, predicted_speedup=None)) == Told("data-wait", None, {})
-    assert told_of(first("capture")) == told_of(first("nothing")) == Told("", None, {})
+    assert told_of(first()) == Told("data-wait", (1.5, None), {"num_workers": 2}, "data-bound")
+    assert told_of(first(patch=None, predicted_speedup=None)) == Told("data-wait", None, {}, "data-bound")
+    assert told_of(first("capture")) == told_of(first("nothing")) == Told("", None, {}, "data-bound")
 
 
 def test_the_value_of_the_patch_is_followed_before_that_of_the_kind() -> None:
@@ -53,6 +54,14 @@ def test_a_healthy_job_is_right_with_no_advice() -> None:
     assert Outcome(healthy, Told("", None, {})).right
     assert not Outcome(healthy, Told("data-wait", None, {})).right
     assert not Outcome(LOADER, Told("", None, {})).right
+
+
+def test_a_class_is_right_where_the_job_is_made_to_have_it() -> None:
+    unstated = next(kind for kind in KINDS if not kind.classes)
+
+    assert Outcome(LOADER, Told("", None, {}, "data-bound")).class_right is True
+    assert Outcome(LOADER, Told("", None, {}, "host-bound")).class_right is False
+    assert Outcome(unstated, Told("", None, {}, "host-bound")).class_right is None
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

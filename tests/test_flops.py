@@ -10,7 +10,7 @@ from kineto import Trace
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, direction, flops_of
 from diagnose.roofline.flops import CountedFlops, count, counted
-from diagnose.roofline.owners import operators, parents
+from diagnose.roofline.owners import parents
 
 X, W = [32, 64, 56, 56], [128, 64, 3, 3]
 CONV = 2 * 32 * 128 * 64 * 9 * 28 * 28  # of X and W with stride 2 and padding 1
@@ -105,7 +105,7 @@ def test_gradients_are_told_from_results() -> None:
 
 def count_of(job: Trace) -> CountedFlops | None:
     line = timeline(job)
-    return count(line, operators(line))
+    return count(line)
 
 
 def nested(*names: str, dims: Any, args: Any = None) -> Trace:
@@ -151,7 +151,7 @@ def test_an_outer_operator_that_does_more_keeps_the_rest() -> None:
         job.op("aten::mm", dims, GEMM, 10)
 
     line = timeline(job)
-    found = counted(line, operators(line))
+    found = counted(line)
 
     assert found is not None
     assert found.flops.tolist() == [2 * 64**3, 2 * 64**3]

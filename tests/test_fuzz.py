@@ -73,6 +73,26 @@ def test_what_the_mutations_begin_with_is_sound(number: int, tmp_path: Path) -> 
         assert fuzzing.outcome_of(case, tmp_path).name == "read"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["nsight", "execution", "monitored", "text log", "pipeline", "tune"])
+def test_what_is_not_mutated_is_read(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for module in (fuzzing.recorders, fuzzing.told):
+        monkeypatch.setattr(module, "mutated", lambda _seeded, tree, most=3: tree)
+        monkeypatch.setattr(module, "damaged", lambda _seeded, text: text)
+    monkeypatch.setattr(fuzzing.recorders, "mutate", lambda _seeded, tree: None)
+
+    for number in range(4):
+        case = running.case_of(5, number, kind)
+        assert fuzzing.outcome_of(case, tmp_path).name == "read", case.arguments
+
+
+@pytest.mark.parametrize("tool", fuzzing.told.ASKED)
+def test_a_question_that_is_not_mutated_is_answered(tool: str, tmp_path: Path) -> None:
+    case = fuzzing.Case("agent", (tool, json.dumps(fuzzing.told.ASKED[tool])), fuzzing.told.files_of_agent(), "agent")
+
+    assert fuzzing.outcome_of(case, tmp_path).name == "read"
+
+
 def small_case() -> fuzzing.Case:
     return fuzzing.Case(
         "trace", ("analyze", "@trace.json", "--json"), {"trace.json": json.dumps(hostile_job("gemm")).encode()}

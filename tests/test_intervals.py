@@ -12,6 +12,7 @@ from diagnose.intervals import (
     coverage,
     covered_before,
     exclusive,
+    holds,
     intersect,
     intervals,
     longer_than,
@@ -113,3 +114,8 @@ def test_nothing() -> None:
     assert len(intersect(EMPTY, one(0, 5))) == 0
     assert coverage(EMPTY, *columns([(0, 9)])).tolist() == [0]
     assert [len(part) for part in exclusive(*columns([]))] == [0, 0]
+
+
+@given(pairs, st.lists(instant, max_size=8))
+def test_holds_tells_each_instant(a: list[tuple[int, int]], times: list[int]) -> None:
+    assert holds(of(a), np.array(times, np.int64)).tolist() == [time in points(a) for time in times]

@@ -66,6 +66,25 @@ def test_what_is_torn_and_what_stays_is_told(tmp_path: Path, monkeypatch: pytest
     assert killed.left == ("tmp/left",)
 
 
+def test_a_finished_run_of_a_tune_that_the_next_one_loses_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from killing.commands import COMMANDS
+
+    command = COMMANDS["series"]
+    world = World(tmp_path / "world", command)
+    (world.place / "out" / "tune").mkdir()
+    state = world.place / "out" / "tune" / "tune.json"
+    usual = {"out/tune", "out/tune/tune.json"}
+    told: list[tuple[str, ...]] = []
+    for after in ('{"rungs": [1, 2, 3]}', '{"rungs": [1]}'):
+        state.write_text('{"rungs": [1, 2]}')
+        monkeypatch.setattr("killing.tries.at_moment", lambda *_, now=after: Ended(0, str(state.write_text(now)), 0))
+        told.append(look(world, command, Ended(-9, "", 0), "kill", usual).wrong)
+
+    assert told == [(), ("of 2 finished runs not all are kept",)]
+
+
 def test_a_file_has_no_name_before_it_is_whole(tmp_path: Path) -> None:
     with whole_file(tmp_path / "page.html") as file:
         file.write(b"half")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from small_rules import CONDITIONS, EXAMPLES, HEAD, SMALL, facts, written
 
+from diagnose.attribution.causes import WAITING
 from diagnose.diagnosis import NotAdvised, Patch
 from diagnose.facts import HOST_STEP, STEP, Fact, capture_setting
 from diagnose.rule import Judgement, load_rule
@@ -111,6 +112,14 @@ def test_a_withheld_patch_is_negative_advice_and_the_finding_stays(rule: Any) ->
     assert judged.patch_for(without) is not None
     assert judged.patch_for(facts(wait_share=0.3)) is not None, "an unknown condition withholds nothing"
     assert judged.not_advised(without, judged.judge(without)) is None
+
+
+def test_a_name_for_several_host_causes_sets_the_factor_of_each(rule: Any) -> None:
+    text = '[whatif]\nassumes = "so"\nsource = "so"\nhost = { late-rank = [0.5, 1.0], data-wait = [0.0, 0.1] }\n'
+    remedy = rule(text + EXAMPLES).remedy
+    assert remedy is not None
+
+    assert dict(remedy.host) == {**dict.fromkeys(WAITING, (0.5, 1.0)), "data-wait": (0.0, 0.1)}
 
 
 @pytest.mark.parametrize(("share", "removed"), [(0.0, 0.0), (0.2, 0.2), (0.99, 0.95), (1.7, 0.95), (-0.3, 0.0)])

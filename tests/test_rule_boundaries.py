@@ -1,11 +1,13 @@
 """Each rule just inside and just outside of each of its thresholds, and with and without each of its conditions.
 
-`python -m benchmarks.mutation --renew` writes the cases of `rule_boundaries.toml` anew: read its diff.
+`python -m benchmarks.mutation --renew` writes the cases of `rule_boundaries.toml` and `whatif_factors.toml` anew: read
+the diff.
 """
 
 from pathlib import Path
 
 import pytest
+from mutation import whatifs
 from mutation.judging import judged
 from mutation.mutants import mutants
 from mutation.outcome import Case, outcome_of, stated
@@ -58,3 +60,24 @@ def test_each_number_is_moved_both_ways_and_each_comparison_negated(tmp_path: Pa
     assert {mutant.rule.judge(facts(wait_share=0.2, has_workers=True, steps=3)).answer for mutant in found} == {
         "warning", "quiet", "critical",
     }  # fmt: skip
+
+
+FACTORS = whatifs.stated()
+
+
+@pytest.mark.parametrize("rule", FACTORS)
+def test_a_remedy_comes_to_the_factors_that_are_stated(rule: str) -> None:
+    remedy = RULES[rule].remedy
+    assert remedy is not None
+
+    assert [whatifs.case_of(remedy, case.facts) for case in FACTORS[rule]] == FACTORS[rule]
+
+
+def test_hardly_a_factor_that_is_moved_goes_unnoticed() -> None:
+    outcomes = whatifs.judged(FACTORS)
+    unnoticed = [label for label, by in outcomes if not by]
+
+    assert len(outcomes) > 200
+    assert len(unnoticed) <= MOST_SURVIVING * len(outcomes), "\n".join(
+        ["python -m benchmarks.mutation --renew adds a case for each of these, where there is one:", *unnoticed]
+    )

@@ -17,6 +17,7 @@ from .floors import below_floors
 from .page import page, report, short
 from .peers import peers
 from .real import real_outcomes
+from .real_jobs import real_jobs
 from .realism import realism
 from .run import FULL_SEEDS, cases_of, outcomes_of
 from .score import Outcome, Score
@@ -40,7 +41,7 @@ def main() -> None:
     print(short(score))
     if stated.write:
         command = f"python -m benchmarks.accuracy {' '.join(sys.argv[1:])}"
-        text = page(score, real_outcomes(), realism(), command, peers(score.outcomes, stated.jobs))
+        text = page(score, real_outcomes(), realism(), command, peers(score.outcomes, stated.jobs), real_jobs())
         stated.write.mkdir(parents=True, exist_ok=True)
         today = datetime.date.today().isoformat()
         (stated.write / f"accuracy-{today}.md").write_text(report(text, today), encoding="utf-8")

@@ -44,7 +44,7 @@ def short(score: Score) -> str:
     return "\n".join(f"{q:{width}}  {figure}{f'  ({bar})' if bar else ''}" for q, figure, bar in rows)
 
 
-def page(score: Score, real: Sequence[Labelled], realism: str, command: str, others: str = "") -> str:
+def page(score: Score, real: Sequence[Labelled], realism: str, command: str, others: str = "", jobs: str = "") -> str:
     """The page: every figure, by halves, by class, by fault, beside others, and the misses."""
     return "\n".join([
         "<!-- Written by `python -m benchmarks.accuracy --write benchmarks/reports`. -->",
@@ -74,6 +74,10 @@ def page(score: Score, real: Sequence[Labelled], realism: str, command: str, oth
         "## Real traces with an expert's label",
         "",
         _real(real),
+        "",
+        "## Jobs that run for real",
+        "",
+        jobs or "Not measured: there is no report of `python benchmarks/first_advice.py`.",
         "",
         "## How real the simulated jobs look",
         "",
@@ -182,6 +186,4 @@ _LIMITS = """So simulated traces do not pass for real ones: a bar that is missed
 the analysis, and times kernels by the roofline, so the figures say how often the judgement is right about jobs that
 behave as modelled. Kernels come in fewer kinds than in real models, and hosts stutter less. What a compiler fuses,
 and what fp8 and newer attention kernels gain, are the simulator's assumptions (`benchmarks/accuracy/cures.toml`).
-Small jobs that run for real, with what following the advice bought, are in [a report of their
-own](../benchmarks/reports/first-advice-2026-11-22.md) (`python benchmarks/first_advice.py`).
 """

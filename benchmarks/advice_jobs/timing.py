@@ -14,7 +14,11 @@ WARM_UP = 8
 def options(**defaults: Any) -> dict[str, Any]:
     """The defaults, with those of the command line (`workers=4`) in their place, of the same types."""
     given = dict(word.split("=", 1) for word in sys.argv[1:])
-    return {name: type(usual)(json.loads(given.get(name, json.dumps(usual)))) for name, usual in defaults.items()}
+    return {name: _like(usual, given[name]) if name in given else usual for name, usual in defaults.items()}
+
+
+def _like(usual: Any, text: str) -> Any:
+    return text if isinstance(usual, str) else type(usual)(json.loads(text))
 
 
 class Steps:

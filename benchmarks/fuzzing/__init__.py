@@ -13,9 +13,13 @@ from pathlib import Path
 TESTS = Path(__file__).parents[2] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "remedies")]  # whose sound jobs the mutations begin with
 
+from . import recorders, told  # noqa: E402
 from .case import Case, kept_cases, loaded, saved  # noqa: E402
 from .kinds import KINDS, built  # noqa: E402
 from .minimise import minimised  # noqa: E402
 from .outcome import Outcome, outcome_of  # noqa: E402
 
-__all__ = ["KINDS", "Case", "Outcome", "built", "kept_cases", "loaded", "minimised", "outcome_of", "saved"]
+__all__ = [
+    "KINDS", "Case", "Outcome", "built", "kept_cases", "loaded", "minimised", "outcome_of", "recorders", "saved",
+    "told",
+]  # fmt: skip

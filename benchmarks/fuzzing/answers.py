@@ -23,7 +23,7 @@ from .written import csv_bytes, json_bytes
 
 _SAMPLES = ("cpu-healthy", "synthetic-memory-bound", "synthetic-tiny-kernels")
 _PLANNED = {"model": "llama-3.1-8b", "gpu": "H100-SXM5-80GB", "gpus": "8", "micro_batch": "2", "seq_len": "4096"}
-_MODEL: dict[str, Any] = {
+MODEL: dict[str, Any] = {
     "model_type": "llama",
     "hidden_size": 2048,
     "intermediate_size": 8192,
@@ -39,6 +39,11 @@ _MODEL: dict[str, Any] = {
 @cache
 def _diagnosis(name: str) -> str:
     return to_json(analyze(ROOT / "sample_traces" / f"{name}.json.gz"))
+
+
+def diagnosis_of_sample() -> str:
+    """A sound diagnosis as JSON."""
+    return _diagnosis("synthetic-compute-bound")
 
 
 @cache
@@ -97,9 +102,12 @@ def ledger(seeded: random.Random) -> Case:
 def planned(seeded: random.Random) -> Case:
     """A model that is only planned, a table of planned runs, or one of measured runs at several sizes."""
     pick = seeded.random()
-    if pick < 0.4:
+    if pick < 0.15:
+        command = ("fit", "--model", "llama-3.1-8b", "--gpu", "H100", "--gpus", "8", "--calibrate", "@a.json", "--json")
+        return Case("planned", command, {"a.json": _spoilt(seeded, json.loads(_diagnosis(seeded.choice(_SAMPLES))))})
+    if pick < 0.45:
         command = ("fit", "--model", "@config.json", "--gpu", "H100", "--gpus", "8", "--json")
-        return Case("planned", command, {"config.json": _spoilt(seeded, _MODEL)})
+        return Case("planned", command, {"config.json": _spoilt(seeded, MODEL)})
     if pick < 0.7:
         rows = mutated(seeded, [_PLANNED | {"gpus": str(2**each)} for each in range(4)])
         command = ("fit", "--table", "@runs.csv", "--out", "@out/predicted.csv")

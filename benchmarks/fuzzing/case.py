@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 ABOUT = "case.json"
-World = Literal["plain", "inside", "patch", "cached"]
+World = Literal["plain", "inside", "patch", "cached", "not run", "agent"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Case:
         files: content by path.
         world: "plain" runs the command elsewhere, "inside" with the folder as the working directory, "patch" reads the
             only argument as `--apply` does, "cached" runs it a second time after `entry.bin` took the place of the
-            cache entry that the first run left.
+            cache entry that the first run left; with "not run" no job is started, and what it would leave is in the
+            files; "agent" asks the tool that is named first with the arguments behind it.
     """
 
     kind: str

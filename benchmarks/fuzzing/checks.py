@@ -15,6 +15,7 @@ from diagnose.diagnosis.fleet import Fleet
 from diagnose.dumps.hang import Hang
 from diagnose.dumps.memory import MemoryAnswer
 from diagnose.patch.promises.tally import LedgerReport
+from diagnose.predict.data_pipeline import PipelineReport
 from diagnose.predict.scaling import ScalingReport
 from diagnose.series import SeriesReport
 
@@ -27,6 +28,7 @@ _ANSWERS: dict[str, Any] = {
     "scaling": ScalingReport,
     "ledger": LedgerReport,
     "fit": dict[str, Any],
+    "data": PipelineReport,
 }
 NETTED = "defect of diagnose"  # what a report says in the place of a part that failed
 

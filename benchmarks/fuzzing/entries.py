@@ -16,7 +16,7 @@ from diagnose.trace import packing, read
 from .damage import damaged
 from .tree import mutated
 
-_DESCRIBED = (0, -1, 1, -(2**63), 2**63 - 1, 2**62, "int32", "int64", "float64", "<u1", "<u8", "", 10**9, 2**1000)
+_DESCRIBED = (0, -1, 1, -(2**63), 2**63 - 1, 2**62, "int32", "int64", "float64", "", None, 64, 10**9, 2**1000)
 
 
 def spoilt(seeded: random.Random, entry: bytes) -> bytes:

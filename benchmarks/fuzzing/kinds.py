@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import answers, beside, recorders, seeds, traces
+from . import answers, beside, recorders, seeds, told, traces
 from .case import Case
 from .damage import damaged, packed, suffixes
 from .entries import entry_of, spoilt
@@ -67,9 +67,10 @@ _RULE_TEXTS = (
 )
 
 
-def built(seeded: random.Random, kind: str | None = None) -> Case:
-    """A case of the kind, of any when it is None."""
-    chosen = kind or seeded.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
+def built(seeded: random.Random, *kinds: str) -> Case:
+    """A case of one of the kinds, of any where none is named."""
+    among = kinds or tuple(KINDS)
+    chosen = seeded.choices(among, [KINDS[kind][0] for kind in among])[0] if len(among) > 1 else among[0]
     return KINDS[chosen][1](seeded)
 
 
@@ -247,4 +248,11 @@ KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, build
     "baseline": (2, answers.baseline),
     "ledger": (3, answers.ledger),
     "planned": (5, answers.planned),
+    "nsight": (5, recorders.nsight),
+    "execution": (4, recorders.execution),
+    "monitored": (4, told.monitored),
+    "text log": (4, told.text_log),
+    "pipeline": (4, told.pipeline),
+    "tune": (4, told.tune),
+    "agent": (5, told.agent),
 }

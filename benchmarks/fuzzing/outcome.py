@@ -19,16 +19,14 @@ from typing import Any
 from unittest import mock
 
 from diagnose.cli import main
-from diagnose.errors import UserError
-from diagnose.patch import patch_file
 
 from .case import Case
 from .checks import Wrong, check_answer, check_diagnosis, check_finite, check_text
 from .entries import everything_kept
+from .worlds import asked, named, not_run, patched
 
 HANGS_AFTER_S = 60
 LONGEST_CPU_S = 10.0
-_FRAME = re.compile(r'File "[^"]*?/(diagnose/[^"]+|probes/[^"]+)", line \d+, in (\S+)')
 _USAGE = ("settings", "rule", "planned", "compared")  # only these kinds hold what can be wrong usage
 _JUDGED = ("settings", "baseline")  # these may end in 1: a file of settings may say --fail-on
 
@@ -76,7 +74,9 @@ def outcome_of(case: Case, folder: Path, *, thorough: bool = True) -> Outcome:
 
 def _run(case: Case, place: Path, thorough: bool) -> str:
     if case.world == "patch":
-        return _patched(case.arguments[0].replace("@", f"{place}/", 1))
+        return patched(case.arguments[0].replace("@", f"{place}/", 1))
+    if case.world == "agent":
+        return asked(*case.arguments, place)
     (place / "out").mkdir(exist_ok=True)
     arguments = [f"{place}/{word[1:]}" if word.startswith("@") else word for word in case.arguments]
     if case.world == "inside":
@@ -88,19 +88,10 @@ def _run(case: Case, place: Path, thorough: bool) -> str:
             if first == "read":
                 _replace_entry(place)
             return _commanded(case, arguments, place, thorough) if first == "read" else first
+    if case.world == "not run":
+        with not_run(place):
+            return _commanded(case, arguments, place, thorough)
     return _commanded(case, arguments, place, thorough)
-
-
-def _patched(argument: str) -> str:
-    try:
-        request = patch_file.read(argument)
-        request.to_json(), request.variables({}), request.lines()
-    except UserError as error:
-        check_text(error.format_message())
-        return "refused"
-    except Exception as error:
-        return f"DEFECT {_signature(error)}"
-    return "read"
 
 
 def _replace_entry(place: Path) -> None:
@@ -114,7 +105,7 @@ def _replace_entry(place: Path) -> None:
 def _commanded(case: Case, arguments: list[str], place: Path, thorough: bool) -> str:
     code, out, told = _invoked(arguments)
     if code == 70:
-        return f"DEFECT {_named(told)}"
+        return f"DEFECT {named(told)}"
     check_text(out + told)
     if code in (2, 3):
         return _refused(case, code, told)
@@ -123,7 +114,8 @@ def _commanded(case: Case, arguments: list[str], place: Path, thorough: bool) ->
     if "--json" in arguments:
         check_diagnosis(out, thorough) if arguments[0] == "analyze" else check_answer(arguments[0], out)
     for page in (place / "out").rglob("*.*"):
-        if page.suffix in (".html", ".md", ".csv"):
+        own = page.suffix == ".csv" and arguments[0] != "fit"  # a user's table keeps what he wrote into it
+        if page.suffix in (".html", ".md") or own:
             check_text(page.read_text(encoding="utf-8"))
     return "read"
 
@@ -185,24 +177,6 @@ def _text(stream: io.TextIOWrapper) -> str:
     stream.seek(0)
     stream.truncate()
     return text
-
-
-def _named(told: str) -> str:
-    """A defect by its error and the innermost function of ours, from the traceback on stderr."""
-    frames = _FRAME.findall(told)
-    where = f"{frames[-1][0].split('diagnose/')[-1]}:{frames[-1][1]}" if frames else "?"
-    lines = [
-        line for line in told.splitlines() if re.match(r"[\w.]+(Error|Exception|Warning|Wrong|Exit|Corrupt)\b", line)
-    ]
-    error = lines[0] if lines else told.strip().splitlines()[-1]
-    kind, _, text = error.partition(":")
-    return f"{kind.rsplit('.')[-1]} in {where}:{text[:120]}"
-
-
-def _signature(error: Exception) -> str:
-    import traceback
-
-    return _named("".join(traceback.format_exception(error)))
 
 
 @contextlib.contextmanager

@@ -1,23 +1,28 @@
-"""Kinds of what recorders leave: dumps of the flight recorder, snapshots of memory, step logs of armed runs."""
+"""Kinds of what recorders leave: dumps of the flight recorder, snapshots of memory, step logs of armed runs, exports of
+Nsight Systems, execution traces of torch.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import pickle
 import random
+import sqlite3
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import kinds_of_hangs  # of tests/
+import nsys_exports
 
 from diagnose.probes.armed.step_log import StepLog
 
 from .case import Case
 from .damage import damaged
-from .seeds import ROOT
+from .seeds import ROOT, drawn
 from .tree import mutate, mutated
 from .written import json_bytes
 
@@ -112,6 +117,84 @@ def _log(seeded: random.Random) -> bytes:
             continue
     text = io.BytesIO(b"\n".join(lines)).getvalue()
     return damaged(seeded, text) if seeded.random() < 0.3 else text
+
+
+@cache
+def _export(processes: int, steps: int) -> bytes:
+    """The tables of an export as JSON, by their names."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = nsys_exports.training_export(Path(folder) / "a.sqlite", steps, range(10, 10 + processes))
+        with contextlib.closing(sqlite3.connect(path)) as opened:
+            opened.row_factory = sqlite3.Row
+            names = [row[0] for row in opened.execute("SELECT name FROM sqlite_master")]
+            tables = {name: [dict(row) for row in opened.execute(f'SELECT * FROM "{name}"')] for name in names}
+    return json.dumps(tables).encode()
+
+
+def nsight(seeded: random.Random) -> Case:
+    """An export of Nsight Systems: its tables, columns and values mutated, or its bytes."""
+    tables = json.loads(_export(seeded.choice([1, 2]), seeded.choice([2, 5, 40])))
+    text = _database(mutated(seeded, tables, 4) if seeded.random() < 0.8 else tables)
+    text = damaged(seeded, text) if seeded.random() < 0.25 else text
+    form = seeded.choice([("--json",), ("--json",), ("--details",), ("--json", "--step-range", "iteration")])
+    return Case("nsight", ("analyze", "@export.sqlite", *form), {"export.sqlite": text})
+
+
+def _database(tables: Any) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.sqlite"
+        with contextlib.closing(sqlite3.connect(path)) as made:
+            for name, rows in tables.items() if isinstance(tables, dict) else ():
+                with contextlib.suppress(sqlite3.Error, ValueError):  # what no database can hold is left out
+                    _fill(made, name, [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [])
+            made.commit()
+        return path.read_bytes()
+
+
+def _fill(made: sqlite3.Connection, table: str, rows: list[dict[str, Any]]) -> None:
+    columns = list(dict.fromkeys(key for row in rows for key in row)) or ["id"]
+    named = ", ".join(map(_quoted, columns))
+    made.execute(f"CREATE TABLE {_quoted(table)} ({named})")
+    marks = ", ".join("?" * len(columns))
+    for row in rows:
+        with contextlib.suppress(sqlite3.Error, ValueError):
+            made.execute(f"INSERT INTO {_quoted(table)} VALUES ({marks})", [_cell(row.get(key)) for key in columns])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _cell(value: Any) -> Any:
+    """As SQLite holds it; a text that is no UTF-8 stands for one with halves of characters."""
+    if isinstance(value, list | dict):
+        return json_bytes(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)[:400] if abs(value) < 10**400 else "9" * 400
+    return value
+
+
+def execution(seeded: random.Random) -> Case:
+    """A trace without the shapes of its operators, which are in an execution trace beside it."""
+    trace = drawn(seeded)
+    operators = [event for event in trace["traceEvents"] if "Input Dims" in event.get("args", ())]
+    nodes = [_node(event, number) for number, event in enumerate(operators, 1000)]
+    found = {"schema": "1.1.1-chakra.0.0.4", "pid": operators[0]["pid"], "nodes": nodes}
+    text = json_bytes(mutated(seeded, found, 4))
+    text = damaged(seeded, text) if seeded.random() < 0.25 else text
+    if seeded.random() < 0.3:
+        mutate(seeded, trace)
+    files = {"trace.json": json_bytes(trace), "execution.json": text}
+    return Case("execution", ("analyze", "@trace.json", "--json"), files)
+
+
+def _node(event: dict[str, Any], number: int) -> dict[str, Any]:
+    """The operator as torch's observer writes it; its shapes leave the event."""
+    event["args"]["Record function id"] = number
+    shapes = event["args"].pop("Input Dims")
+    types = ["Tensor(float)" if shape else "Double" for shape in shapes]
+    inputs = {"values": [1.0] * len(shapes), "shapes": shapes, "types": types}
+    return {"name": event["name"], "inputs": inputs, "attrs": [{"name": "rf_id", "value": number}]}
 
 
 def _form(seeded: random.Random) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +20,12 @@ from rules_once import rules_read_once
 
 from .case import Case, saved
 from .kinds import built
-from .minimise import minimised
+from .minimise import MOST_RUNS, minimised
 from .outcome import Outcome, outcome_of
 
 MOST_GROWTH_MIB = 256
 VALIDATED_EACH = 8  # tries; all are decoded by the types that the schema is generated from
+_LONGEST_MINIMISING_S = 300.0  # of processor time: each try of a slow case is slow
 _ROOM_BYTES = 6 << 30  # address space; what needs more for a small file ends as out of memory
 
 
@@ -75,20 +76,20 @@ def joined(tallies: Iterable[dict[str, Any]]) -> Tally:
     return whole
 
 
-def case_of(seed: int, number: int, kind: str | None = None) -> Case:
-    """The case of a try: the same seed and number make the same."""
-    return built(random.Random(f"{seed}-{number}"), kind)
+def case_of(seed: int, number: int, *kinds: str) -> Case:
+    """The case of a try: the same seed, number and kinds make the same."""
+    return built(random.Random(f"{seed}-{number}"), *kinds)
 
 
 def fuzz(
-    numbers: range, seed: int, kind: str | None = None, kept: Path | None = None, log: Path | None = None
+    numbers: range, seed: int, kinds: Sequence[str] = (), kept: Path | None = None, log: Path | None = None
 ) -> Tally:
     """The tries of these numbers, in this process.
 
     Args:
         numbers: of the tries.
         seed: of all tries.
-        kind: of the only kind of input to be mutated; None for all.
+        kinds: of input to be mutated; all where none is named.
         kept: folder for the cases that end in a defect, made small, one of each name.
         log: file that holds the number of the try under way, for the case that the process dies.
     """
@@ -97,7 +98,7 @@ def fuzz(
         for count, number in enumerate(numbers):
             if log is not None:
                 log.write_text(str(number))
-            case = case_of(seed, number, kind)
+            case = case_of(seed, number, *kinds)
             end = outcome_of(case, Path(place), thorough=number % VALIDATED_EACH == 0)
             tally.add(number, case, end)
             if count == len(numbers) // 10:
@@ -114,7 +115,8 @@ def keep(case: Case, end: Outcome, kept: Path, place: Path) -> None:
     if folder.exists():
         return
     saved(case, folder, end.name)
-    small = minimised(case, lambda other: outcome_of(other, place).signature == end.signature)
+    runs = round(min(MOST_RUNS, _LONGEST_MINIMISING_S / max(end.cpu_s, 0.01)))
+    small = minimised(case, lambda other: outcome_of(other, place).signature == end.signature, runs)
     saved(small, folder, end.name)
 
 

@@ -36,6 +36,12 @@ with open(os.path.join(out, "partial"), "w") as file:
     json.dump(done, file)
 os.replace(os.path.join(out, "partial"), os.path.join(out, "rank0.done"))
 """
+TRAINS_ARMED = """
+import json, os, shutil, sys
+given = json.loads(os.environ.get("PYTHON_DIAGNOSE", "null"))
+if given is not None:
+    shutil.copy(sys.argv[1], os.path.join(given["out"], "rank0.steps"))
+"""
 TRAINS_WITH_TORCH = """
 import torch
 torch.set_num_threads(1)
@@ -114,11 +120,47 @@ def _dumps(folder: Path) -> None:
 
 def _training(folder: Path) -> None:
     (folder / "train.py").write_text(TRAINS)
-    _sample("cpu-healthy.json.gz")(folder)
+    _two(folder)
+
+
+def _armed_training(folder: Path) -> None:
+    from diagnose.probes.armed.step_log import StepLog
+
+    (folder / "train.py").write_text(TRAINS_ARMED)
+    log = StepLog(str(folder / "steps"), {"rank": 0, "world_size": 1, "done": 0, "host": "node-a"})
+    for step in range(1, 301):
+        log.add(step, 900_000_000 if step % 60 == 0 else 100_000_000, profiled=False)
+    log.write(to_the_end=True)
+    log.close()
+
+
+def _armed_run(folder: Path) -> None:
+    from diagnose.probes.protocol import SCRATCH
+
+    _armed_training(folder)
+    (folder / "run" / SCRATCH).mkdir(parents=True)
+    (folder / "steps").replace(folder / "run" / "rank0.steps")
 
 
 def _with_torch(folder: Path) -> None:
     (folder / "train.py").write_text(TRAINS_WITH_TORCH)
+
+
+def _fleet(folder: Path) -> None:
+    for name in ("cpu-healthy", "cpu-slow-loader"):
+        (folder / name).mkdir()
+        shutil.copy(SAMPLES / f"{name}.json.gz", folder / name)
+
+
+def _held(folder: Path) -> None:
+    from diagnose.analysis import analyze
+    from diagnose.compare import side_of
+    from diagnose.compare.baseline import kept, written
+
+    _sample("cpu-healthy.json.gz")(folder)
+    (folder / "kept").mkdir()
+    path = SAMPLES / "cpu-healthy.json.gz"
+    (folder / "kept" / "one.json").write_bytes(written(kept(side_of(analyze(path), str(path)), "one")))
 
 
 def _two(folder: Path) -> None:
@@ -135,6 +177,13 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "compare": Command(("compare", _ONE, "in/cpu-slow-loader.json.gz", "--html", "out/page.html"), _two),
     "baseline save": Command(("baseline", "save", "one", _ONE, "--dir", "out/kept"), _sample("cpu-healthy.json.gz")),
+    "baseline check": Command(
+        ("baseline", "check", "one", _ONE, "--dir", "in/kept", "--html", "out/page.html", "--markdown", "out/page.md"),
+        _held,
+    ),
+    "fleet": Command(("fleet", "in", "--html", "out/page.html", "--tables", "out/tables"), _fleet),
+    "trigger": Command(("trigger", "in/run", "--wait", "0"), _armed_run),
+    "doctor": Command(("doctor",), _sample()),
     "series": Command(("series", "in/steps.csv"), _steps),
     "scaling": Command(("scaling", "in/runs.csv"), _sizes),
     "fit": Command(("fit", "--table", "in/table.csv", "--out", "out/predicted.csv"), _planned),
@@ -147,12 +196,21 @@ COMMANDS: Mapping[str, Command] = {
         ("run", "--html", "out/page.html", "--out", "out/bundle", "--", sys.executable, "in/train.py", _ONE), _training,
         keeps=r"out/bundle.*",
     ),
+    "run --arm without torch": Command(
+        ("run", "--arm", "--report", "out/report.txt", "--json", "out/run.json", "--out", "out/bundle", "--",
+         sys.executable, "in/train.py", "in/steps"),
+        _armed_training, keeps=r"out/bundle.*",
+    ),
     "run --arm": Command(
         ("run", "--arm", "--every", "40", "--out", "out/bundle", "--", sys.executable, "in/train.py"), _with_torch,
         keeps=r"out/bundle.*", at_moments=False,
     ),
     "data": Command(
         ("data", "--seconds", "1", "--", sys.executable, "in/train.py"), _with_torch, at_moments=False
+    ),
+    "tune without torch": Command(
+        ("tune", "--out", "out/tune", "--", sys.executable, "in/train.py", "in/cpu-slow-loader.json.gz"),
+        _training, keeps=r"out/tune/run-.*",
     ),
     "tune": Command(
         ("tune", "--out", "out/tune", "--runs", "2", "--steps", "3", "--", sys.executable, "in/train.py"),

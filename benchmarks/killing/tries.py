@@ -124,9 +124,12 @@ def look(world: World, command: Command, ended: Ended, how: How, usual: set[str]
         wrong += ["a traceback"] if "Traceback" in ended.told else []
         wrong += [f"{name} is left" for name in left if how != "read-only"]
         return Found(tuple(wrong), left)
+    finished = world.finished_runs()
     again = at_moment(world, command, "nothing", 0) if command.at_moments else at_random_time(world, command, None)
     if again.code not in command.codes:
         wrong.append(f"the next one ends with {again.code}: {again.told[-300:]}")
+    if world.finished_runs()[: len(finished)] != finished:
+        wrong.append(f"of {len(finished)} finished runs not all are kept")
     wrong += [f"{name} stays" for name in _beyond(world, command, usual)]
     wrong += [f"{name} is torn after the next one" for name in world.torn()]
     return Found(tuple(wrong), left)

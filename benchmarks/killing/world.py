@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from .commands import Command
 
@@ -48,6 +49,12 @@ class World:
         """What lies there, but for what is read."""
         found = (path.relative_to(self.place) for path in self.place.rglob("*"))
         return {str(path) for path in found if path.parts[0] != "in" and str(path) not in _ROOMS}
+
+    def finished_runs(self) -> list[Any]:
+        """The runs of a tune that are told to be finished, each as it was told."""
+        state = self.place / "out" / "tune" / "tune.json"
+        runs: list[Any] = json.loads(state.read_text(encoding="utf-8"))["rungs"] if state.exists() else []
+        return runs
 
     def torn(self) -> list[str]:
         """Files that are there and not whole; temporary ones need not be."""

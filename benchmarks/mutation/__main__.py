@@ -1,8 +1,9 @@
 """Change what judges, a threshold or a condition at a time, and list the changes that no test notices.
 
 python -m benchmarks.mutation                                # the rules, a minute
-python -m benchmarks.mutation --renew                        # tests/rule_boundaries.toml by the rules as they are now
-python -m benchmarks.mutation --write benchmarks/reports     # the thresholds of the verdict too, and the dated report
+python -m benchmarks.mutation --renew                        # tests/rule_boundaries.toml and whatif_factors.toml anew
+python -m benchmarks.mutation --thresholds diagnose.ranks    # those in Python below a package, too: minutes
+python -m benchmarks.mutation --write benchmarks/reports     # all of them, and the dated report
 
 Ends with 1 where more than a twentieth of the changes go unnoticed.
 """
@@ -14,6 +15,7 @@ import datetime
 import sys
 from pathlib import Path
 
+from . import whatifs
 from .judging import judged, renewed
 from .outcome import TABLE, stated, written
 from .page import MOST_SURVIVING, Tally, page, tallied
@@ -25,15 +27,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--renew", action="store_true", help="write the table of cases; read its diff")
     parser.add_argument(
-        "--thresholds", action="store_true", help="those of the verdict too, which are in Python: minutes"
+        "--thresholds",
+        nargs="?",
+        const="diagnose",
+        metavar="PACKAGE",
+        help="those in Python, too, or those below a package: many minutes",
     )
     parser.add_argument("--write", type=Path, help="folder for the dated report; with the thresholds")
     given = parser.parse_args()
     if given.renew:
         TABLE.write_text(written(renewed(stated())), encoding="utf-8")
-    tallies = [tallied("rules", judged(stated()))]
+        whatifs.TABLE.write_text(whatifs.written(whatifs.renewed(whatifs.stated())), encoding="utf-8")
+    tallies = [tallied("rules", judged(stated())), tallied("factors of [whatif]", whatifs.judged(whatifs.stated()))]
     if given.thresholds or given.write:
-        tallies.append(tallied("thresholds in Python", judged_thresholds()))
+        tallies.append(tallied("thresholds in Python", judged_thresholds(given.thresholds or "diagnose")))
     today = datetime.date.today().isoformat()
     text = page(tallies, today)
     sys.stdout.write(text)

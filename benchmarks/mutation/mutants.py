@@ -82,11 +82,11 @@ def _changed(condition: Condition) -> Iterator[tuple[Condition, str]]:
         if isinstance(node, ast.Constant) and not isinstance(node.value, bool | str) and node.value:
             for sign in (1, -1):
                 moved = moved_by_a_fifth(node.value, sign)
-                tree = _replaced(condition.tree, at, ast.Constant(moved))
-                yield _made(condition, tree), f"{node.value} is {moved} in {condition.text}"
+                tree = replaced(condition.tree, at, ast.Constant(moved))
+                yield made(condition, tree), f"{node.value} is {moved} in {condition.text}"
         elif _is_decided(node, condition):
-            tree = _replaced(condition.tree, at, ast.UnaryOp(ast.Not(), copy.deepcopy(node)))
-            yield _made(condition, tree), f"not ({ast.unparse(node)}) in {condition.text}"
+            tree = replaced(condition.tree, at, ast.UnaryOp(ast.Not(), copy.deepcopy(node)))
+            yield made(condition, tree), f"not ({ast.unparse(node)}) in {condition.text}"
 
 
 def moved_by_a_fifth(number: float, sign: int) -> float:
@@ -104,7 +104,7 @@ def _is_decided(node: ast.AST, condition: Condition) -> bool:
     return isinstance(node, ast.Name) and any(node is flag for flag in flags)
 
 
-def _replaced(tree: ast.expr, at: int, new: ast.expr) -> ast.expr:
+def replaced(tree: ast.expr, at: int, new: ast.expr) -> ast.expr:
     """A copy of the tree with another node in the place of the one that is walked as number `at`."""
     made = copy.deepcopy(tree)
     old = list(ast.walk(made))[at]
@@ -119,5 +119,6 @@ def _replaced(tree: ast.expr, at: int, new: ast.expr) -> ast.expr:
     return put
 
 
-def _made(condition: Condition, tree: ast.expr) -> Condition:
+def made(condition: Condition, tree: ast.expr) -> Condition:
+    """The condition with another tree."""
     return Condition(ast.unparse(ast.fix_missing_locations(tree)), condition.kind, condition.names, tree)

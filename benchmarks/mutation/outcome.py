@@ -79,13 +79,14 @@ def written(cases: Mapping[str, list[Case]]) -> str:
     """The table as text: a line for each case."""
     lines = []
     for rule in sorted(cases):
-        lines += [f"{rule} = [", *(f"    {_inline(msgspec.to_builtins(case))}," for case in cases[rule]), "]", ""]
+        lines += [f"{rule} = [", *(f"    {inline(msgspec.to_builtins(case))}," for case in cases[rule]), "]", ""]
     return "\n".join(lines)
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
+    """A value as TOML on one line."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_inline(each)}" for key, each in value.items()) + " }" if value else "{}"
+        return "{ " + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + " }" if value else "{}"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else repr(value)

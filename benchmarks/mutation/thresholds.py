@@ -1,6 +1,6 @@
-"""Thresholds that are constants of Python: each moved in a process of its own, in which the tests of its module run.
+"""Thresholds that are constants of Python, in all packages that judge: each is moved, and the tests that read it run.
 
-Tests that say a threshold by its name move along with it and notice nothing: what notices it states the number.
+Numbers without a name, tables of numbers and what is reckoned when a module is imported are not moved.
 """
 
 from __future__ import annotations
@@ -8,82 +8,96 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import json
 import os
-import sys
+import pkgutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .mutants import moved_by_a_fifth
+from .rerun import Rerun
+from .threshold import Threshold
 
 ROOT = Path(__file__).parents[2]
-IN_NUMBERS = "test_both_sides_of_each_threshold_in_numbers"
-TESTS: dict[str, tuple[str, ...]] = {  # module: the tests that are about it, first the one that is likely to notice
-    "diagnose.attribution.leading": (f"tests/test_verdict.py::{IN_NUMBERS}", "tests/test_verdict.py"),
-    "diagnose.judge.verdict": (f"tests/test_verdict.py::{IN_NUMBERS}", "tests/test_verdict.py"),
-    "diagnose.judge.slow_steps": (f"tests/test_slow_steps.py::{IN_NUMBERS}", "tests/test_slow_steps.py"),
-}
-IN_THIS_PROCESS = ("-o", "filterwarnings=default")  # in which modules are imported before pytest could rewrite them
-SHOWN = ("LONGEST", "MOST_", "FINEST", "SHOWN", "KEPT", "NAMED")  # how much is shown, not what is judged
+JUDGING = (
+    "diagnose.attribution.leading", "diagnose.judge", "diagnose.metrics", "diagnose.ranks", "diagnose.predict",
+)  # fmt: skip
+TESTS = (  # that state thresholds in numbers, each in a moment
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*threshold*.py")),
+    *(f"tests/fit/test_{of}.py" for of in ("job", "memory", "step_time", "search", "calibration", "stalls", "models")),
+    *(f"tests/data_pipeline/test_{of}.py" for of in ("pipeline_arithmetic", "padding_gains")),
+    *(f"tests/scaling/test_{of}.py" for of in ("growth", "scaling_runs", "scaling_table")),
+    *(f"tests/test_{of}.py" for of in ("verdict", "slow_steps", "batch_advice", "mfu", "order_of_findings", "padding")),
+    *(f"tests/test_{of}.py" for of in ("loader_rate", "loader_room", "optimizer", "experts")),
+)
+CHOSEN = "not (slow or compat or gpu or capture or browser or long or hypothesis)"
+SHOWN = ("LONGEST", "FINEST", "SHOWN", "KEPT", "NAMED", "LARGEST", "DEEPEST", "HOURS", "HALF", "PASSES")
+NOT_JUDGED = frozenset(
+    # units and marks
+    ("BILLION", "GB", "_NS", "FP32_BYTES", "_MASK_BYTES", "_FACTORED_BYTES", "_MASK_ARGUMENT", "NO_OVERHEAD", "_FREE",
+     "_OF_TWO", "_UNIFORM", "_TO_DEVIATION", "_NO_TIME", "_ENDLESS",
+     # what bounds work, or lists
+     "MOST_NAMES", "MOST_ROWS", "MOST_STREAMS", "MOST_ACTIVITIES", "MOST_COUNTED", "MOST_SETTINGS", "MOST_SEQUENCES",
+     "MOST_GPUS", "MOST_PLANNED", "_MOST_BYTES", "_MOST_STEPS", "_MOST_PACKED", "_OF_AN_EPOCH", "_CONVERGED",
+     "_ROUNDING", "_STEPS", "_FEW_THREADS", "_HELD", "_BLOCKS", "_DIGITS", "_HALVINGS", "TYPICAL_RANKS",
+     # read when their modules are imported, and not again
+     "RUN_NOISE", "_BLOCK_OF_8_BIT")
+)  # fmt: skip
 
 
-def judged_thresholds() -> list[tuple[str, str]]:
-    """Every mutant of these thresholds, and what notices it, "" where nothing does."""
-    outcomes = []
-    for module in TESTS:
-        _check_that_they_pass(module)
-        for name, value in thresholds(module):
-            for sign in (1, -1):
-                moved = moved_by_a_fifth(value, sign)
-                by = "tests" if _fails(module, name, moved) else ""
-                outcomes.append((f"{module}: {name}: {value} is {moved}", by))
-    return outcomes
+def judged_thresholds(below: str = "diagnose") -> list[tuple[str, str]]:
+    """Every mutant of the thresholds below a package, and what notices it, "" where nothing does."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "noticed.json"
+        _in_a_copy(told, [each for each in thresholds() if each.module.startswith(below)])
+        noticed: list[tuple[str, str]] = [tuple(each) for each in json.loads(told.read_text(encoding="utf-8"))]
+    return noticed
 
 
-def thresholds(module: str) -> Iterator[tuple[str, float]]:
-    """The constants of a module that are fractional numbers, or whole ones of what is counted, by their names."""
-    tree = ast.parse(Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            name, value = getattr(node.targets[0], "id", ""), node.value.value
-            if (
-                isinstance(value, int | float)
-                and not isinstance(value, bool)
-                and not any(w in f"{name}_" for w in SHOWN)
-            ):
-                yield name, value
+def thresholds() -> Iterator[Threshold]:
+    """The constants of the packages that judge, by their modules."""
+    for module in _modules():
+        if (path := importlib.import_module(module).__file__) is None:
+            continue
+        for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_number(node.value):
+                name = node.targets[0].id
+                value = getattr(importlib.import_module(module), name)
+                if name.isupper() and value > 0 and name not in NOT_JUDGED and not any(w in name for w in SHOWN):
+                    yield Threshold(module, name, value)
 
 
-def _check_that_they_pass(module: str) -> None:
-    """Else a failing test would notice every change."""
-    if code := _tested(module):
-        raise SystemExit(f"pytest {' '.join(TESTS[module])} ends with {code} by itself")
+def _modules() -> Iterator[str]:
+    for name in JUDGING:
+        yield name
+        package = importlib.import_module(name)
+        for found in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):
+            yield found.name
 
 
-def _fails(module: str, name: str, value: float) -> bool:
-    """Whether a test of the module fails with another value there."""
-    return _tested(module, name, value) != pytest.ExitCode.OK
+def _is_number(node: ast.expr) -> bool:
+    """Whether it is a number that is written there, or reckoned of such."""
+    numbers = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+    others = [each for each in ast.walk(node) if not isinstance(each, ast.Constant | ast.BinOp | ast.operator)]
+    return bool(numbers) and not others and all(type(each) in (int, float) for each in numbers)
 
 
-def _tested(module: str, name: str = "", value: float = 0) -> int:
-    """How the tests of the module end in a copy of this process, in which a constant may have another value."""
+def _in_a_copy(told: Path, among: list[Threshold]) -> None:
+    """The tests run in a copy of this process, which imports what pytest could otherwise rewrite."""
     child = os.fork()
     if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    code: int = pytest.ExitCode.INTERNAL_ERROR
+        if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            raise SystemExit(f"the tests of the thresholds end with {code}")
+        return
+    code = 1
     try:
-        if name:
-            _move(name, getattr(importlib.import_module(module), name), value)
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        rerun = Rerun(among)
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
             os.chdir(ROOT)
-            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *IN_THIS_PROCESS, *TESTS[module]])
+            plain = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "filterwarnings=default", "-m", CHOSEN)
+            code = pytest.main([*plain, *TESTS], plugins=[rerun])
+        told.write_text(json.dumps(rerun.noticed), encoding="utf-8")
     finally:
         os._exit(code)
-
-
-def _move(name: str, old: float, new: float) -> None:
-    """The constant in its module and in those that have imported it."""
-    for other in [module for key, module in sys.modules.items() if key.startswith("diagnose")]:
-        if other.__dict__.get(name) == old:
-            setattr(other, name, new)

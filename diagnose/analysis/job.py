@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from diagnose import series
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
@@ -19,7 +20,6 @@ from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
-from diagnose.series import changes, series_beside
 from diagnose.trace import Loading, find_run, on_this_machine
 
 
@@ -103,7 +103,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:
     """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
-    series = series_beside(path)
+    logged = series.series_beside(path)
     return tuple(
         HistoryChange(
             since_step=change.since_step,
@@ -113,7 +113,7 @@ def _history(path: Path) -> tuple[HistoryChange, ...]:
             hosts=change.hosts,
             says=change.says,
         )
-        for change in (changes(series) if series is not None else ())
+        for change in (series.changes(logged) if logged is not None else ())
     )
 
 

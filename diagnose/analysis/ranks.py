@@ -16,6 +16,7 @@ from diagnose.metrics import Measured
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, RankDigest
 from diagnose.trace import Loading, Run
+from diagnose.trace.workers import WORTHWHILE_TEXT_BYTES
 
 MOST_MEASURED = 16
 MOST_KEPT_BYTES = 4 << 30  # of JSON text; their columns take about a third
@@ -38,6 +39,7 @@ class AnalyzedRanks:
         """
         judged_ns = job.together(judged)
         wanted = {job.ranks[position].rank: position for position in positions}
+        kept = self.kept or analyses(self._files(job, wanted), self.settings, self._again(job, positions))
         return [
             Measured(
                 analysis.timeline,
@@ -48,9 +50,14 @@ class AnalyzedRanks:
                 analysis.roofline,
                 judged_ns,
             )
-            for analysis in self.kept or analyses(self._files(job, wanted), self.settings, self.loading)
+            for analysis in kept
             if analysis.timeline.rank in wanted
         ]
+
+    def _again(self, job: Job, positions: Sequence[int]) -> Loading:
+        """How the ranks at the positions are read again: by this process alone where others would only have started."""
+        small = sum(job.ranks[position].source.bytes for position in positions) < WORTHWHILE_TEXT_BYTES
+        return replace(self.loading, jobs=1) if small else self.loading
 
     def _files(self, job: Job, wanted: dict[int, int]) -> list[tuple[Path, int]]:
         paths = {job.ranks[position].source.path for position in wanted.values()}

@@ -190,6 +190,9 @@ IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
 BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what each launch costs the device
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
+HOST_WORK = ("dispatch", "python", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
+HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "late-rank": WAITING}
+"""Causes that a rule may name together: what the host works on in a step, and waiting for a rank that is late."""
 UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)
 WITHOUT_KERNELS = frozenset({*IDLE, EXPOSED, *WAITING})  # the device idles or communicates alone
 

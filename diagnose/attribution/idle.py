@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints, Mask, numbered
 from diagnose.attribution.causes import GRAPH_CAPTURE
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
@@ -42,8 +42,8 @@ _COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
 
 def _among(pid: Ints, tid: Ints, threads: Iterable[tuple[int, int]]) -> Mask:
     """Mask of the events on any of the threads, each of which is one of the events'."""
-    pids, of_pid = np.unique(pid, return_inverse=True)
-    tids, of_tid = np.unique(tid, return_inverse=True)
+    pids, of_pid = numbered(pid)
+    tids, of_tid = numbered(tid)
     wanted = np.array(sorted(threads), np.int64)
     numbers = np.searchsorted(pids, wanted[:, 0]) * len(tids) + np.searchsorted(tids, wanted[:, 1])
     return np.isin(of_pid * len(tids) + of_tid, numbers)

@@ -6,13 +6,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from diagnose.errors import printable
 from diagnose.report.text.page import NARROWEST
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 LONGEST_NAME = 40  # cells; a line that wraps could not be erased
 PATIENCE_S = 1.0
@@ -62,7 +64,9 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
 
-    def _shown(self) -> Progress:
+    def _shown(self) -> "Progress":
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn  # of a large trace alone
+
         columns = (TextColumn("reading {task.description}", markup=False), BarColumn(), TaskProgressColumn())
         progress = Progress(*columns, console=Console(stderr=True, emoji=False, highlight=False), transient=True)
         progress.add_task("")

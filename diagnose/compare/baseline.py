@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from diagnose.compare.side import SIDE_VERSION, Side
-from diagnose.decoding import has_endless_number
+from diagnose.decoding import UNREADABLE, has_endless_number
 from diagnose.errors import UserError
 from diagnose.trace.source import opened
 
@@ -62,7 +62,7 @@ def read(path: Path) -> Side:
         raise _unusable(path, "it has a number of a hundred digits")
     try:
         side = msgspec.json.decode(content, type=Side)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _unusable(path, str(error)) from error
     if side.schema_version != SIDE_VERSION:
         raise _unusable(path, f"its schema_version is {side.schema_version}, not {SIDE_VERSION}")

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from diagnose.decoding import has_endless_number
+from diagnose.decoding import UNREADABLE, has_endless_number
 from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis
 from diagnose.errors import UserError
 
@@ -23,7 +23,7 @@ def diagnosis_in(content: bytes, path: Path) -> Diagnosis:
         raise _unusable(path, "it has a number of a hundred digits")
     try:
         diagnosis = msgspec.json.decode(content, type=Diagnosis)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _unusable(path, str(error)) from error
     if diagnosis.schema_version != SCHEMA_VERSION:
         raise _unusable(path, f"its schema_version is {diagnosis.schema_version}, not {SCHEMA_VERSION}")
@@ -42,7 +42,7 @@ def kind_of(content: bytes) -> Literal["diagnosis", "trainer state", ""]:
     """What a JSON file holds by its keys; "" where it is something else, or no JSON."""
     try:
         keys = msgspec.json.decode(content, type=_Keys)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return ""
     if keys.schema_version and keys.verdict:
         return "diagnosis"

@@ -32,6 +32,7 @@ _FAMILIES: dict[str, Fields] = {
     "roberta": {**_ENCODER, "token_types": 1},
 }
 MODEL_TYPES = tuple(_FAMILIES)
+_LARGEST = 1 << 30  # of any size: no model has more, and products of a few of them stay finite
 _ALIASES = {
     "hidden": ("hidden_size", "n_embd"),
     "layers": ("num_hidden_layers", "n_layer"),
@@ -79,9 +80,9 @@ def _sizes(model_type: str, config: Mapping[str, Any]) -> Fields | None:
 
 
 def _first(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
-    """The first of the entries that is a positive whole number, 0 when none is."""
+    """The first of the entries that is a whole number from 1 to `_LARGEST`, 0 when none is."""
     values = (config.get(name) for name in names)
-    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), 0)
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and 0 < v <= _LARGEST), 0)
 
 
 def _is_regular(model_type: str, config: Mapping[str, Any]) -> bool:

@@ -1,7 +1,5 @@
 """Which HolisticTraceAnalysis is installed, and what cannot be done with it."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 from diagnose.errors import UserError, to_install
 
 _NAMES = ("HolisticTraceAnalysis", "traceinsight")  # of the same project, before and since version 0.6
@@ -41,7 +39,9 @@ def require_critical_path() -> None:
 
 
 def _version(distribution: str) -> str:
+    from importlib import metadata  # loads a parser of mail, and few commands ask
+
     try:
-        return version(distribution)
-    except PackageNotFoundError:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
         return ""

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
+from diagnose.decoding import UNREADABLE
 from diagnose.trace import Trace
 from diagnose.trace.source import Source
 
@@ -43,7 +44,7 @@ def _waits(path: Path) -> Iterator[_Wait]:
         text += block
         at = text.find(_KEY)
         while at >= 0 and (end := text.find(b"}", at)) >= 0:
-            with suppress(msgspec.DecodeError):  # damaged: what it waited for stays absent
+            with suppress(*UNREADABLE):  # damaged: what it waited for stays absent
                 yield decode(text[text.rfind(b"{", 0, at) : end + 1])
             at = text.find(_KEY, end)
         text = text[-_LONGEST_ARGS:]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ints, Labels
+from diagnose.arrays import Array, Floats, Ints, Labels, numbered
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import class_of
 from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
@@ -55,7 +55,7 @@ def kernel_rows(measured: Measured) -> tuple[KernelRow, ...]:
     at = np.flatnonzero(measured.in_steps) if measured.timeline.has_gpu else np.zeros(0, np.int64)
     if not len(at):
         return ()
-    names, group = np.unique(measured.timeline.trace.name[gpu.row[at]], return_inverse=True)
+    names, group = numbered(measured.timeline.trace.name[gpu.row[at]])
     ns = np.bincount(group, weights=(gpu.end - gpu.start)[at]).astype(np.int64)
     order = np.argsort(-ns, kind="stable")
     rank = np.empty(len(order), np.int64)
@@ -90,7 +90,7 @@ class _Grouped:
 
     def _most(self, code: Array) -> Ints:
         """For each group, the code with the most time."""
-        codes, number = np.unique(code, return_inverse=True)
+        codes, number = numbered(code)
         pairs = np.bincount(self.group * len(codes) + number, weights=self.time, minlength=len(self.ns) * len(codes))
         return codes[pairs.reshape(len(self.ns), len(codes)).argmax(axis=1)]
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints
+from diagnose.arrays import Floats, Ints, numbered
 from diagnose.diagnosis import OperatorRow
 from diagnose.judge.kernel_table import LONGEST_NAME
 from diagnose.metrics import Measured
@@ -27,9 +27,9 @@ def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
         return ()
     own, begins = _own_ns(trace, rows, timeline.steps.host)
     rows, own, begins = rows[own > 0], own[own > 0], begins[own > 0]
-    names, group = np.unique(trace.name[rows], return_inverse=True)
-    ns = np.bincount(group.ravel(), weights=own, minlength=len(names))
-    count = np.bincount(group.ravel(), weights=begins, minlength=len(names))
+    names, group = numbered(trace.name[rows])
+    ns = np.bincount(group, weights=own, minlength=len(names))
+    count = np.bincount(group, weights=begins, minlength=len(names))
     shapes = _shapes(trace, rows, own)
     order = np.argsort(-ns, kind="stable")
     listed = [
@@ -46,7 +46,7 @@ def _own_ns(trace: Trace, rows: Ints, windows: Ints) -> tuple[Floats, Floats]:
     inside, parent = iv.coverage(windows, trace.ts[rows], trace.ends(rows)), parents(trace, rows)
     called = parent != NONE
     below = np.bincount(parent[called], weights=inside[called], minlength=len(rows))
-    begins = iv.coverage(windows, trace.ts[rows], trace.ts[rows] + 1)
+    begins = iv.holds(windows, trace.ts[rows])
     return np.maximum(inside - below, 0.0), begins.astype(np.float64)
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Labels, Mask
+from diagnose.arrays import Array, Ints, Labels, Mask, numbered, ordered
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import WITHOUT_KERNELS, class_of
 from diagnose.diagnosis import Lane, LaneKind, SliceClass, SliceLabel, StepTimeline
@@ -52,7 +52,7 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
     begin, end = (int(t) for t in windows[at])
     streams, more_streams = _streams(measured, begin, end)
     threads, more_threads = _threads(measured, begin, end)
-    rows = [_clipped(row, begin, end) for row in (*_causes(measured), *streams, *threads)]
+    rows = [_clipped(row, begin, end) for row in (*_causes(measured, begin, end), *streams, *threads)]
     lanes, labels, merged_below = _bounded([row for row in rows if len(row.start)], begin, end - begin)
     numbers = measured.timeline.steps.numbers
     return StepTimeline(
@@ -66,13 +66,16 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
     )
 
 
-def _causes(measured: Measured) -> Iterator[_Row]:
-    """The pieces in which no kernel runs but the device idles or waits for others; none where that is not known."""
+def _causes(measured: Measured, begin: int, end: int) -> Iterator[_Row]:
+    """The pieces of a window in which no kernel runs but the device idles or waits for others; none where that is not
+    known.
+    """
     if measured.timeline.capture_failed:
         return
     pieces = measured.attribution
     waits = np.array([cause in WITHOUT_KERNELS for cause in pieces.causes], bool)
-    at = np.flatnonzero(waits[pieces.cause]) if len(pieces.cause) else np.zeros(0, np.int64)
+    first, last = np.searchsorted(pieces.end, begin, side="right"), np.searchsorted(pieces.start, end)
+    at = first + np.flatnonzero(waits[pieces.cause[first:last]]) if last > first else np.zeros(0, np.int64)
     keys = [(cause, class_of(cause)) for cause in pieces.causes]
     yield _Row("idle and waiting", "cause", pieces.start[at], pieces.end[at], pieces.cause[at].astype(np.int64), keys)
 
@@ -85,7 +88,7 @@ def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     judged = zip(measured.roofline.class_[at].tolist(), gpu.kind[at].tolist(), strict=True) if len(at) else ()
     classes = np.array([class_ or kinds[kind] for class_, kind in judged], object)
     label, keys = _labelled(trace.name[gpu.row[at]], classes, trace.names)
-    streams, number = np.unique(gpu.stream[at], return_inverse=True)
+    streams, number = numbered(gpu.stream[at])
     busiest = np.argsort(-np.bincount(number, weights=(gpu.end - gpu.start)[at]), kind="stable")[:STREAMS]
     rows = [
         _Row(f"stream {streams[i]}", "stream", gpu.start[at][of_stream], gpu.end[at][of_stream], label[of_stream], keys)
@@ -137,7 +140,7 @@ def _calls(measured: Measured, rows: Ints, name: str) -> Iterator[_Row]:
 
 def _sorted(measured: Measured, rows: Ints) -> Ints:
     trace = measured.timeline.trace
-    return rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))]
+    return rows[ordered(trace.ts[rows], -trace.dur[rows])]
 
 
 def _outermost(start: Ints, end: Ints) -> Mask:
@@ -161,9 +164,9 @@ def _labelled(name: Array, classes: Labels, names: Sequence[str]) -> tuple[Ints,
     """A number for each distinct (name, class), and what the numbers stand for."""
     known = sorted(set(classes.tolist()))
     code = np.searchsorted(np.array(known, str), classes.astype(str)) if known else np.zeros(0, np.int64)
-    pairs, number = np.unique(name.astype(np.int64) * max(len(known), 1) + code, return_inverse=True)
+    pairs, number = numbered(name.astype(np.int64) * max(len(known), 1) + code)
     keys = [(names[p // len(known)][:LONGEST_LABEL], cast(SliceClass, known[p % len(known)])) for p in pairs.tolist()]
-    return number.astype(np.int64), keys
+    return number, keys
 
 
 def _clipped(row: _Row, begin: int, end: int) -> _Row:
@@ -197,30 +200,36 @@ def _bounded(rows: Sequence[_Row], begin: int, length: int) -> tuple[tuple[Lane,
 def _resolution(rows: Sequence[_Row], length: int, most: int) -> int:
     """The smallest length to merge below with which the rows have at most `most` slices together; 0 merges none."""
     below = 0
-    while sum(len(_merged(row, below)[0]) for row in rows) > most:
+    while sum(int(_first_of_merged(row, below).sum()) for row in rows) > most:
         below = max(2 * below, length // FINEST, 1)
     return below
 
 
 def _merged(row: _Row, below: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Start, end, label and count of the slices, neighbours that are shorter and nearer than `below` being one.
-
-    What begins in different cells of a grid of `below` stays apart, so that a long run of short slices keeps its shape.
-    """
+    """Start, end, label and count of the slices, neighbours that are shorter and nearer than `below` being one."""
     if not below or not len(row.start):
         return row.start, row.end, row.label, np.ones(len(row.start), np.int64)
-    small = row.end - row.start < below
-    near = (row.start[1:] - row.end[:-1] < below) & (row.start[1:] // below == row.start[:-1] // below)
-    joins = small[1:] & small[:-1] & near
-    first = np.concatenate(([True], ~joins))
+    first = _first_of_merged(row, below)
     group = np.cumsum(first) - 1
     last = np.concatenate((first[1:], [True]))
     return row.start[first], row.end[last], _most(group, row), np.bincount(group)
 
 
+def _first_of_merged(row: _Row, below: int) -> Mask:
+    """Mask of the slices that are not merged with the one before them.
+
+    What begins in different cells of a grid of `below` stays apart, so that a long run of short slices keeps its shape.
+    """
+    if not below or not len(row.start):
+        return np.ones(len(row.start), bool)
+    small = row.end - row.start < below
+    near = (row.start[1:] - row.end[:-1] < below) & (row.start[1:] // below == row.start[:-1] // below)
+    return np.concatenate(([True], ~(small[1:] & small[:-1] & near)))
+
+
 def _most(group: Ints, row: _Row) -> Ints:
     """For each group of slices, the label with the most time."""
-    pairs, inverse = np.unique(group * len(row.keys) + row.label, return_inverse=True)
+    pairs, inverse = numbered(group * len(row.keys) + row.label)
     time = np.bincount(inverse, weights=row.end - row.start)
     order = np.lexsort((time, pairs // len(row.keys)))
     last = np.concatenate((np.diff(pairs[order] // len(row.keys)) > 0, [True]))

@@ -1,8 +1,9 @@
 """What a metric may look at: one rank, its ledger, its roofline and its record."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from diagnose.trace.distortion import overhead_of
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import ANNOTATIONS
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -39,6 +42,17 @@ class Measured:
     record: CaptureRecord = field(default_factory=CaptureRecord)
     judged: Roofline | None = None
     judged_ns: Mapping[str, int] | None = None
+
+    def once(self, derive: Callable[["Measured"], T]) -> T:
+        """What several metrics ask of the rank, derived when it is asked for first."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        found: T = self._derived[derive]
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[Callable[["Measured"], Any], Any]:
+        return {}
 
     @cached_property
     def cause_ns(self) -> Mapping[str, int]:
@@ -125,7 +139,7 @@ class Measured:
     @cached_property
     def flops(self) -> CountedFlops | None:
         """FLOPs counted from operator shapes."""
-        return count(self.timeline, self.operator)
+        return count(self.timeline)
 
     @cached_property
     def in_steps(self) -> Mask:
@@ -162,8 +176,9 @@ class Measured:
     @cached_property
     def operators(self) -> Ints:
         """Rows of the operators that launched kernels in the counted steps, ascending."""
-        rows = np.unique(self.operator[self.kernels])
-        return rows[rows >= 0]
+        rows, there = self.operator[self.kernels], np.zeros(len(self.timeline.trace), bool)
+        there[rows[rows >= 0]] = True
+        return np.flatnonzero(there)
 
     @cached_property
     def roofline(self) -> Roofline:

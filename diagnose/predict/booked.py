@@ -32,7 +32,10 @@ class Booked:
 
 
 def booked_on(measured: Measured, change: Change) -> Booked:
-    """What the ledger books on the kernels, collectives and host causes that the change shortens."""
+    """What the ledger books on the kernels, collectives and host causes that the change shortens.
+
+    Pieces of different causes are disjoint.
+    """
     steps = iv.intervals(measured.attribution.windows[:, 0], measured.attribution.windows[:, 1])
     gpu, shorter, fewer = measured.timeline.gpu, *_touched(measured, change)
     kernels = iv.intersect(iv.intervals(gpu.start[shorter], gpu.end[shorter]), steps)
@@ -41,11 +44,15 @@ def booked_on(measured: Measured, change: Change) -> Booked:
     causes = {cause for cause, factor in change.host.items() if factor < 1 and cause != EXPOSED}
     causes |= {"dispatch"} if change.launches < 1 else set()
     causes |= set(WAITING_CALLS) if change.no_wait is not None else set()
-    idle = iv.union(pieces(*causes), _before(measured, fewer))
-    by_cause = {cause: iv.total(iv.intersect(idle, pieces(cause))) for cause in measured.attribution.causes}
+    before = _before(measured, fewer)
+    idle = {
+        cause: iv.total(pieces(cause) if cause in causes else iv.intersect(before, pieces(cause)))
+        for cause in measured.attribution.causes
+        if cause in causes or cause in BEFORE_A_LAUNCH
+    }
     return Booked(
         device_ns=iv.total(iv.union(kernels, communication)),
-        idle_ns={cause: ns for cause, ns in by_cause.items() if ns},
+        idle_ns={cause: ns for cause, ns in idle.items() if ns},
     )
 
 

@@ -26,9 +26,9 @@ class Weight:
     yields_to: frozenset[str] = frozenset()
 
     def yields(self, gain: Speedup | None, ranges: Mapping[str, Speedup | None]) -> bool:
-        """Whether a rule that excludes this one promises more."""
-        promised = [found[0] for name in self.yields_to if (found := ranges.get(name)) is not None]
-        return max(promised, default=1.0) > (1.0 if gain is None else gain[0])
+        """Whether a rule that excludes this one promises more: in the worst case, to two digits, else in the best."""
+        promised = [_to_compare(ranges.get(name)) for name in self.yields_to]
+        return max(promised, default=_to_compare(None)) > _to_compare(gain)
 
     def leads(self, gain: Speedup | None) -> bool:
         """Whether the fault is critical, and its cure pays, or may pay where the fault is of what bounds the step."""
@@ -119,6 +119,10 @@ def excluded(one: Rule, other: Rule) -> bool:
 def _most(gain: Speedup | None) -> float:
     """The best case, the worst where it is unknown."""
     return 1.0 if gain is None else gain[1] or gain[0]
+
+
+def _to_compare(gain: Speedup | None) -> tuple[float, float]:
+    return (1.0, 1.0) if gain is None else (round(gain[0], 2), _most(gain))
 
 
 def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, numbered
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
 from diagnose.ranks.host_work import HostWork, host_work_of
+from diagnose.ranks.spent import spent_before
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
@@ -135,6 +137,13 @@ class RankDigest:
         """Number of counted steps."""
         return len(self.windows)
 
+    @cached_property
+    def work_per_step(self) -> Mapping[str, tuple[float, float, float, float]]:
+        """Time, number, elements and FLOPs of each family's kernels in a step."""
+        of, steps = self.families, max(self.steps, 1)
+        sums = ((column.sum(axis=0) / steps).tolist() for column in (of.ns, of.count, of.elements, of.flops))
+        return dict(zip(of.names, zip(*sums, strict=True), strict=True))
+
     def ns(self) -> dict[str, int]:
         """Nanoseconds of each cause over the counted steps."""
         return {cause: int(n) for cause, n in zip(self.causes, self.cause_ns.sum(axis=0), strict=True)}
@@ -229,7 +238,7 @@ def _summable(values: Ints) -> Ints:
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
     """FLOPs of the operators in these rows, 0 where they are not counted."""
-    priced = counted(timeline, owners.operators(timeline))
+    priced = counted(timeline)
     if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
     at = np.minimum(np.searchsorted(priced.rows, operators), len(priced.rows) - 1)
@@ -239,25 +248,19 @@ def _flops(timeline: Timeline, operators: Ints) -> Ints:
 def _elements(trace: Trace, operators: Ints) -> Ints:
     """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
-    used, which = np.unique(shape, return_inverse=True)
+    used, which = numbered(shape)
     size = np.array([tensor_elements(trace.shapes[s][0]) if s >= 0 else 0 for s in used.tolist()], np.int64)
     return size[which] if len(shape) else np.zeros(0, np.int64)
 
 
 def _by_step(attribution: Attribution) -> Ints:
-    windows = attribution.windows
-    columns = [iv.coverage(attribution.pieces(c), windows[:, 0], windows[:, 1]) for c in attribution.causes]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(windows), 0), np.int64)
+    begin, end = (spent_before(attribution, times) for times in attribution.windows.T)
+    return np.maximum(end - begin, 0)
 
 
 def _spent(attribution: Attribution, calls: Calls) -> Ints:
     """Nanoseconds by cause from the first counted step on until each collective begins, and until it ends."""
-    spent = np.zeros((len(calls), 2, len(attribution.causes)), np.int64)
-    for i, cause in enumerate(attribution.causes):
-        pieces = attribution.pieces(cause)
-        spent[:, 0, i] = iv.covered_before(pieces, calls.start)
-        spent[:, 1, i] = iv.covered_before(pieces, calls.end)
-    return spent
+    return np.stack((spent_before(attribution, calls.start), spent_before(attribution, calls.end)), axis=1)
 
 
 def _source(timeline: Timeline) -> Source:

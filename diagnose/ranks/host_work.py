@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, numbered
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, OPS, PYTHON, RUNTIME, STEP_MARK
 
@@ -18,7 +18,7 @@ KINDS: dict[HostKind, tuple[str, ...]] = {
 MOST_NAMES = 100  # of each kind: those with most time, so that the digest stays small
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ran:
     """One name: nanoseconds from begin to end, what runs inside included, and how often, in all counted steps."""
 
@@ -37,7 +37,7 @@ def host_work_of(timeline: Timeline) -> HostWork:
     rows = rows[(step >= 0) & (trace.ts[rows] < windows[np.maximum(step, 0), 1])]
     for kind, categories in KINDS.items():
         of_kind = rows[trace.rows_of(*categories)[rows]]
-        names, which = np.unique(trace.name[of_kind], return_inverse=True)
+        names, which = numbered(trace.name[of_kind])
         count, ns = np.bincount(which, minlength=len(names)), np.zeros(len(names), np.int64)
         np.add.at(ns, which, trace.dur[of_kind])
         for at in np.argsort(-ns, kind="stable")[:MOST_NAMES].tolist():

@@ -74,10 +74,9 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     """The cost of every kernel; `operator` is aligned with the activities, as `owners.operators` returns it."""
     gpu = timeline.gpu
     at = np.flatnonzero(~gpu.is_communication & ~gpu.is_copy)
-    work = _Counted(counted(timeline, operator), convolution_outputs(timeline))
-    owner = _priced_owner(timeline, at, operator[at], work)
-    which, lead = _groups(timeline, at, owner)
-    priced = _only_known(_price(timeline, owner[lead], at[lead], work))
+    work = _Counted(counted(timeline), convolution_outputs(timeline))
+    owner, which, lead, priced = _priced_owners(timeline, at, operator[at], work)
+    priced = _only_known(priced)
     matrix = gpu.of_family(*COMPUTE_FAMILIES)[at]
     weight, auxiliary = _weights(gpu.end[at] - gpu.start[at], which, matrix, priced.matrix)
     flops = np.where(auxiliary, 0.0, priced.flops[which] * weight)
@@ -88,17 +87,26 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     return Costs(at, np.where(np.isnan(flops), owners.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
 
 
-def _priced_owner(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> Ints:
-    """The operator itself where its cost is known, else the innermost counted one that it runs inside of."""
+def _priced_owners(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> tuple[Ints, Ints, Ints, _Priced]:
+    """The operator itself where its cost is known, else the innermost counted one that it runs inside of.
+
+    With the groups of the kernels by owner, and the price of each.
+    """
     which, lead = _groups(timeline, at, operator)
     rows = operator[lead]
-    unknown = ~_price(timeline, rows, at[lead], work).known & (rows >= 0)
+    priced = _price(timeline, rows, at[lead], work)
+    unknown = ~priced.known & (rows >= 0)
     operators = work.operators
-    if operators is not None and unknown.any():
-        outer = owners.around(timeline.trace, operators.rows[operators.flops > 0], rows[unknown])
-        rows = rows.copy()
-        rows[unknown] = np.where(outer >= 0, outer, rows[unknown])
-    return rows[which]
+    if operators is None or not unknown.any():
+        return operator, which, lead, priced
+    outer = owners.around(timeline.trace, operators.rows[operators.flops > 0], rows[unknown])
+    if (outer < 0).all():
+        return operator, which, lead, priced
+    rows = rows.copy()
+    rows[unknown] = np.where(outer >= 0, outer, rows[unknown])
+    owner = rows[which]
+    which, lead = _groups(timeline, at, owner)
+    return owner, which, lead, _price(timeline, owner[lead], at[lead], work)
 
 
 def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:

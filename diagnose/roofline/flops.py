@@ -47,9 +47,9 @@ class Counted:
     unsized: int
 
 
-def count(timeline: Timeline, operator: Ints) -> CountedFlops | None:
-    """FLOPs of the counted steps; None when no counted operator carries shapes. `operator` as for `counted`."""
-    operators = counted(timeline, operator)
+def count(timeline: Timeline) -> CountedFlops | None:
+    """FLOPs of the counted steps; None when no counted operator carries shapes."""
+    operators = counted(timeline)
     if operators is None:
         return None
     rows = operators.rows
@@ -62,17 +62,17 @@ def count(timeline: Timeline, operator: Ints) -> CountedFlops | None:
     )
 
 
-def counted(timeline: Timeline, operator: Ints) -> Counted | None:
+def counted(timeline: Timeline) -> Counted | None:
     """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them.
 
     What is called while a graph is captured computes nothing, and is left out.
-
-    Args:
-        timeline: of the trace.
-        operator: the operator of each activity, as `owners.operators` returns it.
     """
-    trace = timeline.trace
-    rows = np.flatnonzero(trace.rows_of(*OPS) & trace.named(FORMULAS.__contains__))
+    return timeline.once(_counted)
+
+
+def _counted(timeline: Timeline) -> Counted | None:
+    trace, operator = timeline.trace, owners.operators(timeline)
+    rows = np.flatnonzero(trace.named_in(FORMULAS.__contains__, *OPS))
     rows = rows[~timeline.captures.during(trace, rows)]
     shaped = rows[trace.shape[rows] >= 0]
     if not len(shaped):
@@ -88,7 +88,8 @@ def counted(timeline: Timeline, operator: Ints) -> Counted | None:
         return None
     unsaid = np.array([says_no_mask(call) for call in calls], bool)[which][known]
     sized, total = shaped[known], total[known]
-    total[unsaid] *= convolution_gradients(timeline, sized[unsaid], operator) / 2
+    if unsaid.any():
+        total[unsaid] *= convolution_gradients(timeline, sized[unsaid], operator) / 2
     found = Counted(sized, total, causal[known], np.zeros(0, np.int64), len(rows) - len(sized))
     found = _with_pairs(found, *attention_pairs(timeline, operator, sized))
     return replace(found, flops=_beyond_nested(found.flops, owners.parents(trace, found.rows)))
@@ -144,7 +145,7 @@ def _covered(timeline: Timeline, rows: Ints) -> float:
         return 1.0
     operators = iv.intervals(trace.ts[rows], trace.ends(rows))
     launch = gpu.launch_start[matrix]
-    under = iv.coverage(operators, launch, launch + 1) > 0
+    under = iv.holds(operators, launch)
     time = (gpu.end - gpu.start)[matrix]
     return float(time[under].sum() / max(time.sum(), 1))
 
@@ -152,8 +153,8 @@ def _covered(timeline: Timeline, rows: Ints) -> float:
 def convolution_outputs(timeline: Timeline) -> Outputs:
     """Output sizes of convolutions by (input, weight), read off the gradients of their backward operators."""
     trace = timeline.trace
-    convolves = trace.named(lambda name: name in FORMULAS and "convolution" in name)
-    rows = np.flatnonzero(trace.rows_of(*OPS) & convolves & (trace.shape >= 0))
+    convolves = trace.named_in(lambda name: name in FORMULAS and "convolution" in name, *OPS)
+    rows = np.flatnonzero(convolves & (trace.shape >= 0))
     outputs: Outputs = {}
     for name, shape in owners.distinct(trace.name[rows], trace.shape[rows])[0].T if len(rows) else ():
         dims = call_of(trace.names[name], trace.shapes[shape]).dims

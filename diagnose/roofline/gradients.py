@@ -83,10 +83,11 @@ def attention_pairs(timeline: Timeline, operator: Ints, known: Ints) -> Paired:
         operator: aligned with the activities, as `owners.operators` returns it.
         known: rows of the operators whose FLOPs are known, ascending.
     """
-    trace = timeline.trace
+    trace, unknown = timeline.trace, _unknown_backwards(timeline, operator, known)
+    if not len(unknown):
+        return _undone([], [])
     goes_forward, goes_back = (_attention(trace, way) for way in ("forward", "backward"))
     forward, backward = _outermost(trace, goes_forward), _outermost(trace, np.intersect1d(goes_back, known))
-    unknown = _unknown_backwards(timeline, operator, known)
     events = np.concatenate([forward, backward, unknown])
     kind = np.repeat([0, 1, 2], [len(forward), len(backward), len(unknown)])
     order = np.argsort(trace.ts[events], kind="stable")
@@ -110,9 +111,7 @@ def _undone(events: list[int], kind: list[int]) -> Paired:
 
 def _attention(trace: Trace, way: str) -> Ints:
     """Rows of attention's operators that compute in that direction."""
-    return np.flatnonzero(
-        trace.rows_of(*OPS) & trace.named(lambda name: name in ATTENTION_FORMULAS and direction(name) == way)
-    )
+    return np.flatnonzero(trace.named_in(lambda name: name in ATTENTION_FORMULAS and direction(name) == way, *OPS))
 
 
 def _outermost(trace: Trace, rows: Ints) -> Ints:
@@ -124,6 +123,8 @@ def _unknown_backwards(timeline: Timeline, operator: Ints, known: Ints) -> Ints:
     gpu, trace = timeline.gpu, timeline.trace
     kinds = np.array([kind.family == "attention" and kind.sub == "bwd" for kind in gpu.kinds], bool)
     at = np.flatnonzero(kinds[gpu.kind] & ~gpu.tagged(AUXILIARY) & (operator >= 0)) if len(gpu) else gpu.row
+    if not len(at):
+        return np.zeros(0, np.int64)
     at = at[owners.around(trace, known, operator[at]) == owners.NONE]
     passes = owners.distinct(operator[at], trace.name[gpu.row[at]])[1]
     repeated = np.bincount(passes)[passes] > 1 if len(at) else np.zeros(0, bool)

@@ -13,6 +13,7 @@ Waves are not judged: how many blocks an SM holds at once is not recorded.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,10 @@ class Roofline:
         ns: time of a kernel that no earlier kernel covers, in the counted steps; 0 for collectives and copies.
         above_roof_ns: that time above the lower bound, NaN where it is unknown.
         sized: kernels whose cost is known.
-        rows: by family, direction and precision; longest first.
         sized_share: share of kernel time (collectives and copies left out) whose operator has a known cost.
-        matrix: matrix kernels by precision.
-        operators: by operator and argument sizes, the longest; `family` holds both.
+        work: the kernels with their costs and judgements, of which the tables are made when they are asked for: of
+            most ranks of a large job they are not.
+        device: whose peaks they are held against.
     """
 
     operator: Ints
@@ -55,10 +56,24 @@ class Roofline:
     ns: Ints
     above_roof_ns: Floats
     sized: Mask
-    rows: tuple[RooflineRow, ...]
     sized_share: float
-    matrix: tuple[MatrixWork, ...]
-    operators: tuple[RooflineRow, ...]
+    work: Work
+    device: Device
+
+    @cached_property
+    def rows(self) -> tuple[RooflineRow, ...]:
+        """By family, direction and precision; longest first."""
+        return rows_of(self.work, self.device)
+
+    @cached_property
+    def matrix(self) -> tuple[MatrixWork, ...]:
+        """Matrix kernels by precision."""
+        return matrix_work(self.work)
+
+    @cached_property
+    def operators(self) -> tuple[RooflineRow, ...]:
+        """By operator and argument sizes, the longest; `family` holds both."""
+        return operator_rows_of(self.work, self.device)
 
     @property
     def judged_share(self) -> float:
@@ -79,10 +94,9 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
         ns=_over_activities(timeline, costs.at, work.ns, 0),
         above_roof_ns=_over_activities(timeline, costs.at, work.above_ns, np.nan),
         sized=_over_activities(timeline, costs.at, work.sized, False),
-        rows=rows_of(work, device),
         sized_share=int(work.ns[work.sized].sum()) / max(kernel_ns, 1),
-        matrix=matrix_work(work),
-        operators=operator_rows_of(work, device),
+        work=work,
+        device=device,
     )
 
 
@@ -108,7 +122,7 @@ def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
         costs=costs,
         ns=ns,
         inside=share,
-        starts_inside=iv.coverage(inside, start, start + 1) > 0,
+        starts_inside=iv.holds(inside, start),
         above_ns=np.maximum(ns - least_s * share * 1e9, 0.0),
         class_=class_,
         bound=_bounds(timeline, costs, least_s / time_s, compute_s >= np.nan_to_num(memory_s)),

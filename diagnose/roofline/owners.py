@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask
-from diagnose.timeline import Timeline
+from diagnose.arrays import Array, Ints, Mask, combined, numbered, ordered
+from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
 
@@ -19,6 +19,10 @@ def operators(timeline: Timeline) -> Ints:
     The external id says it where that operator was running at the launch. Traces of old versions carry other numbers
     there; their operator is the innermost one that was running on the launching thread.
     """
+    return timeline.once(_operators)
+
+
+def _operators(timeline: Timeline) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     rows = np.flatnonzero(trace.rows_of(*OPS))
     if not len(rows) or not len(gpu):
@@ -130,7 +134,15 @@ def _ladder(up: Ints) -> list[Ints]:
 
 def _nested_order(trace: Trace, rows: Ints) -> Ints:
     """By thread, then by start, then the longer first: an event comes after all that it is inside of."""
-    return np.lexsort((-trace.dur[rows], trace.ts[rows], trace.tid[rows], trace.pid[rows]))
+    by_time = ordered(trace.ts[rows], -trace.dur[rows])
+    return by_time[np.argsort(_thread_numbers(trace, rows)[by_time], kind="stable")]
+
+
+def _thread_numbers(trace: Trace, rows: Ints) -> Array:
+    """A number for the thread of each row, ascending by process and thread."""
+    pid, tid = trace.pid[rows], trace.tid[rows]
+    turns = thread_turns(pid, tid)
+    return np.repeat(combined(pid[turns], tid[turns]), np.diff(turns, append=len(rows)))
 
 
 def _enclosing(trace: Trace, rows: Ints) -> Ints:
@@ -143,11 +155,12 @@ def _enclosing(trace: Trace, rows: Ints) -> Ints:
     up = np.arange(-1, len(rows) - 1)
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     up[1:][~same] = NONE
+    left = np.arange(len(rows))
     for _ in range(_ROUNDS):
-        over = (up >= 0) & (end[up] < end)
-        if not over.any():
+        left = left[(up[left] >= 0) & (end[up[left]] < end[left])]
+        if not len(left):
             return up
-        up = np.where(over, up[up], up)
+        up[left] = up[up[left]]
     return _by_stack(end, np.append(~same, True))
 
 
@@ -174,9 +187,9 @@ def distinct(*columns: Array) -> tuple[Ints, Ints]:
     packed = np.zeros(len(columns[0]), np.int64)
     for column, width in zip(columns, widths, strict=True):
         packed = packed * width + column + 1
-    codes, which = np.unique(packed, return_inverse=True)
+    codes, which = numbered(packed)
     lines = []
     for width in reversed(widths):
         lines.append(codes % width - 1)
         codes = codes // width
-    return np.stack(lines[::-1]), which.ravel()
+    return np.stack(lines[::-1]), which

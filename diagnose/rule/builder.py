@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from diagnose.attribution.causes import IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
+from diagnose.attribution.causes import HOST_GROUPS, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
 from diagnose.metrics.kernel_groups.registry import GROUPS
@@ -18,7 +18,8 @@ from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
 from diagnose.rule.rule_file import Factor, LinesTable, MemoryTable, NotWhenTable, PatchTable, RuleFile, WhatIfTable
 
-HOST_TIME = frozenset({*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, *WAITING})
+_EACH: dict[str, tuple[str, ...]] = {each: (each,) for each in (*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, *WAITING)}
+HOST_TIME = {**_EACH, **HOST_GROUPS}
 
 
 def rule_of(path: Path, file: RuleFile, known: Mapping[str, str]) -> Rule:

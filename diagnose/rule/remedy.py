@@ -87,7 +87,9 @@ class Remedy:
         )
 
 
-def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[str], causes: frozenset[str]) -> Remedy:
+def remedy_of(
+    table: WhatIfTable, where: str, parse: Parse, groups: frozenset[str], causes: Mapping[str, tuple[str, ...]]
+) -> Remedy:
     """The table checked: groups and causes that exist, factors that are numbers or expressions over facts.
 
     Args:
@@ -95,14 +97,14 @@ def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[st
         where: the file, for messages.
         parse: reads an expression, given its text and its key.
         groups: names of the groups of kernels.
-        causes: names of the ledger's host causes.
+        causes: the host causes of the ledger that a name stands for, itself alone or several.
 
     Raises:
         RuleError: a name is unknown, a factor is negative, or a replay comes without its assumption.
     """
     _known(table.kernels, groups, f"{where}: whatif.kernels", "group of kernels")
     _known(dict.fromkeys(table.fuses), frozenset(table.kernels), f"{where}: whatif.fuses", "group in whatif.kernels")
-    _known(table.host, causes, f"{where}: whatif.host", "host cause")
+    _known(table.host, frozenset(causes), f"{where}: whatif.host", "host cause")
 
     def span(values: Span, key: str) -> Values:
         return _factor(values[0], key, parse, where), _factor(values[1], key, parse, where)
@@ -111,7 +113,9 @@ def remedy_of(table: WhatIfTable, where: str, parse: Parse, groups: frozenset[st
         removes=_removed(table, parse) if table.removes else None,
         kernels={name: span(values, f"whatif.kernels.{name}") for name, values in table.kernels.items()},
         fuses=table.fuses,
-        host={name: span(values, f"whatif.host.{name}") for name, values in table.host.items()},
+        host={
+            cause: span(values, f"whatif.host.{name}") for name, values in table.host.items() for cause in causes[name]
+        },
         launches=span(table.launches, "whatif.launches") if table.launches else None,
         communication=span(table.communication, "whatif.communication") if table.communication else None,
         hides=table.hides,

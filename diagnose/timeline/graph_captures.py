@@ -37,7 +37,7 @@ class GraphCaptures:
         mask = np.zeros(len(rows), bool)
         for pid, spans in self.of_process.items():
             begin = trace.ts[rows]
-            mask |= (trace.pid[rows] == pid) & (iv.coverage(spans, begin, begin + 1) > 0)
+            mask |= (trace.pid[rows] == pid) & iv.holds(spans, begin)
         return mask
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, among
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES
@@ -32,12 +32,12 @@ def launches_of(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> Lau
     rows = launch_rows[launches[trace.name[launch_rows]]]
     if trace.of_nsight:
         rows = rows[trace.ts[rows] <= _last_that_ran(trace, rows)]
-    absent = ~np.isin(trace.correlation[rows], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
+    absent = ~among(trace.correlation[rows], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
     recorded = absent & captures.during(trace, rows)
     return Launches(int((~recorded).sum()), int((absent & ~recorded).sum()), rows[recorded])
 
 
 def _last_that_ran(trace: Trace, launches: Ints) -> int:
     """When the last of the launches with an activity was made; the end of time where none has one."""
-    ran = np.isin(trace.correlation[launches], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
+    ran = among(trace.correlation[launches], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
     return int(trace.ts[launches[ran]].max()) if ran.any() else int(np.iinfo(np.int64).max)

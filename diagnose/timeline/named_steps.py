@@ -24,7 +24,7 @@ def stated_ranges(trace: Trace, pattern: re.Pattern[str]) -> Ints:
     Raises:
         UserError: there is none.
     """
-    rows = _outermost(trace, np.flatnonzero(trace.named(pattern.search) & trace.rows_of(*ANNOTATIONS)))
+    rows = _outermost(trace, np.flatnonzero(trace.named_in(pattern.search, *ANNOTATIONS)))
     if len(rows):
         return rows
     times = Counter(trace.names[name] for name in trace.name[trace.rows_of("user_annotation")].tolist())
@@ -36,7 +36,7 @@ def stated_ranges(trace: Trace, pattern: re.Pattern[str]) -> Ints:
 
 def ranges_called_steps(trace: Trace) -> Ints:
     """Rows of the ranges whose names say that they are steps, by start; none unless they cover what lies between."""
-    called = trace.named(_CALLED_STEP.fullmatch) & trace.rows_of("user_annotation")
+    called = trace.named_in(_CALLED_STEP.fullmatch, "user_annotation")
     rows = _outermost(trace, np.flatnonzero(called))
     if len(rows) < 2:
         return rows[:0]

@@ -18,7 +18,7 @@ def round_ends(trace: Trace) -> Ints:
     """When the last kernel of each round has ended; none without a period. What is cut off at the edges is in none."""
     kernels = np.flatnonzero(trace.rows_of("kernel"))
     kernels = kernels[np.argsort(trace.ts[kernels], kind="stable")]
-    copies = trace.rows_of("gpu_memcpy") & trace.named(lambda name: "DtoH" in name)
+    copies = trace.named_in(lambda name: "DtoH" in name, "gpu_memcpy")
     read = np.unique(np.searchsorted(trace.ts[kernels], trace.ts[copies], side="right"))
     read = read[read > 0]
     period = _period(trace.name[kernels], read)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints, Mask, numbered
 from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
 from diagnose.timeline.named_steps import numbers_of, ranges_called_steps, stated_ranges
@@ -71,7 +71,7 @@ def host_steps(trace: Trace, step_range: re.Pattern[str] | None = None) -> StepM
     if step_range is not None:
         return _ranges(trace, stated_ranges(trace, step_range))
     for prefix in STEP_MARKS:
-        rows = _marked(trace, prefix, trace.rows_of(*ANNOTATIONS))
+        rows = _marked(trace, prefix, *ANNOTATIONS)
         if len(rows):
             return _marks(trace, prefix, rows)
     if len(rows := ranges_called_steps(trace)):
@@ -132,7 +132,7 @@ def host_only(trace: Trace, marks: StepMarks) -> StepWindows:
 def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
     """Steps whose boundaries lie on the device: without links to launches there is no other clock to use."""
     first, last = int(start.min()), int(end.max())
-    rows = _marked(trace, "ProfilerStep", trace.rows_of("gpu_user_annotation"))
+    rows = _marked(trace, "ProfilerStep", "gpu_user_annotation")
     if marks.others:
         rows = rows[np.isin(_numbers(trace, rows), marks.numbers)]
     if marks.source not in BY_DEVICE and len(rows):
@@ -180,9 +180,9 @@ def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask) -> StepWi
     return StepWindows(marks.source, marks.host[rows], device[rows], numbers, dropped, marks.others, one(begin, first))
 
 
-def _marked(trace: Trace, prefix: str, where: Mask) -> Ints:
-    """Rows of the events whose name begins with `prefix`, by start."""
-    rows = np.flatnonzero(trace.named(lambda name: name.startswith(prefix)) & where)
+def _marked(trace: Trace, prefix: str, *categories: str) -> Ints:
+    """Rows of the events of the categories whose name begins with `prefix`, by start."""
+    rows = np.flatnonzero(trace.named_in(lambda name: name.startswith(prefix), *categories))
     return rows[np.argsort(trace.ts[rows], kind="stable")]
 
 
@@ -194,7 +194,7 @@ def _numbers(trace: Trace, rows: Ints) -> Ints:
 
 def _optimizer_ends(trace: Trace) -> Ints:
     """Ends of the optimizer that steps least often: with several optimizers a step ends once."""
-    rows = _marked(trace, "Optimizer.step#", trace.rows_of(*ANNOTATIONS))
+    rows = _marked(trace, "Optimizer.step#", *ANNOTATIONS)
     if not len(rows):
         return np.zeros(0, np.int64)
     names, times = np.unique(trace.name[rows], return_counts=True)
@@ -205,7 +205,7 @@ def _optimizer_kernel_bursts(trace: Trace) -> Ints:
     """Ends of the bursts of optimizer kernels, for optimizers that leave no range."""
     gpu = np.flatnonzero(trace.rows_of("kernel"))
     order = gpu[np.argsort(trace.ts[gpu], kind="stable")]
-    names, which = np.unique(trace.name[order], return_inverse=True)
+    names, which = numbered(trace.name[order])
     optimizer = np.array([classify(trace.names[name]).family == "optimizer" for name in names], bool)[which]
     if not optimizer.any():
         return np.zeros(0, np.int64)

@@ -1,15 +1,15 @@
 """One rank's trace as GPU activities linked to their launches, and the steps they belong to."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Array, Ids, Ints, Mask
+from diagnose.arrays import Array, Ids, Ints, Mask, numbered, ordered
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.launches import Launches, launches_of
@@ -25,6 +25,7 @@ from diagnose.trace.vocabulary import (
 )
 
 NOT_LAUNCHED = -1
+T = TypeVar("T")
 
 _COPY_KIND = re.compile(r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)")
 _COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
@@ -101,6 +102,17 @@ class Timeline:
     captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
     unknown_device: Mapping[str, int] = field(default_factory=dict)
 
+    def once(self, derive: Callable[["Timeline"], T]) -> T:
+        """What several stages need of the rank, derived when it is asked for first. Nobody writes to it."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        found: T = self._derived[derive]
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[Callable[["Timeline"], Any], Any]:
+        return {}
+
     @property
     def windows(self) -> Ints:
         """The step windows that time is accounted on: device steps, host steps without a GPU."""
@@ -129,7 +141,7 @@ class Timeline:
 
     def matching(self, pattern: str, *categories: str) -> Mask:
         """Mask of the trace's events whose name matches `pattern` from its start, within `categories`."""
-        return self.trace.named(re.compile(pattern).match) & self.trace.rows_of(*categories)
+        return self.trace.named_in(re.compile(pattern).match, *categories)
 
     def launched_under(self, pattern: str) -> Mask:
         """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
@@ -137,7 +149,7 @@ class Timeline:
 
     def launched_in(self, instants: iv.Intervals) -> Mask:
         """Mask of the GPU activities launched, by any thread, at one of the instants."""
-        return iv.coverage(instants, self.gpu.launch_start, self.gpu.launch_start + 1) > 0
+        return iv.holds(instants, self.gpu.launch_start)
 
     @cached_property
     def optimizer_steps(self) -> iv.Intervals:
@@ -213,7 +225,7 @@ def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Laun
     if len(rows):
         busiest = _busiest(trace.pid[rows], trace.dur[rows])
         rows = rows[trace.pid[rows] == busiest]
-    rows = rows[np.lexsort((trace.dur[rows], trace.correlation[rows], trace.stream[rows], trace.ts[rows]))]
+    rows = rows[ordered(trace.ts[rows], trace.stream[rows], trace.correlation[rows], trace.dur[rows])]
     launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
     launch_rows = launch_rows[np.argsort(trace.correlation[launch_rows], kind="stable")]
     launch = _linked(trace, rows, launch_rows)
@@ -234,7 +246,7 @@ def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Laun
 
 
 def _busiest(device: Ints, dur: Ints) -> int:
-    devices, index = np.unique(device, return_inverse=True)
+    devices, index = numbered(device)
     return int(devices[np.argmax(np.bincount(index, weights=dur))])
 
 
@@ -264,7 +276,7 @@ def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Int
 
 def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
     pairs = trace.name[rows].astype(np.int64) * len(trace.cats) + trace.cat[rows]
-    distinct, index = np.unique(pairs, return_inverse=True)
+    distinct, index = numbered(pairs)
     kinds = [_kind(trace.names[p // len(trace.cats)], trace.cats[p % len(trace.cats)]) for p in distinct]
     unique = tuple(dict.fromkeys(kinds))
     number = {k: i for i, k in enumerate(unique)}

@@ -15,19 +15,17 @@ import hashlib
 import os
 import re
 import shutil
-import stat as modes
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from diagnose.trace.columns import Trace
-from diagnose.trace.ownership import is_users_alone
+from diagnose.trace.contents import SETTLED_AFTER_NS, Contents, State, state_of
+from diagnose.trace.ownership import is_users_alone, own_file
 from diagnose.trace.packing import MARK, Corrupt, is_marked, pack, unpack
 from diagnose.trace.source import BOMB_BYTES, BOMB_RATIO, fast_zlib
 
@@ -43,15 +41,23 @@ _PREFIX = "diagnose-"
 _PART = re.compile(r"diagnose-\w{8}\.part")
 _ABANDONED_AFTER_S = 3600
 _LOADED_BY = ("trace", "formulas/kineto.py", "decoding.py")
-_State = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Key:
-    """The content of a file: `state` tells whether the file has been written to since."""
+    """The content of a file: `state` tells whether the file has been written to since.
 
-    name: str
-    state: _State
+    `settled` tells whether nobody had written to it for a while when it was hashed.
+    """
+
+    content: str
+    state: State
+    settled: bool
+
+    @property
+    def name(self) -> str:
+        """Of its entry."""
+        return f"{self.content}-{_loader()}{_ENDING}"
 
 
 def default_folder() -> Path:
@@ -67,15 +73,17 @@ class Cache:
 
     def __init__(self, folder: Path, limit: int = LARGEST_BYTES) -> None:
         self.folder, self.limit = folder, limit
+        self._contents = Contents(folder)
 
     def key(self, path: Path) -> Key | None:
         """What the content of `path` is stored under, None for a file that is too small to gain or unreadable."""
         try:
-            before = _state(path)
+            before = state_of(path)
             if not path.is_file() or path.stat().st_size < SMALLEST_FILE_BYTES:
                 return None
-            name = f"{digest(path)}-{_loader()}{_ENDING}"
-            return Key(name, before) if _state(path) == before else None
+            settled = time.time_ns() - before[-1] > SETTLED_AFTER_NS
+            content = (self._contents.of(before) if _is_own_folder(self.folder) else None) or digest(path)
+            return Key(content, before, settled) if state_of(path) == before else None
         except OSError:
             return None
 
@@ -89,9 +97,10 @@ class Cache:
         try:
             if not _is_own_folder(self.folder):
                 return None
-            with _own_file(entry) as file:
+            with own_file(entry) as file:
                 trace = unpack(file, str(path), max(BOMB_BYTES, BOMB_RATIO * key.state[2]))
                 os.utime(file.fileno())
+            self._remember(key)
         except (OSError, Corrupt, MemoryError):
             return None
         return trace
@@ -101,7 +110,7 @@ class Cache:
         if trace.size < SMALLEST_TEXT_BYTES:
             return
         with contextlib.suppress(OSError, ValueError, RecursionError, MemoryError):
-            if _state(path) != key.state:
+            if state_of(path) != key.state:
                 return
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not _is_own_folder(self.folder):
@@ -111,6 +120,12 @@ class Cache:
                     pack(trace, file)
                 self._make_room(unfinished.stat().st_size)
                 os.replace(unfinished, self.folder / key.name)
+            self._remember(key)
+
+    def _remember(self, key: Key) -> None:
+        with contextlib.suppress(OSError):
+            if key.settled:
+                self._contents.remember(key.state, key.content)
 
     @contextlib.contextmanager
     def _new_file(self) -> Iterator[Path]:
@@ -147,6 +162,8 @@ class Cache:
 
 def digest(path: Path) -> str:
     """A hash of the whole content of a file, made of SHA-256 hashes of its segments, which threads share."""
+    from concurrent.futures import ThreadPoolExecutor  # small traces are not hashed
+
     segments = range(0, max(path.stat().st_size, 1), _SEGMENT_BYTES)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
         hashes = threads.map(functools.partial(_segment, path), segments)
@@ -174,33 +191,15 @@ def _loader() -> str:
     return hashed.hexdigest()[:16]
 
 
-def _state(path: Path) -> _State:
-    stat = path.stat()
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-
-
 def _is_own_folder(folder: Path) -> bool:
-    return is_users_alone(folder.stat())
-
-
-@contextlib.contextmanager
-def _own_file(path: Path) -> Iterator[BinaryIO]:
-    """The file, opened without waiting for anything and without following a link.
-
-    Raises:
-        OSError: it is no regular file of the user's, or others may write to it.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        stat = os.fstat(handle)
-        if not modes.S_ISREG(stat.st_mode) or not is_users_alone(stat):
-            raise OSError("not a file of the user's alone")
-        yield file
+    with contextlib.suppress(FileNotFoundError):
+        return is_users_alone(folder.stat())
+    return False
 
 
 def _own(folder: Path, named: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
     """Our own files of such a name."""
     for path in [each for each in folder.iterdir() if named.fullmatch(each.name)]:
-        with contextlib.suppress(OSError), _own_file(path) as file:
+        with contextlib.suppress(OSError), own_file(path) as file:
             if is_marked(file):
                 yield path, os.fstat(file.fileno())

@@ -5,7 +5,7 @@ The durations that pass can be added up in 63 bits, as the differences of the ti
 
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose.arrays import Mask, combined
 from diagnose.trace.columns import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES
 
@@ -66,7 +66,8 @@ def _covers_successors(trace: Trace, gpu: Mask) -> Mask:
     rows = np.flatnonzero(gpu)
     if not len(rows):
         return bad
-    order = rows[np.lexsort((trace.ts[rows], trace.stream[rows], trace.pid[rows]))]
+    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
+    order = rows[np.argsort(combined(trace.pid[rows], trace.stream[rows]), kind="stable")]
     ahead = _IMPOSSIBLE_COVERS
     if len(order) <= ahead:
         return bad

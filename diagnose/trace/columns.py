@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ids, Ints, Mask
+from diagnose.arrays import Array, Floats, Ids, Ints, Mask, distinct
 from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
 
@@ -122,14 +122,19 @@ class Trace:
 
     def rows_of(self, *categories: str) -> Mask:
         """Mask, read-only, of the events whose category is one of `categories` (compared without case)."""
+        are = self._are(*categories)
+        key = tuple(np.flatnonzero(are).tolist())
+        if key not in self._masks:
+            self._masks[key] = _marked(are, self.cat)
+            self._masks[key].flags.writeable = False
+        return self._masks[key]
+
+    def _are(self, *categories: str) -> Mask:
         wanted = frozenset(c.lower() for c in categories)
-        if wanted not in self._masks:
-            self._masks[wanted] = _marked(np.array([c.lower() in wanted for c in self.cats], bool), self.cat)
-            self._masks[wanted].flags.writeable = False
-        return self._masks[wanted]
+        return np.array([c.lower() in wanted for c in self.cats], bool)
 
     @cached_property
-    def _masks(self) -> dict[frozenset[str], Mask]:
+    def _masks(self) -> dict[tuple[int, ...], Mask]:
         """Those of `rows_of`, which is asked for the same few again and again."""
         return {}
 
@@ -137,10 +142,29 @@ class Trace:
         """Mask of the events whose name is wanted; each name is asked once."""
         return _marked(np.array([bool(wanted(name)) for name in self.names], bool), self.name)
 
+    def named_in(self, wanted: Callable[[str], object], *categories: str) -> Mask:
+        """The same of the events whose category is one of `categories`; no other name is asked."""
+        marks = np.zeros(len(self.names), bool)
+        marks[[name for name in self._names_in(*categories).tolist() if wanted(self.names[name])]] = True
+        if not marks.any():
+            return np.zeros(len(self), bool)
+        return _marked(marks, self.name) & self.rows_of(*categories)
+
     def names_of(self, *categories: str) -> list[str]:
         """The names of the events whose category is one of `categories`, each once."""
-        times = np.bincount(self.name[self.rows_of(*categories)], minlength=len(self.names))
-        return [self.names[name] for name in np.flatnonzero(times)]
+        return [self.names[name] for name in self._names_in(*categories)]
+
+    def _names_in(self, *categories: str) -> Ints:
+        names, cats = self._kinds
+        there = np.zeros(len(self.names), bool)
+        there[names[self._are(*categories)[cats]]] = True
+        return np.flatnonzero(there)
+
+    @cached_property
+    def _kinds(self) -> tuple[Ints, Ints]:
+        """Name and category of the events, each pair once."""
+        pairs = distinct(self.name.astype(np.int64) * max(len(self.cats), 1) + self.cat)
+        return np.divmod(pairs, max(len(self.cats), 1))
 
     def select(self, keep: Mask) -> "Trace":
         """The same trace with only the events marked in `keep`."""

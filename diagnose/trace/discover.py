@@ -129,11 +129,11 @@ def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, 
     for f in files:
         name = None if f.is_timed else (f.family, f.stamp)
         alike.setdefault((f.path.parent, f.rank, name, f.start), []).append(f)
-    kept = [
-        max(group, key=lambda f: sum(map(len, Source(f.path).blocks()))) if len(group) > 1 else group[0]
+    kept = {
+        max(group, key=lambda f: sum(map(len, Source(f.path).blocks()))) if len(group) > 1 else group[0]: None
         for group in alike.values()
-    ]
-    return kept, tuple(f.path for f in files if f not in kept)
+    }
+    return [*kept], tuple(f.path for f in files if f not in kept)
 
 
 def _why_apart(files: list[RankFile]) -> str:

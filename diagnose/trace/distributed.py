@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diagnose.decoding import MOST_RANKS, all_of, listed, scalar, table, text, whole
+from diagnose.decoding import MOST_RANKS, all_whole, listed, scalar, table, text, whole
 
 KEY = "distributedInfo"
 _RANK = whole(0, MOST_RANKS)
@@ -14,7 +14,7 @@ KIND = table(
         "rank": _RANK,
         "world_size": whole(1, MOST_RANKS),
         "backend": text,
-        "pg_config": listed(table({"pg_name": scalar, "pg_desc": text, "ranks": all_of(_RANK)})),
+        "pg_config": listed(table({"pg_name": scalar, "pg_desc": text, "ranks": all_whole(0, MOST_RANKS)})),
     }
 )
 _IN_TEXT = rb'"distributedInfo"\s*:\s*\{[^{}]{0,400}?"%b"\s*:\s*(\d{1,9})\b'

@@ -71,7 +71,8 @@ def with_shapes(trace: Trace) -> Trace:
     operators = np.flatnonzero(trace.rows_of("cpu_op") & (trace.external_id > 0))
     if trace.of_nsight or not len(operators) or (trace.shape != ABSENT).any():
         return trace
-    there = _beside(Path(trace.path))
+    if not (there := _beside(Path(trace.path))):
+        return trace
     pids = set(np.unique(trace.pid[operators]).tolist())
     own = next((file for file in there if file.pid in pids), None)
     try:
@@ -80,8 +81,7 @@ def with_shapes(trace: Trace) -> Trace:
         trace.loss.count(UNREADABLE)
         return trace
     if own is None or shape is None:
-        if there:
-            trace.loss.count(FOREIGN)
+        trace.loss.count(FOREIGN)
         return trace
     return replace(trace, shape=shape, shapes=shapes, metadata={**trace.metadata, SHAPES_OF: own.path.name})
 

@@ -6,7 +6,7 @@ list or on lines of their own. Other series than those of the tables below are l
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,11 +135,15 @@ def _of_text(text: str) -> Iterator[tuple[Card, Point]]:
 def _of_json(text: str) -> Iterator[tuple[Card, Point]]:
     for answer in _answers(text):
         data = answer.get("data", answer) if isinstance(answer, Mapping) else {}
-        for series in data.get("result") or () if isinstance(data, Mapping) else ():
+        for series in _listed(data.get("result")) if isinstance(data, Mapping) else ():
             labels = series.get("metric") if isinstance(series, Mapping) else None
             name = labels.get("__name__") if isinstance(labels, Mapping) else None
-            if name in _READ:
-                yield from _of_series(_card(labels), str(name), series.get("values") or [series.get("value")])
+            if isinstance(name, str) and name in _READ:
+                yield from _of_series(_card(labels), name, _listed(series.get("values")) or [series.get("value")])
+
+
+def _listed(found: object) -> Sequence[Any]:
+    return found if isinstance(found, list) else ()
 
 
 def _of_series(card: Card, name: str, values: Iterable[Any]) -> Iterator[tuple[Card, Point]]:

@@ -60,7 +60,8 @@ def book_garbage(text: bytes, loss: Loss) -> None:
 
 
 def _object(text: bytes, loss: Loss) -> dict[str, Any]:
-    for attempt in (text.decode("utf-8", "replace"), repaired(text[:_LARGEST_REPAIR])[0]):
+    for read in (_as_it_is, _repaired):
+        attempt = read(text)
         try:
             found, end = _DECODER.raw_decode(attempt)
             if _HALF_CHARACTER.search(attempt):
@@ -71,3 +72,11 @@ def _object(text: bytes, loss: Loss) -> dict[str, Any]:
         return found if isinstance(found, dict) else {}
     loss.count("unreadable-metadata", size=len(text))
     return {}
+
+
+def _as_it_is(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def _repaired(text: bytes) -> str:
+    return repaired(text[:_LARGEST_REPAIR])[0]

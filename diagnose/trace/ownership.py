@@ -1,7 +1,11 @@
 """Whose a file is: what others may have written is not believed, what is not the user's is not touched."""
 
+import contextlib
 import os
 import stat as modes
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
 
 _OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 
@@ -9,3 +13,18 @@ _OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 def is_users_alone(stat: os.stat_result) -> bool:
     """Whether it belongs to the user of this process, and nobody else may write to it."""
     return stat.st_uid == os.geteuid() and not stat.st_mode & _OTHERS_WRITE
+
+
+@contextlib.contextmanager
+def own_file(path: Path) -> Iterator[BinaryIO]:
+    """The file, opened without waiting for anything and without following a link.
+
+    Raises:
+        OSError: it is no regular file of the user's, or others may write to it.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        stat = os.fstat(handle)
+        if not modes.S_ISREG(stat.st_mode) or not is_users_alone(stat):
+            raise OSError("not a file of the user's alone")
+        yield file

@@ -1,17 +1,18 @@
-"""A trace as a file of its own: every column in as few bytes as its values need, checked when it is read.
+"""A trace as a file of its own, whose columns are mapped and not copied, checked when it is read.
 
-After a mark, columns stand one behind the other, then a JSON footer that describes them, then the footer's length and
-checksum. An integer column is stored as differences from its least value, in the narrowest unsigned type that holds
-them; one that is constant takes no bytes. Nothing in the file is code: it is numbers and JSON.
+After a mark, columns stand one behind the other as they stand in memory, then a JSON footer that describes them, then
+the footer's length and checksum. A column that is constant takes no bytes. Nothing in the file is code: it is numbers
+and JSON.
 
 Checksums tell what was damaged, not who wrote it: what a file says of itself is held against what `pack` can write.
 """
 
 import json
+import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -28,11 +29,10 @@ MARK = b"diagnose packed trace\r\n"  # what every packed trace begins with, a ha
 
 _END = struct.Struct("<QI12s")
 _MAGIC = b"diagnose/1\r\n"
-_STORED = tuple(np.dtype(f"<u{width}") for width in (1, 2, 4, 8))
 _COLUMNS = {name: np.dtype(dtype) for name, dtype in DTYPES.items()}
 _CALL_TEXTS = ("name", "group", "dtype", "group_ranks")
 _CALL_COLUMNS = {f.name: np.dtype(np.int64) for f in fields(Collectives) if f.name not in _CALL_TEXTS}
-_ROWS_AT_ONCE = 1 << 18
+_ALIGNED = 64  # bytes: a column begins at a multiple of it
 _LARGEST_FOOTER = 1 << 30
 _LEAST_EVENT_BYTES = len(b'{"ph":"X","ts":1}')
 _LARGEST_TEXT = 1 << 50
@@ -43,8 +43,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_TEXT)]
 
 class _Column(msgspec.Struct, forbid_unknown_fields=True):
     dtype: Literal["int32", "int64", "float64"]
-    least: int
-    stored: Literal["", "|u1", "<u2", "<u4", "<u8"]
+    constant: int | None = None
     at: _Count = 0
     checksum: _Count = 0
 
@@ -79,7 +78,7 @@ class Corrupt(Exception):
 
 
 def pack(trace: Trace, file: BinaryIO) -> None:
-    """Writes the trace, a slice of a column at a time."""
+    """Writes the trace, a column at a time."""
     file.write(MARK)
     columns = {f.name: _put(getattr(trace, f.name), file) for f in fields(trace) if _is_array(trace, f.name)}
     table = trace.collectives
@@ -140,8 +139,9 @@ def unpack(file: BinaryIO, path: str, most_text_bytes: int = _LARGEST_TEXT, *, i
 
 
 def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
-    columns = _columns(footer.columns, _COLUMNS, footer.rows, file)
-    table: dict[str, Any] = _columns(footer.collectives, _CALL_COLUMNS, footer.calls, file)
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    columns = _columns(footer.columns, _COLUMNS, footer.rows, mapped)
+    table: dict[str, Any] = _columns(footer.collectives, _CALL_COLUMNS, footer.calls, mapped)
     if sorted(footer.texts) != sorted(_CALL_TEXTS) or {len(own) for own in footer.texts.values()} != {footer.calls}:
         raise Corrupt("collectives of different lengths")
     return Trace(
@@ -158,11 +158,11 @@ def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
     )
 
 
-def _columns(about: dict[str, _Column], wanted: Mapping[str, np.dtype[Any]], rows: int, file: BinaryIO) -> Any:
+def _columns(about: dict[str, _Column], wanted: Mapping[str, np.dtype[Any]], rows: int, mapped: mmap.mmap) -> Any:
     """The columns by name, each of the type that it has in a trace."""
     if {name: own.dtype for name, own in about.items()} != {name: dtype.name for name, dtype in wanted.items()}:
         raise Corrupt("columns of other names or types")
-    return {name: _get(about[name], rows, file) for name in wanted}
+    return {name: _get(about[name], rows, mapped) for name in wanted}
 
 
 def _check_times(trace: Trace) -> None:
@@ -192,41 +192,31 @@ def _is_array(owner: Any, name: str) -> bool:
 
 def _put(values: Array, file: BinaryIO) -> dict[str, Any]:
     """Appends a column; what is needed to read it."""
-    bits = values.view(np.int64) if values.dtype == np.float64 else values
+    bits, about = _bits(values), {"dtype": values.dtype.name}
     least, most = (int(bits.min()), int(bits.max())) if len(bits) else (0, 0)
-    about: dict[str, Any] = {"dtype": values.dtype.name, "least": least, "stored": ""}
     if least == most:
-        return about
-    stored = next(dtype for dtype in _STORED if most - least <= np.iinfo(dtype).max)
-    at, checksum = file.tell(), 0
-    for piece in _slices(len(bits)):
-        shifted = bits[piece].astype(np.int64).view(np.uint64) - _modular(least)
-        raw = shifted.astype(stored).tobytes()
-        checksum = _checksum(raw, checksum)
-        file.write(raw)
-    return about | {"stored": stored.str, "at": at, "checksum": checksum}
+        return about | {"constant": least}
+    file.write(bytes(-file.tell() % _ALIGNED))
+    stored = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).data.cast("B")
+    at = file.tell()
+    file.write(stored)
+    return about | {"at": at, "checksum": _checksum(stored)}
 
 
-def _get(about: _Column, rows: int, file: BinaryIO) -> Array:
-    dtype, least = np.dtype(about.dtype), about.least
-    bits = np.dtype(np.int64) if dtype.kind == "f" else dtype
-    if not about.stored:
-        return np.full(rows, least, bits).view(dtype)
-    stored = np.dtype(about.stored)
-    if file.seek(0, os.SEEK_END) < about.at + rows * stored.itemsize:
-        raise Corrupt("shorter than it says")
-    file.seek(about.at)
-    column, checksum = np.empty(rows, bits), 0
-    for piece in _slices(rows):
-        raw = file.read((piece.stop - piece.start) * stored.itemsize)
-        checksum = _checksum(raw, checksum)
-        wide = (np.frombuffer(raw, stored).astype(np.uint64) + _modular(least)).view(np.int64)
-        column[piece] = wide
-        if (column[piece] != wide).any():
-            raise Corrupt("a number is out of range")
-    if checksum != about.checksum:
+def _get(about: _Column, rows: int, mapped: mmap.mmap) -> Array:
+    dtype = np.dtype(about.dtype)
+    if about.constant is not None:
+        return np.broadcast_to(np.array(about.constant, _bits(np.empty(0, dtype)).dtype).view(dtype), rows)
+    if about.at % _ALIGNED or len(mapped) < about.at + rows * dtype.itemsize:
+        raise Corrupt("a column that does not begin and end where one can")
+    column = np.frombuffer(mapped, dtype.newbyteorder("<"), rows, about.at)
+    if _checksum(column.data) != about.checksum:
         raise Corrupt("a column is not as it was written")
-    return column.view(dtype)
+    return column
+
+
+def _bits(values: Array) -> Array:
+    return values.view(np.int64) if values.dtype == np.float64 else values
 
 
 def _footer(file: BinaryIO) -> _Footer:
@@ -245,11 +235,3 @@ def _footer(file: BinaryIO) -> _Footer:
     if _checksum(text) != checksum:
         raise Corrupt("the footer is not as it was written")
     return msgspec.convert(json.loads(text), _Footer)
-
-
-def _slices(rows: int) -> Iterator[slice]:
-    return (slice(at, min(at + _ROWS_AT_ONCE, rows)) for at in range(0, rows, _ROWS_AT_ONCE))
-
-
-def _modular(value: int) -> np.uint64:
-    return np.uint64(value & 0xFFFF_FFFF_FFFF_FFFF)

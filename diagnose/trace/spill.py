@@ -7,20 +7,32 @@ import numpy as np
 
 from diagnose.arrays import Array
 
+_ROOM = 8  # an eighth of the column is kept free behind it, so that few pieces move it
+
 
 class Growing:
-    """A column that pieces are appended to; `held_bytes` of it are in memory."""
+    """A column that pieces are appended to.
+
+    It grows where it stands: of pieces put together at the end, the memory would be taken twice.
+    """
 
     def __init__(self, dtype: Any = np.int64) -> None:
-        self.held_bytes = 0
         self._dtype = np.dtype(dtype)
-        self._pieces: list[Array] = []
+        self._held, self._rows = np.empty(0, self._dtype), 0
         self._file: IO[bytes] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What of it is in memory."""
+        return self._rows * self._dtype.itemsize
 
     def append(self, piece: Array) -> None:
         """Adds `piece` at the end."""
-        self._pieces.append(piece)
-        self.held_bytes += piece.nbytes
+        rows = self._rows + len(piece)
+        if rows > len(self._held):
+            self._held.resize(rows + rows // _ROOM, refcheck=False)
+        self._held[self._rows : rows] = piece
+        self._rows = rows
 
     def spill(self) -> None:
         """Writes what is held to disk.
@@ -30,14 +42,14 @@ class Growing:
         """
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="diagnose-")  # noqa: SIM115 - it lives as long as the column
-        for piece in self._pieces:
-            self._file.write(np.ascontiguousarray(piece).data)
-        self._pieces, self.held_bytes = [], 0
+        self._file.write(self._held[: self._rows].data)
+        self._rows = 0
 
     def finished(self) -> Array:
-        """The whole column, read-only if it is on disk."""
+        """The whole column, which grows no more; read-only if it is on disk."""
         if self._file is None:
-            return np.concatenate(self._pieces, dtype=self._dtype) if self._pieces else np.empty(0, self._dtype)
+            self._held.resize(self._rows, refcheck=False)
+            return self._held
         self.spill()
         with self._file as file:
             return _mapped(file, self._dtype)

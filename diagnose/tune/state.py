@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from diagnose.decoding import UNREADABLE
 from diagnose.diagnosis import TUNING_VERSION, Diagnosis, Tuning, to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, printable
@@ -84,26 +85,8 @@ class TuneFolder:
             partial.unlink(missing_ok=True)
 
     def read(self) -> Tuning | None:
-        """The runs so far; None where there are none.
-
-        Raises:
-            UserError: the file is none of ours, or of another version.
-        """
-        path = self.path / STATE
-        try:
-            if path.stat().st_size > _LARGEST_BYTES:
-                raise UserError("this is no state of a tune", where=path, why="it is too large", do=_AGAIN)
-            tuning = msgspec.json.decode(path.read_bytes(), type=Tuning)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UserError("cannot read the state", where=path, why=error.strerror or str(error)) from error
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise UserError("this is no state of a tune", where=path, why=printable(str(error)), do=_AGAIN) from error
-        if tuning.schema_version != TUNING_VERSION:
-            why = f"its schema_version is {tuning.schema_version}, not {TUNING_VERSION}"
-            raise UserError("cannot go on with the tune", where=path, why=why, do=_AGAIN)
-        return tuning
+        """The runs so far, as `state_in` reads them."""
+        return state_in(self.path)
 
     def write(self, tuning: Tuning) -> None:
         """The runs so far, whole or not at all."""
@@ -147,3 +130,26 @@ class TuneFolder:
                 raise
         except OSError as error:
             raise UserError("cannot write", where=self.path / name, why=error.strerror or str(error)) from error
+
+
+def state_in(folder: Path) -> Tuning | None:
+    """The runs of the tune in the folder; None where there are none.
+
+    Raises:
+        UserError: the file is none of ours, or of another version.
+    """
+    path = folder / STATE
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise UserError("this is no state of a tune", where=path, why="it is too large", do=_AGAIN)
+        tuning = msgspec.json.decode(path.read_bytes(), type=Tuning)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError("cannot read the state", where=path, why=error.strerror or str(error)) from error
+    except UNREADABLE as error:
+        raise UserError("this is no state of a tune", where=path, why=printable(str(error)), do=_AGAIN) from error
+    if tuning.schema_version != TUNING_VERSION:
+        why = f"its schema_version is {tuning.schema_version}, not {TUNING_VERSION}"
+        raise UserError("cannot go on with the tune", where=path, why=why, do=_AGAIN)
+    return tuning

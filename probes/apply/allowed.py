@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from ..facts.machine import ENVIRONMENT
+from ..facts.environment import ENVIRONMENT
 
 Check = Callable[[object], str]  # what is expected instead of the value; empty when the value will do
 

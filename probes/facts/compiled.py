@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 MOST = 64  # compilations, the last ones: torch keeps no more
@@ -61,7 +61,7 @@ def row_of(metrics: Mapping[str, Any], here: str | None = None) -> dict[str, obj
         "again": _what_changed(again) if isinstance(again, str) else None,
         "failed": failed if isinstance(failed, str) and _KIND.match(failed) else "an error" if failed else None,
         "failed_at": metrics.get("fail_user_frame_lineno") if failed else None,
-        "because": _own_words(metrics.get("restart_reasons") or ()),
+        "because": _own_words(metrics.get("restart_reasons")),
     }
 
 
@@ -69,11 +69,12 @@ def _what_changed(reason: str) -> str:
     return next((said for part, said in _AGAIN if part in reason), "something else changes")
 
 
-def _own_words(reasons: Iterable[Any]) -> list[str]:
+def _own_words(reasons: object) -> list[str]:
     """The first line of each reason, as far as it holds words of torch's."""
-    first = (reason.strip().splitlines()[0] for reason in reasons if isinstance(reason, str) and reason.strip())
+    told = reasons if isinstance(reasons, list | tuple | set | frozenset) else ()
+    first = (reason.strip().splitlines()[0] for reason in told if isinstance(reason, str) and reason.strip())
     found = map(_WORDS.match, first)
-    return sorted({told[0].rstrip(" :,") for told in found if told})[:4]
+    return sorted({words[0].rstrip(" :,") for words in found if words})[:4]
 
 
 def _here() -> str:

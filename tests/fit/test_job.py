@@ -7,7 +7,7 @@ from fit_jobs import GPUS, job
 
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.fit.job import JobPlan, Sharding
+from diagnose.predict.fit.job import JobPlan, Sharding, check_sharding, stages_by_work
 
 MODEL = "Llama-3.2-1B"  # 16 layers, 32 heads, 8 key and value heads
 
@@ -59,3 +59,13 @@ def test_stages_by_work_give_the_first_ones_more_blocks_because_the_last_has_the
     # A block is 67.1 M weights and the head 268 M, four blocks: 20 in all, and 5 for each of four stages.
     plan = JobPlan("1B", nanotron_1b, GPUS["H100-SXM5-80GB"], gpus=4, sharding=Sharding(pp=4, uneven_stages=True))
     assert plan.layers_per_stage == (6, 5, 5, 0)
+
+
+def test_a_model_of_any_size_that_a_file_may_state_is_divided_at_once() -> None:
+    """One by one, a billion layers would take minutes."""
+    endless = ModelShape(hidden=2048, layers=1 << 30, heads=1 << 30, ffn=8192, vocab=131072)
+
+    stages = stages_by_work(endless, 4)
+    assert (sum(stages), max(stages) - min(stages) <= 8) == (1 << 30, True)
+    with pytest.raises(UserError, match="tp may be 1, 2, 4, 8"):
+        check_sharding(endless, Sharding(tp=3))

@@ -56,6 +56,7 @@ def test_an_unknown_name_is_refused_with_near_ones() -> None:
     [
         (json.dumps(LLAMA | {"model_type": "mamba"}), "known are llama, mistral"),
         (json.dumps({"model_type": "llama"}), "an entry that decides a size"),
+        (json.dumps(LLAMA | {"num_hidden_layers": 1 << 31}), "an entry that decides a size"),
         (json.dumps([1]), "it holds no JSON object"),
         ("{", "pass the config.json of a model"),
     ],

@@ -125,3 +125,23 @@ def test_the_command_reads_them(tmp_path: Path) -> None:
 
     assert done.exit_code == 0, done.output
     assert "thermal-throttling" in {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"metric": {"__name__": {}}, "values": []},
+        {"metric": {"__name__": "DCGM_FI_DEV_SM_CLOCK"}, "values": 5},
+        {"metric": {"__name__": "DCGM_FI_DEV_SM_CLOCK"}, "value": {"a": 1}},
+        {"metric": [], "values": "text"},
+    ],
+)
+def test_a_series_that_is_none_is_left_out(odd: dict[str, Any], tmp_path: Path) -> None:
+    sound = series("DCGM_FI_DEV_SM_CLOCK", [(BEGIN_S, 1155)], gpu="0")
+
+    assert kept(tmp_path, answer(odd, sound)) == kept(tmp_path, answer(sound))
+
+
+def test_a_result_that_is_no_list_holds_no_series(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no series of GPUs"):
+        kept(tmp_path, '{"data": {"result": 5}}')

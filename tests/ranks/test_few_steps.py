@@ -133,6 +133,8 @@ def test_a_suspicion_has_its_numbers_and_leaves_the_rule_open(tmp_path: Path) ->
     found = analyze(tmp_path)
 
     assert found.stragglers == ()
+    facts = {fact.name: fact.value for fact in found.facts}
+    assert facts["passing_waiting_share"] == facts["waiting_share"]  # what is only suspected may pass
     assert found.postmortem is not None
     (suspected,) = found.postmortem.suspected
     assert (suspected.rank, suspected.persistence, suspected.of_collectives) == (1, "suspected", 5)

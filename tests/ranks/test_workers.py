@@ -16,6 +16,7 @@ from analysed import GEMM
 from kineto import Trace, collective
 from msgspec.structs import replace
 from needs import needs
+from simulator import Clocks, Fault, Job, simulate
 
 from diagnose.analysis import Options, analyze
 from diagnose.analysis.ranks import MOST_MEASURED
@@ -98,7 +99,7 @@ def test_a_process_that_dies_costs_only_time(folder: Path, alone: Diagnosis, mon
     monkeypatch.setattr(processes.Worker, "answer", third_is_too_much)
 
     assert diagnosed(folder, jobs=2) == alone
-    assert len(started) == 2 + 1 + 2, "two for the digests, one for the dead one, two for the ranks in full"
+    assert len(started) == 2 + 1, "two for the digests, one for the dead one; small ranks are read in full without"
     assert all(process.poll() is not None for process in started), "none is left behind"
 
 
@@ -124,6 +125,18 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")  # distributed warns of sockets and event loops that it closes itself
+def test_a_cluster_says_the_same_of_a_simulated_job(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
+    late = Fault("data", (11,))
+    simulate(Job(ranks=64, steps=3, clocks=Clocks(3.0, 20.0), faults=(late,))).write(tmp_path)
+
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as two:
+        found = diagnosed(tmp_path, scheduler=two.scheduler_address)
+    assert [(s.rank, s.cause) for s in found.stragglers] == [(11, "data")]
+    assert found == diagnosed(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
 def test_a_cluster_says_the_same_though_a_worker_is_killed(folder: Path, alone: Diagnosis, cluster: Any) -> None:
     def kills_one(path: Path, number: int, of: int) -> None:

@@ -1,6 +1,7 @@
 """`diagnose tune` from end to end: real runs of small jobs."""
 
 import functools
+import json
 import os
 import signal
 import sys
@@ -53,6 +54,22 @@ def test_a_run_without_memory_is_told_by_the_words_of_its_log(tmp_path: Path) ->
     ran = JobRuns([sys.executable, str(script)], os.environ, tmp_path, Window())(1, {}, None, toys.PATIENCE_S)
 
     assert (ran.outcome, ran.because, ran.diagnosis) == ("oom", "out of memory", None)
+
+
+@pytest.mark.parametrize(("step_ms", "after"), [(None, 12), (1000.0, 12), (50.0, 40), (1.0, 150)])
+def test_short_steps_are_timed_for_seconds(step_ms: float | None, after: int) -> None:
+    window = Window(steps=4).timing(step_ms)
+
+    assert (window.config(1).control, window.config(1).control_after) == (12, after)
+
+
+def test_the_first_run_of_a_tune_tells_how_long_the_steps_of_the_others_are(tmp_path: Path) -> None:
+    toys.ended(toys.started(tmp_path, toys.SLOW_LOADER + "train()\n", "--runs", "2"))
+    first, second = (json.loads((tmp_path / "tune" / f"run-{n}" / "capture-rank0.json").read_text()) for n in (0, 1))
+    step_ms = toys.climbed(tmp_path).rungs[0].measured.step_ms
+
+    assert len(first["steps"]["control_after_ns"]) == 12
+    assert len(second["steps"]["control_after_ns"]) == Window().timing(step_ms).after
 
 
 def test_an_interrupt_ends_the_job_and_says_how_to_go_on(tmp_path: Path) -> None:

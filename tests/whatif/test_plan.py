@@ -70,11 +70,19 @@ def test_what_is_critical_does_not_precede_what_is_sure_to_buy_more_than_it_can(
     assert ids(planned(alone, named("critical"), named("sure"), weights=weights)) == order
 
 
-@pytest.mark.parametrize(("promised", "order"), [(1.14, ["cause", "symptom"]), (1.05, ["symptom", "cause"])])
+@pytest.mark.parametrize(
+    ("promised", "order"),
+    [
+        ((1.14, 1.5), ["cause", "symptom"]),
+        ((1.05, 1.5), ["symptom", "cause"]),
+        ((1.07, 1.5), ["cause", "symptom"]),
+        ((1.07, 1.3), ["symptom", "cause"]),
+    ],
+)
 def test_a_symptom_does_not_lead_the_cause_that_excludes_it_and_promises_more(
-    promised: float, order: list[str]
+    promised: tuple[float, float], order: list[str]
 ) -> None:
-    alone = {"symptom": (1.07, 1.41), "cause": (promised, 1.5)}
+    alone = {"symptom": (1.07, 1.41), "cause": promised}
     weights = {"symptom": Weight("critical", bounds_step=True, yields_to=frozenset({"cause"})), "cause": Weight("info")}
 
     assert ids(planned(alone, named("symptom"), named("cause"), weights=weights)) == order

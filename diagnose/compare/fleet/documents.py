@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from diagnose.decoding import UNREADABLE
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.reading import LARGEST_BYTES, diagnosis_in, kind_of
 from diagnose.errors import UserError
@@ -86,6 +87,6 @@ class _Keys(msgspec.Struct):
 def _is_another_document(content: bytes) -> bool:
     try:
         keys = msgspec.json.decode(content, type=_Keys)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return False
     return not (keys.verdict and keys.ranks and keys.steps)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from diagnose.decoding import UNREADABLE
 from diagnose.dumps import unpickling
 from diagnose.dumps.hang.dump import Dump, dump_of
 from diagnose.dumps.opcodes import UnsoundPickle
@@ -105,7 +106,7 @@ def _value(path: Path) -> Any:
             raise _Unusable("it is JSON of more than 1 GiB")
         try:
             return msgspec.json.decode(file.read())
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise _Unusable("it is damaged JSON") from error
 
 

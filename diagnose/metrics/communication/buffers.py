@@ -21,8 +21,8 @@ STEPS = (PACKING, "aten::unflatten_dense_tensors", "aten::copy_", "record_param_
 @metric("share", STEP)
 def buffer_sync_share(m: Measured) -> Value:
     """Time of DDP's broadcast of buffers: the device idles beside it, communicates for it alone, or copies for it."""
-    spans, gpu, sent = _spans(m), m.timeline.gpu, m.messages
-    launched = m.in_steps & (iv.coverage(spans, gpu.launch_start, gpu.launch_start + 1) > 0)
+    spans, gpu, sent = m.once(_spans), m.timeline.gpu, m.messages
+    launched = m.in_steps & iv.holds(spans, gpu.launch_start)
     kernels = launched & ~gpu.is_communication
     broadcasts = sent.when(launched[sent.activity])
     return m.pieces_share(
@@ -37,7 +37,7 @@ def buffer_sync_share(m: Measured) -> Value:
 @metric("share", STEP)
 def buffer_sync_host_share(m: Measured) -> Value:
     """The device idles while the host packs, sends and unpacks the buffers that DDP broadcasts."""
-    return m.pieces_share(_idle(m, _spans(m)))
+    return m.pieces_share(_idle(m, m.once(_spans)))
 
 
 @metric("flag", needs_gpu=False)
@@ -46,7 +46,7 @@ def broadcasts_buffers(m: Measured) -> Value:
     recorded = m.record.flag("ddp.broadcast_buffers")
     if recorded is not None:
         return recorded
-    if len(_spans(m)):
+    if len(m.once(_spans)):
         return True
     return Unknown("the trace shows no broadcast of buffers, and no capture record says", DIAGNOSE_RUN)
 
@@ -91,7 +91,7 @@ def _directly_in_forwards(m: Measured) -> tuple[Ints, Ints]:
     ranges = line.matching(FORWARD, *ANNOTATIONS)
     spans = iv.intervals(trace.ts[ranges], trace.ends(ranges))
     rows = np.flatnonzero(trace.rows_of(*ANNOTATIONS))
-    rows = rows[iv.coverage(spans, trace.ts[rows], trace.ts[rows] + 1) > 0]
+    rows = rows[iv.holds(spans, trace.ts[rows])]
     parent = owners.parents(trace, rows)
     around = np.where(parent >= 0, rows[parent], owners.NONE) if len(rows) else rows
     inside = np.flatnonzero(ranges[around] & (parent >= 0)) if len(rows) else rows

@@ -38,9 +38,13 @@ def waiting_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def passing_waiting_share(m: Measured) -> Value:
-    """Exposed waiting for ranks that are late in turn, none of them steadily: it comes again with each collective."""
+    """Exposed waiting for ranks that are late in turn, none of them steadily: it comes again with each collective.
+    A rank that is only suspected to be late steadily counts as late in turn.
+    """
+    if not m.job.matched:
+        return m.job.why_unmatched
     steady = straggler_share(m)
-    return steady if isinstance(steady, Unknown) else max(m.share(*WAITING) - float(steady), 0.0)
+    return max(m.share(*WAITING) - (0.0 if isinstance(steady, Unknown) else float(steady)), 0.0)
 
 
 @metric("share", "communication time")

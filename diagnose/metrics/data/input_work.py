@@ -60,7 +60,7 @@ def works_on_text(name: str) -> bool:
 def _when(m: Measured, wanted: Callable[[str], bool]) -> iv.Intervals:
     """The instants at which a function or range is open whose name is wanted."""
     trace = m.timeline.trace
-    rows = trace.named(wanted) & trace.rows_of(*ANNOTATIONS, *PYTHON)
+    rows = trace.named_in(wanted, *ANNOTATIONS, *PYTHON)
     return iv.intervals(trace.ts[rows], trace.ends(rows))
 
 

@@ -2,7 +2,7 @@
 
 from math import ceil, floor
 
-from diagnose.attribution.causes import OPERATORS, OPTIMIZER_OPERATORS
+from diagnose.attribution.causes import HOST_WORK
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_worker_count
@@ -19,7 +19,6 @@ PROFILED = 1.5  # times as long the host's work may take under the profiler, uns
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
 HANDING_OVER_CROWDED = 1.5  # where they leave no core idle: an estimate
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
-HOST_WORK = ("dispatch", "python", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
 NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no wait to hide"))
 
 

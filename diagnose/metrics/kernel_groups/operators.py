@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose.arrays import Mask, among
 from diagnose.facts import Unknown, another_run
 from diagnose.metrics.kernel_groups.registry import Group
 from diagnose.metrics.measured import Measured
@@ -32,7 +32,7 @@ def no_kernels(m: Measured) -> Mask:
 
 def by_operator(m: Measured, wanted: set[int]) -> Mask:
     """Kernels in the counted steps that the operators in the rows `wanted` launched."""
-    return np.isin(m.operator, np.array(sorted(wanted), np.int64)) & m.kernels
+    return among(m.operator, np.array(sorted(wanted), np.int64)) & m.kernels
 
 
 def operators(m: Measured, of_name: Callable[[str], bool] | None = None) -> list[int]:

@@ -78,8 +78,7 @@ def flash_blocked_by(m: Measured) -> Value:
 
 def _calls(m: Measured) -> list[Call]:
     trace = m.timeline.trace
-    called = trace.named(lambda name: name == _EFFICIENT or name.startswith(MATH))
-    rows = np.flatnonzero(trace.rows_of(*OPS) & called)
+    rows = np.flatnonzero(trace.named_in(lambda name: name == _EFFICIENT or name.startswith(MATH), *OPS))
     none = (b"", b"", b"")
     shapes = [trace.shapes[s] if (s := int(trace.shape[row])) >= 0 else none for row in rows]
     return [call_of(trace.names[trace.name[row]], shape) for row, shape in zip(rows, shapes, strict=True)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints, Mask, numbered
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.kernels.optimizer import optimizer_kind
 from diagnose.metrics.measured import Measured
@@ -78,7 +78,7 @@ def _by_range(m: Measured) -> str | None:
     rows = rows[_innermost(trace, rows)]
     if not len(rows):
         return None
-    names, which = np.unique(trace.name[rows], return_inverse=True)
+    names, which = numbered(trace.name[rows])
     longest = trace.names[names[np.argmax(np.bincount(which, weights=trace.dur[rows]))]]
     named = _STEP_OF.match(longest)
     return named[1] if named else longest.removeprefix("Optimizer.step#")

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints, Mask
+from diagnose.arrays import Floats, Ints, Mask, numbered
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.user_code import CALLS, Spent, UserCode
 from diagnose.metrics.unknowns import NO_PYTHON
@@ -53,7 +53,7 @@ class _Calls:
     @cached_property
     def name(self) -> Ints:
         """Which of `names` each call has."""
-        return np.unique(self.timeline.trace.name[self.rows], return_inverse=True)[1].ravel()
+        return numbered(self.timeline.trace.name[self.rows])[1]
 
     @cached_property
     def names(self) -> list[str]:

@@ -49,9 +49,7 @@ def _recorded(m: Measured) -> Tokens | None:
 def _looked_up(m: Measured) -> Tokens | None:
     """Indices of the largest embedding table, where that table is also a matrix product's width: a vocabulary."""
     trace, steps = m.timeline.trace, m.timeline.steps
-    rows = np.flatnonzero(
-        trace.rows_of(*OPS) & trace.named(lambda name: name == "aten::embedding") & (trace.shape >= 0)
-    )
+    rows = np.flatnonzero(trace.named_in(lambda name: name == "aten::embedding", *OPS) & (trace.shape >= 0))
     host = steps.host
     at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
     rows = rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])]
@@ -70,9 +68,7 @@ def _looked_up(m: Measured) -> Tokens | None:
 def product_widths(m: Measured) -> set[int]:
     """All sizes of the first operands of matrix products."""
     trace = m.timeline.trace
-    rows = np.flatnonzero(
-        trace.rows_of(*OPS) & trace.named(lambda name: name in ("aten::mm", "aten::addmm")) & (trace.shape >= 0)
-    )
+    rows = np.flatnonzero(trace.named_in(lambda name: name in ("aten::mm", "aten::addmm"), *OPS) & (trace.shape >= 0))
     distinct = np.unique(trace.shape[rows])
     return {size for s in distinct for dims in tensor_sizes(trace.shapes[s][0]) for size in dims}
 

@@ -7,7 +7,19 @@ from typing import Any
 
 import msgspec
 
-from diagnose.decoding import MOST_RANKS, Kind, Told, all_of, in_order, nothing_told, number, table, text, whole
+from diagnose.decoding import (
+    MOST_RANKS,
+    UNREADABLE,
+    Kind,
+    Told,
+    all_of,
+    in_order,
+    nothing_told,
+    number,
+    table,
+    text,
+    whole,
+)
 from diagnose.errors import printable
 from diagnose.patch.promises.promise import (
     FORMAT,
@@ -54,7 +66,7 @@ def promise_in(line: bytes) -> Promise | None:
         return None
     try:
         known = _FIELDS(msgspec.json.decode(line), "", nothing_told)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     if not isinstance(known, Mapping) or any(known.get(name) is None for name in _NEEDED):
         return None

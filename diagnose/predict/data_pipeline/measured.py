@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 
+from diagnose.decoding import UNREADABLE
 from diagnose.errors import UserError
 from diagnose.formulas.data_pipeline import cores_of_rank
 from diagnose.probes.pipeline.asked import VERSION
@@ -210,7 +211,7 @@ def decoded(content: bytes) -> Measured:
     """
     try:
         measured = msgspec.json.decode(content, type=Measured)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise UserError("the measurement cannot be read", why=str(error)) from error
     if measured.version != VERSION:
         why = f"the job's Python has probes of version {measured.version}, and this is {VERSION}"
@@ -222,5 +223,5 @@ def passed_over(file: Path) -> PassedOver:
     """What the probe left of a script that it did not measure; nothing where it left none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=PassedOver)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return PassedOver()

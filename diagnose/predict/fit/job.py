@@ -1,6 +1,8 @@
 """A training job as it would be launched: a model on GPUs, its batch, its number types, and how it is divided."""
 
 from dataclasses import dataclass
+from itertools import pairwise
+from math import isqrt
 from typing import Literal, get_args
 
 from diagnose.errors import UserError
@@ -156,14 +158,9 @@ def stages_by_work(model: ModelShape, pp: int) -> tuple[int, ...]:
     weights, those of the head included (nanotron, `NanotronModel` set-up of pipeline blocks).
     """
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
-    share = (model.layers * block + model.vocab * model.hidden) / pp
-    stages = [0] * pp
-    stage = 0
-    for layer in range(1, model.layers + 1):
-        stages[stage] += 1
-        if layer * block > share * (stage + 1) and stage < pp - 1:
-            stage += 1
-    return tuple(stages)
+    whole = model.layers * block + model.vocab * model.hidden
+    ends = [min(int(whole * stage // (block * pp)) + 1, model.layers) for stage in range(1, pp)]
+    return tuple(end - begin for begin, end in pairwise([0, *ends, model.layers]))
 
 
 def check_sharding(model: ModelShape, sharding: Sharding) -> None:
@@ -227,7 +224,8 @@ def _check_gpus(plan: JobPlan) -> None:
 
 
 def _divisors(number: int) -> list[int]:
-    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+    small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})
 
 
 def _allowed(name: str, values: tuple[str, ...] | list[int]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask
+from diagnose.arrays import Floats, Ints, Mask, numbered
 from diagnose.timeline import Activities, grouped
 
 NONE = -1
@@ -110,13 +110,13 @@ def _gaps(gpu: Activities, previous: Ints, free: Ints, in_time: Mask) -> Floats:
     """End of the previous activity to the start of one that was launched in time."""
     stream = gpu.stream.astype(np.int64)
     pair = gpu.kind[previous].astype(np.int64) * len(gpu.kinds) + gpu.kind
-    keys = [stream << 32 | pair, pair, stream, np.zeros_like(pair)]
+    keys = [stream * len(gpu.kinds) ** 2 + pair, pair, stream, np.zeros_like(pair)]
     use = in_time & (previous >= 0) & (gpu.start <= free + GAP_AT_MOST_NS)
     return medians((gpu.start - free).astype(float), use, keys, _DEFAULT_GAP_NS)
 
 
 def _group_medians(values: Floats, use: Mask, key: Ints, at_least: int) -> Floats:
-    _, group = np.unique(key, return_inverse=True)
+    _, group = numbered(key)
     rows = np.flatnonzero(use)
     rows = rows[np.lexsort((values[rows], group[rows]))]
     size = np.bincount(group[rows], minlength=int(group.max(initial=0)) + 1)

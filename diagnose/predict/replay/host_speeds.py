@@ -61,7 +61,7 @@ def recorded_by(trace: Trace, pieces: Mapping[str, Intervals], steps: int) -> di
 
     An event counts where it begins from: its shapes and its name are collected before its time begins to run.
     """
-    begins = np.sort(trace.ts[trace.rows_of(*ANNOTATIONS, *RUNTIME, *PYTHON)]) - 1
+    begins = np.sort(trace.ts[trace.rows_of(*ANNOTATIONS, *RUNTIME, *PYTHON)], kind="stable") - 1
     return {
         cause: Recorded(iv.total(instants) / steps, float(_points_in(begins, instants)) / steps)
         for cause, instants in pieces.items()

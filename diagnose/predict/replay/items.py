@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints
+from diagnose.arrays import Floats, Ints, numbered
 from diagnose.predict.replay.device import NONE, Starts, starts_of
 from diagnose.predict.replay.host import Calls, calls_of
 from diagnose.predict.replay.waits import ONE_STREAM, waits_of
@@ -59,7 +59,7 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
     calls = calls_of(timeline, windows)
     call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE).astype(np.int64)
     starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.matching(_STREAM_WAITS, *RUNTIME)]))
-    names, stream = np.unique(gpu.stream, return_inverse=True)
+    names, stream = numbered(gpu.stream)
     mine = _launched_in(gpu, windows)
     launcher = _call_of(gpu, calls, mine)
     first = _first_of(launcher, len(calls))

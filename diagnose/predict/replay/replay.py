@@ -6,21 +6,13 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from diagnose import intervals as iv
-from diagnose.arrays import Ints
+from diagnose.arrays import Floats, Ints
 from diagnose.attribution.attribution import Attribution
-from diagnose.attribution.causes import EXPOSED
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.costs import costs_of
 from diagnose.predict.replay.engine import period_ns
-from diagnose.predict.replay.host_speeds import (
-    SLOWEST_PROFILER,
-    HostSpeeds,
-    Recorded,
-    as_the_rest,
-    recorded_by,
-    speeds_that_fit,
-)
+from diagnose.predict.replay.host_ledger import HostLedger
+from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, Recorded, speeds_that_fit
 from diagnose.predict.replay.items import Items, items_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.steps import host_steps
@@ -44,7 +36,7 @@ class Replay:
     """Steps of one rank that can be replayed with a change.
 
     Attributes:
-        steps: the replayed ones, as rows of the counted steps: those whose time is closest to the median.
+        steps: the replayed ones, as rows of the counted steps: on a device those whose time is closest to the median.
         measured_ns: mean time of these steps, on the device where there is one.
         waits: rows of the trace of the calls in them that wait for the device, for `Change.no_wait`.
         recorded: what the host did in such a step by each cause, as far as `Change.host_speeds` scales it.
@@ -57,13 +49,16 @@ class Replay:
     _communicates: bool
     _obstacle: str = ""
     recorded: Mapping[str, Recorded] = field(default_factory=dict)
+    _drawn_ns: Callable[[Change], Floats] | None = None
 
     @classmethod
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
-        """Prepares at most STEPS steps, fewer where they are large. Without a GPU a step is its ledger of host time."""
-        lengths = attribution.windows[:, 1] - attribution.windows[:, 0]
-        steps = _typical(timeline, lengths)
-        return _on_device(timeline, steps) if timeline.has_gpu else _on_host(timeline, attribution, steps)
+        """Prepares at most STEPS steps, fewer where they are large. Without a GPU a step is its ledger of host time:
+        all counted steps, which cost nothing to replay, so that the shares of the report are those of the prediction.
+        """
+        if not timeline.has_gpu:
+            return _on_host(timeline, attribution)
+        return _on_device(timeline, _typical(timeline, attribution.windows[:, 1] - attribution.windows[:, 0]))
 
     @classmethod
     def failed(cls, because: str) -> "Replay":
@@ -75,8 +70,20 @@ class Replay:
         if change is None:
             return self._unchanged_ns
         changed = self._replayed_ns(change)
-        keeps_end = change.communication_keeps == "end" and self._communicates
-        return max(changed, self._unchanged_ns) if keeps_end else changed
+        return max(changed, self._unchanged_ns) if self._keeps_end(change) else changed
+
+    def drawn_ns(self, change: Change) -> Floats | None:
+        """The step with the change in other draws of the same steps, shape (draws,): how far the steps tell it.
+
+        None where steps are not drawn: on a device, and where there is only one.
+        """
+        if self._drawn_ns is None:
+            return None
+        changed = self._drawn_ns(change)
+        return np.maximum(changed, self._drawn_ns(Change())) if self._keeps_end(change) else changed
+
+    def _keeps_end(self, change: Change) -> bool:
+        return change.communication_keeps == "end" and self._communicates
 
     @cached_property
     def _unchanged_ns(self) -> float:
@@ -166,25 +173,17 @@ def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
     return float(np.where(first, np.maximum(lengths, on_host), lengths).mean())
 
 
-def _on_host(timeline: Timeline, attribution: Attribution, steps: tuple[int, ...]) -> Replay:
-    windows = attribution.windows[list(steps)]
-    inside = iv.intervals(windows[:, 0], windows[:, 1])
-    pieces = {cause: iv.intersect(attribution.pieces(cause), inside) for cause in attribution.causes}
-    ledger = {cause: iv.total(instants) / max(len(windows), 1) for cause, instants in pieces.items()}
-    measured = float((windows[:, 1] - windows[:, 0]).mean())
+def _on_host(timeline: Timeline, attribution: Attribution) -> Replay:
+    ledger = HostLedger.of(timeline.trace, attribution)
+    measured = float((attribution.windows[:, 1] - attribution.windows[:, 0]).mean()) if ledger.steps else 0.0
     unseen = NOT_KNOWN if timeline.unknown_device else NOT_RECORDED
-    obstacle = unseen if timeline.capture_failed else "" if measured else NO_STEP
-    communicates = ledger.get(EXPOSED, 0.0) > 0
-    recorded = recorded_by(timeline.trace, pieces, max(len(windows), 1))
-    if EXPOSED in recorded:
-        recorded[EXPOSED] = as_the_rest(recorded, EXPOSED)
-    return Replay(steps, measured, np.zeros(0, np.int64), partial(_ledger_ns, ledger), communicates, obstacle, recorded)
-
-
-def _ledger_ns(ledger: dict[str, float], change: Change) -> float:
-    """The parts of a host step, each scaled; `kernels` and what else concerns a GPU changes nothing."""
-    factors = change.factors(tuple(ledger)) * change.speeds(tuple(ledger))
-    scaled = {cause: ns * factor for (cause, ns), factor in zip(ledger.items(), factors.tolist(), strict=True)}
-    communication = scaled.pop(EXPOSED, 0.0) * change.communication
-    rest = sum(scaled.values())
-    return max(rest, communication) if change.overlap else rest + communication
+    return Replay(
+        tuple(range(ledger.steps)),
+        measured,
+        np.zeros(0, np.int64),
+        ledger.step_ns,
+        ledger.communicates,
+        unseen if timeline.capture_failed else "" if measured else NO_STEP,
+        ledger.recorded,
+        ledger.drawn_ns if ledger.steps > 1 else None,
+    )

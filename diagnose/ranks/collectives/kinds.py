@@ -1,5 +1,7 @@
 """What a collective is called, what its kind implies, and how wide its elements are."""
 
+from functools import lru_cache
+
 SYMMETRIC = ("allreduce", "allgather", "reducescatter", "alltoall")  # no rank can end before all have begun
 SAME_SIZE = ("allreduce", "allgather", "reducescatter", "broadcast")  # the whole message is as large on every rank
 SEND_RECEIVE = "sendrecv"
@@ -22,12 +24,14 @@ def is_untold(kind: str) -> bool:
     return plain_kind(kind) in UNTOLD
 
 
+@lru_cache(1024)
 def itemsize(dtype: str) -> int:
     """Bytes of an element of a type as NCCL or torch names it; 0 when the name is unknown."""
     name = plain_dtype(dtype)
     return _ITEM_BYTES.get(name, 1 if "float8" in name else 0)
 
 
+@lru_cache(1024)
 def plain_dtype(dtype: str) -> str:
     """`c10::BFloat16` and `torch.bfloat16` are both "bfloat16"."""
     return dtype.lower().removeprefix("c10::").removeprefix("torch.")

@@ -85,8 +85,8 @@ def _world(ranks: Sequence[RankDigest]) -> int:
 def _nodes(ranks: Sequence[RankDigest]) -> tuple[int, ...]:
     hosts = [rank.host for rank in ranks]
     if all(hosts):
-        names = list(dict.fromkeys(hosts))
-        return tuple(names.index(host) for host in hosts)
+        number = {host: node for node, host in enumerate(dict.fromkeys(hosts))}
+        return tuple(number[host] for host in hosts)
     listed = {rank.listed_gpus for rank in ranks}
     size = _world(ranks)
     gpus = listed.pop() if len(listed) == 1 else 0

@@ -17,6 +17,7 @@ from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
 
 KERNELS = "kernels"
+NO_WORK = (0.0, 0.0, 0.0, 0.0)
 EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels have to account for
 ALIKE, SLOWER = 0.35, 1.04
 MORE_TOKENS = 1.05  # of the other ranks': less is no routing to speak of
@@ -141,25 +142,13 @@ def _spoken(excess: dict[str, int], parts: Sequence[str]) -> str:
 def ratios(rank: RankDigest, peers: Sequence[RankDigest]) -> list[Ratio]:
     """A rank's kernel families over the median of other ranks, per step, those with most time first."""
     compared = []
-    for name in rank.families.names:
-        usual = [float(np.median(column)) for column in zip(*(_per_step(p, name) for p in peers), strict=True)]
-        mine = _per_step(rank, name)
+    for name, mine in rank.work_per_step.items():
+        usual = np.median([peer.work_per_step.get(name, NO_WORK) for peer in peers], axis=0).tolist()
         if usual[0] > 0 and usual[1] > 0 and mine[1]:
             time, count, *work = (m / u if u else None for m, u in zip(mine, usual, strict=True))
             compared.append(Ratio(name, mine[0], time or 0.0, count or 0.0, *work))
     total = sum(r.ns for r in compared)
     return sorted((r for r in compared if r.ns >= TELLING * total), key=lambda r: -r.ns)
-
-
-def _per_step(rank: RankDigest, family: str) -> tuple[float, ...]:
-    """Time, number, elements and FLOPs of a family's kernels."""
-    families, steps = rank.families, max(rank.steps, 1)
-    if family not in families.names:
-        return (0.0,) * 4
-    at = families.names.index(family)
-    return tuple(
-        float(c[:, at].sum()) / steps for c in (families.ns, families.count, families.elements, families.flops)
-    )
 
 
 def _weighted(ratio: Sequence[Ratio], value: str) -> float:

@@ -70,8 +70,10 @@ def _slower(rank: RankDigest, peers: Sequence[RankDigest]) -> float | None:
     """Median over the operators' calls of how much longer one takes than on the median of the other ranks."""
     ratios, counts = [], []
     for (kind, name), ran in rank.host_work.items():
-        theirs = [peer.host_work[kind, name] for peer in peers if (kind, name) in peer.host_work]
-        if kind == "operator" and not _WAITS.match(name) and 2 * len(theirs) > len(peers):
+        if kind != "operator" or _WAITS.match(name):
+            continue
+        theirs = [other for peer in peers if (other := peer.host_work.get((kind, name))) is not None]
+        if 2 * len(theirs) > len(peers):
             usual = float(np.median([_each(other) for other in theirs]))
             ratios.append(_each(ran) / max(usual, 1.0))
             counts.append(min(ran.count, *(other.count for other in theirs)))
@@ -97,6 +99,7 @@ def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, mo
     found = {
         key: ran.ns / max(rank.steps, 1)
         for key, ran in rank.host_work.items()
+        if ran.ns / max(rank.steps, 1) >= EXPLAINS * extra_ns  # else the others need not be looked at
         if ran.ns / max(rank.steps, 1) - _usual(key, peers).ns >= EXPLAINS * extra_ns
         if not more_often or ran.count / max(rank.steps, 1) >= MORE_OFTEN * _usual(key, peers).count
     }

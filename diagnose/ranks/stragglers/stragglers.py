@@ -87,18 +87,24 @@ def rank_lateness_of(joined: Joined) -> list[RankLateness]:
     named = stragglers_among(evidence)
     waiting = waiting_by_rank(evidence, named)
     transient, suspected = transient_delays(evidence, named), suspected_among(evidence, named)
-    lateness = []
+    judged_ns = [_judged_ns(rank, joined.lateness) for rank in joined.ranks]
+    whole_ns, lateness = sum(judged_ns), []
     for r in range(len(joined.ranks)):
         steps = np.isin(np.arange(waiting.shape[1]), [s for rank, s in transient if rank == r])
         late = evidence.late[r] if r in named or r == suspected else steps
-        told = _rank_lateness(joined, r, int(waiting[r].sum()), late, named)
+        caused_ns = int(waiting[r].sum())
+        share = caused_ns / max(whole_ns - judged_ns[r], 1)
+        told = _rank_lateness(joined, r, (caused_ns, share), late, named)
         lateness.append(replace(told, persistence="suspected") if r == suspected else told)
     return sorted(lateness, key=lambda late_rank: (not late_rank.stands_out, -late_rank.caused_ns))
 
 
-def _rank_lateness(joined: Joined, rank: int, caused_ns: int, late: Mask, named: Sequence[int]) -> RankLateness:
+def _rank_lateness(
+    joined: Joined, rank: int, caused: tuple[int, float], late: Mask, named: Sequence[int]
+) -> RankLateness:
+    """Of the rank at a position, which `caused` so many nanoseconds of waiting, and what share of the others' steps."""
     ranks, evidence = joined.ranks, joined.evidence
-    share = caused_ns / max(sum(_judged_ns(r, joined.lateness) for p, r in enumerate(ranks) if p != rank), 1)
+    caused_ns, share = caused
     plain = RankLateness(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
     if not late.any():
         return plain

@@ -1,0 +1,26 @@
+"""How much of its time a rank has spent on each cause by some instants."""
+
+import numpy as np
+
+from diagnose.arrays import Ints
+from diagnose.attribution.attribution import Attribution
+
+
+def spent_before(attribution: Attribution, times: Ints) -> Ints:
+    """Nanoseconds of each cause before each of the times, shape (times, causes).
+
+    The pieces are disjoint, so of those that began before a time only the last can still run. Each is booked whole at
+    the first time behind its start, and what it has still to run is taken off there: one pass serves all causes.
+    """
+    order, causes = np.argsort(times, kind="stable"), len(attribution.causes)
+    until, start, end, cause = times[order], attribution.start, attribution.end, attribution.cause
+    booked = np.zeros((len(times) + 1) * causes, np.int64)
+    np.add.at(booked, np.searchsorted(until, start, side="right") * causes + cause, end - start)
+    by_time = np.cumsum(booked.reshape(len(times) + 1, causes)[:-1], axis=0)
+    last = np.searchsorted(start, until, side="left") - 1
+    begun = np.flatnonzero(last >= 0)
+    last = last[begun]
+    by_time[begun, cause[last]] -= np.maximum(end[last] - until[begun], 0)
+    spent = np.empty_like(by_time)
+    spent[order] = by_time
+    return spent

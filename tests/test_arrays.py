@@ -1,0 +1,46 @@
+"""Long arrays numbered and ordered, against what numpy does in one general way."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagnose.arrays import among, combined, distinct, numbered, ordered
+
+near = st.integers(-3, 3)
+number = near | st.integers(-(1 << 63), (1 << 63) - 1)
+column = st.lists(number, max_size=12).map(lambda values: np.array(values, np.int64))
+rows = st.lists(st.tuples(near, near, number), max_size=12)
+
+
+@given(column)
+def test_numbered_is_unique_with_its_inverse(values: np.ndarray) -> None:
+    several, which = numbered(values)
+    assert several.tolist() == distinct(values).tolist() == sorted(set(values.tolist()))
+    assert several[which].tolist() == values.tolist()
+
+
+def test_numbered_keeps_the_type() -> None:
+    assert numbered(np.array([7, 5, 7], np.int32))[0].dtype == np.int32
+
+
+@given(column, column)
+def test_among_is_membership(values: np.ndarray, wanted: np.ndarray) -> None:
+    assert among(values, wanted).tolist() == [value in wanted.tolist() for value in values.tolist()]
+
+
+@given(rows)
+def test_ordered_sorts_by_each_in_turn_and_keeps_the_order_of_equal_ones(
+    given_rows: list[tuple[int, int, int]],
+) -> None:
+    columns = np.array(given_rows, np.int64).reshape(-1, 3).T
+    expected = sorted(range(len(given_rows)), key=lambda at: given_rows[at])
+    assert ordered(*columns).tolist() == expected
+
+
+@given(rows)
+def test_combined_ascends_as_the_rows_do(given_rows: list[tuple[int, int, int]]) -> None:
+    numbers = combined(*np.array(given_rows, np.int64).reshape(-1, 3).T).tolist()
+    for (one, its), (other, others) in zip(
+        zip(given_rows, numbers, strict=True), zip(given_rows[1:], numbers[1:], strict=True), strict=False
+    ):
+        assert (one < other, one == other) == (its < others, its == others)

@@ -1,0 +1,212 @@
+"""Both sides of thresholds of communication, the loader, kernels and the user's code, in numbers."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from asked_metrics import fix, job
+
+from diagnose.facts import Unknown
+from diagnose.metrics.communication import collectives, sharding
+from diagnose.metrics.data import input_work, loader_rate
+from diagnose.metrics.data.loader_work import take_turns
+from diagnose.metrics.data.loader_workers import (
+    least_host_time_factor,
+    most_data_wait_left_share,
+    most_host_time_factor,
+    workers_fed,
+)
+from diagnose.metrics.data.padding import padding_kind
+from diagnose.metrics.kernels import fp8, fusion, host_calls, optimizer_forms, waves
+from diagnose.metrics.lines.sampled import sampled
+from diagnose.metrics.lines.user_code import Spent, UserCode
+from diagnose.trace.stacks import Frame
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("mib", "share"), [(1.05, 0), (0.95, 1)])
+def test_a_collective_below_a_mebibyte_is_small(mib: float, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fix(monkeypatch, collectives, _sizes=[mib * MIB])
+
+    assert collectives.small_collective_share(job()) == share
+
+
+def test_a_training_state_is_sixteen_bytes_of_a_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix(monkeypatch, sharding, _gathered=1e9, gather_ranks=4)
+
+    assert sharding.unsharded_state_bytes(job()) == 12e9
+
+
+@pytest.mark.parametrize(("until", "unprefetched"), [(52_050, 0.0), (51_800, 1.0)])
+def test_a_gather_is_unprefetched_beside_which_kernels_run_for_two_microseconds_at_most(
+    until: int, unprefetched: float
+) -> None:
+    """It begins at 50 us, and a kernel a tenth of a microsecond before."""
+    gathers = SimpleNamespace(start=np.array([10_000, 50_000]), gathers=np.array([True, True]))
+    gpu = SimpleNamespace(start=np.array([49_900]), end=np.array([until]))
+    windows = SimpleNamespace(windows=np.array([[0, 100_000]]))
+    given = job(timeline=SimpleNamespace(gpu=gpu), attribution=windows, messages=gathers, kernels=np.array([True]))
+
+    assert sharding.unprefetched_gather_share(given) == unprefetched
+
+
+@pytest.mark.parametrize(("steps", "told"), [(3, True), (2, False)])
+def test_bursts_of_waiting_take_three_steps(steps: int, told: bool) -> None:
+    recorded = {"loading": {"wait_ns": [1.0] * steps, "workers": 0}}
+    windows = np.zeros((steps, 2), np.int64)
+    attribution = SimpleNamespace(pieces=lambda *_: np.zeros((0, 2), np.int64))
+    found = input_work.data_wait_burst_factor(
+        job(recorded, timeline=SimpleNamespace(windows=windows), attribution=attribution)
+    )
+
+    assert isinstance(found, Unknown) is not told
+
+
+@pytest.mark.parametrize(("wait", "told"), [(0.11, True), (0.09, False)])
+def test_a_loader_with_workers_sets_the_pace_from_a_tenth_of_the_step_on(
+    wait: float, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix(monkeypatch, loader_rate, micro_batch_size=8, accumulation_steps=1)
+    found = loader_rate.loader_samples_per_s(job({"loading": {"workers": 2}}, share=lambda *_: wait, step_s=0.5))
+
+    assert found == (16.0 if told else loader_rate.KEEPS_UP)
+
+
+@pytest.mark.parametrize(
+    ("share", "threads", "turns"), [(1.25, 2.0, True), (1.35, 2.0, False), (1.0, 1.6, True), (1.0, 1.4, False)]
+)
+def test_threads_take_turns_that_use_no_more_than_a_core_and_a_third(share: float, threads: float, turns: bool) -> None:
+    assert take_turns(share, 0.1, threads) is turns
+
+
+@pytest.mark.parametrize(
+    ("cores", "share", "waits", "workers"),
+    [
+        (1.0, 0.12, True, 2),  # a quarter of a core is found in any host: 2.08 workers
+        (1.0, 0.13, True, 1),
+        (1.5, 0.001, False, 25),  # no worker takes less than two hundredths of a core
+        (2.96, 1.0, False, 2),  # 1.96 cores are two whole ones
+        (2.945, 1.0, False, 1),
+        (2.955, 1.0, False, 2),
+    ],
+)
+def test_cores_feed_so_many_workers(cores: float, share: float, waits: bool, workers: int) -> None:
+    assert workers_fed(cores, share, waits=waits) == workers
+
+
+class Advised:
+    """A job that waits for data, whose cores feed so many workers, and in which so many run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, advised: int, running: int, room: int) -> None:
+        from diagnose.metrics.data import loader_workers
+
+        fix(monkeypatch, loader_workers, advised_loader_workers=advised, _running=running, loader_worker_room=room)
+        fix(monkeypatch, loader_workers, cores_per_rank=8.0)
+        self.job = job(share=lambda *causes: 0.3 if causes == ("data-wait",) else 0.1)
+
+
+def test_where_loading_has_to_leave_the_run_a_fifth_of_the_wait_goes_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert most_data_wait_left_share(Advised(monkeypatch, 2, 2, 2).job) == pytest.approx(0.8)
+
+
+def test_the_profiler_may_take_a_third_of_the_host_s_time_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert least_host_time_factor(Advised(monkeypatch, 4, 2, 4).job) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(("advised", "slower"), [(2, 1.3), (7, 1.5)])
+def test_handing_over_slows_the_host_by_a_third_and_by_half_without_an_idle_core(
+    advised: int, slower: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of eight cores."""
+    assert most_host_time_factor(Advised(monkeypatch, advised, 0, advised).job) == pytest.approx(slower)
+
+
+@pytest.mark.parametrize(
+    ("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, "dynamic"), (5, 9, "static")]
+)
+def test_padding_is_static_of_four_batches_with_eight_tokens_that_no_sample_needs(
+    batches: int, beyond: int, kind: str
+) -> None:
+    padding = {"batches": batches, "least_length": 100, "most_length": 100, "tokens": 100}
+    given: dict[str, Any] = {"padding_share": 0.3, "padding": {**padding, "beyond_longest_tokens": beyond}}
+    found = padding_kind(job({"batch": given}, recorded=lambda value: value))
+
+    assert found == kind or (not kind and isinstance(found, Unknown))
+
+
+@pytest.mark.parametrize(("capability", "has"), [(8.9, True), (8.0, False), (9.0, True)])
+def test_fp8_comes_with_ada(capability: float, has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fix(monkeypatch, fp8, compute_capability=capability)
+
+    assert fp8.has_fp8(job(device=SimpleNamespace(gpu=None))) is has
+
+
+@pytest.mark.parametrize(("described", "known"), [(82, True), (78, False)])
+def test_launches_say_something_of_the_step_that_describe_four_fifths_of_it(
+    described: int, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.array([0.5, np.nan])
+    fix(monkeypatch, waves, launches_of=waves.Launches(values, values, values))
+    found = waves.occupancy_share(job(kernels=np.ones(2, bool), own_time=np.array([described, 100 - described])))
+
+    assert isinstance(found, Unknown) is not known
+
+
+@pytest.mark.parametrize(("samples", "known"), [(51, True), (49, False)])
+def test_fifty_samples_of_the_user_s_code_name_its_lines(samples: int, known: bool) -> None:
+    stack = SimpleNamespace(samples=samples, frames=(("a.py", 1, "f"),), doing="", calls="")
+    found = sampled(SimpleNamespace(why_none="", stacks=(stack,), samples=samples, steps=1, wall_ms=1.0))  # type: ignore[arg-type]
+
+    assert isinstance(found, Unknown) is not known
+
+
+def spent(function: str, weight: float, caller: str = "main") -> Spent:
+    frames = tuple(Frame("a.py", 1, name) for name in (caller, function))
+    return Spent(frames, "", "", weight)
+
+
+@pytest.mark.parametrize(("of_it", "devoted"), [(0.82, True), (0.78, False)])
+def test_a_function_is_devoted_to_what_four_fifths_of_its_time_go_to(of_it: float, devoted: bool) -> None:
+    code = UserCode((spent("work", 50), spent("rest", 50)), 100, "samples", "", 1.0)
+
+    assert (("a.py", "work") in code.devoted({("a.py", "work"): 50 * of_it})) is devoted
+
+
+@pytest.mark.parametrize(("weight", "around"), [(0.97, False), (0.99, True)])
+def test_what_is_around_nearly_everything_is_devoted_to_nothing(weight: float, around: bool) -> None:
+    code = UserCode((spent("loop", 100 * weight), spent("rest", 100 * (1 - weight), "other")), 100, "samples", "", 1.0)
+
+    assert (("a.py", "loop") not in code.devoted({("a.py", "loop"): 100 * weight})) is around
+
+
+@pytest.mark.parametrize(("mallocs", "caches"), [(11, False), (9, True)])
+def test_an_allocator_asks_the_driver_ten_times_a_step_where_it_keeps_nothing(
+    mallocs: int, caches: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix(monkeypatch, host_calls, _tensors_allocated=1.0)
+    monkeypatch.setattr(host_calls, "_calls_per_step", lambda m, of: mallocs)
+    trace = SimpleNamespace(rows_of=lambda *_: np.array([True]))
+
+    assert host_calls.allocator_caches(job(timeline=SimpleNamespace(trace=trace))) is caches
+
+
+def test_a_foreach_update_takes_half_of_a_single_one_s_time_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix(monkeypatch, optimizer_forms, optimizer_faster_form="foreach", optimizer_name="Adam", optimizer_kind="single")
+
+    assert optimizer_forms.least_optimizer_left_share(job()) == 0.5
+
+
+@pytest.mark.parametrize(("second", "recomputed"), [("aten::mul", 1.0), ("aten::_softmax_backward_data", 7 / 6)])
+def test_fused_attention_reaches_a_third_to_three_quarters_of_the_peak_for_half_of_the_scores_or_all(
+    second: str, recomputed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A product that takes a tenth of the time of attention at the peak, and scores that are computed again."""
+    both = np.ones(2, bool)
+    fix(monkeypatch, fusion, eager_attention=both, peak_flops=(1e7, ""), product_sizes=(10, 10, 5))
+    monkeypatch.setattr(fusion, "operator_name", lambda m, row: ("aten::bmm", second)[row])
+    given = job(operator=np.array([0, 1]), own_time=np.array([500_000, 500_000]))
+
+    assert fusion.least_fused_attention_left_share(given) == pytest.approx(0.1 * 0.5 / 0.73 * recomputed)
+    assert fusion.most_fused_attention_left_share(given) == pytest.approx(0.1 / 0.3 * recomputed)

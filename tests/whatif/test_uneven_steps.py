@@ -1,0 +1,38 @@
+"""Without a GPU a prediction rests on all counted steps, and its range on how far they lie apart."""
+
+import numpy as np
+import pytest
+from kineto import Trace
+from whatif.predicted import predictor, rule
+
+from diagnose.predict.whatif import Predictor
+
+NO_WAIT = "host = { data-wait = [0.0, 0.0] }"
+
+
+def uneven(*waits_ms: float) -> Predictor:
+    """4 ms of work in each step, after a wait for data that differs."""
+    job = Trace(gpu=None)
+    for ms in waits_ms:
+        with job.step():
+            job.loader(ms=ms)
+            job.cpu_op("aten::mm", 4000)
+    return predictor(job)
+
+
+def test_without_a_gpu_all_counted_steps_are_replayed_and_not_the_usual_ones_alone() -> None:
+    found = uneven(*[1.0] * 6, 15.0, 15.0)
+
+    assert found.replay.step_ns() == pytest.approx(
+        np.mean([5, 5, 5, 5, 5, 19, 19]) * 1e6, rel=0.02
+    )  # the first is none
+
+
+def test_a_range_holds_what_other_draws_of_the_same_steps_would_have_told() -> None:
+    low, high = uneven(*[1.0] * 6, 15.0, 15.0).predict(rule(NO_WAIT)) or (0, 0)
+    even_low, even_high = uneven(*[5.0] * 8).predict(rule(NO_WAIT)) or (0, 0)
+    more_low, more_high = uneven(*[*[1.0] * 6, 15.0, 15.0] * 4).predict(rule(NO_WAIT)) or (0, 0)
+
+    assert (even_low, even_high) == pytest.approx((2.25, 2.25), rel=0.02)
+    assert low < 1.5 < 2.25 < 3 < high  # two slow steps of seven: another window may hold none of them, or four
+    assert low < more_low < more_high < high

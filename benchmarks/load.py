@@ -26,16 +26,15 @@ REPORTS = Path(__file__).parent / "reports"
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "synthetic-memory-bound.json.gz"
 SMALL = "14M"
 ANALYZE = ("-m", "diagnose", "analyze", "{path}")
+LOAD = "import sys; from pathlib import Path; from diagnose.trace import load; print(len(load(Path(sys.argv[1]))))"
+BY_REFERENCE = "import os; os.environ['DIAGNOSE_READER'] = 'reference'; "
 OURS: Mapping[str, tuple[str, ...]] = {
     "diagnose": (*ANALYZE, "--no-cache"),
     "diagnose --jobs 1": (*ANALYZE, "--no-cache", "--jobs", "1"),
     "diagnose --jobs 2": (*ANALYZE, "--no-cache", "--jobs", "2"),
     "diagnose, cached": ANALYZE,
-    "diagnose, load alone": (
-        "-c",
-        "import sys; from pathlib import Path; from diagnose.trace import load; print(len(load(Path(sys.argv[1]))))",
-        "{path}",
-    ),
+    "diagnose, load alone": ("-c", LOAD, "{path}"),
+    "diagnose, load alone, reference reader": ("-c", BY_REFERENCE + LOAD, "{path}"),
 }
 _HTA = """
 import logging, os, sys, warnings

@@ -59,6 +59,18 @@ def signals_as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+@pytest.fixture(scope="module", params=["compiled", "reference"])
+def either_reader(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each test of the module once with the compiled reader of events, where it is installed, and once without."""
+    from diagnose.trace import scanning
+
+    if request.param == "compiled" and scanning._scanner is None:
+        pytest.skip("the compiled reader is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIAGNOSE_READER", request.param)
+        yield request.param
+
+
 @pytest.fixture
 def threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who stops a thread beside waits until it has ended, however long a busy machine keeps that from running."""

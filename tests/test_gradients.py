@@ -11,7 +11,6 @@ from rooflines import CONVOLVE, FLASH, roofline, row
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.roofline.flops import count
-from diagnose.roofline.owners import operators
 
 STEM = [[32, 64, 112, 112], [32, 3, 224, 224], [64, 3, 7, 7]]  # gradient, input and weight of ResNet-50's first layer
 ONE_GRADIENT = 2 * 32 * 112 * 112 * 64 * 3 * 7 * 7
@@ -23,7 +22,7 @@ PASS = [(FLASH.format("bwd_dot_do_o"), 20), (FLASH.format("bwd_dq_dk_dv"), 400),
 
 def flops(job: Trace) -> float:
     line = timeline(job)
-    found = count(line, operators(line))
+    found = count(line)
     assert found is not None
     return found.per_step
 

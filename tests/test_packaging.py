@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 import diagnose
 
@@ -42,10 +44,14 @@ def installed_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         return {str(path) for path in importlib.metadata.files("diagnose-training") or ()}
     if importlib.util.find_spec("setuptools") is None:
         pytest.skip("setuptools is not installed, and fetching it would need a network")
-    folder = tmp_path_factory.mktemp("wheel")
-    source = copied_tree(tmp_path_factory.mktemp("source"))
+    return built(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel"))
+
+
+def built(source: Path, folder: Path, **variables: str) -> set[str]:
+    """The paths in the wheel of a copy of the tree, built with further variables."""
+    copied_tree(source)
     build = [sys.executable, "-m", "pip", "wheel", str(source), "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    done = subprocess.run(build, capture_output=True, text=True, check=False, env=os.environ | variables)
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         return set(wheel.namelist())
@@ -68,6 +74,24 @@ def test_rules_tables_and_types_are_installed(installed_files: set[str]) -> None
     expected = rules | parts | {path for path in modules if not path.startswith("diagnose/probes/")}
     data = {str(path.relative_to(ROOT)) for path in (ROOT / "diagnose" / "data").iterdir() if path.is_file()}
     assert expected | data | {"diagnose/py.typed"} <= installed_files
+
+
+def compiled_readers(files: set[str]) -> list[str]:
+    return [path for path in files if path.startswith("diagnose/trace/_scanner.") and path.endswith(".so")]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
+def test_the_compiled_reader_is_installed_without_its_source(installed_files: set[str]) -> None:
+    assert len(compiled_readers(installed_files)) == 1
+    assert not [path for path in installed_files if "/native/" in path]
+
+
+def test_a_wheel_is_built_without_a_compiler(tmp_path: Path) -> None:
+    needs("setuptools")
+    (tmp_path / "source").mkdir()
+    files = built(tmp_path / "source", tmp_path, CC="/bin/false")
+    assert compiled_readers(files) == []
+    assert "diagnose/trace/scanning.py" in files
 
 
 def test_only_one_top_level_name_is_installed(installed_files: set[str]) -> None:

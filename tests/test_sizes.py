@@ -21,7 +21,7 @@ def modules(root: Path) -> list[Path]:
 
 
 def long_files(root: Path) -> Iterator[str]:
-    for path in modules(root):
+    for path in (*modules(root), *(root / "diagnose").rglob("*.[ch]")):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         if lines > MOST_LINES_OF_A_FILE:
             yield f"{path.relative_to(root)}: {lines} lines"

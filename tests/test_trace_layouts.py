@@ -12,6 +12,8 @@ from trace_files import KERNEL, TRICKY, assert_same, rows, saved, small_job
 
 from diagnose.trace import read, source
 
+pytestmark = pytest.mark.usefixtures("either_reader")
+
 
 @pytest.fixture
 def reads(tmp_path: Path) -> Any:

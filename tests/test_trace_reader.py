@@ -14,6 +14,8 @@ from trace_files import KERNEL, rows, saved
 from diagnose.errors import UserError
 from diagnose.trace import Loss, read
 
+pytestmark = pytest.mark.usefixtures("either_reader")
+
 
 @pytest.fixture
 def reads(tmp_path: Path) -> Any:

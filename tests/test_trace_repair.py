@@ -27,6 +27,7 @@ def job_of_60_events() -> bytes:
     return json.dumps(job.json(), indent=1).encode()
 
 
+pytestmark = pytest.mark.usefixtures("either_reader")
 TEXT = job_of_60_events()
 LIST_END = TEXT.rindex(b"\n ],")
 EVENTS = Counter((e["name"], round(e["ts"] * 1000)) for e in json.loads(TEXT)["traceEvents"] if e["ph"] == "X")
@@ -42,7 +43,6 @@ def reads(tmp_path: Path) -> Any:
 
 
 # -- cut off ---------------------------------------------------------------------------------------------------------
-
 FIRST = TEXT.index(b'"traceEvents"')
 CUTS = [*sorted(random.Random(1).sample(range(FIRST + 1000, len(TEXT)), 36)), LIST_END, LIST_END + 3, len(TEXT) - 1]
 

@@ -12,6 +12,8 @@ from diagnose.trace import Loading, Trace, load, processes, read
 from diagnose.trace.reader import read_part, trace_of
 from diagnose.trace.shares import Share, Unsplittable, shares_of, text_bytes
 
+pytestmark = pytest.mark.usefixtures("either_reader")
+
 MORE = {"displayTimeUnit": "ms", "deviceProperties": [{"id": 0, "name": "a"}, {"id": 1, "name": "b"}], "traceName": "t"}
 
 

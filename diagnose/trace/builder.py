@@ -15,6 +15,7 @@ from diagnose.trace.arguments import MOST_ELEMENTS, Arguments
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within
+from diagnose.trace.scanning import Scanned, Scanning, scanning_of
 from diagnose.trace.spill import Growing
 
 _CALL_INTEGERS: Mapping[str, int] = {  # each with the largest that can be meant
@@ -84,6 +85,10 @@ class ColumnBuilder:
     def __len__(self) -> int:
         return self._rows
 
+    def scanning(self) -> Scanning | None:
+        """What reads chunks for `put`; None where each has to be one of `add`."""
+        return scanning_of((self._names, self._cats, self._shapes), sorted(self._left_out))
+
     def add(self, chunk: Chunk) -> None:
         """Appends a chunk of events."""
         self.seen += chunk.others
@@ -106,6 +111,30 @@ class ColumnBuilder:
         self._put_scalars(complete)
         self._put_args([_NO_ARGS if e.args is None else e.args for e in complete])
         self._rows += len(complete)
+        if self._held_bytes is not None:
+            self._spill(self._held_bytes)
+
+    def put(self, scanned: Scanned) -> None:
+        """Appends the columns of a chunk."""
+        self.seen += scanned.others
+        self.not_finite += scanned.not_finite
+        for category, events in scanned.left_out.items():
+            self.skipped[category] = self.skipped.get(category, 0) + events
+        self._put_reserved(*scanned.memory.tolist())
+        columns = dict(scanned.columns)
+        if not len(columns["ts"]):
+            return
+        for name in ("stream", "device"):
+            columns[name] = _as_int32(columns[name])
+        columns["bytes"] = within(columns["bytes"], _MOST_BYTES)
+        columns["occupancy_percent"] = within(columns["occupancy_percent"], _MOST_PERCENT)
+        columns["block_threads"] = _block_threads(columns.pop("warps_per_sm"), columns["blocks_per_sm"])
+        for name, column in columns.items():
+            self._put(name, column.astype(DTYPES[name]))
+        calls = [(row, args) for row, args in scanned.calls if args.collective is not None]
+        if calls:
+            self._put_calls(np.array([row for row, _ in calls], np.int64), [args for _, args in calls])
+        self._rows += len(columns["ts"])
         if self._held_bytes is not None:
             self._spill(self._held_bytes)
 
@@ -175,12 +204,16 @@ class ColumnBuilder:
             self._texts[field] += [_text(getattr(a, "collective" if field == "name" else field)) for a in args]
 
     def _put_memory(self, allocations: Sequence[Args]) -> None:
-        for args in allocations:
-            if as_int(args.device_type) == 1:
-                device = as_int(args.device_id)
-                reserved = as_int(args.reserved, 0)
-                if 0 <= reserved <= _MOST_BYTES:
-                    self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), reserved)
+        self._put_reserved(
+            [as_int(args.reserved, 0) for args in allocations],
+            [as_int(args.device_id) for args in allocations],
+            [as_int(args.device_type) for args in allocations],
+        )
+
+    def _put_reserved(self, reserved: Sequence[int], devices: Sequence[int], device_types: Sequence[int]) -> None:
+        for size, device, device_type in zip(reserved, devices, device_types, strict=True):
+            if device_type == 1 and 0 <= size <= _MOST_BYTES:
+                self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), size)
 
     def _put_few(self, column: str, rows: Sequence[int], values: Array, n: int, otherwise: float = ABSENT) -> None:
         whole = np.full(n, otherwise, DTYPES[column])

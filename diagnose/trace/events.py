@@ -89,6 +89,7 @@ _SKIPPED = [msgspec.defstruct(f"Phase{p}", [], gc=False, tag_field="ph", tag=p) 
 
 decode_events = msgspec.json.Decoder(list[Union[Event, Instant, *_SKIPPED]]).decode  # type: ignore[valid-type]
 decode_exact_events = msgspec.json.Decoder(list[ExactEvent]).decode
+decode_args = msgspec.json.Decoder(Args).decode
 _decode_exact_event = msgspec.json.Decoder(ExactEvent).decode
 
 

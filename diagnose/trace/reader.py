@@ -24,7 +24,6 @@ from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Loss, Trace
 from diagnose.trace.events import (
     UNREADABLE,
-    Chunk,
     decode_chunk,
 )
 from diagnose.trace.metadata import top_level_keys
@@ -118,6 +117,7 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.salvage = Salvage(self.path, self.builder, Loss())
+        self.scanning = self.builder.scanning()
 
     def read(self, watch: Watch | None = None) -> Part:
         source = Source(self.path, watch, self.share.begin)
@@ -192,11 +192,10 @@ class _Reader:
         end = PROBABLE_END.search(text)
         if end is not None:
             try:
-                chunk = self._typed(text[: end.start(1)])
+                self._add(text[: end.start(1)])
             except UNREADABLE:
                 pass
             else:
-                self.builder.add(chunk)
                 self.salvage.tail = bytearray(text[end.end() :])
                 return
         kept = self._decode(text[:cut]) if cut else b""
@@ -208,10 +207,9 @@ class _Reader:
     def _decode(self, text: bytes, more: memoryview = NO_MORE) -> bytes:
         """Decodes whole events, `text` and `more`; what of them can only be told with the text that follows."""
         try:
-            chunk = self._typed(text, more)
+            self._add(text, more)
         except UNREADABLE:
             return self._salvaged(text + more)
-        self.builder.add(chunk)
         return b""
 
     def _salvaged(self, text: bytes) -> bytes:
@@ -219,13 +217,23 @@ class _Reader:
             raise Unsplittable
         return self.salvage.events(text, last=False)
 
-    def _typed(self, text: bytes, more: memoryview = NO_MORE) -> Chunk:
+    def _add(self, text: bytes, more: memoryview = NO_MORE) -> None:
+        """Adds whole events in one typed pass.
+
+        Raises:
+            msgspec.DecodeError, ValueError, RecursionError: they are not sound; none of them is added.
+        """
         start = leading(text)
         if start == len(text):
             more = more[leading(more) :]
         array = b"".join((b"[", memoryview(text)[start:], more, b"]"))
-        chunk, self.exact = decode_chunk(array, exact=self.exact)
-        return chunk
+        scanned = self.scanning.scanned(memoryview(array)[1:-1]) if self.scanning is not None else None
+        if scanned is not None:
+            self.exact = self.exact or scanned.needs_digits
+            self.builder.put(scanned)
+        else:
+            chunk, self.exact = decode_chunk(array, exact=self.exact)
+            self.builder.add(chunk)
 
 
 def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:

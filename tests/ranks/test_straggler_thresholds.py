@@ -180,9 +180,8 @@ def test_half_of_the_longer_time_is_more_work_or_the_kernels_are_slower(
 
 @pytest.mark.parametrize(("share", "told"), [(0.011, 2), (0.009, 1)])
 def test_a_family_of_a_hundredth_of_the_kernel_time_tells(share: float, told: int) -> None:
-    ns = np.array([[round(1e6 * (1 - share)), round(1e6 * share)]])
-    families = SimpleNamespace(names=("gemm", "norm"), ns=ns, count=ns * 0 + 1, elements=ns, flops=ns)
-    rank: Any = SimpleNamespace(families=families, steps=1)
+    work = {"gemm": (1e6 * (1 - share), 1.0, 1e6, 1e6), "norm": (1e6 * share, 1.0, 1e4, 1e4)}
+    rank: Any = SimpleNamespace(work_per_step=work, steps=1)
 
     assert len(ratios(rank, [rank, rank])) == told
 

@@ -18,7 +18,7 @@ def with_installed(monkeypatch: pytest.MonkeyPatch):
                 raise PackageNotFoundError(name)
             return versions[name]
 
-        monkeypatch.setattr(installed, "version", version)
+        monkeypatch.setattr("importlib.metadata.version", version)
 
     return pretend
 

@@ -1,0 +1,135 @@
+"""The events of a chunk to columns by compiled code, where it is installed and understands all of the chunk.
+
+`diagnose.trace._scanner` makes no object for each event. It reads a part of what `events` reads, and that to the same
+values: what it does not understand is left to `events`, a whole chunk at a time, so that no event is read twice.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from diagnose.arrays import Array, Floats, Ids, Ints
+from diagnose.trace.events import UNREADABLE, Args, decode_args
+from diagnose.trace.numbers import as_int
+
+_scanner: ModuleType | None
+try:
+    from diagnose.trace import _scanner
+except ImportError:  # built without a compiler, or for another Python
+    _scanner = None
+
+_ROOM = 1 << 16  # events of a chunk; one with more is left to the reference reader
+_MOST_EXACT_DIGITS = 15  # of a double
+_text = msgspec.json.Decoder(str).decode
+
+
+Interners = tuple[dict[Any, int], dict[Any, int], dict[Any, int]]
+"""The numbers of names, of categories and of (sizes, types, values) of arguments, by which columns count."""
+
+
+class Scanned(NamedTuple):
+    """The columns of a chunk's complete events, and what else it holds.
+
+    `calls` are the rows of events that may be collectives, with their arguments; `memory` holds sizes reserved, devices
+    and types of devices, by allocation. The arrays are used again for the next chunk.
+    """
+
+    columns: Mapping[str, Array]
+    calls: list[tuple[int, Args]]
+    memory: Ints
+    others: int
+    not_finite: int
+    left_out: Mapping[str, int]
+    needs_digits: bool
+
+
+class Scanning:
+    """Reads chunks into arrays that it owns.
+
+    Args:
+        interners: grow by what is new.
+        left_out: categories, in lower case, whose events are counted and not kept.
+    """
+
+    def __init__(self, interners: Interners, left_out: Sequence[str] = ()) -> None:
+        assert _scanner is not None
+        self._interners = interners
+        names, cats, shapes = interners
+        self._kinds_left_out = tuple(left_out)
+        self._scanner = _scanner.Scanner(
+            lambda raw: names[_text(b'"%b"' % raw)],
+            partial(_category, cats, self._kinds_left_out),
+            lambda dims, types, concrete: shapes[dims, types, concrete],
+            _integer,
+            int.from_bytes(os.urandom(8)),
+        )
+        self._integers: Ints = np.empty((len(_scanner.INTEGERS), _ROOM), np.int64)
+        self._rates: Floats = np.empty((len(_scanner.RATES), _ROOM), np.float64)
+        self._ids: Ids = np.empty((len(_scanner.IDS), _ROOM), np.int32)
+        self._calls: Ints = np.empty((3, _ROOM), np.int64)
+        self._memory: Ints = np.empty((3, _ROOM), np.int64)
+        self._left_out: Ints = np.empty(len(self._kinds_left_out), np.int64)
+        arrays = ((_scanner.INTEGERS, self._integers), (_scanner.RATES, self._rates), (_scanner.IDS, self._ids))
+        self._columns = {name: array[at] for own, array in arrays for at, name in enumerate(own)}
+
+    def scanned(self, text: memoryview) -> Scanned | None:
+        """What the text holds, events with a comma between them; None where the reference reader has to read it."""
+        sizes = [len(each) for each in self._interners]
+        self._left_out[:] = 0
+        try:
+            found = self._scanner.scan(
+                text, self._integers, self._rates, self._ids, self._calls, self._memory, self._left_out
+            )
+            calls = [] if found is None else self._called(text, found[1])
+        except UNREADABLE:
+            found = None
+        if found is None:
+            self._take_back(sizes)
+            return None
+        rows, _, memory, others, not_finite, needs_digits = found
+        columns = {name: column[:rows] for name, column in self._columns.items()}
+        left_out = {name: n for name, n in zip(self._kinds_left_out, self._left_out.tolist(), strict=True) if n}
+        return Scanned(columns, calls, self._memory[:, :memory], others, not_finite, left_out, needs_digits)
+
+    def _called(self, text: memoryview, calls: int) -> list[tuple[int, Args]]:
+        rows = self._calls[:, :calls].T.tolist()
+        return [(row, decode_args(text[begin:end])) for row, begin, end in rows]
+
+    def _take_back(self, sizes: list[int]) -> None:
+        """Takes back the numbers that a chunk gave before it turned out to be odd."""
+        for each, size in zip(self._interners, sizes, strict=True):
+            if len(each) > size:
+                self._scanner.forget()
+            while len(each) > size:
+                each.popitem()
+
+
+def _category(cats: dict[str, int], left_out: tuple[str, ...], raw: bytes) -> int:
+    """The number of a category; below 0 of one that is left out, -1 of the first."""
+    text = _text(b'"%b"' % raw)
+    lower = text.lower()
+    return -1 - left_out.index(lower) if lower in left_out else cats[text]
+
+
+def _integer(raw: bytes) -> int:
+    """What a text in a number's place says.
+
+    Raises:
+        ValueError: how `numbers` reads it depends on what else is in its column.
+    """
+    text = raw.decode("ascii")
+    if len(text) > _MOST_EXACT_DIGITS and not text[0].isalpha():
+        raise ValueError(text)
+    return as_int(text)
+
+
+def scanning_of(interners: Interners, left_out: Sequence[str] = ()) -> Scanning | None:
+    """A reader of chunks; None where it is not installed, or `DIAGNOSE_READER=reference` asks for the other."""
+    if _scanner is None or os.environ.get("DIAGNOSE_READER") == "reference":
+        return None
+    return Scanning(interners, left_out)

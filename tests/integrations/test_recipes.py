@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 BUNDLE = "cpu-slow-loader.json.gz"
 VERDICT = "verdict: data-bound 68.8 ms per host step"
-NEXT = "next: set num_workers=4, persistent_workers=True of the DataLoader (1.45-1.89x)"
+NEXT = "next: set num_workers=4, persistent_workers=True of the DataLoader (1.41-1.96x)"
 
 
 def diagnose_in(folder: Path, more: str = "") -> Path:

@@ -75,13 +75,18 @@ def _job(options: Sequence[str], tiny: bool) -> tuple[str, ...]:
 def ran(part: Part, out: Path, limit_s: float) -> str:
     """How the part ended; its output is in a log."""
     with (out / f"{part.name}.log").open("wb") as log:
-        process = subprocess.Popen(part.words, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(part.words, stdout=log, stderr=log, start_new_session=True, env=environment())
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             end_all(process)
             return f"did not end within {limit_s:.0f} s"
     return ENDED.get(code, f"ended with {code}")
+
+
+def environment() -> dict[str, str]:
+    """That of this process, in which scripts find the modules beside them."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
 
 def end_all(process: subprocess.Popen[bytes]) -> None:

@@ -69,5 +69,5 @@ def test_the_small_model_trains_on_ids_and_on_texts() -> None:
     pytest.importorskip("transformers")
     for more in (["words=100"], []):
         words = [sys.executable, on_gpu.JOB, "model=tiny", "length=32", "batch=2", "steps=12", *more]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, env=on_gpu.environment(), check=False)
         assert "mean_step_ns" in done.stdout, done.stderr

@@ -186,9 +186,14 @@ def _loader() -> str:
     root = Path(__file__).parent.parent
     hashed = hashlib.sha256(f"{msgspec.__version__} {fast_zlib.__name__}".encode())
     for name in _LOADED_BY:
-        for path in sorted((root / name).rglob("*.py")) if (root / name).is_dir() else [root / name]:
+        for path in sorted(_code_in(root / name)) if (root / name).is_dir() else [root / name]:
             hashed.update(path.read_bytes())
     return hashed.hexdigest()[:16]
+
+
+def _code_in(folder: Path) -> Iterator[Path]:
+    """What is written in Python, and what is compiled."""
+    return (path for path in folder.rglob("*") if path.suffix in (".py", ".so"))
 
 
 def _is_own_folder(folder: Path) -> bool:

@@ -19,7 +19,7 @@ from diagnose.trace.numbers import as_int
 
 _scanner: ModuleType | None
 try:
-    from diagnose.trace import _scanner
+    import diagnose.trace._scanner as _scanner
 except ImportError:  # built without a compiler, or for another Python
     _scanner = None
 

@@ -23,19 +23,16 @@ import msgspec
 from advice_jobs.kinds import KINDS, Kind
 from first_advice import command
 from msgspec.structs import replace
-from tune_report import Alone, Tuned, header, line, written
+from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 
 from diagnose.analysis import analyze
 from diagnose.compare import compare
 from diagnose.diagnosis import Diagnosis, Rung, Settings, Tuning
 from diagnose.tune import JobRuns, TuneFolder, Window
-from diagnose.tune.judging import measured as step_measured
 from diagnose.tune.proposals import Proposal, changes_of, finding_of
 
-TIMES = 2
 RUNS, BUDGET_S, MOST_S = 12, 180, 60.0
-WINDOW = Window(steps=8, at_step=18)
-STEPS = 240  # of a job: some seconds of short steps are timed without the profiler
+WINDOW = Window(steps=8, at_step=18)  # of loops of 60 steps: half of them without the profiler, and some for samples
 JOBS = (
     "loader sleeps, 0 workers", "loader sleeps on both ranks", "loader computes", "tokenises in the collator",
     "Trainer, batch 1 x accumulation 8", "dynamic padding, skewed lengths", "AdamW, one tensor at a time",
@@ -52,7 +49,7 @@ def tuned(kind: Kind, folder: Path) -> None:
     limits = ["--runs", str(RUNS), "--budget", f"{BUDGET_S}s"]
     window = ["--steps", str(WINDOW.steps), "--at-step", str(WINDOW.at_step)]
     asked = [sys.executable, "-m", "diagnose", "tune", "--out", str(folder), *limits, *window, "--"]
-    words = [*asked, *command(kind, {"steps": STEPS, **kind.slow})]
+    words = [*asked, *command(kind, kind.slow)]
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | QUIET, check=False)
     if done.returncode:
         raise SystemExit(f"{kind.name}: tune ended with {done.returncode}\n{done.stderr}")
@@ -101,8 +98,7 @@ def _ran(
     if known.is_file():
         return msgspec.json.decode(known.read_bytes(), type=tuple[float, float, float] | None)
     folder.mkdir(parents=True, exist_ok=True)
-    window, words = WINDOW.timing(step_measured(first).step_ms), command(kind, {"steps": STEPS, **options})
-    ran = JobRuns(words, os.environ | QUIET, folder, window)(1, settings, None, MOST_S)
+    ran = JobRuns(command(kind, options), os.environ | QUIET, folder, WINDOW)(1, settings, None, MOST_S)
     speedup = compare(first, ran.diagnosis).speedup if ran.diagnosis is not None else None
     known.write_bytes(msgspec.json.encode(speedup))
     return speedup
@@ -131,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the jobs that are asked for, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", default="", help="those whose name holds this text")
-    parser.add_argument("--times", type=int, default=TIMES, help="how often each is tuned")
+    parser.add_argument("--times", type=int, default=USUAL_TIMES, help="how often each is tuned")
     parser.add_argument("--keep", type=Path, default=Path("diagnose-runs/tune-benchmark"), help="folder of all runs")
     parser.add_argument("--again", action="store_true", help="judge the kept runs by the rules of now, make none")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write a dated report there")

@@ -16,6 +16,7 @@ from diagnose.diagnosis.track_record import standing
 from diagnose.tune.settings import keys_of
 
 WIDTHS = (34, 26, 8, 8, 8, 8, 0)
+USUAL_TIMES = 2
 _AS_GOOD = 0.95
 HEADS = ("job", "first advice", "buys", "best", "tuned", "by hand", "kept")
 
@@ -192,12 +193,18 @@ def _of(judged: Sequence[bool]) -> str:
     return f"{sum(judged)} of {len(judged)}"
 
 
+def _times(found: Sequence[Tuned]) -> str:
+    """How often each job was tuned, as the command was told; "" for the usual number."""
+    most = max((len(tuned.tunings) for tuned in found), default=USUAL_TIMES)
+    return "" if most == USUAL_TIMES else f" --times {most}"
+
+
 def written(found: Sequence[Tuned], folder: Path, again: bool) -> Path:
     """A dated report with the command, the figures and all runs; `again` where predictions were made after them."""
     anew = ["Predictions are what the rules say of the captures of these runs, analysed anew."] if again else []
     lines = [
         "# Tunes of small jobs", "",
-        f"`python benchmarks/tune.py --write benchmarks/reports{' --again' if again else ''}`", "",
+        f"`python benchmarks/tune.py{_times(found)} --write benchmarks/reports{' --again' if again else ''}`", "",
         f"On {os.cpu_count()} cores. Speed-ups are of the mean step, per sample where a step has other samples.",
         *anew, "",
         *figures(found), "", "## Jobs", "",

@@ -23,7 +23,6 @@ class Config:
         at_step: number of the first recorded step, from 1; None opens the window when step times settle.
         stop: end the job once the window is written.
         control: steps timed without the profiler, before and again after.
-        control_after: as many after it instead, where a job may end meanwhile and loses nothing by that.
         sample_steps: steps in which the stack is sampled, at most; 0 samples none, None as many as the samples take.
         armed: the job is armed: what opens its windows, as `armed.asked` reads it; None captures one window.
         budget_bytes: the most text of a rank's trace, before it is compressed.
@@ -44,7 +43,6 @@ class Config:
     at_step: int | None = None
     stop: bool = False
     control: int = protocol.CONTROL
-    control_after: int | None = None
     sample_steps: int | None = None
     armed: dict[str, Any] | None = None
     budget_bytes: int = protocol.BUDGET_BYTES

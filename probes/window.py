@@ -54,9 +54,8 @@ def planned(config: Config, world_size: int = 1, total: int | None = None, done:
         warmup = min(warmup, max(before, 1))
         control = min(control, max(before - warmup - 1, 0))
         waiting = max(before - warmup - control, 0)
-    after = control if config.control_after is None else max(config.control_after, 0)
     fixed = config.at_step is not None or world_size > 1
-    plan = Plan(waiting, control, warmup, active, int(after > 0), after, fixed)
+    plan = Plan(waiting, control, warmup, active, int(control > 0), control, fixed)
     if total is not None:
         plan = _shortened(plan, max(total, 1), config.at_step is not None)
     together = world_size > 1 and config.stop

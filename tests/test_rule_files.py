@@ -68,6 +68,10 @@ def test_a_folder_without_rules_is_refused(tmp_path: Path, name: str) -> None:
         ("\n[[example]]", '\n[whatif]\nremoves = "x"\n[[example]]', ": whatif.removes", "no fact is named 'x'"),
         ("\n[[example]]", '\n[whatif]\nremoves = "steps"\n[[example]]', ": whatif.removes", "a share of the step"),
         ("\n[[example]]", "\n[whatif]\nhost = { sync = [0, 0.5] }\n[[example]]", ": whatif.assumes", "its assumes"),
+        (
+            "\n[[example]]", "\n[whatif]\nhost = { host-work = [0, 1], python = [0, 1] }\n[[example]]", ": whatif.host",
+            "'python' has two factors",
+        ),
         ("\n[[example]]", "\n[whatif]\nhost = { synk = [0, 1] }\n[[example]]", ": whatif.host", "named 'synk'"),
         ("\n[[example]]", "\n[whatif]\nkernels = { gems = [0, 1] }\n[[example]]", ": whatif.kernels", "named 'gems'"),
         ("\n[[example]]", '\n[whatif]\nfuses = ["all"]\n[[example]]', ": whatif.fuses", "named 'all'"),

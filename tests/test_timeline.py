@@ -1,9 +1,12 @@
 """One rank's timeline: which launch a GPU activity belongs to, and where the steps begin and end."""
 
+import numpy as np
 import pytest
 from analysed import ADD, FOREACH, GEMM, MS, US, capture_failed, content, edited, timeline, without
 from kineto import Trace
 from kineto_host import START_NS
+
+from diagnose.timeline import thread_turns
 
 
 def three_steps(**times: float) -> Trace:
@@ -216,3 +219,11 @@ def test_activity_without_launches_is_still_accounted() -> None:
     assert (line.has_gpu, line.capture_failed) == (True, False)
     assert line.windows.size
     assert (line.windows[:, 1] > line.windows[:, 0]).all()
+
+
+@pytest.mark.parametrize("first", [-2, -1, 0, 7])
+def test_the_first_event_is_a_turn_of_its_thread_whatever_its_number(first: int) -> None:
+    pid, tid = np.array([first, first, 3]), np.array([first, first, 3])
+
+    assert thread_turns(pid, tid).tolist() == [0, 2]
+    assert thread_turns(pid[:0], tid[:0]).tolist() == []

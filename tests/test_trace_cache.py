@@ -89,7 +89,15 @@ def test_a_loss_is_kept(tmp_path: Path) -> None:
 def test_another_version_of_the_loader_finds_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(path, KEPT)
     files = parsed(monkeypatch)
-    monkeypatch.setattr(cache, "_loader", lambda: "another")
+    monkeypatch.setattr(cache, "_loader", lambda reader: "another")
+    load(path, KEPT)
+    assert files == [path]
+
+
+def test_another_reader_finds_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(path, KEPT)
+    files = parsed(monkeypatch)
+    monkeypatch.setattr(cache, "reader_in_use", lambda: "another")
     load(path, KEPT)
     assert files == [path]
 

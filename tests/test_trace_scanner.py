@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -288,3 +289,10 @@ def test_a_read_beyond_the_end_of_the_text_is_found(tmp_path: Path) -> None:
 
     assert done.returncode != 0
     assert "AddressSanitizer" in done.stderr
+
+
+def test_compiled_code_of_another_version_is_left_out() -> None:
+    compiled = pytest.importorskip("diagnose.trace._scanner")
+
+    assert scanning._usable(compiled) is compiled
+    assert scanning._usable(SimpleNamespace(VERSION=0)) is scanning._usable(SimpleNamespace()) is None

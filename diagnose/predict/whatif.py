@@ -6,7 +6,6 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from diagnose.arrays import Floats
 from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.defects import netted
 from diagnose.diagnosis import Speedup
@@ -26,6 +25,8 @@ REPLAY_ERROR = 0.02  # how near the replay of a trace comes to that of the same 
 WORTH_TELLING = 1.02
 MOST_DRAWS = 0.9  # of the draws of the steps that a range holds
 WAITS_FOR_WORKERS = 0.10  # of the step: below, taking a finished batch from a worker is most of it
+WORST: Case = "worst"
+BEST: Case = "best"
 HIDDEN_BY_HOST = "no gain is predicted: the host, as slow as profiled, hides it, and its unprofiled speed is not known"
 PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
@@ -140,12 +141,14 @@ class Predictor:
         if worst is None or worst == np.inf or (best is not None and self._is_hidden(rule, after, best)):
             return None
         if best is None or best == np.inf:
-            return (worst, None) if worst > 1 else None
-        low, high = max(min(worst, best), 1.0), max(worst, best, 1.0)
+            low = worst * self._drawn(rule, after, "worst")[0]
+            return (low, None) if low > 1 else None
+        (low, at_low), (high, at_high) = sorted([(worst, WORST), (best, BEST)])
         if rule.class_ == "communication":
             most = self._without_transfer(rule, after)
             low, high = min(low, most), min(high, most)
-        low, high = max(low * self._drawn(rule, after, "worst")[0], 1.0), high * self._drawn(rule, after, "best")[1]
+        low = max(low * self._drawn(rule, after, at_low)[0], 1.0)
+        high = max(high * self._drawn(rule, after, at_high)[1], 1.0)
         return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), 1.0)), high
 
     def saving(self, rule: Rule) -> Saving | None:
@@ -245,15 +248,16 @@ class Predictor:
         Factors on the gain; 1 where nothing is replayed or drawn.
         """
         both = self._all(after, case), self._all((*after, rule), case)
-        drawn = [self._drawn_ns(each[0]) if each is not None else None for each in both]
-        if not (rule.remedy and rule.remedy.replayed) or drawn[0] is None or drawn[1] is None or not drawn[1].min() > 0:
+        if not (rule.remedy and rule.remedy.replayed) or both[0] is None or both[1] is None:
             return 1.0, 1.0
-        gains = drawn[0] / drawn[1] / (drawn[0].mean() / drawn[1].mean())
+        changes = [replace(each[0].change, host_speeds=self.host_speeds) for each in both if each is not None]
+        now, then = (self.replay.drawn_ns(change) for change in changes)
+        gone = self.replay.step_ns(changes[1]) <= 0
+        if now is None or then is None or gone or not then.min() > 0:
+            return 1.0, 1.0
+        gains = now / then * (self.replay.step_ns(changes[1]) / self.replay.step_ns(changes[0]))
         low, high = np.quantile(gains, [(1 - MOST_DRAWS) / 2, (1 + MOST_DRAWS) / 2]).tolist()
         return min(low, 1.0), max(high, 1.0)
-
-    def _drawn_ns(self, changed: Changed) -> Floats | None:
-        return self.replay.drawn_ns(replace(changed.change, host_speeds=self.host_speeds))
 
     def _booked_ns(self, changed: Changed) -> float:
         """Nanoseconds of a step that the ledger books on what the change touches, at the unprofiled speed."""

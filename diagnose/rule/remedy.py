@@ -1,6 +1,6 @@
 """What a rule's change does to a step, as written in its `[whatif]`, with its factors computed from facts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -105,6 +105,7 @@ def remedy_of(
     _known(table.kernels, groups, f"{where}: whatif.kernels", "group of kernels")
     _known(dict.fromkeys(table.fuses), frozenset(table.kernels), f"{where}: whatif.fuses", "group in whatif.kernels")
     _known(table.host, frozenset(causes), f"{where}: whatif.host", "host cause")
+    _once([cause for name in table.host for cause in causes[name]], f"{where}: whatif.host")
 
     def span(values: Span, key: str) -> Values:
         return _factor(values[0], key, parse, where), _factor(values[1], key, parse, where)
@@ -144,6 +145,12 @@ def _known(given: Mapping[str, object], names: frozenset[str], where: str, what:
         if name not in names:
             hint = f"one of {', '.join(sorted(names))}" if names else "there are none"
             raise RuleError(f"no {what} is named '{name}'", where=where, do=hint)
+
+
+def _once(causes: Sequence[str], where: str) -> None:
+    twice = [cause for cause in causes if causes.count(cause) > 1]
+    if twice:
+        raise RuleError(f"'{twice[0]}' has two factors", where=where, do="name it alone or with others of its kind")
 
 
 def _factor(value: Factor, key: str, parse: Parse, where: str) -> Value:

@@ -211,7 +211,7 @@ def _unknown_device(trace: Trace) -> dict[str, int]:
 
 def thread_turns(pid: Ints, tid: Ints) -> Ints:
     """Positions in a list of events at which another thread than that of the event before has its turn."""
-    return np.flatnonzero((np.diff(pid, prepend=-2) != 0) | (np.diff(tid, prepend=-2) != 0))
+    return np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
 
 
 def grouped(numbers: Array) -> list[Ints]:

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from numpy import float64, int32, int64
 from numpy.typing import NDArray
 
+VERSION: int
 INTEGERS: tuple[str, ...]
 RATES: tuple[str, ...]
 IDS: tuple[str, ...]

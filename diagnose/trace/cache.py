@@ -27,6 +27,7 @@ from diagnose.trace.columns import Trace
 from diagnose.trace.contents import SETTLED_AFTER_NS, Contents, State, state_of
 from diagnose.trace.ownership import is_users_alone, own_file
 from diagnose.trace.packing import MARK, Corrupt, is_marked, pack, unpack
+from diagnose.trace.scanning import reader_in_use
 from diagnose.trace.source import BOMB_BYTES, BOMB_RATIO, fast_zlib
 
 SMALLEST_FILE_BYTES = 1 << 18
@@ -40,7 +41,7 @@ _ENTRY = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}\.trace")
 _PREFIX = "diagnose-"
 _PART = re.compile(r"diagnose-\w{8}\.part")
 _ABANDONED_AFTER_S = 3600
-_LOADED_BY = ("trace", "formulas/kineto.py", "decoding.py")
+_LOADED_BY = ("trace", "formulas/kineto.py", "decoding.py", "arrays.py")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Key:
     @property
     def name(self) -> str:
         """Of its entry."""
-        return f"{self.content}-{_loader()}{_ENDING}"
+        return f"{self.content}-{_loader(reader_in_use())}{_ENDING}"
 
 
 def default_folder() -> Path:
@@ -181,10 +182,10 @@ def _segment(path: Path, begin: int) -> bytes:
 
 
 @functools.cache
-def _loader() -> str:
-    """A hash of the code that decides what a file is read as."""
+def _loader(reader: str) -> str:
+    """A hash of the code that decides what a file is read as, by which of the two readers."""
     root = Path(__file__).parent.parent
-    hashed = hashlib.sha256(f"{msgspec.__version__} {fast_zlib.__name__}".encode())
+    hashed = hashlib.sha256(f"{msgspec.__version__} {fast_zlib.__name__} {reader}".encode())
     for name in _LOADED_BY:
         for path in sorted(_code_in(root / name)) if (root / name).is_dir() else [root / name]:
             hashed.update(path.read_bytes())

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,12 +17,20 @@ from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.trace.events import UNREADABLE, Args, decode_args
 from diagnose.trace.numbers import as_int
 
+_VERSION = 1  # of the compiled code that this module was written for
+
+
+def _usable(compiled: ModuleType | None) -> ModuleType | None:
+    """An editable installation may hold what was compiled of an older source."""
+    return compiled if getattr(compiled, "VERSION", None) == _VERSION else None
+
+
 _scanner: ModuleType | None
 try:
     import diagnose.trace._scanner as _scanner
 except ImportError:  # built without a compiler, or for another Python
     _scanner = None
-
+_scanner = _usable(_scanner)
 _ROOM = 1 << 16  # events of a chunk; one with more is left to the reference reader
 _MOST_EXACT_DIGITS = 15  # of a double
 _text = msgspec.json.Decoder(str).decode
@@ -130,6 +138,10 @@ def _integer(raw: bytes) -> int:
 
 def scanning_of(interners: Interners, left_out: Sequence[str] = ()) -> Scanning | None:
     """A reader of chunks; None where it is not installed, or `DIAGNOSE_READER=reference` asks for the other."""
-    if _scanner is None or os.environ.get("DIAGNOSE_READER") == "reference":
-        return None
-    return Scanning(interners, left_out)
+    return Scanning(interners, left_out) if reader_in_use() == "compiled" else None
+
+
+def reader_in_use() -> Literal["compiled", "reference"]:
+    """What reads the chunks whose events are all usual."""
+    asked = os.environ.get("DIAGNOSE_READER")
+    return "reference" if _scanner is None or asked == "reference" else "compiled"

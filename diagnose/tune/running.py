@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +17,9 @@ from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request
 from diagnose.probes import protocol
 from diagnose.probes.config import Config
-from diagnose.tune.state import state_in
 
 STEPS = 6
 CONTROL = 12  # before the window and after it; half as many tell a speed-up to 10 to 50 % on a machine that others use
-_TIMED_S, _MOST_CONTROL = 2.0, 150  # after it, of short steps: what others do to a machine lasts for seconds
 _POLL_EVERY_S = 0.2
 _ENDS_WITHIN_S = 30.0
 _KILLED = 137  # by SIGKILL, as the kernel does where memory is short
@@ -37,18 +34,12 @@ _ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Window:
-    """What of each run is captured, in optimizer steps; the job ends after it and `after` steps without profiler."""
+    """What of each run is captured, in optimizer steps; the job ends after it. The same of all runs."""
 
     steps: int = STEPS
     warmup: int = protocol.WARMUP
     skip: int = protocol.SKIP
     at_step: int | None = None
-    after: int = CONTROL
-
-    def timing(self, step_ms: float | None) -> "Window":
-        """The same with enough steps after it, where one takes so long; as it is where that is not known."""
-        enough = ceil(1e3 * _TIMED_S / step_ms) if step_ms else CONTROL
-        return replace(self, after=min(max(enough, self.after), _MOST_CONTROL))
 
     def config(self, number: int) -> Config:
         """The same for the probe in the run of that number. Stacks are sampled in the first alone: that costs steps."""
@@ -60,7 +51,6 @@ class Window:
             self.at_step,
             stop=True,
             control=CONTROL,
-            control_after=self.after,
             sample_steps=0 if number else None,
         )
 
@@ -116,7 +106,7 @@ class JobRuns:
         """
         began = time.monotonic()
         bundle = Bundle(self.folder / f"run-{number}", self.inherited)
-        config = replace(self.window.timing(self._step_ms()).config(number), out=str(bundle.folder), token=bundle.token)
+        config = replace(self.window.config(number), out=str(bundle.folder), token=bundle.token)
         request = Request(settings, (), expected) if settings else None
         log = self.folder / f"run-{number}.log"
         try:
@@ -128,12 +118,6 @@ class JobRuns:
         finally:
             bundle.tidy()
         return replace(ran, bundle=bundle.folder.name, seconds=time.monotonic() - began)
-
-    def _step_ms(self) -> float | None:
-        """The step of the job as it is; None as long as no run has told it."""
-        tuning = state_in(self.folder)
-        first = tuning.rungs[0].measured if tuning is not None and tuning.rungs else None
-        return first.step_ms if first is not None else None
 
 
 def _ended(job: Job, most_s: float | None) -> tuple[int, str]:

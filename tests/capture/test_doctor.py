@@ -36,6 +36,7 @@ def test_it_reports_on_this_machine() -> None:
         "disk",
         "capture",
         "launches",
+        "reader",
         "versions",
     ]
 

@@ -57,12 +57,6 @@ def test_a_settled_loop_goes_through_every_phase_in_order() -> None:
     assert ran == sorted(ran, key=PHASES.index)
 
 
-def test_more_steps_may_be_timed_after_the_window_than_before_it() -> None:
-    ran = phases(Window(planned(Config("out", control_after=40))), 80)
-
-    assert (ran.count("control"), ran.count("control_after")) == (3, 40)
-
-
 def test_step_times_that_never_settle_open_the_window_after_skip() -> None:
     window = Window(planned(Config("out", skip=7)))
     for number in range(7):

@@ -36,3 +36,21 @@ def test_a_range_holds_what_other_draws_of_the_same_steps_would_have_told() -> N
     assert (even_low, even_high) == pytest.approx((2.25, 2.25), rel=0.02)
     assert low < 1.5 < 2.25 < 3 < high  # two slow steps of seven: another window may hold none of them, or four
     assert low < more_low < more_high < high
+
+
+def test_a_range_holds_no_more_than_some_step_would_gain() -> None:
+    low, high = uneven(1.0, 1.0, 20.0).predict(rule(NO_WAIT)) or (0, 0)
+
+    assert 1.25 * 0.99 <= low < high <= 6.0 * 1.01
+
+
+def test_a_change_that_costs_time_gains_nothing_in_any_draw() -> None:
+    assert uneven(1.0, 1.0, 20.0).predict(rule("host = { data-wait = [1.5, 1.5] }")) == (1.0, 1.0)
+
+
+def test_where_the_best_case_is_unknown_the_worst_one_is_as_unsure() -> None:
+    slow = "host = { data-wait = ['=0 * padding_share', 0.0] }"
+    low, high = uneven(*[1.0] * 6, 15.0, 15.0).predict(rule(slow)) or (0, 0)
+
+    assert high is None
+    assert low < 1.5

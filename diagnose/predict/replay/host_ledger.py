@@ -60,12 +60,13 @@ class HostLedger:
     def drawn_ns(self, change: Change) -> Floats:
         """The same of other draws of as many steps, shape (draws,).
 
-        Draws of n steps lie closer together than windows of n steps do, by the root of (n - 1) / n: made up for here.
+        Draws of n steps lie closer together than windows of n steps do, by the root of (n - 1) / n: made up for here,
+        as far as any step took as much of a cause.
         """
         wider = (self.steps / max(self.steps - 1, 1)) ** 0.5
         drawn = {
-            cause: np.maximum(mean + wider * (self.each_ns[cause][self._draws].mean(axis=1) - mean), 0.0)
-            for cause, mean in self._mean_ns.items()
+            cause: np.clip(mean + wider * (ns[self._draws].mean(axis=1) - mean), ns.min(), ns.max())
+            for (cause, mean), ns in zip(self._mean_ns.items(), self.each_ns.values(), strict=True)
         }
         return _scaled(drawn, change)
 

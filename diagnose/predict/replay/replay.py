@@ -70,20 +70,15 @@ class Replay:
         if change is None:
             return self._unchanged_ns
         changed = self._replayed_ns(change)
-        return max(changed, self._unchanged_ns) if self._keeps_end(change) else changed
+        keeps_end = change.communication_keeps == "end" and self._communicates
+        return max(changed, self._unchanged_ns) if keeps_end else changed
 
     def drawn_ns(self, change: Change) -> Floats | None:
         """The step with the change in other draws of the same steps, shape (draws,): how far the steps tell it.
 
         None where steps are not drawn: on a device, and where there is only one.
         """
-        if self._drawn_ns is None:
-            return None
-        changed = self._drawn_ns(change)
-        return np.maximum(changed, self._drawn_ns(Change())) if self._keeps_end(change) else changed
-
-    def _keeps_end(self, change: Change) -> bool:
-        return change.communication_keeps == "end" and self._communicates
+        return None if self._drawn_ns is None else self._drawn_ns(change)
 
     @cached_property
     def _unchanged_ns(self) -> float:

@@ -11,6 +11,8 @@
 #include "columns.h"
 #include "table.h"
 
+#define VERSION 1 /* `diagnose.trace.scanning` leaves out any other: one more with each change of what is read or told */
+
 typedef struct {
     PyObject_HEAD
     PyObject *number_of[ROW_IDS], *integer_of;
@@ -235,7 +237,8 @@ static int add_columns(PyObject *module)
 static int fill_module(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&SPEC);
-    int failed = !type || PyModule_AddObjectRef(module, "Scanner", type) < 0 || add_columns(module) < 0;
+    int failed = !type || PyModule_AddObjectRef(module, "Scanner", type) < 0 || add_columns(module) < 0 ||
+                 PyModule_AddIntConstant(module, "VERSION", VERSION) < 0;
     Py_XDECREF(type);
     return failed ? -1 : 0;
 }

@@ -1,12 +1,14 @@
 """benchmarks/first_advice.py: what it takes of a diagnosis, how the advice is followed, and what counts as inside."""
 
 import ast
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from advice_jobs.kinds import KINDS, Kind
+from advice_jobs.timing import options
 from first_advice import SCRIPTS, Outcome, Told, command, followed_options, told_of
 
 RULES = Path(__file__).parent.parent / "rules"
@@ -83,3 +85,12 @@ def test_several_ranks_are_started_by_torchrun() -> None:
 
     assert "--nproc_per_node=2" in command(two, two.slow)
     assert command(LOADER, {"workers": 4})[1:] == [str(SCRIPTS / "loader.py"), "workers=4"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_script_reads_the_options_that_the_command_gives_it(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {**kind.slow, **kind.followed}
+    script = next(at for at, word in enumerate(command(kind, given)) if word.endswith(kind.script))
+    monkeypatch.setattr(sys, "argv", command(kind, given)[script:])
+
+    assert options(**{name: type(value)() for name, value in given.items()}) == given

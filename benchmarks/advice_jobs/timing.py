@@ -18,7 +18,8 @@ def options(**defaults: Any) -> dict[str, Any]:
 
 
 def _like(usual: Any, text: str) -> Any:
-    return text if isinstance(usual, str) else type(usual)(json.loads(text))
+    """A text may stand without its quotes."""
+    return text if isinstance(usual, str) and not text.startswith('"') else type(usual)(json.loads(text))
 
 
 class Steps:

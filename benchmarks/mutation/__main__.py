@@ -15,9 +15,9 @@ import datetime
 import sys
 from pathlib import Path
 
-from . import whatifs
+from . import tables, whatifs
 from .judging import judged, renewed
-from .outcome import TABLE, stated, written
+from .outcome import TABLE, stated
 from .page import MOST_SURVIVING, Tally, page, tallied
 from .thresholds import judged_thresholds
 
@@ -36,8 +36,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="folder for the dated report; with the thresholds")
     given = parser.parse_args()
     if given.renew:
-        TABLE.write_text(written(renewed(stated())), encoding="utf-8")
-        whatifs.TABLE.write_text(whatifs.written(whatifs.renewed(whatifs.stated())), encoding="utf-8")
+        TABLE.write_text(tables.written(renewed(stated())), encoding="utf-8")
+        whatifs.TABLE.write_text(tables.written(whatifs.renewed(whatifs.stated())), encoding="utf-8")
     tallies = [tallied("rules", judged(stated())), tallied("factors of [whatif]", whatifs.judged(whatifs.stated()))]
     if given.thresholds or given.write:
         tallies.append(tallied("thresholds in Python", judged_thresholds(given.thresholds or "diagnose")))

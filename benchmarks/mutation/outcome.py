@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.metrics import units
 from diagnose.rule import Rule
 from diagnose.rule.needs import met
+
+from . import tables
 
 TABLE = Path(__file__).parents[2] / "tests" / "rule_boundaries.toml"
 
@@ -70,23 +71,4 @@ def facts_of(rule: Rule, given: Mapping[str, Scalar]) -> Facts:
 
 def stated() -> dict[str, list[Case]]:
     """The table: the cases of each rule."""
-    if not TABLE.exists():
-        return {}
-    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), dict[str, list[Case]])
-
-
-def written(cases: Mapping[str, list[Case]]) -> str:
-    """The table as text: a line for each case."""
-    lines = []
-    for rule in sorted(cases):
-        lines += [f"{rule} = [", *(f"    {inline(msgspec.to_builtins(case))}," for case in cases[rule]), "]", ""]
-    return "\n".join(lines)
-
-
-def inline(value: Any) -> str:
-    """A value as TOML on one line."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + " }" if value else "{}"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return tables.read(TABLE, Case)

@@ -1,6 +1,7 @@
-"""Thresholds that are constants of Python, in all packages that judge: each is moved, and the tests that read it run.
+"""Thresholds that are constants of Python, in the packages that judge: each is moved, and the tests that read it run.
 
-Numbers without a name, tables of numbers and what is reckoned when a module is imported are not moved.
+Numbers without a name, or several in one assignment, tables of numbers and what is reckoned when a module is imported
+are not moved.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import random
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
@@ -22,8 +21,8 @@ from diagnose.rule import Rule, load_rules
 from diagnose.rule.condition import Condition
 from diagnose.rule.remedy import Remedy, Value
 
+from . import tables
 from .mutants import made, moved_by_a_fifth, replaced
-from .outcome import inline
 
 TABLE = Path(__file__).parents[2] / "tests" / "whatif_factors.toml"
 MOST_TRIED = 400  # sets of facts
@@ -162,14 +161,4 @@ def _drawn(seeded: random.Random, unit: str) -> Scalar:
 
 def stated() -> dict[str, list[Case]]:
     """The table: the cases of each rule."""
-    if not TABLE.exists():
-        return {}
-    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), dict[str, list[Case]])
-
-
-def written(cases: Mapping[str, list[Case]]) -> str:
-    """The table as text: a line for each case."""
-    lines = []
-    for rule in sorted(cases):
-        lines += [f"{rule} = [", *(f"    {inline(msgspec.to_builtins(case))}," for case in cases[rule]), "]", ""]
-    return "\n".join(lines)
+    return tables.read(TABLE, Case)

@@ -1,9 +1,8 @@
 """What a metric may look at: one rank, its ledger, its roofline and its record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,15 +19,14 @@ from diagnose.ranks.collectives.messages import Messages, messages_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.roofline.flops import CountedFlops, count
 from diagnose.timeline import Timeline
+from diagnose.timeline.derived import Derived
 from diagnose.trace.distortion import overhead_of
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import ANNOTATIONS
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Derived):
     """One rank as metrics see it.
 
     `judged` is its roofline where the attribution used it already. `judged_ns` are the nanoseconds by cause of the
@@ -42,17 +40,6 @@ class Measured:
     record: CaptureRecord = field(default_factory=CaptureRecord)
     judged: Roofline | None = None
     judged_ns: Mapping[str, int] | None = None
-
-    def once(self, derive: Callable[["Measured"], T]) -> T:
-        """What several metrics ask of the rank, derived when it is asked for first."""
-        if derive not in self._derived:
-            self._derived[derive] = derive(self)
-        found: T = self._derived[derive]
-        return found
-
-    @cached_property
-    def _derived(self) -> dict[Callable[["Measured"], Any], Any]:
-        return {}
 
     @cached_property
     def cause_ns(self) -> Mapping[str, int]:

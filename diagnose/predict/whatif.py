@@ -6,6 +6,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from diagnose.arrays import Floats
 from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.defects import netted
 from diagnose.diagnosis import Speedup
@@ -141,7 +142,7 @@ class Predictor:
         if worst is None or worst == np.inf or (best is not None and self._is_hidden(rule, after, best)):
             return None
         if best is None or best == np.inf:
-            low = worst * self._drawn(rule, after, "worst")[0]
+            low = worst * self._drawn(rule, after, WORST)[0]
             return (low, None) if low > 1 else None
         (low, at_low), (high, at_high) = sorted([(worst, WORST), (best, BEST)])
         if rule.class_ == "communication":
@@ -247,17 +248,18 @@ class Predictor:
 
         Factors on the gain; 1 where nothing is replayed or drawn.
         """
-        both = self._all(after, case), self._all((*after, rule), case)
-        if not (rule.remedy and rule.remedy.replayed) or both[0] is None or both[1] is None:
+        before, together = self._all(after, case), self._all((*after, rule), case)
+        if not (rule.remedy and rule.remedy.replayed) or before is None or together is None:
             return 1.0, 1.0
-        changes = [replace(each[0].change, host_speeds=self.host_speeds) for each in both if each is not None]
-        now, then = (self.replay.drawn_ns(change) for change in changes)
-        gone = self.replay.step_ns(changes[1]) <= 0
-        if now is None or then is None or gone or not then.min() > 0:
+        now, then = self._drawn_ns(before[0]), self._drawn_ns(together[0])
+        if now is None or then is None or together[1] <= 0 or not then.min() > 0:
             return 1.0, 1.0
-        gains = now / then * (self.replay.step_ns(changes[1]) / self.replay.step_ns(changes[0]))
-        low, high = np.quantile(gains, [(1 - MOST_DRAWS) / 2, (1 + MOST_DRAWS) / 2]).tolist()
+        gain = before[1] * before[0].gain / (together[1] * together[0].gain)  # of the steps, the tokens left out
+        low, high = np.quantile(now / then / gain, [(1 - MOST_DRAWS) / 2, (1 + MOST_DRAWS) / 2]).tolist()
         return min(low, 1.0), max(high, 1.0)
+
+    def _drawn_ns(self, changed: Changed) -> Floats | None:
+        return self.replay.drawn_ns(replace(changed.change, host_speeds=self.host_speeds))
 
     def _booked_ns(self, changed: Changed) -> float:
         """Nanoseconds of a step that the ledger books on what the change touches, at the unprofiled speed."""

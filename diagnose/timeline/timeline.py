@@ -1,15 +1,16 @@
 """One rank's trace as GPU activities linked to their launches, and the steps they belong to."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Array, Ids, Ints, Mask, numbered, ordered
+from diagnose.timeline.derived import Derived
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.launches import Launches, launches_of
@@ -25,7 +26,6 @@ from diagnose.trace.vocabulary import (
 )
 
 NOT_LAUNCHED = -1
-T = TypeVar("T")
 
 _COPY_KIND = re.compile(r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)")
 _COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
@@ -83,7 +83,7 @@ class Activities:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class Timeline(Derived):
     """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps.
 
     `launches` are those that run: the ones of `captures`, where graphs are captured, do not. `unknown_device` counts
@@ -101,17 +101,6 @@ class Timeline:
     has_gpu: bool
     captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
     unknown_device: Mapping[str, int] = field(default_factory=dict)
-
-    def once(self, derive: Callable[["Timeline"], T]) -> T:
-        """What several stages need of the rank, derived when it is asked for first. Nobody writes to it."""
-        if derive not in self._derived:
-            self._derived[derive] = derive(self)
-        found: T = self._derived[derive]
-        return found
-
-    @cached_property
-    def _derived(self) -> dict[Callable[["Timeline"], Any], Any]:
-        return {}
 
     @property
     def windows(self) -> Ints:

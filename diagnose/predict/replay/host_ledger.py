@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints
+from diagnose.arrays import Floats
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.predict.replay.change import Change
@@ -58,25 +58,26 @@ class HostLedger:
         return float(_scaled(self._mean_ns, change)[0]) if self.steps else 0.0
 
     def drawn_ns(self, change: Change) -> Floats:
-        """The same of other draws of as many steps, shape (draws,).
-
-        Draws of n steps lie closer together than windows of n steps do, by the root of (n - 1) / n: made up for here,
-        as far as any step took as much of a cause.
-        """
-        wider = (self.steps / max(self.steps - 1, 1)) ** 0.5
-        drawn = {
-            cause: np.clip(mean + wider * (ns[self._draws].mean(axis=1) - mean), ns.min(), ns.max())
-            for (cause, mean), ns in zip(self._mean_ns.items(), self.each_ns.values(), strict=True)
-        }
-        return _scaled(drawn, change)
+        """The same of other draws of as many steps, shape (draws,)."""
+        return _scaled(self._drawn_mean_ns, change)
 
     @cached_property
     def _mean_ns(self) -> dict[str, Floats]:
         return {cause: ns.mean(keepdims=True) for cause, ns in self.each_ns.items()}
 
     @cached_property
-    def _draws(self) -> Ints:
-        return np.random.default_rng(0).integers(0, self.steps, (_DRAWS, self.steps))
+    def _drawn_mean_ns(self) -> dict[str, Floats]:
+        """The mean of each cause in each draw.
+
+        Draws of n steps lie closer together than windows of n steps do, by the root of (n - 1) / n: made up for here,
+        as far as any step took as much of a cause.
+        """
+        draws = np.random.default_rng(0).integers(0, self.steps, (_DRAWS, self.steps))
+        wider = (self.steps / max(self.steps - 1, 1)) ** 0.5
+        return {
+            cause: np.clip(mean + wider * (ns[draws].mean(axis=1) - mean), ns.min(), ns.max())
+            for (cause, mean), ns in zip(self._mean_ns.items(), self.each_ns.values(), strict=True)
+        }
 
 
 def _scaled(ledger: Mapping[str, Floats], change: Change) -> Floats:

@@ -94,7 +94,7 @@ def accumulation_steps(m: Measured) -> Value:
     where as many backward passes began and one optimizer stepped.
     """
     set_to = m.record.number("training_arguments.gradient_accumulation_steps")
-    return m.recorded(_batches_with_gradients(m) if set_to is None else set_to)
+    return m.recorded(m.once(_batches_with_gradients) if set_to is None else set_to)
 
 
 def _batches_with_gradients(m: Measured) -> float | None:

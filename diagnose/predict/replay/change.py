@@ -1,10 +1,12 @@
 """What a remedy changes about a step: factors on durations, waits that vanish, and how collectives behave."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diagnose.arrays import Floats, Mask
 from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
@@ -62,3 +64,19 @@ class Change:
     def speeds(self, causes: tuple[str, ...]) -> Floats:
         """The factor on host time of each of `causes` from the profiled to the unprofiled speed."""
         return np.array([self.host_speeds.of(cause) for cause in causes], np.float64)
+
+    def content(self, communicates: bool) -> Hashable:
+        """Equal for changes that do the same to a step, `communicates` telling whether it holds collectives."""
+        speeds = self.host_speeds
+        return (
+            *(_digest(column) for column in (self.kernels, self.merge, self.no_wait)),
+            frozenset((cause, factor) for cause, factor in self.host.items() if factor != 1),
+            self.launches,
+            self.communication if communicates else 1.0,
+            self.overlap,
+            (speeds.others, frozenset(speeds.by_cause.items())),
+        )
+
+
+def _digest(column: NDArray[Any] | None) -> bytes | None:
+    return None if column is None else hashlib.sha256(column.data).digest()

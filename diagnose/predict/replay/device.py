@@ -6,6 +6,7 @@ keeps the delay it was measured with: a replay that did would reproduce any step
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -73,11 +74,12 @@ def medians(values: Floats, use: Mask, keys: Sequence[Ints], otherwise: float) -
 
     The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
     """
-    middle = np.full(len(values), np.nan)
+    middle, used = np.full(len(values), np.nan), np.flatnonzero(use)
+    ascending = used[np.argsort(values[used], kind="stable")]
     for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
         missing = np.isnan(middle)
         if missing.any():
-            middle[missing] = _group_medians(values, use, key, at_least)[missing]
+            middle[missing] = _group_medians(values, ascending, key, at_least)[missing]
     return np.where(np.isnan(middle), otherwise, middle)
 
 
@@ -115,10 +117,10 @@ def _gaps(gpu: Activities, previous: Ints, free: Ints, in_time: Mask) -> Floats:
     return medians((gpu.start - free).astype(float), use, keys, _DEFAULT_GAP_NS)
 
 
-def _group_medians(values: Floats, use: Mask, key: Ints, at_least: int) -> Floats:
+def _group_medians(values: Floats, ascending: Ints, key: Ints, at_least: int) -> Floats:
+    """The median of each row's group by the rows `ascending` in value; NaN in groups with too few of these."""
     _, group = numbered(key)
-    rows = np.flatnonzero(use)
-    rows = rows[np.lexsort((values[rows], group[rows]))]
+    rows = ascending[np.argsort(group[ascending].astype(_sorted_as(group)), kind="stable")]
     size = np.bincount(group[rows], minlength=int(group.max(initial=0)) + 1)
     first = np.cumsum(size) - size
     enough = size >= at_least
@@ -126,6 +128,11 @@ def _group_medians(values: Floats, use: Mask, key: Ints, at_least: int) -> Float
     lower, upper = (first + (size - 1) // 2)[enough], (first + size // 2)[enough]
     middle[enough] = (values[rows[lower]] + values[rows[upper]]) / 2
     return middle[group]
+
+
+def _sorted_as(group: Ints) -> type[np.unsignedinteger[Any]]:
+    """A type of as few digits as the numbers have: short ones are sorted without comparing them."""
+    return np.uint16 if int(group.max(initial=0)) <= np.iinfo(np.uint16).max else np.uint64
 
 
 def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Mask]:

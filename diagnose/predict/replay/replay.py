@@ -1,6 +1,6 @@
 """The replay of one rank: the step time that the trace's own medians give, and the one that a change would."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -123,13 +123,14 @@ def host_speeds_for(
 def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
     items = items_of(timeline, _host_windows(timeline, steps))
     activity = items.activity[items.activity >= 0]
+    communicates = bool(timeline.gpu.is_communication[activity].any())
     waiting = items.call[(items.wait != -1) & (items.call >= 0)]
     return Replay(
         steps,
         _measured_ns(timeline, steps),
         np.sort(items.calls.row[waiting]),
-        partial(_device_step_ns, timeline, items, len(steps)),
-        bool(timeline.gpu.is_communication[activity].any()),
+        _remembered(partial(_device_step_ns, timeline, items, len(steps)), communicates),
+        communicates,
         "" if len(activity) else NOT_LINKED,
         items.calls.recorded,
     )
@@ -145,6 +146,19 @@ def _typical(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:
 
 def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change) -> float:
     return period_ns(costs_of(timeline.gpu, items, change)) / steps
+
+
+def _remembered(replayed_ns: Callable[[Change], float], communicates: bool) -> Callable[[Change], float]:
+    """The same, each change replayed once: rules with different remedies often ask for one, alone and in a plan."""
+    known: dict[Hashable, float] = {}
+
+    def step_ns(change: Change) -> float:
+        content = change.content(communicates)
+        if content not in known:
+            known[content] = replayed_ns(change)
+        return known[content]
+
+    return step_ns
 
 
 def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:

@@ -32,7 +32,8 @@ from diagnose.tune import JobRuns, TuneFolder, Window
 from diagnose.tune.proposals import Proposal, changes_of, finding_of
 
 RUNS, BUDGET_S, MOST_S = 12, 180, 60.0
-WINDOW = Window(steps=8, at_step=18)  # of loops of 60 steps: half of them without the profiler, and some for samples
+LOOP = {"steps": 160}
+WINDOW = Window(steps=8, at_step=68, control=60)  # most steps of the loop without the profiler, and some for samples
 JOBS = (
     "loader sleeps, 0 workers", "loader sleeps on both ranks", "loader computes", "tokenises in the collator",
     "Trainer, batch 1 x accumulation 8", "dynamic padding, skewed lengths", "AdamW, one tensor at a time",
@@ -47,9 +48,9 @@ QUIET = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "DIAGNOSE_LE
 def tuned(kind: Kind, folder: Path) -> None:
     """Tune the job as a user does, or go on where that ended."""
     limits = ["--runs", str(RUNS), "--budget", f"{BUDGET_S}s"]
-    window = ["--steps", str(WINDOW.steps), "--at-step", str(WINDOW.at_step)]
+    window = ["--steps", str(WINDOW.steps), "--at-step", str(WINDOW.at_step), "--control", str(WINDOW.control)]
     asked = [sys.executable, "-m", "diagnose", "tune", "--out", str(folder), *limits, *window, "--"]
-    words = [*asked, *command(kind, kind.slow)]
+    words = [*asked, *command(kind, {**kind.slow, **LOOP})]
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | QUIET, check=False)
     if done.returncode:
         raise SystemExit(f"{kind.name}: tune ended with {done.returncode}\n{done.stderr}")
@@ -98,7 +99,7 @@ def _ran(
     if known.is_file():
         return msgspec.json.decode(known.read_bytes(), type=tuple[float, float, float] | None)
     folder.mkdir(parents=True, exist_ok=True)
-    ran = JobRuns(command(kind, options), os.environ | QUIET, folder, WINDOW)(1, settings, None, MOST_S)
+    ran = JobRuns(command(kind, {**options, **LOOP}), os.environ | QUIET, folder, WINDOW)(1, settings, None, MOST_S)
     speedup = compare(first, ran.diagnosis).speedup if ran.diagnosis is not None else None
     known.write_bytes(msgspec.json.encode(speedup))
     return speedup

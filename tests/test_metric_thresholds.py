@@ -111,6 +111,47 @@ def test_where_loading_has_to_leave_the_run_a_fifth_of_the_wait_goes_at_least(mo
     assert most_data_wait_left_share(Advised(monkeypatch, 2, 2, 2).job) == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize(
+    ("bound", "left"),
+    [
+        ("cpu", (0.6 / 2 / 0.5 - 0.45) / 0.6),
+        ("io", 0.0),
+        (Unknown("nothing sampled it", "take samples"), 0.0),
+    ],
+)
+def test_workers_that_compute_get_half_a_core_where_none_is_idle(
+    bound: Any, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two on three cores, beside a rest of the step that handing over makes longer by half of a tenth: what they have
+    at seven tenths of a core each takes less time than that.
+    """
+    from diagnose.metrics.data import loader_workers
+
+    waiting = Advised(monkeypatch, 2, 0, 2).job
+    waiting.share = lambda *causes: 0.6 if causes == ("data-wait",) else 0.1
+    fix(monkeypatch, loader_workers, cores_per_rank=3.0, loader_bound=bound)
+
+    assert most_data_wait_left_share(waiting) == pytest.approx(left)
+
+
+@pytest.mark.parametrize(("profiled_ns", "waits"), [(100, 0.3), (150, 0.45), (90, 0.3), (1000, 0.95)])
+def test_a_batch_is_as_long_as_without_the_profiler(
+    profiled_ns: int, waits: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three tenths of a step that the profiler makes longer; it works a twentieth at least, a worker on half a core."""
+    from diagnose.metrics.data import loader_workers
+
+    waiting = Advised(monkeypatch, 1, 0, 1).job
+    waiting.share = lambda *causes: 0.3 if causes == ("data-wait",) else 0.0
+    waiting.record, windows = None, np.array([[0, profiled_ns]])
+    waiting.attribution = SimpleNamespace(windows=windows)
+    monkeypatch.setattr(loader_workers, "unprofiled_ns", lambda record: [100.0])
+    fix(monkeypatch, loader_workers, cores_per_rank=2.0, loader_bound="cpu")
+
+    left = min(max(waits / 0.5 - (1 - waits), 0.0) / waits, 1.0)
+    assert most_data_wait_left_share(waiting) == pytest.approx(left)
+
+
 def test_the_profiler_may_take_a_third_of_the_host_s_time_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     assert least_host_time_factor(Advised(monkeypatch, 4, 2, 4).job) == pytest.approx(2 / 3)
 

@@ -28,7 +28,7 @@ from diagnose.report.views.summary import About
 from diagnose.report.views.tuning import ladder_csv
 from diagnose.tune import JobRuns, Ladder, Limits, Ran, TuneFolder, Window
 from diagnose.tune.ladder import RUNS_AT_MOST, Interrupted
-from diagnose.tune.running import STEPS, Run
+from diagnose.tune.running import CONTROL, STEPS, Run
 from diagnose.tune.settings import patches_of
 from diagnose.tune.state import LADDER, PAGE, PATCH, default_folder
 
@@ -63,6 +63,10 @@ _S_PER_HOUR = 3600.0
     help="Wait at most N steps for step times to settle.",
 )  # fmt: skip
 @click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
+@click.option(
+    "--control", metavar="N", type=click.IntRange(min=1), default=CONTROL, show_default=True,
+    help="Steps to time without the profiler, before those and after: more where steps are short and noisy.",
+)  # fmt: skip
 @click.option("--no-repeat", is_flag=True, help="Do not make the first and the best run again at the end.")
 @noise_option
 @ledger_option("Keep in the ledger of promises nothing of what was predicted and measured.")
@@ -110,7 +114,7 @@ def _climbed(folder: TuneFolder, command: tuple[str, ...], given: dict[str, Any]
     page = LadderPage(terminal())
     for rung in known.rungs if known is not None else ():
         page.add(rung)
-    window = Window(given["steps"], skip=given["skip"], at_step=given["at_step"])
+    window = Window(given["steps"], skip=given["skip"], at_step=given["at_step"], control=given["control"])
     runs = _announced(JobRuns(argv, inherited, folder.path, window), folder)
 
     def tell(rung: Rung) -> None:

@@ -40,6 +40,7 @@ class Window:
     warmup: int = protocol.WARMUP
     skip: int = protocol.SKIP
     at_step: int | None = None
+    control: int = CONTROL
 
     def config(self, number: int) -> Config:
         """The same for the probe in the run of that number. Stacks are sampled in the first alone: that costs steps."""
@@ -50,7 +51,7 @@ class Window:
             self.skip,
             self.at_step,
             stop=True,
-            control=CONTROL,
+            control=self.control,
             sample_steps=0 if number else None,
         )
 

@@ -2,6 +2,8 @@
 
 from math import ceil, floor
 
+import numpy as np
+
 from diagnose.attribution.causes import HOST_WORK
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
@@ -9,6 +11,7 @@ from diagnose.metrics.data.loader import loader_worker_count
 from diagnose.metrics.data.loader_work import loader_bound, loader_cpu_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.record import unprofiled_ns
 
 LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
@@ -18,6 +21,10 @@ LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, net
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
 HANDING_OVER_CROWDED = 1.5  # where they leave no core idle: an estimate
+HALF_A_CORE = (
+    0.5  # at worst, of a worker that computes where no core is idle: a guest sees two threads of a core as two
+)
+MOST_WAITING = 0.95  # of a step: it works a little, too
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
 NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no wait to hide"))
 
@@ -90,9 +97,22 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
     workers = 1.0 if unsized else float(advised)  # any host has a second core
     if workers <= running:
         return without_room
-    batch = max(wait, running) / (workers * (_least_efficiency(m, workers) if worst else 1.0))
-    rest = 1 - wait + (_slower_host(m, workers) - 1) * m.share(*HOST_WORK) if worst else 1 - wait
-    return min(max(batch - rest, 0.0) / wait, 1.0)
+    if not worst:
+        return min(max(max(wait, running) / workers - (1 - wait), 0.0) / wait, 1.0)
+    waits = _share_without_profiler(m, wait)
+    host = m.share(*HOST_WORK) * (1 - waits) / (1 - wait) if wait < 1 else 0.0
+    batch, rest = max(waits, running) / (workers * _least_efficiency(m, workers)), 1 - waits
+    return min(max(batch - rest - (_slower_host(m, workers) - 1) * host, 0.0) / waits, 1.0)
+
+
+def _share_without_profiler(m: Measured, wait: float) -> float:
+    """The wait as a share of a step without the profiler, which lengthens the rest and hides how long a batch takes."""
+    unprofiled = unprofiled_ns(m.record)
+    if not unprofiled:
+        return wait
+    windows = m.attribution.windows
+    longer = float(np.median(windows[:, 1] - windows[:, 0])) / float(np.median(unprofiled))
+    return min(max(wait * longer, wait), max(wait, MOST_WAITING))
 
 
 @metric("factor", needs_gpu=False)
@@ -130,7 +150,10 @@ def _slower_host(m: Measured, workers: float) -> float:
 
 
 def _least_efficiency(m: Measured, workers: float) -> float:
-    return LEAST_EFFICIENCY if _crowded(m, workers) else max(1 - LOST_TO_EACH * workers, LEAST_EFFICIENCY)
+    if not _crowded(m, workers):
+        return max(1 - LOST_TO_EACH * workers, LEAST_EFFICIENCY)
+    bound = loader_bound(m)
+    return LEAST_EFFICIENCY if isinstance(bound, Unknown) or bound == "io" else HALF_A_CORE
 
 
 def _crowded(m: Measured, workers: float) -> bool:

@@ -29,3 +29,18 @@ def test_help_loads_only_click() -> None:
 
 def test_a_report_needs_no_arrays() -> None:
     assert not loaded_by("import diagnose.report.text") & {"numpy", "pandas", "torch"}
+
+
+def test_what_a_command_imports_is_kept_from_the_collector_once() -> None:
+    asked = """
+import gc
+from diagnose.cli import main
+main.get_command(None, "rules")
+frozen = gc.get_freeze_count()
+made_since = [[] for _ in range(9)]
+main.get_command(None, "rules")
+print(gc.isenabled(), frozen > 1000, gc.get_freeze_count() == frozen)
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["True", "True", "True"]

@@ -23,6 +23,7 @@ Texts = NDArray[np.str_]
 Array = NDArray[Any]
 """An array of any type."""
 
+_EXACT = 1 << 53  # integers up to it are doubles
 _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
 
 
@@ -67,6 +68,16 @@ def ordered(first: Array, *then: Array) -> Ints:
         rows = order[tied]
         order[tied] = rows[np.lexsort((*(column[rows] for column in reversed(then)), first[rows]))]
     return order
+
+
+def summed(which: Ints, values: Ints, count: int) -> Ints:
+    """The sum of the values of each number below `count`: np.add.at, quicker where doubles hold the sums exactly."""
+    largest = max(abs(int(values.min())), abs(int(values.max()))) if len(values) else 0
+    if largest * len(values) < _EXACT:
+        return np.bincount(which, weights=values, minlength=count).astype(np.int64)
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, which, values)
+    return sums
 
 
 def combined(*columns: Array) -> Array:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnose.arrays import among, combined, distinct, numbered, ordered
+from diagnose.arrays import among, combined, distinct, numbered, ordered, summed
 
 near = st.integers(-3, 3)
 number = near | st.integers(-(1 << 63), (1 << 63) - 1)
@@ -44,3 +44,10 @@ def test_combined_ascends_as_the_rows_do(given_rows: list[tuple[int, int, int]])
         zip(given_rows, numbers, strict=True), zip(given_rows[1:], numbers[1:], strict=True), strict=False
     ):
         assert (one < other, one == other) == (its < others, its == others)
+
+
+def test_sums_beyond_what_doubles_hold_are_exact() -> None:
+    which, values = np.array([0, 2, 0, 2]), np.array([1 << 53, 7, 1, -9])
+    assert summed(which, values, 4).tolist() == [(1 << 53) + 1, 0, -2, 0]
+    assert summed(which, np.array([5, 7, 1, -9]), 4).tolist() == [6, 0, -2, 0]
+    assert summed(which[:0], values[:0], 2).tolist() == [0, 0]

@@ -1,13 +1,16 @@
 """Interval sets against sets of integers."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.intervals import (
     EMPTY,
     Intervals,
+    blocks,
     clip,
     coverage,
     covered_before,
@@ -16,6 +19,7 @@ from diagnose.intervals import (
     intersect,
     intervals,
     longer_than,
+    of_events,
     one,
     subtract,
     total,
@@ -54,6 +58,22 @@ def test_intervals_hold_every_instant_once(a: list[tuple[int, int]]) -> None:
     assert inside(of(a)) == points(a)
     assert is_canonical(of(a))
     assert total(of(a)) == len(points(a))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 100])
+def test_events_in_blocks_are_the_same_set(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(iv, "_BLOCK", block)
+    start, lasts = columns([(30, 4), (3, 9), (12, 2), (5, 1), (34, 0), (0, 40), (20, 5), (14, 3)])
+    marked = np.array([True, True, True, True, True, False, True, True])
+    assert of_events(start, lasts, marked).tolist() == [[3, 17], [20, 25], [30, 34]]
+    assert of_events(start, lasts, ~marked).tolist() == [[0, 40]]
+    assert of_events(start, lasts, np.zeros(8, bool)).tolist() == []
+
+
+def test_blocks_cover_each_position_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iv, "_BLOCK", 3)
+    assert [list(range(8))[block] for block in blocks(8)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert [list(range(8))[block] for block in blocks(8, 5)] == [[0, 1, 2, 3, 4], [5, 6, 7]]
 
 
 @given(pairs, pairs)

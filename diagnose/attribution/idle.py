@@ -1,13 +1,13 @@
 """Why the device is idle: each gap is cut at the next launch and painted with what the host did, first match wins."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, Mask, numbered
+from diagnose.arrays import Mask
 from diagnose.attribution.causes import GRAPH_CAPTURE
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
@@ -29,7 +29,6 @@ LONG_LAUNCH_NS = 500_000
 LONG_COPY_CALL_NS = 50_000
 SYNC_BLOCK_NS = 20_000
 PYTHON_HOLE_NS = 1_000_000
-_FEW_THREADS = 16  # are compared one by one, which is quicker than to number all threads
 
 
 _COMPILE = re.compile(
@@ -38,15 +37,6 @@ _COMPILE = re.compile(
 )
 _SYNC = re.compile(SYNCHRONISATION)
 _COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
-
-
-def _among(pid: Ints, tid: Ints, threads: Iterable[tuple[int, int]]) -> Mask:
-    """Mask of the events on any of the threads, each of which is one of the events'."""
-    pids, of_pid = numbered(pid)
-    tids, of_tid = numbered(tid)
-    wanted = np.array(sorted(threads), np.int64)
-    numbers = np.searchsorted(pids, wanted[:, 0]) * len(tids) + np.searchsorted(tids, wanted[:, 1])
-    return np.isin(of_pid * len(tids) + of_tid, numbers)
 
 
 def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
@@ -108,23 +98,13 @@ class Host:
     @cached_property
     def _launching(self) -> Mask:
         """Mask of the events on threads that launch; main and autograd threads hand over to each other."""
-        threads, trace = self.timeline.launching_threads, self.trace
-        if len(threads) > _FEW_THREADS:
-            return _among(trace.pid, trace.tid, threads)
-        mask = np.zeros(len(trace), bool)
-        for pid, tid in threads:
-            mask |= (trace.pid == pid) & (trace.tid == tid)
-        return mask
+        return self.timeline.on_threads(self.timeline.launching_threads)
 
     def _named(self, pattern: re.Pattern[str]) -> Mask:
         return self.trace.named(pattern.match)
 
     def _set(self, mask: Mask) -> Intervals:
-        return iv.intervals(*self._times(mask))
-
-    def _times(self, mask: Mask) -> tuple[Ints, Ints]:
-        rows = np.flatnonzero(mask if self._span is None else mask & self._in_span)
-        return self.trace.ts[rows], self.trace.ends(rows)
+        return iv.of_events(self.trace.ts, self.trace.dur, mask if self._span is None else mask & self._in_span)
 
     @cached_property
     def _in_span(self) -> Mask:

@@ -161,6 +161,7 @@ def digest_of(
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
+    by_step, spent = _spent(attribution, calls)
     return RankDigest(
         rank=timeline.rank,
         source=_source(timeline),
@@ -176,10 +177,10 @@ def digest_of(
         host_ns=int((steps.host[:, 1] - steps.host[:, 0]).sum()),
         device_ns=int((steps.device[:, 1] - steps.device[:, 0]).sum()),
         causes=attribution.causes,
-        cause_ns=_by_step(attribution),
+        cause_ns=by_step,
         exposed=attribution.pieces(EXPOSED),
         calls=calls,
-        spent=_spent(attribution, calls),
+        spent=spent,
         families=families_of(timeline),
         lost_share=lost_share,
         sized_share=sized_share,
@@ -253,14 +254,15 @@ def _elements(trace: Trace, operators: Ints) -> Ints:
     return size[which] if len(shape) else np.zeros(0, np.int64)
 
 
-def _by_step(attribution: Attribution) -> Ints:
-    begin, end = (spent_before(attribution, times) for times in attribution.windows.T)
-    return np.maximum(end - begin, 0)
+def _spent(attribution: Attribution, calls: Calls) -> tuple[Ints, Ints]:
+    """Nanoseconds by cause in each counted step, and from the first on until each collective begins and until it ends.
 
-
-def _spent(attribution: Attribution, calls: Calls) -> Ints:
-    """Nanoseconds by cause from the first counted step on until each collective begins, and until it ends."""
-    return np.stack((spent_before(attribution, calls.start), spent_before(attribution, calls.end)), axis=1)
+    All instants are looked up in one pass over the pieces.
+    """
+    times = (*attribution.windows.T, calls.start, calls.end)
+    spent = spent_before(attribution, np.concatenate(times))
+    begin, end, begun, ended = np.split(spent, np.cumsum([len(each) for each in times])[:-1])
+    return np.maximum(end - begin, 0), np.stack((begun, ended), axis=1)
 
 
 def _source(timeline: Timeline) -> Source:

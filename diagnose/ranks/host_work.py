@@ -5,7 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from diagnose.arrays import Ints, numbered
+from diagnose import intervals as iv
+from diagnose.arrays import Ints, Mask, summed
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, OPS, PYTHON, RUNTIME, STEP_MARK
 
@@ -31,32 +32,44 @@ HostWork = dict[tuple[HostKind, str], Ran]
 
 def host_work_of(timeline: Timeline) -> HostWork:
     """The Python functions, ranges and operators with most time on the threads that run the step."""
-    trace, windows, work = timeline.trace, timeline.steps.host, HostWork()
-    rows = step_rows(timeline)
-    step = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
-    rows = rows[(step >= 0) & (trace.ts[rows] < windows[np.maximum(step, 0), 1])]
+    trace, work, on_threads = timeline.trace, HostWork(), _by_the_step(timeline)
     for kind, categories in KINDS.items():
-        of_kind = rows[trace.rows_of(*categories)[rows]]
-        names, which = numbered(trace.name[of_kind])
-        count, ns = np.bincount(which, minlength=len(names)), np.zeros(len(names), np.int64)
-        np.add.at(ns, which, trace.dur[of_kind])
-        for at in np.argsort(-ns, kind="stable")[:MOST_NAMES].tolist():
-            work[kind, trace.names[int(names[at])]] = Ran(int(ns[at]), int(count[at]))
+        ns, count = _by_name(timeline, on_threads & trace.rows_of(*categories))
+        names = np.flatnonzero(count)
+        for name in names[np.argsort(-ns[names], kind="stable")[:MOST_NAMES]].tolist():
+            work[kind, trace.names[name]] = Ran(int(ns[name]), int(count[name]))
     return work
+
+
+def _by_name(timeline: Timeline, marked: Mask) -> tuple[Ints, Ints]:
+    """Of the marked events that begin in a counted step, time and number by name id; block by block."""
+    trace, windows, names = timeline.trace, timeline.steps.host, len(timeline.trace.names)
+    ns, count = np.zeros(names, np.int64), np.zeros(names, np.int64)
+    for block in iv.blocks(len(trace), names):
+        rows = block.start + np.flatnonzero(marked[block])
+        begin = trace.ts[rows]
+        step = np.searchsorted(windows[:, 0], begin, side="right") - 1
+        rows = rows[(step >= 0) & (begin < windows[np.maximum(step, 0), 1])]
+        if len(rows):
+            count += np.bincount(trace.name[rows], minlength=names)
+            ns += summed(trace.name[rows], trace.dur[rows], names)
+    return ns, count
 
 
 def step_rows(timeline: Timeline) -> Ints:
     """Rows of what the threads that run the step do; collectives on threads of their own are left out."""
-    trace = timeline.trace
-    wanted = trace.rows_of(*ANNOTATIONS, *PYTHON, *RUNTIME)
-    rows = np.flatnonzero(wanted & ~timeline.matching(f"{COMMUNICATION_RANGES}|{STEP_MARK}", *ANNOTATIONS))
+    return np.flatnonzero(_by_the_step(timeline) & timeline.trace.rows_of(*ANNOTATIONS, *PYTHON, *RUNTIME))
+
+
+def _by_the_step(timeline: Timeline) -> Mask:
+    """Mask of the events of the threads that run the step, without collectives and the marks of steps."""
+    apart = timeline.matching(f"{COMMUNICATION_RANGES}|{STEP_MARK}", *ANNOTATIONS)
     threads = timeline.launching_threads or _step_threads(timeline)
-    keys = trace.pid[rows] * (1 << 32) + trace.tid[rows]
-    return rows[np.isin(keys, [pid * (1 << 32) + tid for pid, tid in threads])]
+    return timeline.on_threads(threads) & ~apart
 
 
-def _step_threads(timeline: Timeline) -> set[tuple[int, int]]:
+def _step_threads(timeline: Timeline) -> frozenset[tuple[int, int]]:
     """Threads that run operators in a job without a GPU."""
     trace = timeline.trace
     rows = np.flatnonzero(trace.rows_of("cpu_op"))
-    return set(zip(trace.pid[rows].tolist(), trace.tid[rows].tolist(), strict=True))
+    return frozenset(zip(trace.pid[rows].tolist(), trace.tid[rows].tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, summed
 from diagnose.attribution.attribution import Attribution
 
 
@@ -14,8 +14,9 @@ def spent_before(attribution: Attribution, times: Ints) -> Ints:
     """
     order, causes = np.argsort(times, kind="stable"), len(attribution.causes)
     until, start, end, cause = times[order], attribution.start, attribution.end, attribution.cause
-    booked = np.zeros((len(times) + 1) * causes, np.int64)
-    np.add.at(booked, np.searchsorted(until, start, side="right") * causes + cause, end - start)
+    before = np.diff(np.searchsorted(start, until, side="left"), prepend=0, append=len(start))
+    place = np.repeat(np.arange(len(times) + 1) * causes, before) + cause
+    booked = summed(place, end - start, (len(times) + 1) * causes)
     by_time = np.cumsum(booked.reshape(len(times) + 1, causes)[:-1], axis=0)
     last = np.searchsorted(start, until, side="left") - 1
     begun = np.flatnonzero(last >= 0)

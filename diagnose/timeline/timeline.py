@@ -14,6 +14,7 @@ from diagnose.timeline.derived import Derived
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.launches import Launches, launches_of
+from diagnose.timeline.on_threads import on_any_thread
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
@@ -139,6 +140,19 @@ class Timeline(Derived):
     def launched_in(self, instants: iv.Intervals) -> Mask:
         """Mask of the GPU activities launched, by any thread, at one of the instants."""
         return iv.holds(instants, self.gpu.launch_start)
+
+    def on_threads(self, threads: frozenset[tuple[int, int]]) -> Mask:
+        """Mask, read-only, of the trace's events on any of the threads, each given by process and thread."""
+        if threads not in self._on_threads:
+            mask = on_any_thread(self.trace.pid, self.trace.tid, threads)
+            mask.flags.writeable = False
+            self._on_threads[threads] = mask
+        return self._on_threads[threads]
+
+    @cached_property
+    def _on_threads(self) -> dict[frozenset[tuple[int, int]], Mask]:
+        """Those of `on_threads`: several stages ask for the threads that launch."""
+        return {}
 
     @cached_property
     def optimizer_steps(self) -> iv.Intervals:

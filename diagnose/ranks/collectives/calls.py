@@ -132,10 +132,16 @@ def _step_at(timeline: Timeline, times: Ints) -> Ints:
 
 
 def _kinds(timeline: Timeline, rows: Ints, known: Fields) -> list[str]:
-    return [
-        _kind(timeline, row, at, around)
-        for row, at, around in zip(rows.tolist(), known.field.tolist(), known.annotation.tolist(), strict=True)
-    ]
+    """The kind of each collective; those with the same names and shape are asked about once."""
+    trace, kinds = timeline.trace, dict[tuple[int, int, str | None, int], str]()
+    found = []
+    for row, at, around in zip(rows.tolist(), known.field.tolist(), known.annotation.tolist(), strict=True):
+        said = trace.collectives.name[at] if at >= 0 else None
+        key = int(trace.name[row]), int(trace.shape[row]), said, int(trace.name[around]) if around >= 0 else -1
+        if key not in kinds:
+            kinds[key] = _kind(timeline, row, at, around)
+        found.append(kinds[key])
+    return found
 
 
 def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:

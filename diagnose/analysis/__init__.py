@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diagnose.analysis.job import Examined, Options, analyze, examined
+    from diagnose.analysis.job import Examined, analyze, examined
+    from diagnose.analysis.options import Options
 
 __all__ = ["Examined", "Options", "analyze", "examined"]
 

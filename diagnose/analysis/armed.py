@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from diagnose.analysis.job import Options, analyze
+from diagnose.analysis.job import analyze
+from diagnose.analysis.options import Options
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.documents import described
 from diagnose.errors import UserError

@@ -2,12 +2,14 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from diagnose import series
+from diagnose.analysis.kept import Kept
+from diagnose.analysis.options import Options
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
 from diagnose.errors import UserError, shown_path
@@ -16,35 +18,10 @@ from diagnose.judge.judge import diagnose
 from diagnose.judge.sections import Sections
 from diagnose.metrics import Measured, measure, merged, units
 from diagnose.metrics.distorted import undistorted
-from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
-from diagnose.trace import Loading, find_run, on_this_machine
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(Settings):
-    """What the user may state beside the path: the settings of the run, and which rules and traces to use.
-
-    Attributes:
-        rules_dirs: folders with the user's own rules.
-        run: which run, when a folder holds several.
-        loading: how the traces are loaded.
-        scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
-        rank: the one rank to diagnose, with all others read for what it waits for; None for the whole job.
-    """
-
-    rules_dirs: tuple[Path, ...] = ()
-    run: str | None = None
-    loading: Loading = field(default_factory=Loading)
-    scheduler: str | None = None
-    rank: int | None = None
-
-    @property
-    def settings(self) -> Settings:
-        """What is stated of the run alone, as other processes take it."""
-        return Settings(**{setting.name: getattr(self, setting.name) for setting in fields(Settings)})
+from diagnose.trace import find_run, on_this_machine
 
 
 @dataclass(frozen=True)
@@ -65,7 +42,12 @@ def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
     Raises:
         UserError: the input or a rule cannot be used.
     """
+    kept = Kept.of(path, options or Options())
+    if kept is not None and (known := kept.diagnosis()) is not None:
+        return known
     with examined(path, options) as whole:
+        if kept is not None:
+            kept.keep(whole.diagnosis)
         return whole.diagnosis
 
 

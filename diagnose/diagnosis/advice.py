@@ -16,7 +16,7 @@ class FactReport(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    value: float | bool | str | None
+    value: int | float | bool | str | None
     unit: str
     of: str = ""
     because: str = ""
@@ -27,7 +27,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """A fact that a finding rests on. `of` names the denominator of a share."""
 
     fact: str
-    value: float | bool | str
+    value: int | float | bool | str
     unit: str
     of: str = ""
 

@@ -36,8 +36,11 @@ LARGEST_BYTES = 4 << 30
 _LEFT_FREE_BYTES = 2 << 30
 _SEGMENT_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
+_SUM_BYTES = 32
 _ENDING, _UNFINISHED = ".trace", ".part"
 _ENTRY = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}\.trace")
+_NOTE, _NOTED = re.compile(r"[0-9a-f]{40}\.diagnosis"), ".diagnosis"
+_MOST_NOTES, _LARGEST_NOTE_BYTES = 64, 16 << 20
 _PREFIX = "diagnose-"
 _PART = re.compile(r"diagnose-\w{8}\.part")
 _ABANDONED_AFTER_S = 3600
@@ -122,6 +125,34 @@ class Cache:
                 self._make_room(unfinished.stat().st_size)
                 os.replace(unfinished, self.folder / key.name)
             self._remember(key)
+
+    def note(self, name: str) -> bytes | None:
+        """What was kept under the name, 40 hexadecimal digits; None where it is not as it was written."""
+        with contextlib.suppress(OSError):
+            if _is_own_folder(self.folder):
+                with own_file(self.folder / f"{name}{_NOTED}") as file:
+                    text = file.read(_LARGEST_NOTE_BYTES + 1).removeprefix(MARK)
+                    os.utime(file.fileno())
+                content = text[_SUM_BYTES:]
+                return content if hashlib.sha256(content).digest() == text[:_SUM_BYTES] else None
+        return None
+
+    def put_note(self, name: str, content: bytes) -> None:
+        """Keeps it under the name; of many those that were not asked for longest go.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if len(content) + len(MARK) + _SUM_BYTES > _LARGEST_NOTE_BYTES or not _is_own_folder(self.folder):
+            return
+        with self._new_file() as unfinished:
+            unfinished.write_bytes(MARK + hashlib.sha256(content).digest() + content)
+            self._make_room(unfinished.stat().st_size)
+            os.replace(unfinished, self.folder / f"{name}{_NOTED}")
+        notes = sorted(_own(self.folder, _NOTE), key=lambda entry: entry[1].st_mtime_ns)
+        for path, _ in notes[:-_MOST_NOTES]:
+            path.unlink(missing_ok=True)
 
     def _remember(self, key: Key) -> None:
         with contextlib.suppress(OSError):

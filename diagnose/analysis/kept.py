@@ -1,0 +1,163 @@
+"""The diagnosis of an earlier analysis, as long as nothing has changed that an analysis reads.
+
+What it reads are the files in the folder of the traces, and diagnose's own code, rules and tables. Each of them is
+known by its device, number, size and times, of which no program sets that of the last change. Where an analysis may
+look elsewhere, nothing is kept, nor where one of the files was changed within seconds before.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from diagnose.analysis.options import Options
+from diagnose.defects import NOT_JUDGED
+from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis.reading import diagnosis_in
+from diagnose.errors import UserError
+from diagnose.rule.loading import builtin_rules
+from diagnose.series.armed_log import is_window
+from diagnose.trace import is_stream
+from diagnose.trace.cache import Cache, default_folder
+from diagnose.trace.contents import SETTLED_AFTER_NS, State, state_of
+from diagnose.trace.scanning import reader_in_use
+
+LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
+_MOST_FILES = 4096
+_CHECKPOINT = "checkpoint-"  # folders with a trainer's state, which tells step times
+_NOT_READ = (".html", ".md", ".png", ".svg", ".pdf")  # pages that stand beside a trace are often written there by us
+_PACKAGE = Path(__file__).parent.parent
+_IMPORTED_NS = time.time_ns()
+
+States = dict[str, State]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """All that an analysis can depend on: files by their states, and what is stated."""
+
+    code: States
+    folder: States
+    stated: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The same for the same."""
+        return hashlib.sha256(msgspec.json.encode((self.code, self.folder, self.stated))).hexdigest()[:40]
+
+    def settled(self, at_ns: int) -> bool:
+        """Whether nobody had just written to a file of the folder."""
+        return max(state[-1] for state in self.folder.values()) < at_ns - SETTLED_AFTER_NS
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The place of one analysis: of a path, as it is typed, with options."""
+
+    path: str | Path
+    options: Options
+    read: _Read
+    begun_ns: int
+
+    @classmethod
+    def of(cls, path: str | Path, options: Options) -> "Kept | None":
+        """None where it may depend on more than is known to have stayed as it was."""
+        begun_ns = time.time_ns()
+        with contextlib.suppress(OSError):
+            if _is_plain(options) and not _is_elsewhere(path) and (read := _read(Path(path), options)) is not None:
+                return cls(path, options, read, begun_ns)
+        return None
+
+    def diagnosis(self) -> Diagnosis | None:
+        """That of an earlier analysis."""
+        content = Cache(default_folder()).note(self.read.name)
+        with contextlib.suppress(UserError):
+            return diagnosis_in(content, Path(self.path)) if content else None
+        return None
+
+    def keep(self, diagnosis: Diagnosis) -> None:
+        """Keeps it, where it was made of what the place stands for, and is read as it is written."""
+        content = to_json(diagnosis).encode()
+        with contextlib.suppress(OSError, UserError):
+            if (
+                self.read.settled(self.begun_ns)
+                and NOT_JUDGED.encode() not in content
+                and self._holds(diagnosis.trace.files)
+                and _read(Path(self.path), self.options) == self.read
+                and to_json(diagnosis_in(content, Path(self.path))).encode() == content
+            ):
+                Cache(default_folder()).put_note(self.read.name, content)
+
+    def _holds(self, files: tuple[str, ...]) -> bool:
+        """Whether the traces are in the folder itself, and not below it."""
+        path = Path(self.path)
+        return all(Path(file).parent == (path if path.is_dir() else path.parent) for file in files)
+
+
+def _is_plain(options: Options) -> bool:
+    """Whether the options name no further files or machines, and the cache is to be used."""
+    loading, elsewhere = options.loading, (options.monitored, options.torch_traces, options.scheduler)
+    return loading.cache and loading.memory_bytes is None and elsewhere == (None, None, None) and not options.rules_dirs
+
+
+def _is_elsewhere(path: str | Path) -> bool:
+    return "://" in str(path) or str(path) == "-" or is_stream(Path(path))
+
+
+def _read(path: Path, options: Options) -> _Read | None:
+    folder = path if path.is_dir() else path.parent
+    if is_window(folder.name) or is_window(folder.resolve().name):
+        return None  # the logs of its run are in the folder above
+    code, files = _code(), _files_in(folder)
+    if files is None or not _code_is_settled(code) or sum(state[2] for state in files.values()) < LEAST_BYTES:
+        return None
+    return _Read(code, files, (*_versions(), str(path), os.getcwd(), *_stated(options)))
+
+
+def _files_in(folder: Path) -> States | None:
+    """The files in the folder that an analysis may look at; None where it may look at others, too."""
+    names = os.listdir(folder)
+    if len(names) > _MOST_FILES or any(name.startswith(_CHECKPOINT) for name in names):
+        return None
+    found = States()
+    for path in (folder / name for name in names if not name.endswith(_NOT_READ)):
+        with contextlib.suppress(FileNotFoundError):  # a link to nothing
+            if not path.is_dir():
+                found[path.name] = state_of(path)
+    return found or None
+
+
+def _code() -> States:
+    """What comes with diagnose: code, compiled code, tables and rules."""
+    return {str(path): state_of(path) for folder in (_PACKAGE, builtin_rules()) for path in _below(folder)}
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = (name for name in folders if name != "__pycache__")
+        yield from (Path(place, name) for name in files)
+
+
+def _code_is_settled(code: States) -> bool:
+    """Whether nobody has written to it since this process read it."""
+    return max(state[-1] for state in code.values()) < _IMPORTED_NS - SETTLED_AFTER_NS
+
+
+def _versions() -> Iterator[str]:
+    yield from (sys.version, np.__version__, msgspec.__version__, reader_in_use(), *time.tzname)
+
+
+def _stated(options: Options) -> Iterator[str]:
+    """All options but how traces are loaded, which changes no answer."""
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if option.name != "loading":
+            yield f"{option.name} {(value.pattern, value.flags) if isinstance(value, re.Pattern) else value!r}"

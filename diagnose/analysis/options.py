@@ -1,0 +1,31 @@
+"""What the user may state beside a path."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from diagnose.metrics.settings import Settings
+from diagnose.trace import Loading
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Settings):
+    """What the user may state beside the path: the settings of the run, and which rules and traces to use.
+
+    Attributes:
+        rules_dirs: folders with the user's own rules.
+        run: which run, when a folder holds several.
+        loading: how the traces are loaded.
+        scheduler: address or file of the Dask scheduler whose workers read the traces; None for this machine.
+        rank: the one rank to diagnose, with all others read for what it waits for; None for the whole job.
+    """
+
+    rules_dirs: tuple[Path, ...] = ()
+    run: str | None = None
+    loading: Loading = field(default_factory=Loading)
+    scheduler: str | None = None
+    rank: int | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """What is stated of the run alone, as other processes take it."""
+        return Settings(**{setting.name: getattr(self, setting.name) for setting in fields(Settings)})

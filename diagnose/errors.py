@@ -36,6 +36,20 @@ def _again(what: str, where: str | None, why: str, do: str) -> UserError:
     return UserError(what, where=where, why=why, do=do)
 
 
+_passed_over: list[int] = []
+
+
+def pass_over(error: Exception) -> None:
+    """Notes that a file counts as not there because it could not be read, which may be otherwise the next time."""
+    if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+        _passed_over.append(1)
+
+
+def passed_over() -> int:
+    """How many files counted as not there so far, in this process."""
+    return len(_passed_over)
+
+
 def to_install(extra: str) -> str:
     """What to type for an extra of the project: no index has it, so that it comes from a checkout."""
     return f'pip install ".[{extra}]" in a checkout of diagnose'

@@ -139,15 +139,19 @@ def test_other_code_gives_another_answer(trace: Path, made: list[str], monkeypat
 
 
 def test_code_and_rules_are_known_by_their_files() -> None:
-    names = {str(Path(path).relative_to(ROOT)) for path in kept._code()}
+    """All that this process has loaded of the package, by whatever links it is reached."""
+    known = {os.path.realpath(path) for path in kept._code()}
+    modules = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "diagnose"]
 
-    assert {"diagnose/analysis/kept.py", "diagnose/data/gpus.csv", "rules/data-wait.toml"} <= names
+    assert {os.path.realpath(file) for file in modules if file} <= known
+    assert any("probes" in path for path in known)
+    assert {"gpus.csv", "data-wait.toml"} <= {Path(path).name for path in known}
 
 
 def test_code_that_was_edited_under_a_running_process_keeps_nothing(
     trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "_IMPORTED_NS", 0)
+    monkeypatch.setattr(kept, "IMPORTED_NS", 0)
     asked(trace)
 
     assert not list(cache.glob("*.diagnosis"))
@@ -155,7 +159,7 @@ def test_code_that_was_edited_under_a_running_process_keeps_nothing(
 
 def test_what_was_written_just_now_is_not_kept(trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "SETTLED_AFTER_NS", 10**12)
-    monkeypatch.setattr(kept, "_IMPORTED_NS", time.time_ns() + 10**15)
+    monkeypatch.setattr(kept, "IMPORTED_NS", time.time_ns() + 10**15)
     asked(trace)
 
     assert not list(cache.glob("*.diagnosis"))
@@ -208,6 +212,41 @@ def test_an_entry_that_others_may_write_to_is_not_believed(trace: Path, cache: P
     asked(trace)
 
     assert len(made) == 2
+
+
+def test_the_trace_itself_counts_whatever_it_is_called(trace: Path, cache: Path) -> None:
+    asked(trace.rename(trace.with_name("trace.md")))
+
+    assert not list(cache.glob("*.diagnosis"))
+
+
+def test_a_name_that_is_no_text_changes_nothing(trace: Path, made: list[str]) -> None:
+    Path(os.fsdecode(os.fsencode(trace.parent) + b"/\xff\xfe.txt")).touch()
+
+    assert asked(trace) == asked(trace)
+    assert len(made) == 1
+
+
+def test_a_log_that_could_not_be_read_for_once_keeps_nothing(
+    trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("diagnose.series.sources._logs", failing)
+    asked(trace)
+    assert not list(cache.glob("*.diagnosis"))
+
+
+def test_a_record_that_cannot_be_read_keeps_nothing(trace: Path, cache: Path) -> None:
+    (trace.parent / "capture-rank0.json").write_text("{")
+    asked(trace)
+
+    assert not list(cache.glob("*.diagnosis"))
+
+
+def test_a_report_that_another_program_exports_is_no_place(trace: Path) -> None:
+    assert kept.Kept.of(trace.rename(trace.with_name("run.nsys-rep")), Options(loading=CACHED)) is None
 
 
 def test_answers_that_were_not_asked_for_longest_go(trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,16 +18,19 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from diagnose import IMPORTED_NS
 from diagnose.analysis.options import Options
 from diagnose.defects import NOT_JUDGED
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.diagnosis.reading import diagnosis_in
-from diagnose.errors import UserError
+from diagnose.errors import UserError, passed_over
 from diagnose.rule.loading import builtin_rules
 from diagnose.series.armed_log import is_window
 from diagnose.trace import is_stream
 from diagnose.trace.cache import Cache, default_folder
 from diagnose.trace.contents import SETTLED_AFTER_NS, State, state_of
+from diagnose.trace.record import UNREADABLE_RECORD
+from diagnose.trace.remote import reports_at
 from diagnose.trace.scanning import reader_in_use
 
 LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
@@ -35,7 +38,7 @@ _MOST_FILES = 4096
 _CHECKPOINT = "checkpoint-"  # folders with a trainer's state, which tells step times
 _NOT_READ = (".html", ".md", ".png", ".svg", ".pdf")  # pages that stand beside a trace are often written there by us
 _PACKAGE = Path(__file__).parent.parent
-_IMPORTED_NS = time.time_ns()
+_PASSING = (NOT_JUDGED.encode(), UNREADABLE_RECORD.encode())  # another analysis may do without
 
 States = dict[str, State]
 
@@ -51,7 +54,8 @@ class _Read:
     @property
     def name(self) -> str:
         """The same for the same."""
-        return hashlib.sha256(msgspec.json.encode((self.code, self.folder, self.stated))).hexdigest()[:40]
+        told = repr((sorted(self.code.items()), sorted(self.folder.items()), self.stated))  # names may be no UTF-8
+        return hashlib.sha256(told.encode()).hexdigest()[:40]
 
     def settled(self, at_ns: int) -> bool:
         """Whether nobody had just written to a file of the folder."""
@@ -66,14 +70,15 @@ class Kept:
     options: Options
     read: _Read
     begun_ns: int
+    unread: int
 
     @classmethod
     def of(cls, path: str | Path, options: Options) -> "Kept | None":
         """None where it may depend on more than is known to have stayed as it was."""
-        begun_ns = time.time_ns()
-        with contextlib.suppress(OSError):
+        begun_ns, unread = time.time_ns(), passed_over()
+        with contextlib.suppress(OSError, ValueError):
             if _is_plain(options) and not _is_elsewhere(path) and (read := _read(Path(path), options)) is not None:
-                return cls(path, options, read, begun_ns)
+                return cls(path, options, read, begun_ns, unread)
         return None
 
     def diagnosis(self) -> Diagnosis | None:
@@ -86,10 +91,11 @@ class Kept:
     def keep(self, diagnosis: Diagnosis) -> None:
         """Keeps it, where it was made of what the place stands for, and is read as it is written."""
         content = to_json(diagnosis).encode()
-        with contextlib.suppress(OSError, UserError):
+        with contextlib.suppress(OSError, ValueError, UserError):
             if (
                 self.read.settled(self.begun_ns)
-                and NOT_JUDGED.encode() not in content
+                and passed_over() == self.unread
+                and not any(passing in content for passing in _PASSING)
                 and self._holds(diagnosis.trace.files)
                 and _read(Path(self.path), self.options) == self.read
                 and to_json(diagnosis_in(content, Path(self.path))).encode() == content
@@ -109,7 +115,7 @@ def _is_plain(options: Options) -> bool:
 
 
 def _is_elsewhere(path: str | Path) -> bool:
-    return "://" in str(path) or str(path) == "-" or is_stream(Path(path))
+    return "://" in str(path) or str(path) == "-" or is_stream(Path(path)) or bool(reports_at(Path(path)))
 
 
 def _read(path: Path, options: Options) -> _Read | None:
@@ -117,7 +123,9 @@ def _read(path: Path, options: Options) -> _Read | None:
     if is_window(folder.name) or is_window(folder.resolve().name):
         return None  # the logs of its run are in the folder above
     code, files = _code(), _files_in(folder)
-    if files is None or not _code_is_settled(code) or sum(state[2] for state in files.values()) < LEAST_BYTES:
+    if files is None or not (path.is_dir() or path.name in files):
+        return None
+    if not _code_is_settled(code) or sum(state[2] for state in files.values()) < LEAST_BYTES:
         return None
     return _Read(code, files, (*_versions(), str(path), os.getcwd(), *_stated(options)))
 
@@ -141,14 +149,14 @@ def _code() -> States:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, followlinks=True):  # a checkout links the probes
         folders[:] = (name for name in folders if name != "__pycache__")
         yield from (Path(place, name) for name in files)
 
 
 def _code_is_settled(code: States) -> bool:
     """Whether nobody has written to it since this process read it."""
-    return max(state[-1] for state in code.values()) < _IMPORTED_NS - SETTLED_AFTER_NS
+    return max(state[-1] for state in code.values()) < IMPORTED_NS - SETTLED_AFTER_NS
 
 
 def _versions() -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints
 from diagnose.decoding import MOST_COUNT, MOST_RANKS, encodable, finite
-from diagnose.errors import UserError
+from diagnose.errors import UserError, pass_over
 from diagnose.probes.protocol import STEP_LOG, WINDOW_FOLDER, rank_in
 from diagnose.series.columns import Column
 from diagnose.series.log_events import event
@@ -101,7 +101,8 @@ def step_logs(folder: Path) -> list[Path]:
     """The step logs in the folder of an armed run, by rank; none where it is another folder."""
     try:
         found = {rank_in(path.name, STEP_LOG): path for path in folder.iterdir()}
-    except OSError:
+    except OSError as error:
+        pass_over(error)
         return []
     return [path for rank, path in sorted((rank, path) for rank, path in found.items() if rank is not None)]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from diagnose.decoding import finite
-from diagnose.errors import UserError, shown_path
+from diagnose.errors import UserError, pass_over, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import RECORD, STEP_LOG, rank_in
 from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log, step_logs
@@ -80,7 +80,8 @@ def series_beside(path: Path, unit: str | None = None) -> Series | None:
     for source in (_armed_beside, _logs, _states, _captures):
         try:
             series = source(folder, Stated(unit=unit))
-        except (UserError, OSError):
+        except (UserError, OSError) as error:
+            pass_over(error)
             continue
         if series is not None:
             return series
@@ -198,8 +199,8 @@ def _logs(folder: Path, stated: Stated) -> Series | None:
     for path in paths:
         try:
             fitting.append((path, _table(path, stated)))
-        except UserError:
-            continue
+        except UserError as error:
+            pass_over(error)
     if not fitting:
         return None
     by_rank = [path for path, _ in fitting if _RANK_IN_NAME.search(path.name)]

@@ -40,6 +40,7 @@ _SUM_BYTES = 32
 _ENDING, _UNFINISHED = ".trace", ".part"
 _ENTRY = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}\.trace")
 _NOTE, _NOTED = re.compile(r"[0-9a-f]{40}\.diagnosis"), ".diagnosis"
+_KEPT = re.compile(f"{_ENTRY.pattern}|{_NOTE.pattern}")
 _MOST_NOTES, _LARGEST_NOTE_BYTES = 64, 16 << 20
 _PREFIX = "diagnose-"
 _PART = re.compile(r"diagnose-\w{8}\.part")
@@ -173,7 +174,7 @@ class Cache:
     def _make_room(self, size: int) -> None:
         """Removes the entries that were not used for longest until one of `size` bytes fits."""
         self._sweep()
-        entries = sorted(_own(self.folder, _ENTRY), key=lambda entry: entry[1].st_mtime_ns)
+        entries = sorted(_own(self.folder, _KEPT), key=lambda entry: entry[1].st_mtime_ns)
         total = sum(stat.st_size for _, stat in entries)
         if size > self.limit or shutil.disk_usage(self.folder).free + total <= _LEFT_FREE_BYTES:
             raise OSError("no room")

@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Ids
-from diagnose.errors import UserError
+from diagnose.errors import UserError, pass_over
 from diagnose.trace.arguments import Arguments
 from diagnose.trace.columns import ABSENT, Json, Trace
+from diagnose.trace.contents import State, state_of
 from diagnose.trace.source import Source
 
 FOREIGN, UNREADABLE = "foreign-execution-trace", "unreadable-execution-trace"  # kinds of loss
@@ -88,22 +89,24 @@ def with_shapes(trace: Trace) -> Trace:
 
 def _beside(path: Path) -> tuple[_File, ...]:
     try:
-        return _execution_traces(path.parent, path.parent.stat().st_mtime_ns)
-    except OSError:
+        files = (file for file in sorted(path.parent.iterdir()) if file.name.endswith(_SUFFIXES) and file.is_file())
+        return _execution_traces(tuple((file, state_of(file)) for file in files))
+    except OSError as error:
+        pass_over(error)
         return ()
 
 
 @lru_cache(maxsize=8)
-def _execution_traces(folder: Path, _changed_ns: int) -> tuple[_File, ...]:
-    """Those of the folder, with the process that each is of."""
-    files = (path for path in sorted(folder.iterdir()) if path.name.endswith(_SUFFIXES) and path.is_file())
-    return tuple(file for path in files if (file := _execution_trace(path)) is not None)
+def _execution_traces(files: tuple[tuple[Path, State], ...]) -> tuple[_File, ...]:
+    """Those among the files in their states, with the process that each is of."""
+    return tuple(file for path, _ in files if (file := _execution_trace(path)) is not None)
 
 
 def _execution_trace(path: Path) -> _File | None:
     try:
         begin = next(iter(Source(path).blocks()), b"")[:_PEEKED_BYTES]
-    except UserError:
+    except UserError as error:
+        pass_over(error)
         return None
     pid = _PID.search(begin)
     return _File(path, int(pid[1])) if pid and _SCHEMA.search(begin) else None

@@ -17,6 +17,7 @@ from diagnose.decoding import MOST_COUNT, Told, encodable, finite
 from diagnose.probes.protocol import RECORD as RECORD_FILE
 from diagnose.trace.record_fields import RECORD
 
+UNREADABLE_RECORD = "unreadable-record"
 _LARGEST_BYTES = 16 << 20
 _MOST_TOLD = 64
 _PLAIN_PATH = re.compile(r"(?:[a-zA-Z_]\w{0,39}\.?){1,4}", re.ASCII)
@@ -74,10 +75,10 @@ def record_beside(trace: Path, rank: int) -> CaptureRecord:
         if not path.is_file():
             return CaptureRecord()
         if path.stat().st_size > _LARGEST_BYTES:
-            return CaptureRecord(lost=("unreadable-record",))
+            return CaptureRecord(lost=(UNREADABLE_RECORD,))
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return CaptureRecord(lost=("unreadable-record",))
+        return CaptureRecord(lost=(UNREADABLE_RECORD,))
     return decoded(found)
 
 
@@ -86,7 +87,7 @@ def decoded(outside: object) -> CaptureRecord:
     lost: dict[str, None] = {}
     values = RECORD(outside, "", _booked_in(lost))
     if values is None:
-        return CaptureRecord(lost=("unreadable-record",))
+        return CaptureRecord(lost=(UNREADABLE_RECORD,))
     return CaptureRecord(values, tuple(lost)[:_MOST_TOLD])
 
 

@@ -98,7 +98,7 @@ def _is_hidden(best: Diagnosis, step: PlanStep, noise_share: float | None) -> bo
         return False
     usual = FLOOR_ON_HOST if best.steps.device_time_ns is None else FLOOR
     noise = _facts(best).get("step_noise_share")
-    of_mean = noise / max(len(best.steps.unprofiled_ns), 1) ** 0.5 if isinstance(noise, float) else 0.0
+    of_mean = noise / max(len(best.steps.unprofiled_ns), 1) ** 0.5 if isinstance(noise, int | float) else 0.0
     return 1 - 1 / gain[1] < max(usual if noise_share is None else noise_share, of_mean)
 
 
@@ -158,7 +158,7 @@ def _workers(best: Diagnosis, rungs: Sequence[Rung]) -> Iterator[Proposal]:
     in_use = next((rung.settings for rung in reversed(rungs) if rung.stands), {})
     count = _count(value_of(in_use, *WORKERS)) or _count(_facts(best).get("loader_worker_count")) or 0
     waits = _facts(best).get("data_wait_share")
-    if origin is None or not isinstance(waits, float) or waits < _STILL_WAITS:
+    if origin is None or not isinstance(waits, int | float) or waits < _STILL_WAITS:
         return
     cores = len(os.sched_getaffinity(0))
     value = next_value(range(1, cores + 1), count, trials)

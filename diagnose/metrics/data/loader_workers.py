@@ -107,11 +107,11 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
 
 def _share_without_profiler(m: Measured, wait: float) -> float:
     """The wait as a share of a step without the profiler, which lengthens the rest and hides how long a batch takes."""
-    unprofiled = unprofiled_ns(m.record)
+    unprofiled = float(np.median(unprofiled_ns(m.record) or [0.0]))
     if not unprofiled:
         return wait
     windows = m.attribution.windows
-    longer = float(np.median(windows[:, 1] - windows[:, 0])) / float(np.median(unprofiled))
+    longer = float(np.median(windows[:, 1] - windows[:, 0])) / unprofiled
     return min(max(wait * longer, wait), max(wait, MOST_WAITING))
 
 

@@ -29,7 +29,7 @@ def question_of(path: Path, batches_per_step: int | None) -> Question:
     waited, steps = facts.get("data_wait_share"), facts.get("accumulation_steps")
     if step_s is None:
         raise UserError("no step was counted", where=path, do="capture a few whole steps (diagnose run)")
-    if isinstance(waited, float):
+    if isinstance(waited, int | float):
         step_s *= max(1 - waited, 0.01)
     known = round(steps) if isinstance(steps, (int, float)) and not isinstance(steps, bool) else None
     return Question(step_s, shown_path(path), batches_per_step or known)

@@ -90,8 +90,8 @@ class Kept:
 
     def keep(self, diagnosis: Diagnosis) -> None:
         """Keeps it, where it was made of what the place stands for, and is read as it is written."""
-        content = to_json(diagnosis).encode()
         with contextlib.suppress(OSError, ValueError, UserError):
+            content = to_json(diagnosis).encode()
             if (
                 self.read.settled(self.begun_ns)
                 and passed_over() == self.unread

@@ -1,15 +1,11 @@
 """Why a training job is slow, what to change next, and how much that buys."""
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from diagnose.version import __version__
 
 if TYPE_CHECKING:
     from diagnose.notebook import analyze as analyze
-
-IMPORTED_NS = time.time_ns()
-"""When this process began to read the code of the package, nanoseconds since 1970."""
 
 __all__ = ["__version__", "analyze"]
 

@@ -18,7 +18,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from diagnose import IMPORTED_NS
 from diagnose.analysis.options import Options
 from diagnose.defects import NOT_JUDGED
 from diagnose.diagnosis import Diagnosis, to_json
@@ -32,6 +31,7 @@ from diagnose.trace.contents import SETTLED_AFTER_NS, State, state_of
 from diagnose.trace.record import UNREADABLE_RECORD
 from diagnose.trace.remote import reports_at
 from diagnose.trace.scanning import reader_in_use
+from diagnose.version import IMPORTED_NS
 
 LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
 _MOST_FILES = 4096

@@ -25,6 +25,7 @@ from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, passed_over
 from diagnose.rule.loading import builtin_rules
 from diagnose.series.armed_log import is_window
+from diagnose.series.sources import CHECKPOINT
 from diagnose.trace import is_stream
 from diagnose.trace.cache import Cache, default_folder
 from diagnose.trace.contents import SETTLED_AFTER_NS, State, state_of
@@ -35,7 +36,6 @@ from diagnose.version import IMPORTED_NS
 
 LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
 _MOST_FILES = 4096
-_CHECKPOINT = "checkpoint-"  # folders with a trainer's state, which tells step times
 _NOT_READ = (".html", ".md", ".png", ".svg", ".pdf")  # pages that stand beside a trace are often written there by us
 _PACKAGE = Path(__file__).parent.parent
 _PASSING = (NOT_JUDGED.encode(), UNREADABLE_RECORD.encode())  # another analysis may do without
@@ -115,17 +115,17 @@ def _is_plain(options: Options) -> bool:
 
 
 def _is_elsewhere(path: str | Path) -> bool:
-    return "://" in str(path) or str(path) == "-" or is_stream(Path(path)) or bool(reports_at(Path(path)))
+    return "://" in str(path) or is_stream(Path(path)) or bool(reports_at(Path(path)))
 
 
 def _read(path: Path, options: Options) -> _Read | None:
     folder = path if path.is_dir() else path.parent
     if is_window(folder.name) or is_window(folder.resolve().name):
         return None  # the logs of its run are in the folder above
-    code, files = _code(), _files_in(folder)
+    files = _files_in(folder)
     if files is None or not (path.is_dir() or path.name in files):
         return None
-    if not _code_is_settled(code) or sum(state[2] for state in files.values()) < LEAST_BYTES:
+    if sum(state[2] for state in files.values()) < LEAST_BYTES or not _code_is_settled(code := _code()):
         return None
     return _Read(code, files, (*_versions(), str(path), os.getcwd(), *_stated(options)))
 
@@ -133,7 +133,7 @@ def _read(path: Path, options: Options) -> _Read | None:
 def _files_in(folder: Path) -> States | None:
     """The files in the folder that an analysis may look at; None where it may look at others, too."""
     names = os.listdir(folder)
-    if len(names) > _MOST_FILES or any(name.startswith(_CHECKPOINT) for name in names):
+    if len(names) > _MOST_FILES or any(name.startswith(CHECKPOINT) for name in names):
         return None
     found = States()
     for path in (folder / name for name in names if not name.endswith(_NOT_READ)):

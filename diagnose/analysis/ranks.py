@@ -16,6 +16,7 @@ from diagnose.metrics import Measured
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, RankDigest
 from diagnose.trace import Loading, Run
+from diagnose.trace.execution import look_again
 from diagnose.trace.workers import WORTHWHILE_TEXT_BYTES
 
 MOST_MEASURED = 16
@@ -76,6 +77,7 @@ def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str
     Raises:
         UserError: a trace cannot be read, two are of one rank, or the scheduler cannot be used.
     """
+    look_again()
     files = numbered(run)
     if len(files) > MOST_MEASURED or scheduler is not None:
         each = replace(loading, jobs=1, watch=None)

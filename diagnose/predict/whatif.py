@@ -57,7 +57,6 @@ class Predictor:
         self.measured, self.facts, self.fired = measured, facts, fired
         self._remedies = Remedies(measured, facts)
         self._before: dict[tuple[Case, tuple[str, ...]], tuple[Changed, float] | None] = {}
-        self._on_device: dict[tuple[str, ...], float | None] = {}
         self._cured: dict[str, tuple[Rule, ...]] = {}
 
     @cached_property
@@ -192,12 +191,8 @@ class Predictor:
 
     def _device_ns(self, rules: Sequence[Rule]) -> float | None:
         """The step with the changes of the rules in the best case, were the host infinitely fast."""
-        key = tuple(rule.id for rule in rules)
-        if key not in self._on_device:
-            all_ = self._all(rules, "best")
-            changed = None if all_ is None else all_[0]
-            self._on_device[key] = None if changed is None else self._time(changed, HostSpeeds(0.0))
-        return self._on_device[key]
+        together = self._all(rules, "best")
+        return None if together is None else self._time(together[0], HostSpeeds(0.0))
 
     def assumes(self, rule: Rule) -> str:
         """What the prediction rests on."""

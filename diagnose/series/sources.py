@@ -21,6 +21,7 @@ from diagnose.series.windows import windows
 from diagnose.trace.record import record_beside, timed_steps
 
 STATE = "trainer_state.json"
+CHECKPOINT = "checkpoint-"  # begins the names of the folders of checkpoints, each with a trainer's state
 _LOGS = (".csv", ".tsv", ".jsonl")
 _JSON_LINES = (".jsonl", ".ndjson")
 _TEXT = (".txt", ".log", ".out", ".err")
@@ -240,13 +241,13 @@ def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str
 
 def _states(folder: Path, stated: Stated) -> Series | None:
     """The trainer state in the folder, else that of its latest checkpoint."""
-    candidates = [folder / STATE, *sorted(folder.glob(f"checkpoint-*/{STATE}"), key=_checkpoint, reverse=True)]
+    candidates = [folder / STATE, *sorted(folder.glob(f"{CHECKPOINT}*/{STATE}"), key=_checkpoint, reverse=True)]
     path = next((p for p in candidates if p.is_file()), None)
     return None if path is None else _of_state(path, stated)
 
 
 def _checkpoint(path: Path) -> int:
-    number = path.parent.name.removeprefix("checkpoint-")
+    number = path.parent.name.removeprefix(CHECKPOINT)
     return int(number) if number.isdecimal() and len(number) < 16 else -1
 
 

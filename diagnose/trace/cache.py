@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -117,14 +118,8 @@ class Cache:
         with contextlib.suppress(OSError, ValueError, RecursionError, MemoryError):
             if state_of(path) != key.state:
                 return
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_own_folder(self.folder):
-                return
-            with self._new_file() as unfinished:
-                with unfinished.open("wb") as file:
-                    pack(trace, file)
-                self._make_room(unfinished.stat().st_size)
-                os.replace(unfinished, self.folder / key.name)
+            with self._entry(key.name) as file:
+                pack(trace, file)
             self._remember(key)
 
     def note(self, name: str) -> bytes | None:
@@ -144,13 +139,10 @@ class Cache:
         Raises:
             OSError: it cannot be written.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if len(content) + len(MARK) + _SUM_BYTES > _LARGEST_NOTE_BYTES or not _is_own_folder(self.folder):
+        if len(content) + len(MARK) + _SUM_BYTES > _LARGEST_NOTE_BYTES:
             return
-        with self._new_file() as unfinished:
-            unfinished.write_bytes(MARK + hashlib.sha256(content).digest() + content)
-            self._make_room(unfinished.stat().st_size)
-            os.replace(unfinished, self.folder / f"{name}{_NOTED}")
+        with self._entry(f"{name}{_NOTED}") as file:
+            file.write(MARK + hashlib.sha256(content).digest() + content)
         notes = sorted(_own(self.folder, _NOTE), key=lambda entry: entry[1].st_mtime_ns)
         for path, _ in notes[:-_MOST_NOTES]:
             path.unlink(missing_ok=True)
@@ -159,6 +151,22 @@ class Cache:
         with contextlib.suppress(OSError):
             if key.settled:
                 self._contents.remember(key.state, key.content)
+
+    @contextlib.contextmanager
+    def _entry(self, name: str) -> Iterator[BinaryIO]:
+        """What is written to it appears under its name when it is complete, and there is room for it.
+
+        Raises:
+            OSError: it cannot be written, or the folder is not the user's alone.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own_folder(self.folder):
+            raise OSError("not a folder of the user's alone")
+        with self._new_file() as unfinished:
+            with unfinished.open("wb") as file:
+                yield file
+            self._make_room(unfinished.stat().st_size)
+            os.replace(unfinished, self.folder / name)
 
     @contextlib.contextmanager
     def _new_file(self) -> Iterator[Path]:

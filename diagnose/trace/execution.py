@@ -18,7 +18,6 @@ from diagnose.arrays import Ids
 from diagnose.errors import UserError, pass_over
 from diagnose.trace.arguments import Arguments
 from diagnose.trace.columns import ABSENT, Json, Trace
-from diagnose.trace.contents import State, state_of
 from diagnose.trace.source import Source
 
 FOREIGN, UNREADABLE = "foreign-execution-trace", "unreadable-execution-trace"  # kinds of loss
@@ -89,17 +88,22 @@ def with_shapes(trace: Trace) -> Trace:
 
 def _beside(path: Path) -> tuple[_File, ...]:
     try:
-        files = (file for file in sorted(path.parent.iterdir()) if file.name.endswith(_SUFFIXES) and file.is_file())
-        return _execution_traces(tuple((file, state_of(file)) for file in files))
+        return _execution_traces(path.parent, path.parent.stat().st_mtime_ns)
     except OSError as error:
         pass_over(error)
         return ()
 
 
 @lru_cache(maxsize=8)
-def _execution_traces(files: tuple[tuple[Path, State], ...]) -> tuple[_File, ...]:
-    """Those among the files in their states, with the process that each is of."""
-    return tuple(file for path, _ in files if (file := _execution_trace(path)) is not None)
+def _execution_traces(folder: Path, _changed_ns: int) -> tuple[_File, ...]:
+    """Those of the folder, with the process that each is of: looked for once for all ranks of an analysis."""
+    files = (path for path in sorted(folder.iterdir()) if path.name.endswith(_SUFFIXES) and path.is_file())
+    return tuple(file for path in files if (file := _execution_trace(path)) is not None)
+
+
+def look_again() -> None:
+    """Forgets what was found: files may be written to and leave their folder as it is."""
+    _execution_traces.cache_clear()
 
 
 def _execution_trace(path: Path) -> _File | None:

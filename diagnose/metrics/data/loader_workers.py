@@ -21,9 +21,7 @@ LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, net
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
 HANDING_OVER_CROWDED = 1.5  # where they leave no core idle: an estimate
-HALF_A_CORE = (
-    0.5  # at worst, of a worker that computes where no core is idle: a guest sees two threads of a core as two
-)
+HALF_A_CORE = 0.5  # at worst, of a worker that computes with no core idle: a guest may take two threads for cores
 MOST_WAITING = 0.95  # of a step: it works a little, too
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
 NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no wait to hide"))

@@ -79,4 +79,4 @@ class Change:
 
 
 def _digest(column: NDArray[Any] | None) -> bytes | None:
-    return None if column is None else hashlib.sha256(column.data).digest()
+    return None if column is None else hashlib.sha256(np.ascontiguousarray(column).data).digest()

@@ -113,15 +113,15 @@ def _object(draw: random.Random, pairs: Sequence[tuple[str, bytes]], oddness: fl
     return b"{" + b",".join(b'%b"%b":%b%b' % (space, key.encode(), space, value) for key, value in pairs) + space + b"}"
 
 
-def outcome(path: Path, reader: str, left_out: frozenset[str] = frozenset()) -> Trace | str:
+def outcome(path: Path, reader: str, left_out: frozenset[str] = frozenset(), ahead: bool = False) -> Trace | str:
     """What the reader makes of the file: "compiled" or "reference"; where it refuses it the message.
 
-    Of the categories left out no event is kept.
+    Of the categories left out no event is kept; `ahead`, another thread scans.
     """
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = reader
     try:
-        return read(path, left_out=left_out)
+        return read(path, left_out=left_out, ahead=ahead)
     except UserError as error:
         return str(error)
     finally:
@@ -160,7 +160,9 @@ def use(module: Path) -> None:
     scanning._scanner = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(scanning._scanner)
     scanned = scanning.Scanning.scanned
-    scanning.Scanning.scanned = lambda own, text: scanned(own, np.frombuffer(text, np.uint8).copy().data)
+    scanning.Scanning.scanned = lambda own, first, text: scanned(
+        own, np.frombuffer(first, np.uint8).copy().data, np.frombuffer(text, np.uint8).copy().data
+    )
 
 
 def main() -> int:
@@ -181,7 +183,7 @@ def main() -> int:
             source.BLOCK_BYTES = draw.choice([300, 3000, 1 << 20])
             left_out = draw.choice([frozenset(), frozenset({"cpu_op"})])
             reference = outcome(path, "reference", left_out)
-            if found := differences(outcome(path, "compiled", left_out), reference):
+            if found := differences(outcome(path, "compiled", left_out, draw.random() < 0.5), reference):
                 print(f"try {number}: {found}\n{path.read_bytes()!r}")
                 return 1
             read_by_both += isinstance(reference, Trace)

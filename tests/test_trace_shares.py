@@ -77,7 +77,7 @@ def test_damage_is_read_as_in_one_piece(damage: bytes, at: float, tmp_path: Path
     text = json.dumps(small_job().json()).encode()
     where = text.index(b'"dur"', int(at * len(text)))
     path = saved(tmp_path / "t.json", text[:where] + damage + text[where + 5 :])
-    assert_same(load(path, Loading(jobs=2)), read(path))
+    assert_same(load(path, Loading(jobs=3)), read(path))
     assert read(path).loss
 
 
@@ -111,5 +111,5 @@ def test_a_foreign_file_is_refused_in_the_same_words(tmp_path: Path) -> None:
 def test_progress_reaches_the_end(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.json", small_job().json())
     seen: list[tuple[int, int]] = []
-    load(path, Loading(jobs=2, watch=lambda _, done, size: seen.append((done, size))))
+    load(path, Loading(jobs=3, watch=lambda _, done, size: seen.append((done, size))))
     assert seen[-1] == (path.stat().st_size, path.stat().st_size)

@@ -121,20 +121,14 @@ class ColumnBuilder:
         for category, events in scanned.left_out.items():
             self.skipped[category] = self.skipped.get(category, 0) + events
         self._put_reserved(*scanned.memory.tolist())
-        columns = dict(scanned.columns)
-        if not len(columns["ts"]):
+        if not len(scanned.columns["ts"]):
             return
-        for name in ("stream", "device"):
-            columns[name] = _as_int32(columns[name])
-        columns["bytes"] = within(columns["bytes"], _MOST_BYTES)
-        columns["occupancy_percent"] = within(columns["occupancy_percent"], _MOST_PERCENT)
-        columns["block_threads"] = _block_threads(columns.pop("warps_per_sm"), columns["blocks_per_sm"])
-        for name, column in columns.items():
-            self._put(name, column.astype(DTYPES[name]))
+        for name, column in scanned.columns.items():
+            self._put(name, column)
         calls = [(row, args) for row, args in scanned.calls if args.collective is not None]
         if calls:
             self._put_calls(np.array([row for row, _ in calls], np.int64), [args for _, args in calls])
-        self._rows += len(columns["ts"])
+        self._rows += len(scanned.columns["ts"])
         if self._held_bytes is not None:
             self._spill(self._held_bytes)
 

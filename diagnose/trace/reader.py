@@ -7,25 +7,18 @@ falls into blocks does not change the result.
 import gc
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from diagnose.errors import UserError
-from diagnose.trace.boundaries import (
-    BOUNDARY_BYTES,
-    PROBABLE_END,
-    last_boundary,
-    leading,
-)
+from diagnose.trace.boundaries import BOUNDARY_BYTES, PROBABLE_END, last_boundary
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.checks import without_impossible_events
+from diagnose.trace.chunks import Chunks
 from diagnose.trace.columns import Loss, Trace
-from diagnose.trace.events import (
-    UNREADABLE,
-    decode_chunk,
-)
 from diagnose.trace.metadata import top_level_keys
 from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
 from diagnose.trace.nsight.database import is_database
@@ -35,7 +28,6 @@ from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
 NOTHING: frozenset[str] = frozenset()
-NO_MORE = memoryview(b"")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LIST = re.compile(rb"\s*\[\s*[{\]]")
 _HEAD_LIMIT = 64 << 20
@@ -44,7 +36,12 @@ _LARGEST_TAIL = 64 << 20
 
 
 def read(
-    path: Path, watch: Watch | None = None, *, held_bytes: int | None = None, left_out: frozenset[str] = NOTHING
+    path: Path,
+    watch: Watch | None = None,
+    *,
+    held_bytes: int | None = None,
+    left_out: frozenset[str] = NOTHING,
+    ahead: bool = False,
 ) -> Trace:
     """Reads one `.json`, `.json.gz` or `.json.zst` trace, or an SQLite export of Nsight Systems.
 
@@ -53,17 +50,26 @@ def read(
         watch: told how far reading has come.
         held_bytes: columns that grow larger are kept on disk, in files without a name; None keeps them in memory.
         left_out: categories, in lower case, whose events are not kept; `Trace.left_out` counts them.
+        ahead: whether another thread scans a block while this one reads, unpacks and cuts the next.
 
     Raises:
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
     """
     if is_database(path):
         return read_export(path, watch, held_bytes=held_bytes)
-    return trace_of([read_part(path, watch=watch, builder=ColumnBuilder(held_bytes, left_out))])
+    builder = ColumnBuilder(held_bytes, left_out)
+    if not ahead:
+        return trace_of([read_part(path, watch=watch, builder=builder)])
+    with ThreadPoolExecutor(1) as thread:
+        return trace_of([read_part(path, watch=watch, builder=builder, ahead=thread)])
 
 
 def read_part(
-    path: Path, share: Share | None = None, watch: Watch | None = None, builder: ColumnBuilder | None = None
+    path: Path,
+    share: Share | None = None,
+    watch: Watch | None = None,
+    builder: ColumnBuilder | None = None,
+    ahead: Executor | None = None,
 ) -> Part:
     """Reads one share of the file, all of it by default, into the columns of `builder`.
 
@@ -74,7 +80,7 @@ def read_part(
     collecting = gc.isenabled()
     gc.disable()  # millions of short-lived structs make the collector scan for nothing
     try:
-        return _Reader(path, share or Share(), ColumnBuilder() if builder is None else builder).read(watch)
+        return _Reader(path, share or Share(), ColumnBuilder() if builder is None else builder, ahead).read(watch)
     finally:
         if collecting:
             gc.enable()
@@ -112,12 +118,12 @@ class _Reader:
     path: Path
     share: Share
     builder: ColumnBuilder
+    ahead: Executor | None = None
     ended: bool = False
-    exact: bool = False
 
     def __post_init__(self) -> None:
+        self.chunks = Chunks(self.builder, self.ahead)
         self.salvage = Salvage(self.path, self.builder, Loss())
-        self.scanning = self.builder.scanning()
 
     def read(self, watch: Watch | None = None) -> Part:
         source = Source(self.path, watch, self.share.begin)
@@ -125,11 +131,13 @@ class _Reader:
         blocks = text.blocks()
         head, start = self._head(source, blocks) if self.share.begin == 0 else (b"", b"")
         rest = self._stream(start, blocks)
+        self.chunks.finish()
         self.ended = text.end is None
         if not self.ended:
             self._decode(rest)
         elif self.salvage.tail is None and text.begin is not None:
             self._finish(rest)
+        self.chunks.finish()
         builder = self.builder
         return Part(
             trace=builder.trace(str(self.path), source.bytes_read, self.salvage.loss),
@@ -165,37 +173,43 @@ class _Reader:
     def _stream(self, text: bytes, blocks: Iterator[bytes]) -> bytes:
         """Decodes all that a boundary follows; the text after the last boundary."""
         for block in blocks:
+            text = self._settled() + text
             if self.salvage.tail is None:
-                text = self._decoded(text, block)
+                text = self._begun(text, block)
                 if len(text) > _LARGEST_EVENT:
                     raise hopeless(
                         self.path, "an event of more than 64 MiB: this is no profiler trace, or it is badly damaged"
                     )
             else:
-                text = block
-            if self.salvage.tail is not None:
-                self.salvage.tail += text[: max(_LARGEST_TAIL - len(self.salvage.tail), 0)]
-                text = b""
-        return text
+                text += block
+            text = self._kept(text)
+        return self._kept(self._settled() + text)
 
-    def _decoded(self, text: bytes, block: bytes) -> bytes:
-        """Decodes the whole events of `text` and the block that follows it; what is left of them."""
+    def _kept(self, text: bytes) -> bytes:
+        """The text, but for what follows the list of events."""
+        if self.salvage.tail is None:
+            return text
+        self.salvage.tail += text[: max(_LARGEST_TAIL - len(self.salvage.tail), 0)]
+        return b""
+
+    def _begun(self, text: bytes, block: bytes) -> bytes:
+        """Begins to decode the whole events of `text` and the block that follows it; the text behind them."""
         if cut := last_boundary(block, 0):
-            return self._decode(text, memoryview(block)[:cut]) + block[cut:]
+            self.chunks.begin(text, memoryview(block)[:cut])
+            return block[cut:]
         text += block
         cut = last_boundary(text, max(len(text) - len(block) - BOUNDARY_BYTES, 0))
-        return self._decode(text[:cut]) + text[cut:] if cut else text
+        if cut:
+            self.chunks.begin(text[:cut])
+        return text[cut:]
 
     def _finish(self, text: bytes) -> None:
         """Decodes the rest, in one typed pass if what looks like the end of the list is it."""
         cut = last_boundary(text, 0)
         end = PROBABLE_END.search(text)
         if end is not None:
-            try:
-                self._add(text[: end.start(1)])
-            except UNREADABLE:
-                pass
-            else:
+            self.chunks.begin(text[: end.start(1)])
+            if not self.chunks.settled():
                 self.salvage.tail = bytearray(text[end.end() :])
                 return
         kept = self._decode(text[:cut]) if cut else b""
@@ -204,36 +218,19 @@ class _Reader:
         else:
             self.salvage.tail += text[cut:]
 
-    def _decode(self, text: bytes, more: memoryview = NO_MORE) -> bytes:
-        """Decodes whole events, `text` and `more`; what of them can only be told with the text that follows."""
-        try:
-            self._add(text, more)
-        except UNREADABLE:
-            return self._salvaged(text + more)
-        return b""
+    def _decode(self, text: bytes) -> bytes:
+        """Decodes whole events; what of them can only be told with the text that follows."""
+        self.chunks.begin(text)
+        return self._settled()
 
-    def _salvaged(self, text: bytes) -> bytes:
+    def _settled(self) -> bytes:
+        """Waits for the events begun last; what of them can only be told with the text that follows."""
+        odd = self.chunks.settled()
+        if not odd:
+            return b""
         if self.share.end is not None and not self.ended:
             raise Unsplittable
-        return self.salvage.events(text, last=False)
-
-    def _add(self, text: bytes, more: memoryview = NO_MORE) -> None:
-        """Adds whole events in one typed pass.
-
-        Raises:
-            msgspec.DecodeError, ValueError, RecursionError: they are not sound; none of them is added.
-        """
-        start = leading(text)
-        if start == len(text):
-            more = more[leading(more) :]
-        array = b"".join((b"[", memoryview(text)[start:], more, b"]"))
-        scanned = self.scanning.scanned(memoryview(array)[1:-1]) if self.scanning is not None else None
-        if scanned is not None:
-            self.exact = self.exact or scanned.needs_digits
-            self.builder.put(scanned)
-        else:
-            chunk, self.exact = decode_chunk(array, exact=self.exact)
-            self.builder.add(chunk)
+        return self.salvage.events(odd, last=False)
 
 
 def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.trace.events import UNREADABLE, Args, decode_args
 from diagnose.trace.numbers import as_int
 
-_VERSION = 1  # of the compiled code that this module was written for
+_VERSION = 2  # of the compiled code that this module was written for
 
 
 def _usable(compiled: ModuleType | None) -> ModuleType | None:
@@ -31,7 +31,10 @@ try:
 except ImportError:  # built without a compiler, or for another Python
     _scanner = None
 _scanner = _usable(_scanner)
-_ROOM = 1 << 16  # events of a chunk; one with more is left to the reference reader
+_ROOM = (
+    1 << 16
+) + 72  # events of a chunk; one with more is left to the reference reader. No power of two: columns that
+# stand so far apart push each other out of the cores' caches
 _MOST_EXACT_DIGITS = 15  # of a double
 _text = msgspec.json.Decoder(str).decode
 
@@ -44,7 +47,7 @@ class Scanned(NamedTuple):
     """The columns of a chunk's complete events, and what else it holds.
 
     `calls` are the rows of events that may be collectives, with their arguments; `memory` holds sizes reserved, devices
-    and types of devices, by allocation. The arrays are used again for the next chunk.
+    and types of devices, by allocation. The arrays are used again for the next chunk but one.
     """
 
     columns: Mapping[str, Array]
@@ -56,8 +59,24 @@ class Scanned(NamedTuple):
     needs_digits: bool
 
 
+class _Arrays:
+    """Where a chunk's columns are written."""
+
+    def __init__(self, kinds_left_out: int) -> None:
+        assert _scanner is not None
+        integers: Ints = np.empty((len(_scanner.INTEGERS), _ROOM), np.int64)
+        rates: Floats = np.empty((len(_scanner.RATES), _ROOM), np.float64)
+        ids: Ids = np.empty((len(_scanner.IDS), _ROOM), np.int32)
+        self.calls: Ints = np.empty((3, _ROOM), np.int64)
+        self.memory: Ints = np.empty((3, _ROOM), np.int64)
+        self.left_out: Ints = np.empty(kinds_left_out, np.int64)
+        self.all = (integers, rates, ids, self.calls, self.memory, self.left_out)
+        named = ((_scanner.INTEGERS, integers), (_scanner.RATES, rates), (_scanner.IDS, ids))
+        self.columns = {name: array[at] for names, array in named for at, name in enumerate(names)}
+
+
 class Scanning:
-    """Reads chunks into arrays that it owns.
+    """Reads chunks into arrays that it owns: into those of the last chunk but one, so that one can be used meanwhile.
 
     Args:
         interners: grow by what is new.
@@ -76,37 +95,37 @@ class Scanning:
             _integer,
             int.from_bytes(os.urandom(8)),
         )
-        self._integers: Ints = np.empty((len(_scanner.INTEGERS), _ROOM), np.int64)
-        self._rates: Floats = np.empty((len(_scanner.RATES), _ROOM), np.float64)
-        self._ids: Ids = np.empty((len(_scanner.IDS), _ROOM), np.int32)
-        self._calls: Ints = np.empty((3, _ROOM), np.int64)
-        self._memory: Ints = np.empty((3, _ROOM), np.int64)
-        self._left_out: Ints = np.empty(len(self._kinds_left_out), np.int64)
-        arrays = ((_scanner.INTEGERS, self._integers), (_scanner.RATES, self._rates), (_scanner.IDS, self._ids))
-        self._columns = {name: array[at] for own, array in arrays for at, name in enumerate(own)}
+        self._arrays = _Arrays(len(self._kinds_left_out))
+        self._others = _Arrays(len(self._kinds_left_out))
 
-    def scanned(self, text: memoryview) -> Scanned | None:
-        """What the text holds, events with a comma between them; None where the reference reader has to read it."""
+    def scanned(self, first: bytes, text: memoryview) -> Scanned | None:
+        """What two texts hold, each events with a comma between them; None where the reference reader has to read them.
+
+        The first may be empty: it is the event, mostly, that began in another block.
+        """
         sizes = [len(each) for each in self._interners]
-        self._left_out[:] = 0
+        arrays, self._others = self._others, self._arrays
+        self._arrays = arrays
+        arrays.left_out[:] = 0
         try:
-            found = self._scanner.scan(
-                text, self._integers, self._rates, self._ids, self._calls, self._memory, self._left_out
-            )
-            calls = [] if found is None else self._called(text, found[1])
+            found = self._scanner.scan(first, text, *arrays.all)
+            calls = [] if found is None else self._called(first, text, found[1])
         except UNREADABLE:
             found = None
         if found is None:
             self._take_back(sizes)
             return None
         rows, _, memory, others, not_finite, needs_digits = found
-        columns = {name: column[:rows] for name, column in self._columns.items()}
-        left_out = {name: n for name, n in zip(self._kinds_left_out, self._left_out.tolist(), strict=True) if n}
-        return Scanned(columns, calls, self._memory[:, :memory], others, not_finite, left_out, needs_digits)
+        columns = {name: column[:rows] for name, column in arrays.columns.items()}
+        left_out = {name: n for name, n in zip(self._kinds_left_out, arrays.left_out.tolist(), strict=True) if n}
+        return Scanned(columns, calls, arrays.memory[:, :memory], others, not_finite, left_out, needs_digits)
 
-    def _called(self, text: memoryview, calls: int) -> list[tuple[int, Args]]:
-        rows = self._calls[:, :calls].T.tolist()
-        return [(row, decode_args(text[begin:end])) for row, begin, end in rows]
+    def _called(self, first: bytes, text: memoryview, calls: int) -> list[tuple[int, Args]]:
+        size, rows = len(first), self._arrays.calls[:, :calls].T.tolist()
+        return [
+            (row, decode_args(first[begin:end] if begin < size else text[begin - size : end - size]))
+            for row, begin, end in rows
+        ]
 
     def _take_back(self, sizes: list[int]) -> None:
         """Takes back the numbers that a chunk gave before it turned out to be odd."""

@@ -11,29 +11,39 @@
 #include "columns.h"
 #include "table.h"
 
-#define VERSION 1 /* `diagnose.trace.scanning` leaves out any other: one more with each change of what is read or told */
+#define VERSION 2 /* `diagnose.trace.scanning` leaves out any other: one more with each change of what is read or told */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *number_of[ROW_IDS], *integer_of;
-    Table tables[ROW_IDS];
+    PyObject *number_of[TEXTS], *integer_of;
+    Table tables[TEXTS];
+    int busy; /* a thread scans, which holds the interpreter only where it asks it */
 } Scanner;
 
 static int nearest_double(const char *text, double *result)
 {
+    int failed;
+    PyGILState_STATE held = PyGILState_Ensure();
     *result = PyOS_string_to_double(text, NULL, NULL);
-    return !(*result == -1.0 && PyErr_Occurred());
+    failed = *result == -1.0 && PyErr_Occurred();
+    PyGILState_Release(held);
+    return !failed;
 }
 
 /* What the reference reader makes of a text in the place of a whole number. */
 static int asked_integer(void *owner, const Span *text, int64_t *result)
 {
-    PyObject *made = PyObject_CallFunction(((Scanner *)owner)->integer_of, "y#", text->begin, (Py_ssize_t)text->size);
-    if (!made)
-        return 0;
-    *result = PyLong_AsLongLong(made);
-    Py_DECREF(made);
-    return !PyErr_Occurred();
+    Scanner *self = owner;
+    PyObject *made;
+    int failed;
+    PyGILState_STATE held = PyGILState_Ensure();
+    made = PyObject_CallFunction(self->integer_of, "y#", text->begin, (Py_ssize_t)text->size);
+    if (made)
+        *result = PyLong_AsLongLong(made);
+    Py_XDECREF(made);
+    failed = PyErr_Occurred() != NULL;
+    PyGILState_Release(held);
+    return !failed;
 }
 
 static const char *begin_of(const Key *key, int part)
@@ -43,26 +53,35 @@ static const char *begin_of(const Key *key, int part)
 
 #define FAILED INT32_MIN
 
+static int32_t asked_id(Scanner *self, int which, const Key *key)
+{
+    PyObject *made;
+    long id = 0;
+    int failed;
+    PyGILState_STATE held = PyGILState_Ensure();
+    made = PyObject_CallFunction(self->number_of[which], which == ROW_SHAPE ? "y#y#y#" : "y#", begin_of(key, 0),
+                                 (Py_ssize_t)size_of(key, 0), begin_of(key, 1), (Py_ssize_t)size_of(key, 1),
+                                 begin_of(key, 2), (Py_ssize_t)size_of(key, 2));
+    if (made)
+        id = PyLong_AsLong(made);
+    Py_XDECREF(made);
+    failed = PyErr_Occurred() != NULL;
+    PyGILState_Release(held);
+    return failed ? FAILED : (int32_t)id;
+}
+
 /* The number of a text, by the caller's word for one that is new; FAILED with an exception for none. */
 static int32_t id_of(Scanner *self, int which, const Key *key)
 {
     uint64_t hash = hash_of(key, self->tables[which].seed);
     const Entry *known = entry_of(&self->tables[which], key, hash);
-    PyObject *made;
-    long id;
+    int32_t id;
     if (known && known->hash)
         return known->id;
-    made = PyObject_CallFunction(self->number_of[which], which == ROW_SHAPE ? "y#y#y#" : "y#", begin_of(key, 0),
-                                 (Py_ssize_t)size_of(key, 0), begin_of(key, 1), (Py_ssize_t)size_of(key, 1),
-                                 begin_of(key, 2), (Py_ssize_t)size_of(key, 2));
-    if (!made)
-        return FAILED;
-    id = PyLong_AsLong(made);
-    Py_DECREF(made);
-    if (PyErr_Occurred())
-        return FAILED;
-    keep(&self->tables[which], key, hash, (int32_t)id);
-    return (int32_t)id;
+    id = asked_id(self, which, key);
+    if (id != FAILED)
+        keep(&self->tables[which], key, hash, id);
+    return id;
 }
 
 static int put_id(Scanner *self, Columns *to, int which, const Key *key)
@@ -122,52 +141,86 @@ static int scan_events(Scanner *self, Text text, Columns *to)
     return !next_byte(&text) && text.at == text.end;
 }
 
+/* Two texts, neither of which ends within an event; the first may be empty. */
+static int scan_texts(Scanner *self, const Py_buffer *first, const Py_buffer *second, Columns *to)
+{
+    const unsigned char *begin = first->buf, *rest = second->buf;
+    if (first->len && !scan_events(self, (Text){begin, begin + first->len}, to))
+        return 0;
+    to->passed = (size_t)first->len;
+    return scan_events(self, (Text){rest, rest + second->len}, to);
+}
+
 static int has_room_for(const Py_buffer *buffer, size_t room, size_t columns, size_t width)
 {
     return buffer->len >= 0 && (size_t)buffer->len / columns / width >= room;
 }
 
+enum { FIRST, SECOND, INTEGER_COLUMNS, RATE_COLUMNS, ID_COLUMNS, CALLS, MEMORY, LEFT_OUT, BUFFERS };
+
+static int are_of_one_length(const Py_buffer *of, size_t room)
+{
+    return has_room_for(&of[RATE_COLUMNS], room, ROW_RATES, sizeof(double)) &&
+           has_room_for(&of[ID_COLUMNS], room, ROW_IDS, sizeof(int32_t)) &&
+           has_room_for(&of[CALLS], room, CALL_INTEGERS, sizeof(int64_t)) &&
+           has_room_for(&of[MEMORY], room, MEMORY_INTEGERS, sizeof(int64_t));
+}
+
+static PyObject *scanned(Scanner *self, const Py_buffer *of)
+{
+    Columns to = {.room = (size_t)of[INTEGER_COLUMNS].len / ROW_INTEGERS / sizeof(int64_t)};
+    PyThreadState *paused;
+    int understood;
+    if (!are_of_one_length(of, to.room)) {
+        PyErr_SetString(PyExc_ValueError, "arrays of different length");
+        return NULL;
+    }
+    to.integers = of[INTEGER_COLUMNS].buf;
+    to.rates = of[RATE_COLUMNS].buf;
+    to.ids = of[ID_COLUMNS].buf;
+    to.calls = of[CALLS].buf;
+    to.memory = of[MEMORY].buf;
+    to.left_out = of[LEFT_OUT].buf;
+    to.kinds_left_out = (size_t)of[LEFT_OUT].len / sizeof(int64_t);
+    paused = PyEval_SaveThread();
+    understood = scan_texts(self, &of[FIRST], &of[SECOND], &to);
+    PyEval_RestoreThread(paused);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!understood)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("nnnnnN", (Py_ssize_t)to.rows, (Py_ssize_t)to.call_rows, (Py_ssize_t)to.memory_rows,
+                         (Py_ssize_t)to.others, (Py_ssize_t)to.not_finite, PyBool_FromLong(to.needs_digits));
+}
+
+static int is_free(const Scanner *self)
+{
+    if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "another thread is scanning");
+    return !self->busy;
+}
+
 static PyObject *scan(Scanner *self, PyObject *args)
 {
-    Py_buffer text, integers, rates, ids, calls, memory, left_out;
-    PyObject *answer = NULL;
-    Columns to = {0};
-    if (!PyArg_ParseTuple(args, "y*w*w*w*w*w*w*", &text, &integers, &rates, &ids, &calls, &memory, &left_out))
+    Py_buffer of[BUFFERS];
+    PyObject *answer;
+    if (!is_free(self) || !PyArg_ParseTuple(args, "y*y*w*w*w*w*w*w*", &of[FIRST], &of[SECOND], &of[INTEGER_COLUMNS],
+                                            &of[RATE_COLUMNS], &of[ID_COLUMNS], &of[CALLS], &of[MEMORY], &of[LEFT_OUT]))
         return NULL;
-    to.room = (size_t)integers.len / ROW_INTEGERS / sizeof(int64_t);
-    if (!has_room_for(&rates, to.room, RATES, sizeof(double)) || !has_room_for(&ids, to.room, ROW_IDS, sizeof(int32_t)) ||
-        !has_room_for(&calls, to.room, CALL_INTEGERS, sizeof(int64_t)) ||
-        !has_room_for(&memory, to.room, MEMORY_INTEGERS, sizeof(int64_t))) {
-        PyErr_SetString(PyExc_ValueError, "arrays of different length");
-    } else {
-        const unsigned char *begin = text.buf;
-        to.integers = integers.buf;
-        to.rates = rates.buf;
-        to.ids = ids.buf;
-        to.calls = calls.buf;
-        to.memory = memory.buf;
-        to.left_out = left_out.buf;
-        to.kinds_left_out = (size_t)left_out.len / sizeof(int64_t);
-        if (scan_events(self, (Text){begin, begin + text.len}, &to))
-            answer = Py_BuildValue("nnnnnN", (Py_ssize_t)to.rows, (Py_ssize_t)to.call_rows, (Py_ssize_t)to.memory_rows,
-                                   (Py_ssize_t)to.others, (Py_ssize_t)to.not_finite, PyBool_FromLong(to.needs_digits));
-        else if (!PyErr_Occurred())
-            answer = Py_NewRef(Py_None);
-    }
-    PyBuffer_Release(&text);
-    PyBuffer_Release(&integers);
-    PyBuffer_Release(&rates);
-    PyBuffer_Release(&ids);
-    PyBuffer_Release(&calls);
-    PyBuffer_Release(&memory);
-    PyBuffer_Release(&left_out);
+    self->busy = 1;
+    answer = scanned(self, of);
+    self->busy = 0;
+    for (int each = 0; each < BUFFERS; each++)
+        PyBuffer_Release(&of[each]);
     return answer;
 }
 
 static PyObject *forget_all(Scanner *self, PyObject *nothing)
 {
     (void)nothing;
-    for (int which = 0; which < ROW_IDS; which++)
+    if (!is_free(self))
+        return NULL;
+    for (int which = 0; which < TEXTS; which++)
         forget(&self->tables[which]);
     Py_RETURN_NONE;
 }
@@ -188,7 +241,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named)
     self->number_of[ROW_CAT] = Py_NewRef(cat);
     self->number_of[ROW_SHAPE] = Py_NewRef(shape);
     self->integer_of = Py_NewRef(integer);
-    for (int which = 0; which < ROW_IDS; which++)
+    for (int which = 0; which < TEXTS; which++)
         self->tables[which].seed = seed;
     return (PyObject *)self;
 }
@@ -196,7 +249,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named)
 static void destroy(Scanner *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    for (int which = 0; which < ROW_IDS; which++) {
+    for (int which = 0; which < TEXTS; which++) {
         forget(&self->tables[which]);
         Py_XDECREF(self->number_of[which]);
     }
@@ -221,10 +274,11 @@ static PyType_Spec SPEC = {"diagnose.trace._scanner.Scanner", sizeof(Scanner), 0
 
 static int add_columns(PyObject *module)
 {
-    PyObject *integers = Py_BuildValue("ssssssssss", "ts", "dur", "pid", "tid", "external_id", "correlation", "stream",
-                                       "device", "bytes", "occupancy_percent");
-    PyObject *rates = Py_BuildValue("ss", "blocks_per_sm", "warps_per_sm");
-    PyObject *ids = Py_BuildValue("sss", "name", "cat", "shape");
+    PyObject *integers =
+        Py_BuildValue("sssssss", "ts", "dur", "pid", "tid", "external_id", "correlation", "bytes");
+    PyObject *rates = Py_BuildValue("(s)", "blocks_per_sm");
+    PyObject *ids = Py_BuildValue("sssssss", "name", "cat", "shape", "stream", "device", "occupancy_percent",
+                                  "block_threads");
     int failed = !integers || PyModule_AddObjectRef(module, "INTEGERS", integers) < 0 || !rates ||
                  PyModule_AddObjectRef(module, "RATES", rates) < 0 || !ids ||
                  PyModule_AddObjectRef(module, "IDS", ids) < 0;

@@ -268,6 +268,14 @@ def test_what_was_scanned_last_stays_while_the_next_is() -> None:
 
 
 @compiled
+def test_what_is_salvaged_at_the_end_comes_behind_what_was_scanned(tmp_path: Path) -> None:
+    first, last = ONE % "", (ONE % "").replace("5.5", "9")
+    trace = read_twice(saved(tmp_path / "t.json", f'{{"traceEvents": [{first} ,{last}],\\"traceName": "t"}}'))
+    assert isinstance(trace, Trace)
+    assert trace.ts.tolist() == [5500, 9000]
+
+
+@compiled
 def test_one_thread_scans_at_a_time() -> None:
     """Else two would write to the same tables; the one that asks for a number lets others run."""
     refused = []

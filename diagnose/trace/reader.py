@@ -221,7 +221,9 @@ class _Reader:
     def _decode(self, text: bytes) -> bytes:
         """Decodes whole events; what of them can only be told with the text that follows."""
         self.chunks.begin(text)
-        return self._settled()
+        left = self._settled()
+        self.chunks.finish()
+        return left
 
     def _settled(self) -> bytes:
         """Waits for the events begun last; what of them can only be told with the text that follows."""

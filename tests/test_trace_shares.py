@@ -8,7 +8,7 @@ import pytest
 from trace_files import assert_same, saved, small_job
 
 from diagnose.errors import UserError
-from diagnose.trace import Loading, Trace, load, processes, read
+from diagnose.trace import Loading, Trace, load, processes, read, source
 from diagnose.trace.reader import read_part, trace_of
 from diagnose.trace.shares import Share, Unsplittable, shares_of, text_bytes
 
@@ -96,6 +96,22 @@ def test_processes_and_their_deaths(code: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(processes, "_START", code)
     path = saved(tmp_path / "t.json", small_job().json())
     assert_same(load(path, Loading(jobs=3)), read(path))
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_two_threads_read_what_one_does_and_start_no_process(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(small_job().json() | MORE, indent=1).encode()
+    path = saved(tmp_path / name, gzip.compress(text) if name.endswith("gz") else text)
+    monkeypatch.setattr(processes, "_START", "raise SystemExit('a process was started')")
+    monkeypatch.setattr(source, "BLOCK_BYTES", 500)
+    seen: list[tuple[int, int]] = []
+
+    trace = load(path, Loading(jobs=2, watch=lambda _, done, size: seen.append((done, size))))
+
+    assert_same(trace, read(path))
+    assert seen[-1] == (path.stat().st_size, path.stat().st_size)
 
 
 def test_a_foreign_file_is_refused_in_the_same_words(tmp_path: Path) -> None:

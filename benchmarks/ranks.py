@@ -53,7 +53,7 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Measurement:
-    """One job: its ranks and steps, the size of its compressed traces, what its analysis costs, and whether it is right."""
+    """One job: its ranks and steps, the size of its compressed traces, what its analysis costs, and its answer."""
 
     ranks: int
     steps: int

@@ -149,7 +149,10 @@ def test_interpreters_are_named_asked_for_versions_and_left_out_with_a_reason(tm
     assert [each.name for each in others.readers] == ["json (pandas 2)"]
     assert others.versions["json (pandas 2)"].startswith("Python 3.")
     assert ", pandas " in others.versions["json (pandas 2)"]
-    assert others.skipped["tracelens (pandas 2)"] == "ModuleNotFoundError: No module named 'TraceLens'"
+    assert others.skipped["tracelens (pandas 2)"] == (
+        "ModuleNotFoundError: No module named 'TraceLens' "
+        "(from github.com/AMD-AGI/TraceLens; the tracelens of PyPI is another project)"
+    )
     assert others.skipped["json (none)"] == "No such file or directory"
 
 
@@ -183,7 +186,8 @@ def test_the_first_table_has_the_best_rounds_and_names_where_the_bar_is_missed()
 
     assert rows[2] == "| a.json.gz | 2 | 3.00 | 0.52 | 3.0x | 1.0x | 2.0x | failed |"
     assert "1 of 1 texts." in rows[-1]
-    assert bar([measured(3.0), measured(3.2)]).endswith("1 of 2 texts; not with 3.2 of 2 MB of a.json.gz.")
+    assert bar([measured(3.0), measured(3.2)]).endswith("1 of 2 texts. The most is 3.2 times, of 2 MB of a.json.gz.")
+    assert bar([Measured(SMALL, 1, {OURS: seconds(1.0), FLOOR: [Untimed("failed")]})]).endswith("It was not measured.")
 
 
 def test_the_report_names_versions_what_is_skipped_and_the_drawing_beside_it() -> None:

@@ -96,7 +96,9 @@ def drawn(of: Sequence[Panel], kinds: Mapping[str, Kind]) -> str:
     columns = min(COLUMNS, len(of))
     width, rows = max(columns * WIDTH, 2 * WIDTH), -(-len(of) // columns)
     legend_at = HEAD + rows * HEIGHT + 8
-    parts = [f'<text x="16" y="24" font-size="15" font-weight="600" fill="{INK}">Wall seconds from the file on</text>']
+    title = "Wall seconds by size of the text"
+    title += "; triangles: ended there" if any(line.beyond for panel in of for line in panel.lines) else ""
+    parts = [f'<text x="16" y="24" font-size="15" font-weight="600" fill="{INK}">{title}</text>']
     for number, panel in enumerate(of):
         x, y = number % columns * WIDTH, HEAD + number // columns * HEIGHT
         parts.append(f'<g transform="translate({x} {y})">' + "".join(_panel(panel, xs, ys, styles)) + "</g>")

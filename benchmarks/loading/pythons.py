@@ -52,7 +52,8 @@ def found(tools: Sequence[str], interpreters: Sequence[Interpreter]) -> Found:
             done = _asked(python.path, OTHERS[what].imports)
             if done.returncode:
                 lines = done.stderr.strip().splitlines() or ["it does not start"]
-                all_of.skipped[reader.name] = lines[-1]
+                whence = OTHERS[what].comes_from
+                all_of.skipped[reader.name] = lines[-1] + f" ({whence})" * bool(whence)
                 continue
             told = _asked(python.path, _VERSIONS, *OTHERS[what].distributions).stdout.splitlines()
             all_of.readers.append(reader)

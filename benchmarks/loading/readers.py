@@ -100,17 +100,27 @@ TreePerfAnalyzer.from_file(sys.argv[1]).get_df_gpu_timeline()
 
 @dataclass(frozen=True)
 class Other:
-    """Another tool: its code, what has to import for it, the distributions to name, and `Reader.times_text`."""
+    """Another tool: its code, what has to import for it, the distributions to name, and `Reader.times_text`.
+
+    `comes_from` is said where it is not installed and its name alone does not find it.
+    """
 
     code: str
     imports: str
     distributions: tuple[str, ...]
     times_text: float
+    comes_from: str = ""
 
 
 OTHERS: Mapping[str, Other] = {
     "hta": Other(_HTA, "import hta.trace_analysis", ("HolisticTraceAnalysis", "traceinsight", "pandas"), 6),
-    "tracelens": Other(_TRACELENS, "from TraceLens import TreePerfAnalyzer", ("TraceLens", "pandas"), 10),
+    "tracelens": Other(
+        _TRACELENS,
+        "from TraceLens import TreePerfAnalyzer",
+        ("TraceLens", "pandas"),
+        10,
+        "from github.com/AMD-AGI/TraceLens; the tracelens of PyPI is another project",
+    ),
     "json": Other(_FRAME.replace("MODULE", "json"), "import pandas", ("pandas",), 6),
     "orjson": Other(_FRAME.replace("MODULE", "orjson"), "import orjson, pandas", ("orjson", "pandas"), 6),
 }

@@ -15,6 +15,7 @@ import datetime
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.loading.names import free_name  # noqa: E402
 from benchmarks.simulator import Clocks, Fault, Job, simulate  # noqa: E402
 from diagnose.arrays import Floats  # noqa: E402
 
@@ -51,9 +53,10 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Measurement:
-    """One job: its ranks, the size of its compressed traces, the cost of its analysis, and whether it was right."""
+    """One job: its ranks and steps, the size of its compressed traces, what its analysis costs, and its answer."""
 
     ranks: int
+    steps: int
     how: str
     megabytes: float
     events: int
@@ -71,37 +74,46 @@ class Measurement:
 
 def main() -> None:
     """Simulate jobs of several sizes, analyse each, and print what that costs."""
-    options = _parser().parse_args()
-    sizes = [int(size) for size in options.ranks.split(",")]
+    options = stated()
+    jobs = [(ranks, steps) for ranks in options.ranks for steps in options.steps]
     measured: list[Measurement] = []
     with tempfile.TemporaryDirectory(prefix="diagnose-ranks-") as scratch:
-        for ranks, steps in [(ranks, int(steps)) for ranks in sizes for steps in options.steps.split(",")]:
+        for ranks, steps in jobs:
             folder = Path(scratch) / f"{ranks}-{steps}"
             _simulated(ranks, steps, folder)
-            measured.append(_measured(folder, ranks, "", ["--jobs", str(options.jobs)]))
+            measured.append(_measured(folder, ranks, steps, "", ["--jobs", str(options.jobs)]))
             print(_row(measured[-1]), flush=True)
+            if (ranks, steps) != jobs[-1]:
+                shutil.rmtree(folder)
         if options.dask:
             with _cluster(options.jobs) as address:
-                measured.append(_measured(folder, ranks, " (Dask)", ["--scheduler", address]))
+                measured.append(_measured(folder, ranks, steps, " (Dask)", ["--scheduler", address]))
                 print(_row(measured[-1]), flush=True)
-            if measured[-1].answer != measured[-2].answer:
-                raise SystemExit("the workers of Dask say something else than the processes of this machine")
-    text = _report(measured, options)
+    text = report(measured, options)
     print(text)
     if options.report:
-        path = Path(options.report) / f"ranks-{datetime.date.today()}.md"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path = Path(options.report)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / f"{free_name(path, f'ranks-{datetime.date.today()}')}.md").write_text(text, encoding="utf-8")
+    if not same_answer(measured):
+        raise SystemExit("the workers of Dask say something else than the processes of this machine")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--ranks", default="8,64,1024", help="sizes of the jobs")
-    parser.add_argument("--steps", default="4", help="steps of each; the first of three or more is not counted")
+def stated(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options; ranks and steps as numbers, from small to large."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", action="append", help="sizes of the jobs, 8,64,1024 by default; may be repeated")
+    parser.add_argument("--steps", action="append", help="of each, 4 by default; the first of three is not counted")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--dask", action="store_true", help="the largest job through a local Dask cluster too")
     parser.add_argument("--report", help="folder to write a dated report to")
-    return parser
+    options = parser.parse_args(words)
+    options.ranks, options.steps = _numbers(options.ranks or ["8,64,1024"]), _numbers(options.steps or ["4"])
+    return options
+
+
+def _numbers(texts: Sequence[str]) -> list[int]:
+    return sorted({int(number) for text in texts for number in text.split(",")})
 
 
 def _simulated(ranks: int, steps: int, folder: Path) -> None:
@@ -118,7 +130,7 @@ def _write(ranks: int, steps: int, folder: Path) -> None:
     simulate(Job(ranks=ranks, steps=steps, seed=1, clocks=CLOCKS, faults=(late,))).write(folder)
 
 
-def _measured(folder: Path, ranks: int, how: str, flags: Sequence[str]) -> Measurement:
+def _measured(folder: Path, ranks: int, steps: int, how: str, flags: Sequence[str]) -> Measurement:
     command = [sys.executable, "-c", _RUN, str(folder), *flags]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     cost = json.loads(done.stderr.splitlines()[-1])
@@ -128,6 +140,7 @@ def _measured(folder: Path, ranks: int, how: str, flags: Sequence[str]) -> Measu
     named = ", ".join(f"rank {s['rank']}: {s['cause']}" for s in diagnosis["stragglers"]) or "nobody"
     return Measurement(
         ranks=ranks,
+        steps=steps,
         how=how,
         megabytes=sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
         events=diagnosis["trace"]["events"],
@@ -149,13 +162,18 @@ def _cluster(workers: int) -> Iterator[str]:
 
 def _row(measured: Measurement) -> str:
     return (
-        f"| {measured.ranks:,}{measured.how} | {measured.megabytes:,.1f} | {measured.events:,} "
+        f"| {measured.ranks:,}{measured.how} | {measured.steps} | {measured.megabytes:,.1f} | {measured.events:,} "
         f"| {measured.wall_s:.1f} | {measured.cpu_s:.1f} | {measured.cpu_ms_per_rank:.0f} "
         f"| {measured.peak_mib:,.0f} | {measured.named} |"
     )
 
 
-def _fitted(measured: Sequence[Measurement]) -> str:
+def same_answer(measured: Sequence[Measurement]) -> bool:
+    """Whether the workers of Dask, where they were asked, said the same of the last job."""
+    return not measured[-1].how or measured[-1].answer == measured[-2].answer
+
+
+def fitted(measured: Sequence[Measurement]) -> str:
     """CPU time as start + ranks + events by least squares of the relative deviations, and how far it is from that."""
     cpu = np.array([m.cpu_s for m in measured])
     ranks, events = (np.array([getattr(m, of) for m in measured], float) for of in ("ranks", "events"))
@@ -170,7 +188,7 @@ def _fitted(measured: Sequence[Measurement]) -> str:
     terms = [f"{by * each_of:.2f} {name}" for by, each_of, name in zip((1, 1e3, 1), each, names, strict=False)]
     square = with_square[-1] * max(ranks) ** 2 / max(cpu[ranks == max(ranks)])
     return (
-        f"CPU time is {' + '.join(terms)}:\n"
+        f"CPU time is {' + '.join(terms).replace('+ -', '- ')}:\n"
         f"each job is within {100 * max(abs(straight / cpu - 1)):.0f} % of that. A term in the square of the ranks, "
         f"fitted beside these, is\n{100 * square:.1f} % of the largest job."
     )
@@ -183,21 +201,25 @@ def _least_squares(columns: Sequence[Floats], cpu: Floats) -> tuple[Floats, Floa
     return factors, table @ factors
 
 
-def _report(measured: Sequence[Measurement], options: argparse.Namespace) -> str:
-    flags = f"--ranks {options.ranks} --steps {options.steps} --jobs {options.jobs}" + " --dask" * options.dask
+def report(measured: Sequence[Measurement], options: argparse.Namespace) -> str:
+    """The dated report."""
+    flags = " ".join(f"--{name} {','.join(map(str, getattr(options, name)))}" for name in ("ranks", "steps"))
+    flags += f" --jobs {options.jobs}" + " --dask" * options.dask
+    said = "the same, byte for byte" if same_answer(measured) else "**something else**"
     return "\n".join(
         [
             f"# Jobs of many ranks, {datetime.date.today()}",
             "",
-            f"`python benchmarks/ranks.py {flags}`: simulated jobs, {os.cpu_count()} cores shared with other work",
-            f"(load average {os.getloadavg()[0]:.1f} at the end). CPU includes the worker processes (not those of",
-            "Dask); the peak is that of the largest process.",
+            f"`python benchmarks/ranks.py {flags}`: simulated jobs, {os.cpu_count()} cores, load average",
+            f"{os.getloadavg()[0]:.1f} at the end: what is above {options.jobs} of it is other work. CPU includes the",
+            "worker processes (not those of Dask); the peak is that of the largest process.",
             "",
-            "| ranks | MB (gz) | events | wall s | CPU s | CPU ms per rank | peak MiB | named |",
-            "|---|---|---|---|---|---|---|---|",
+            "| ranks | steps | MB (gz) | events | wall s | CPU s | CPU ms per rank | peak MiB | named |",
+            "|---|---|---|---|---|---|---|---|---|",
             *(_row(measurement) for measurement in measured),
             "",
-            _fitted([measurement for measurement in measured if not measurement.how]),
+            fitted([measurement for measurement in measured if not measurement.how]),
+            *(["", f"The workers of Dask say {said}."] if options.dask else []),
             "",
         ]
     )

@@ -61,7 +61,7 @@ class Replica:
 
     def copy(self, number: int) -> bytes:
         """The text of the events as they stand in copy `number`."""
-        parts = []
+        parts: list[bytes] = []
         for literal, (kind, value) in zip(self._literals, self._slots, strict=False):
             if kind == "step":
                 literal = literal[: -len(_STEP)] + b"Copied step#"

@@ -1,0 +1,92 @@
+"""The runs of all readers on one trace, in turn."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .readers import AGAIN, FROM_CACHE, Reader, fitting
+from .sources import Source
+from .timed import Outcome, Timed, Untimed, timed
+
+ROOT = Path(__file__).parents[2]
+SETTLED_AFTER_S = 4  # of a file that was written just now no answer is kept
+Runs = Mapping[str, Sequence[Outcome]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What each reader took for a text of so many bytes, made of a source, by reader and round."""
+
+    source: Source
+    text_bytes: int
+    runs: Runs
+
+
+def compared(
+    readers: Sequence[Reader], path: Path, rounds: int, limit_s: float, left_out: Mapping[str, str]
+) -> dict[str, list[Outcome]]:
+    """The runs of each reader, in turn; the cache is filled before. None of a reader follows one that did not end.
+
+    Args:
+        readers: those to run, or to name with why they are not run.
+        path: a trace.
+        rounds: runs of each.
+        limit_s: seconds that each may take.
+        left_out: readers that are not to be run, with the reason.
+    """
+    text_bytes = path.stat().st_size
+    readers = fitting(readers, text_bytes)
+    runs: dict[str, list[Outcome]] = {reader.name: [] for reader in readers}
+    with tempfile.TemporaryDirectory() as cache:
+        env = _environment(cache)
+        why_not = {**left_out, **_without_cache(readers, path, env, limit_s, left_out)}
+        for number in range(1, rounds + 1):
+            for reader in readers:
+                if runs[reader.name] and isinstance(runs[reader.name][-1], Untimed):
+                    continue
+                why = why_not.get(reader.name) or reader.too_large(text_bytes, _free_bytes())
+                outcome = Untimed(why) if why else timed(reader.on(path, number), env, limit_s)
+                runs[reader.name].append(outcome)
+                sys.stderr.write(f"{reader.name}: {outcome}\n")
+    return runs
+
+
+def never_again(runs: Runs) -> dict[str, str]:
+    """The readers that were tried and did not end well, with why they are not tried on a larger text of the source."""
+    lasts = {name: outcomes[-1] for name, outcomes in runs.items() if outcomes}
+    return {
+        name: f"not run, of less text: {last.why}"
+        for name, last in lasts.items()
+        if isinstance(last, Untimed) and not last.why.startswith("not run")
+    }
+
+
+def _environment(cache: str) -> dict[str, str]:
+    """Bytecode is kept, as an installation holds it, and apart, so that no version finds another's."""
+    env = os.environ | {"DIAGNOSE_CACHE_DIR": cache, "PYTHONPATH": str(ROOT)}
+    env["PYTHONPYCACHEPREFIX"] = f"{cache}/bytecode"
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    return env
+
+
+def _without_cache(
+    readers: Sequence[Reader], path: Path, env: Mapping[str, str], limit_s: float, left_out: Mapping[str, str]
+) -> dict[str, str]:
+    """Fills the cache; why that failed, for each reader that reads from it."""
+    time.sleep(SETTLED_AFTER_S)
+    (again,) = (reader for reader in readers if reader.name == AGAIN)
+    if again.name in left_out:
+        return {}
+    filled = timed(again.on(path, 0), env, limit_s)
+    return {} if isinstance(filled, Timed) else dict.fromkeys((AGAIN, FROM_CACHE), f"not run, no cache: {filled.why}")
+
+
+def _free_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))

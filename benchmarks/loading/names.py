@@ -1,0 +1,13 @@
+"""Names for dated reports."""
+
+from pathlib import Path
+
+
+def free_name(folder: Path, stem: str) -> str:
+    """The stem for a new report: with -2, -3, ... where reports of that name are there."""
+    number = 1
+    name = stem
+    while (folder / f"{name}.md").exists():
+        number += 1
+        name = f"{stem}-{number}"
+    return name

@@ -67,7 +67,7 @@ def _saving(diagnosis: Diagnosis, gpus: int, tariff: Tariff) -> Saving | None:
     answer = diagnosis.next
     if answer.kind != "change" or answer.predicted_speedup is None:
         return None
-    low, high = answer.predicted_speedup
+    low, high = max(answer.predicted_speedup[0], 1.0), answer.predicted_speedup[1]  # what slows the job is taken back
     hours = (gpu_hours_lost_per_day(gpus, low), None if high is None else gpu_hours_lost_per_day(gpus, high))
     return Saving(
         rule=answer.rule,

@@ -38,7 +38,7 @@ class Weight:
 
     def promise(self, gain: Speedup | None) -> float:
         """The worst case; the best one where that alone is known of a critical fault of what bounds the step."""
-        worst = 1.0 if gain is None else gain[0]
+        worst = 1.0 if gain is None else max(gain[0], 1.0)
         return _most(gain) if self.leads(gain) and worst < WORTH_PLANNING else worst
 
     def follows(self, gain: Speedup | None, others: Iterable[tuple["Weight", Speedup | None]]) -> bool:
@@ -122,7 +122,8 @@ def _most(gain: Speedup | None) -> float:
 
 
 def _to_compare(gain: Speedup | None) -> tuple[float, float]:
-    return (1.0, 1.0) if gain is None else (round(gain[0], 2), _most(gain))
+    """Worst case, to two digits, and best; who may lose by a change takes it back."""
+    return (1.0, 1.0) if gain is None else (max(round(gain[0], 2), 1.0), _most(gain))
 
 
 def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:

@@ -133,7 +133,8 @@ class Predictor:
         """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
 
         The change cures all of `cured(rule)`. Low promises no more time than the ledger books on what the change
-        touches. High is the best case, None where a fact that it rests on is unknown or nothing of the step is left.
+        touches, and is below 1 where the step is slower in the worst case. High is the best case, None where a fact
+        that it rests on is unknown or nothing of the step is left.
         """
         if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
             return None
@@ -147,9 +148,10 @@ class Predictor:
         if rule.class_ == "communication":
             most = self._without_transfer(rule, after)
             low, high = min(low, most), min(high, most)
-        low = max(low * self._drawn(rule, after, at_low)[0], 1.0)
+        least = 0.0 if low * (1 + REPLAY_ERROR) < 1 else 1.0
+        low = max(low * self._drawn(rule, after, at_low)[0], least)
         high = max(high * self._drawn(rule, after, at_high)[1], 1.0)
-        return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), 1.0)), high
+        return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), least)), high
 
     def saving(self, rule: Rule) -> Saving | None:
         """Where the best case of the rule's change takes its time from; None where nothing is replayed."""

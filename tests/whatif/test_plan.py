@@ -218,3 +218,9 @@ def test_another_value_of_the_setting_is_another_change() -> None:
     two = named("two", sets='optim = "y"', whatif="kernels = { optimizer = [0.5, 0.5] }")
 
     assert predictor(device_bound(), [one, two]).predict(one) == predictor(device_bound()).predict(one)
+
+
+def test_a_change_that_may_cost_time_stands_with_those_that_may_buy_nothing() -> None:
+    alone: Mapping[str, Speedup] = {"loses": (0.8, 1.5), "nothing": (1.0, 1.2)}
+
+    assert ids(planned(alone, named("nothing"), named("loses"))) == ["loses", "nothing"]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kineto import Trace
 from whatif.predicted import device_bound, loading, predictor, rule, steps
 
+from diagnose.predict.plan import pays
 from diagnose.predict.replay import Change, HostSpeeds
 from diagnose.predict.whatif import REPLAY_ERROR, Predictor
 
@@ -115,8 +116,22 @@ def test_what_passes_beside_other_work_is_not_promised() -> None:
     assert "the low end promises no more" in found.assumes(faster)
 
 
-def test_a_change_that_costs_time_is_no_speedup() -> None:
-    assert predictor(device_bound()).predict(rule("kernels = { all = [1.2, 1.5] }")) == (1.0, 1.0)
+def test_a_change_that_costs_time_is_no_speedup_and_may_be_the_opposite() -> None:
+    found = predictor(device_bound()).predict(rule("kernels = { all = [1.2, 1.5] }"))
+
+    assert found == (pytest.approx(1 / 1.5, rel=0.05), 1.0)
+    assert not pays(found)
+
+
+def test_a_change_that_may_cost_time_says_so() -> None:
+    low, high = predictor(device_bound()).predict(rule("kernels = { all = [0.5, 1.5] }")) or (0, 0)
+
+    assert low == pytest.approx(1 / 1.5, rel=0.05)
+    assert high == pytest.approx(2, rel=0.05)
+
+
+def test_what_a_replay_cannot_tell_is_no_loss() -> None:
+    assert predictor(device_bound()).predict(rule("kernels = { all = [0.8, 1.01] }"))[0] == 1.0  # type: ignore[index]
 
 
 def test_a_data_wait_hidden_behind_the_device_buys_nothing() -> None:
@@ -276,7 +291,7 @@ def text(kernels: tuple[float, float], host: tuple[float, float], launches: tupl
 
 @settings(max_examples=30, deadline=None, database=None)
 @given(kernels=PAIR, host=PAIR, launches=PAIR, less=st.floats(0.01, 1), found=st.sampled_from([DEVICE, HOST]))
-def test_a_range_is_in_order_at_least_1_and_no_less_for_smaller_factors(
+def test_a_range_is_in_order_ends_at_1_or_above_and_is_no_less_for_smaller_factors(
     kernels: tuple[float, float],
     host: tuple[float, float],
     launches: tuple[float, float],
@@ -289,6 +304,6 @@ def test_a_range_is_in_order_at_least_1_and_no_less_for_smaller_factors(
     assume(gain is not None and more is not None)  # what hides behind a profiled host is not known
     (low, high), (more_low, more_high) = gain, more  # type: ignore[misc]
 
-    assert 1 <= low <= high
+    assert 0 < low <= high >= 1
     assert more_low >= low * (1 - 1e-3)
     assert more_high >= high * (1 - 1e-3)

@@ -43,7 +43,7 @@ def user_code_of(measured: Measured) -> UserCodeReport | None:
     return UserCodeReport(
         functions=functions,
         of=code.of,
-        other_share=max(1 - sum(each.share for each in functions), 0.0),
+        other_share=max(1.0 - sum(each.share for each in functions), 0.0),
         cost_share=known.cost_share if code.source == SAMPLES else None,
     )
 

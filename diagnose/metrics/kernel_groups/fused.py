@@ -9,6 +9,7 @@ from diagnose import intervals as iv
 from diagnose.facts import Unknown
 from diagnose.metrics.kernel_groups.operators import (
     Signature,
+    found_near,
     has_shapes,
     launched_by,
     no_kernels,
@@ -61,28 +62,24 @@ def _norm_gradients(m: Measured) -> iv.Intervals:
     """The instants at which autograd computes them: it calls the nodes of a norm in the reverse of its order."""
     trace, nodes = m.timeline.trace, np.flatnonzero(m.timeline.matching(BACKWARD, *ANNOTATIONS))
     nodes = nodes[np.argsort(trace.ts[nodes], kind="stable")]
-    names = [trace.names[name].rpartition(" ")[2] for name in trace.name[nodes].tolist()]
-    anchors = [at for at, name in enumerate(names) if name.startswith("RsqrtBackward")]
-    chosen = nodes[sorted({i for at in anchors for i in _norm_backward(names, at)})]
+    called = [name.rpartition(" ")[2] for name in trace.names]
+    chosen = nodes[found_near(trace.name[nodes], called, lambda name: name.startswith("RsqrtBackward"), _norm_backward)]
     return iv.intervals(trace.ts[chosen], trace.ends(chosen))
 
 
 def _norm_backward(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the nodes of the norm whose rsqrt is at `at`: two products before it, mean and pow after it."""
-    before = (i for i in range(at - 1, max(-1, at - 5), -1) if names[i].startswith("MulBackward"))
+    before = (i for i in range(at - 1, at - 5, -1) if names[i].startswith("MulBackward"))
     yield from islice(before, 2)
     yield at
-    after = range(at + 1, min(at + 4, len(names)))
-    yield from (i for i in after if names[i].startswith(("MeanBackward", "PowBackward")))
+    yield from (i for i in range(at + 1, at + 4) if names[i].startswith(("MeanBackward", "PowBackward")))
 
 
 def _norm(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the norm whose rsqrt is at `at`: back to its pow, and the two products that follow."""
-    before = range(max(0, at - 4), at)
-    begin = next((i for i in reversed(before) if names[i] == "aten::pow"), at)
+    begin = next((i for i in range(at - 1, at - 5, -1) if names[i] == "aten::pow"), at)
     yield from (i for i in range(begin, at + 1) if names[i] in ("aten::pow", "aten::mean", "aten::rsqrt"))
-    after = range(at + 1, min(at + 5, len(names)))
-    yield from islice((i for i in after if names[i] == "aten::mul"), 2)
+    yield from islice((i for i in range(at + 1, at + 5) if names[i] == "aten::mul"), 2)
 
 
 @group("unfused-glu")
@@ -96,7 +93,7 @@ def unfused_glu(m: Measured) -> Group:
 
 def _glu(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the gated activation whose activation is at `at`; the gate's own product may run in between."""
-    for product in range(at + 1, min(at + 3, len(names))):
+    for product in range(at + 1, at + 3):
         if names[product] == "aten::mul":
             yield from (at, product)
             return
@@ -131,4 +128,4 @@ def _rope(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the rotation whose neg is at `at`: a product before it, then cat, a product and a sum."""
     after = tuple(names[at + 1 : at + 4])
     if after == ("aten::cat", "aten::mul", "aten::add"):
-        yield from range(at - 1 if at and names[at - 1] == "aten::mul" else at, at + 4)
+        yield from range(at - 1 if names[at - 1] == "aten::mul" else at, at + 4)

@@ -5,10 +5,11 @@ Few distinct operators are called again and again: what their name and sizes tel
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask, among
+from diagnose.arrays import Array, Ints, Mask, among, combined, distinct
 from diagnose.facts import Unknown, another_run
 from diagnose.metrics.kernel_groups.registry import Group
 from diagnose.metrics.measured import Measured
@@ -16,6 +17,8 @@ from diagnose.roofline import owners
 from diagnose.timeline.kernel_names import Kind
 from diagnose.trace.arguments import tensor_sizes
 
+NEAR = 4  # operators on either side of one that tell what it is part of
+Members = Callable[[Sequence[str], int], Iterator[int]]
 NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture CPU and CUDA activities together"))
 
 
@@ -94,17 +97,31 @@ def has_shapes(signatures: Iterable[Signature]) -> bool:
     return any(signature.shape >= 0 for signature in signatures)
 
 
-def sequences(m: Measured, anchors: set[str], members: Callable[[Sequence[str], int], Iterator[int]]) -> Group:
+def sequences(m: Measured, anchors: set[str], members: Members) -> Group:
     """Kernels of the launching operators that `members` finds around each anchor, in the order of their dispatch."""
     trace = m.timeline.trace
     if not len(m.operators):
         return NOT_LINKED
     order = m.operators[np.argsort(trace.ts[m.operators], kind="stable")]
-    is_anchor = np.array([name in anchors for name in trace.names], bool)[trace.name[order]]
-    if not is_anchor.any():
-        return no_kernels(m)
-    names = [trace.names[name] for name in trace.name[order].tolist()]
-    return by_operator(m, order[sorted({i for at in np.flatnonzero(is_anchor).tolist() for i in members(names, at)})])
+    return by_operator(m, order[found_near(trace.name[order], trace.names, anchors.__contains__, members)])
+
+
+def found_near(name: Array, names: Sequence[str], is_anchor: Callable[[str], bool], members: Members) -> Ints:
+    """Positions that `members` finds near each anchor in a sequence, of which `name` indexes `names`.
+
+    It is asked once for each different surrounding of NEAR names on either side, "" where the sequence has ended.
+    """
+    anchor = np.flatnonzero(np.array([is_anchor(each) for each in names], bool)[name])
+    if not len(anchor):
+        return anchor
+    near = anchor[:, None] + np.arange(-NEAR, NEAR + 1)
+    there = (near >= 0) & (near < len(name))
+    around = np.where(there, name[np.where(there, near, 0)], -1)
+    _, first, which = np.unique(reduce(combined, around.T), return_index=True, return_inverse=True)
+    chosen, spelled = np.zeros((len(first), near.shape[1]), bool), (*names, "")
+    for row, each in enumerate(around[first].tolist()):
+        chosen[row, [*members([spelled[at] for at in each], NEAR)]] = True
+    return distinct(near[chosen[which]])
 
 
 def of_kind(m: Measured, belongs: Callable[[Kind], bool]) -> Mask:

@@ -92,21 +92,21 @@ def _operands(operator: Signature) -> tuple[int, tuple[int, ...]] | None:
 @metric("count")
 def expert_products_per_step(m: Measured) -> Value:
     """Products of single experts in a step, forward and for the gradients of inputs; 0 where none runs by itself."""
-    found = _expert_rows(m)
+    found = m.once(_expert_rows)
     return found if isinstance(found, Unknown) else len(found[0]) / max(m.timeline.steps.count, 1)
 
 
 @metric("share", STEP)
 def expert_product_share(m: Measured) -> Value:
     """Kernels of the products of single experts."""
-    found = _expert_rows(m)
+    found = m.once(_expert_rows)
     return found if isinstance(found, Unknown) else m.share_of(by_operator(m, found[0]))
 
 
 @metric("ns")
 def mean_expert_product_ns(m: Measured) -> Value:
     """Mean time of a kernel of a single expert's product."""
-    found = _expert_rows(m)
+    found = m.once(_expert_rows)
     if isinstance(found, Unknown):
         return found
     kernels = by_operator(m, found[0])
@@ -119,7 +119,7 @@ def expert_load_factor(m: Measured) -> Value:
 
     Of experts in grouped products no trace tells the tokens: capture the router's counts (output_router_logits).
     """
-    found = _expert_rows(m)
+    found = m.once(_expert_rows)
     if isinstance(found, Unknown):
         return found
     tokens = found[1]

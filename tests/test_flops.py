@@ -1,8 +1,10 @@
 """FLOPs of operator calls by their recorded shapes, and that nothing is counted twice."""
 
+import contextlib
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from analysed import GEMM, timeline
 from kineto import Trace
@@ -170,3 +172,23 @@ def test_operators_of_other_threads_and_siblings_are_not_nested() -> None:
     up = parents(trace, rows)
 
     assert up.tolist() == [-1, -1, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("levels", [3, 60, 200])
+def test_an_operator_behind_a_deep_nest_is_in_what_still_runs(levels: int) -> None:
+    job = Trace()
+    with job.step(), job.inside("aten::outer"):
+        for _ in range(3):
+            with contextlib.ExitStack() as nest:
+                for _ in range(levels):
+                    nest.enter_context(job.inside("aten::nested"))
+                    job.host(1)
+            job.op("aten::mm", [[64, 64], [64, 64]], GEMM, 10)
+            job.op("aten::mm", [[64, 64], [64, 64]], GEMM, 10)
+    trace = timeline(job).trace
+    rows = np.flatnonzero(trace.rows_of("cpu_op"))
+    rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))]
+    nested = [trace.names[name] == "aten::nested" for name in trace.name[rows]]
+
+    deeper = [at - 1 if nested[at] and nested[at - 1] else 0 for at in range(1, len(rows))]
+    assert parents(trace, rows).tolist() == [-1, *deeper]

@@ -18,6 +18,7 @@ from diagnose.metrics.data.loader_workers import (
     workers_fed,
 )
 from diagnose.metrics.data.padding import padding_kind
+from diagnose.metrics.kernel_groups.operators import Launching, Signature
 from diagnose.metrics.kernels import fp8, fusion, host_calls, optimizer_forms, waves
 from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import Spent, UserCode
@@ -243,11 +244,11 @@ def test_a_foreach_update_takes_half_of_a_single_one_s_time_at_best(monkeypatch:
 def test_fused_attention_reaches_a_third_to_three_quarters_of_the_peak_for_half_of_the_scores_or_all(
     second: str, recomputed: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A product that takes a tenth of the time of attention at the peak, and scores that are computed again."""
-    both = np.ones(2, bool)
-    fix(monkeypatch, fusion, eager_attention=both, peak_flops=(1e7, ""), product_sizes=(10, 10, 5))
-    monkeypatch.setattr(fusion, "operator_name", lambda m, row: ("aten::bmm", second)[row])
-    given = job(operator=np.array([0, 1]), own_time=np.array([500_000, 500_000]))
+    """Two products that take a tenth of the time of attention at the peak, and scores that are computed again."""
+    each = (Signature("aten::bmm", ((5, 10), (10, 5)), 0, calls=2), Signature(second, ((5, 5),), 1, calls=1))
+    found = Launching(each, of_operator=np.array([0, 0, 1]), of_activity=np.array([0, 0, 1]))
+    fix(monkeypatch, fusion, eager_attention=np.ones(3, bool), peak_flops=(1e7, ""), launching=found)
+    given = job(own_time=np.array([250_000, 250_000, 500_000]))
 
     assert fusion.least_fused_attention_left_share(given) == pytest.approx(0.1 * 0.5 / 0.73 * recomputed)
     assert fusion.most_fused_attention_left_share(given) == pytest.approx(0.1 / 0.3 * recomputed)

@@ -9,6 +9,7 @@ from asked_metrics import fix, job
 from diagnose.facts import Unknown
 from diagnose.metrics.communication import contention
 from diagnose.metrics.kernel_groups import fp8 as fp8_groups
+from diagnose.metrics.kernel_groups.operators import Launching, Signature
 from diagnose.metrics.kernels import products
 from diagnose.metrics.model import batch, experts, flops, micro_batches
 from diagnose.metrics.run import cadence, environment, failures, start
@@ -53,9 +54,17 @@ def test_a_call_for_several_samples_takes_half_as_long_again(monkeypatch: pytest
 def test_products_are_of_experts_where_most_of_sixteen_have_other_rows(
     changes: int, products: int, routed: bool
 ) -> None:
-    rows = np.cumsum([0, *([1] * changes), *([0] * (products - 1 - changes))]).tolist()
+    tokens = np.cumsum([0, *([1] * changes), *([0] * (products - 1 - changes))])
+    found = experts._are_routed(np.zeros(products, np.int64), tokens, round(experts.FEWEST))
 
-    assert experts._is_routed(list(enumerate(rows)), round(experts.FEWEST)) is routed
+    assert found.tolist() == [routed] * products
+
+
+def test_products_are_told_apart_by_the_sizes_of_their_weights() -> None:
+    """The tokens of the second weight change, those of the first do not, and neither do those from one to the next."""
+    weight, tokens = np.repeat([0, 1], 16), np.concatenate([np.full(16, 8), np.arange(16)])
+
+    assert experts._are_routed(weight, tokens, 16).tolist() == [False] * 16 + [True] * 16
 
 
 @pytest.mark.parametrize(("covered", "known"), [(0.91, True), (0.89, False)])
@@ -151,7 +160,7 @@ def test_a_product_without_sizes_gains_by_fp8_that_takes_a_tenth_of_a_millisecon
 def test_aligned_products_are_compared_of_a_tenth_of_the_size(
     flops: float, alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = iter([[(1e9, 10)], [(flops * 1e9, 10)]])
+    work = iter([[products._Work(1e9, 1, 10)], [products._Work(flops * 1e9, 1, 10)]])
     monkeypatch.setattr(products, "misaligned_products", lambda m: np.array([True]))
     monkeypatch.setattr(products, "matrix", lambda m: np.array([True]))
     monkeypatch.setattr(products, "_work", lambda *_: next(work))
@@ -196,13 +205,14 @@ def test_a_convolution_is_searched_for_that_takes_ten_times_as_long_as_later(too
 
 @pytest.mark.parametrize(("products", "routed"), [(17, True), (15, False)])
 def test_experts_have_sixteen_products_in_a_step(products: int, routed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experts, "operators", lambda *_: np.arange(products))
-    monkeypatch.setattr(experts, "operator_dims", lambda m, row: ((8 + row, 64), (64, 64)))
-    trace = SimpleNamespace(names=("aten::mm",), name=np.zeros(products, np.int64), ts=np.arange(products))
-    found = experts._expert_rows(job(timeline=SimpleNamespace(trace=trace, steps=SimpleNamespace(count=1))))
+    rows = np.arange(products)
+    each = tuple(Signature("aten::mm", ((8 + row, 64), (64, 64)), row, calls=1) for row in range(products))
+    fix(monkeypatch, experts, launching=Launching(each, of_operator=rows, of_activity=rows))
+    timeline = SimpleNamespace(trace=SimpleNamespace(ts=rows), steps=SimpleNamespace(count=1))
+    found = experts._expert_rows(job(timeline=timeline, operators=rows))
 
-    assert isinstance(found, dict)
-    assert bool(found) is routed
+    assert isinstance(found, tuple)
+    assert found[1].tolist() == [8 + row for row in range(products) if routed]
 
 
 def test_an_element_is_read_and_written_in_eight_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

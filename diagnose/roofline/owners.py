@@ -11,6 +11,7 @@ from diagnose.trace.vocabulary import OPS
 
 NONE = -1
 _ROUNDS = 32  # of candidates handed on; what is left then lies behind deep nests
+_DEEPEST = 128  # such rounds over what is left alone: stacks of Python are less deep, and a pass over all costs as much
 
 
 def operators(timeline: Timeline) -> Ints:
@@ -156,7 +157,7 @@ def _enclosing(trace: Trace, rows: Ints) -> Ints:
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     up[1:][~same] = NONE
     left = np.arange(len(rows))
-    for _ in range(_ROUNDS):
+    for _ in range(_DEEPEST):
         left = left[(up[left] >= 0) & (end[up[left]] < end[left])]
         if not len(left):
             return up

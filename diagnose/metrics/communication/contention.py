@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Array, Ints, combined
 from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -26,23 +26,23 @@ def _slowed(m: Measured) -> tuple[float, float] | Unknown:
         return NO_SHAPES
     lasts = gpu.end[rows] - gpu.start[rows]
     covered = iv.coverage(comm, gpu.start[rows], gpu.end[rows])
-    over, alone = covered > _COVERED * lasts, covered == 0
     beside = without = 0.0
-    for same in _alike(np.stack((trace.name[gpu.row[rows]], trace.name[m.operator[rows]], shape))):
-        if (same & over).sum() >= _ENOUGH and (same & alone).sum() >= _ENOUGH:
-            number = int((same & over).sum())
-            beside += number * float(np.median(lasts[same & over]))
-            without += number * float(np.median(lasts[same & alone]))
+    for same in _alike(trace.name[gpu.row[rows]], trace.name[m.operator[rows]], shape):
+        over, alone = same[covered[same] > _COVERED * lasts[same]], same[covered[same] == 0]
+        if len(over) >= _ENOUGH and len(alone) >= _ENOUGH:
+            beside += len(over) * float(np.median(lasts[over]))
+            without += len(over) * float(np.median(lasts[alone]))
     if beside < _COMPARABLE * lasts.sum():
         why = "too few kernels ran both beside collectives and alone, with the same shapes"
         return Unknown(why, SIX_STEPS if m.record else MORE_SHAPES)
     return beside, without
 
 
-def _alike(keys: Ints) -> list[Mask]:
-    _, number = np.unique(keys, axis=1, return_inverse=True)
-    flat = number.reshape(-1)
-    return [flat == i for i in range(int(flat.max()) + 1)]
+def _alike(*keys: Array) -> list[Ints]:
+    """Positions that have the same keys."""
+    number = combined(*keys)
+    order = np.argsort(number, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
 
 
 @metric("factor")

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask
+from diagnose.arrays import Floats, Ints, Mask, distinct, numbered
 from diagnose.formulas.fp8 import cast_s, full_rate_s, product_factors
-from diagnose.metrics.kernel_groups.operators import operator_dims, operator_name, operators
+from diagnose.metrics.kernel_groups.operators import launching, signatures
 from diagnose.metrics.kernel_groups.products import half_products, product_sizes
 from diagnose.metrics.kernel_groups.registry import group
 from diagnose.metrics.measured import Measured
@@ -62,22 +62,23 @@ def _seconds(m: Measured, at: Ints, bytes_per_s: float) -> tuple[Floats, Floats,
 
     The first two are NaN where sizes are not recorded, casts also where it is no linear layer's.
     """
-    rows, which = np.unique(m.operator[at], return_inverse=True)
+    operators, signature = launching(m).signatures, launching(m).of_activity[at]
     peak, heads = m.device.peak(m.device.matrix_precision) or np.nan, _vocabularies(m)
-    casts_s, full_s = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-    for i, row in enumerate(rows.tolist()):
-        sizes = product_sizes(m, row)
+    casts_s, full_s = np.full(len(operators), np.nan), np.full(len(operators), np.nan)
+    for i in distinct(signature).tolist():
+        sizes = product_sizes(operators[i])
         if not sizes:
             continue
         height, inner, width = sizes[-3:]
         full_s[i] = full_rate_s(height, inner, width, peak)
-        if operator_name(m, row) in LINEAR and heads.isdisjoint(sizes):
+        if operators[i].name in LINEAR and heads.isdisjoint(sizes):
             casts_s[i] = cast_s(height, inner, width, bytes_per_s)
+    which = numbered(m.operator[at])[1]
     takes_s = np.maximum(np.bincount(which, weights=m.own_time[at]) / 1e9, 1e-9)
-    return casts_s[which], full_s[which], takes_s[which]
+    return casts_s[signature], full_s[signature], takes_s[which]
 
 
 def _vocabularies(m: Measured) -> set[int]:
     """Rows of the embedding tables: a product of that size is the head, which stays in half precision."""
-    tables = (operator_dims(m, row) for row in operators(m, {"aten::embedding"}.__contains__))
+    tables = (lookup.dims for lookup in signatures(m, {"aten::embedding"}.__contains__))
     return {dims[0][0] for dims in tables if dims and len(dims[0]) == 2}

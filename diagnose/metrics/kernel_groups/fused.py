@@ -8,13 +8,13 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.facts import Unknown
 from diagnose.metrics.kernel_groups.operators import (
-    by_operator,
+    Signature,
+    found_near,
     has_shapes,
+    launched_by,
     no_kernels,
-    operator_dims,
-    operator_name,
-    operators,
     sequences,
+    signatures,
 )
 from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
@@ -32,25 +32,20 @@ def eager_attention(m: Measured) -> Group:
     softmax operators.
     """
     softmax = m.kernels & m.timeline.gpu.of_family("softmax")
-    rows = operators(m)
-    owners = {operator_name(m, int(r)) if r >= 0 else "unknown" for r in np.unique(m.operator[softmax])}
-    if all("log_softmax" in owner for owner in owners):
+    if not (softmax & ~launched_by(m, lambda operator: "log_softmax" in operator.name)).any():
         return no_kernels(m)
-    if not has_shapes(m, rows):
+    if not has_shapes(signatures(m)):
         return NO_SHAPES
-    tokens = {
-        dims[0][-1]
-        for row in operators(m, lambda name: "softmax" in name)
-        if (dims := operator_dims(m, row)) and len(dims[0]) >= 3 and dims[0][-1] == dims[0][-2] >= _MIN_TOKENS
-    }
-    return by_operator(m, {r for r in rows if _touches_scores(m, r, tokens)}) if tokens else no_kernels(m)
+    scores = (operator.dims[0] for operator in signatures(m, lambda name: "softmax" in name) if operator.dims)
+    tokens = {sizes[-1] for sizes in scores if len(sizes) >= 3 and sizes[-1] == sizes[-2] >= _MIN_TOKENS}
+    return launched_by(m, lambda operator: _touches_scores(operator, tokens))
 
 
-def _touches_scores(m: Measured, row: int, tokens: set[int]) -> bool:
-    dims = operator_dims(m, row)
+def _touches_scores(operator: Signature, tokens: set[int]) -> bool:
+    dims = operator.dims
     if any(len(d) >= 3 and d[-1] == d[-2] and d[-1] in tokens for d in dims):
         return True
-    product = "bmm" in operator_name(m, row) and len(dims) >= 2
+    product = "bmm" in operator.name and len(dims) >= 2
     return product and dims[-2][-2:-1] == dims[-1][-1:] and dims[-1][-1] in tokens
 
 
@@ -67,28 +62,24 @@ def _norm_gradients(m: Measured) -> iv.Intervals:
     """The instants at which autograd computes them: it calls the nodes of a norm in the reverse of its order."""
     trace, nodes = m.timeline.trace, np.flatnonzero(m.timeline.matching(BACKWARD, *ANNOTATIONS))
     nodes = nodes[np.argsort(trace.ts[nodes], kind="stable")]
-    names = [trace.names[name].rpartition(" ")[2] for name in trace.name[nodes].tolist()]
-    anchors = [at for at, name in enumerate(names) if name.startswith("RsqrtBackward")]
-    chosen = nodes[sorted({i for at in anchors for i in _norm_backward(names, at)})]
+    called = [name.rpartition(" ")[2] for name in trace.names]
+    chosen = nodes[found_near(trace.name[nodes], called, lambda name: name.startswith("RsqrtBackward"), _norm_backward)]
     return iv.intervals(trace.ts[chosen], trace.ends(chosen))
 
 
 def _norm_backward(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the nodes of the norm whose rsqrt is at `at`: two products before it, mean and pow after it."""
-    before = (i for i in range(at - 1, max(-1, at - 5), -1) if names[i].startswith("MulBackward"))
+    before = (i for i in range(at - 1, at - 5, -1) if names[i].startswith("MulBackward"))
     yield from islice(before, 2)
     yield at
-    after = range(at + 1, min(at + 4, len(names)))
-    yield from (i for i in after if names[i].startswith(("MeanBackward", "PowBackward")))
+    yield from (i for i in range(at + 1, at + 4) if names[i].startswith(("MeanBackward", "PowBackward")))
 
 
 def _norm(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the norm whose rsqrt is at `at`: back to its pow, and the two products that follow."""
-    before = range(max(0, at - 4), at)
-    begin = next((i for i in reversed(before) if names[i] == "aten::pow"), at)
+    begin = next((i for i in range(at - 1, at - 5, -1) if names[i] == "aten::pow"), at)
     yield from (i for i in range(begin, at + 1) if names[i] in ("aten::pow", "aten::mean", "aten::rsqrt"))
-    after = range(at + 1, min(at + 5, len(names)))
-    yield from islice((i for i in after if names[i] == "aten::mul"), 2)
+    yield from islice((i for i in range(at + 1, at + 5) if names[i] == "aten::mul"), 2)
 
 
 @group("unfused-glu")
@@ -97,13 +88,12 @@ def unfused_glu(m: Measured) -> Group:
     forward = sequences(m, {"aten::silu", "aten::gelu"}, _glu)
     if isinstance(forward, Unknown) or not forward.any():
         return forward
-    gradients = operators(m, {"aten::silu_backward", "aten::gelu_backward"}.__contains__)
-    return forward | by_operator(m, {*gradients})
+    return forward | launched_by(m, lambda operator: operator.name in ("aten::silu_backward", "aten::gelu_backward"))
 
 
 def _glu(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the gated activation whose activation is at `at`; the gate's own product may run in between."""
-    for product in range(at + 1, min(at + 3, len(names))):
+    for product in range(at + 1, at + 3):
         if names[product] == "aten::mul":
             yield from (at, product)
             return
@@ -112,20 +102,20 @@ def _glu(names: Sequence[str], at: int) -> Iterator[int]:
 @group("unfused-loss")
 def unfused_loss(m: Measured) -> Group:
     """Kernels of cross entropy that materialises the logits of 4096 or more classes, gradients and casts included."""
-    loss = {*operators(m, lambda name: name.startswith(("aten::_log_softmax", "aten::nll_loss")))}
+    loss = signatures(m, lambda name: name.startswith(("aten::_log_softmax", "aten::nll_loss")))
     if not loss:
         return no_kernels(m)
-    if not has_shapes(m, list(loss)):
+    if not has_shapes(loss):
         return NO_SHAPES
-    vocabulary = {d[-1] for r in loss for d in operator_dims(m, r) if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
+    vocabulary = {d[-1] for operator in loss for d in operator.dims if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
     if not vocabulary:
         return no_kernels(m)
-    casts = {
-        r
-        for r in operators(m, {"aten::copy_", "aten::_to_copy", "aten::div", "aten::mul"}.__contains__)
-        if any(len(d) >= 2 and d[-1] in vocabulary for d in operator_dims(m, r))
-    }
-    return by_operator(m, loss | casts)
+    casts = (
+        operator
+        for operator in signatures(m, {"aten::copy_", "aten::_to_copy", "aten::div", "aten::mul"}.__contains__)
+        if any(len(d) >= 2 and d[-1] in vocabulary for d in operator.dims)
+    )
+    return launched_by(m, {*loss, *casts}.__contains__)
 
 
 @group("unfused-rope")
@@ -138,4 +128,4 @@ def _rope(names: Sequence[str], at: int) -> Iterator[int]:
     """Positions of the rotation whose neg is at `at`: a product before it, then cat, a product and a sum."""
     after = tuple(names[at + 1 : at + 4])
     if after == ("aten::cat", "aten::mul", "aten::add"):
-        yield from range(at - 1 if at and names[at - 1] == "aten::mul" else at, at + 4)
+        yield from range(at - 1 if names[at - 1] == "aten::mul" else at, at + 4)

@@ -1,28 +1,85 @@
-"""Kernels told by the operators that launched them, by their kind or by their name."""
+"""Kernels told by the operators that launched them, by their kind or by their name.
 
-from collections.abc import Callable, Iterator, Sequence
+Few distinct operators are called again and again: what their name and sizes tell is asked once of each signature.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
-from diagnose.arrays import Mask, among
+from diagnose.arrays import Array, Ints, Mask, among, combined, distinct
 from diagnose.facts import Unknown, another_run
 from diagnose.metrics.kernel_groups.registry import Group
 from diagnose.metrics.measured import Measured
+from diagnose.roofline import owners
 from diagnose.timeline.kernel_names import Kind
 from diagnose.trace.arguments import tensor_sizes
 
+NEAR = 4  # operators on either side of one that tell what it is part of
+Members = Callable[[Sequence[str], int], Iterator[int]]
 NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture CPU and CUDA activities together"))
 
 
-def operator_dims(m: Measured, row: int) -> tuple[tuple[int, ...], ...]:
-    """Sizes of an operator's tensor arguments; empty where they are not recorded."""
-    shape = m.timeline.trace.shape[row]
+@dataclass(frozen=True)
+class Signature:
+    """What many calls of an operator share: its name and the sizes of its tensor arguments, none where not recorded.
+
+    `shape` indexes `Trace.shapes`, -1 where nothing is recorded. `calls` launched kernels in the counted steps.
+    """
+
+    name: str
+    dims: tuple[tuple[int, ...], ...]
+    shape: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class Launching:
+    """The signatures of the operators that launched kernels in the counted steps, each once.
+
+    `of_operator` indexes them for each of `Measured.operators`, `of_activity` for each GPU activity; -1 for activities
+    that are no such kernels.
+    """
+
+    signatures: tuple[Signature, ...]
+    of_operator: Ints
+    of_activity: Ints
+
+
+def launching(m: Measured) -> Launching:
+    """The operators that launched kernels in the counted steps, by signature."""
+    return m.once(_launching)
+
+
+def _launching(m: Measured) -> Launching:
+    trace, rows = m.timeline.trace, m.operators
+    pairs, which = owners.distinct(trace.name[rows], trace.shape[rows])
+    calls = np.bincount(which, minlength=pairs.shape[1])
+    of_row = np.full(len(trace) + 1, -1)
+    of_row[rows] = which
+    signatures = (
+        Signature(trace.names[name], sizes_of(m, shape), shape, times)
+        for name, shape, times in zip(*pairs.tolist(), calls.tolist(), strict=True)
+    )
+    return Launching(tuple(signatures), which, np.where(m.kernels, of_row[m.operator], -1))
+
+
+def sizes_of(m: Measured, shape: int) -> tuple[tuple[int, ...], ...]:
+    """Sizes of the tensor arguments in a row of `Trace.shapes`; empty for -1, where they are not recorded."""
     return tensor_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
 
 
-def operator_name(m: Measured, row: int) -> str:
-    """An operator's name."""
-    return m.timeline.trace.names[m.timeline.trace.name[row]]
+def signatures(m: Measured, of_name: Callable[[str], bool] = bool) -> list[Signature]:
+    """Signatures of the operators that launched kernels in the counted steps, those `of_name` where that is given."""
+    return [signature for signature in launching(m).signatures if of_name(signature.name)]
+
+
+def launched_by(m: Measured, belongs: Callable[[Signature], bool]) -> Mask:
+    """Kernels in the counted steps launched by the operators whose signature belongs."""
+    found = launching(m)
+    return np.array([*map(belongs, found.signatures), False], bool)[found.of_activity]
 
 
 def no_kernels(m: Measured) -> Mask:
@@ -30,35 +87,41 @@ def no_kernels(m: Measured) -> Mask:
     return np.zeros(len(m.timeline.gpu), bool)
 
 
-def by_operator(m: Measured, wanted: set[int]) -> Mask:
+def by_operator(m: Measured, wanted: Ints) -> Mask:
     """Kernels in the counted steps that the operators in the rows `wanted` launched."""
-    return among(m.operator, np.array(sorted(wanted), np.int64)) & m.kernels
+    return among(m.operator, wanted) & m.kernels
 
 
-def operators(m: Measured, of_name: Callable[[str], bool] | None = None) -> list[int]:
-    """Rows of the operators that launched kernels in the counted steps, those `of_name` where that is given."""
-    if of_name is None:
-        return m.operators.tolist()
-    wanted = np.array([of_name(name) for name in m.timeline.trace.names], bool)
-    return m.operators[wanted[m.timeline.trace.name[m.operators]]].tolist()
-
-
-def has_shapes(m: Measured, rows: list[int]) -> bool:
+def has_shapes(signatures: Iterable[Signature]) -> bool:
     """Whether any of the operators carries the sizes of its arguments."""
-    return bool((m.timeline.trace.shape[rows] >= 0).any()) if rows else False
+    return any(signature.shape >= 0 for signature in signatures)
 
 
-def sequences(m: Measured, anchors: set[str], members: Callable[[Sequence[str], int], Iterator[int]]) -> Group:
+def sequences(m: Measured, anchors: set[str], members: Members) -> Group:
     """Kernels of the launching operators that `members` finds around each anchor, in the order of their dispatch."""
     trace = m.timeline.trace
     if not len(m.operators):
         return NOT_LINKED
     order = m.operators[np.argsort(trace.ts[m.operators], kind="stable")]
-    is_anchor = np.array([name in anchors for name in trace.names], bool)[trace.name[order]]
-    if not is_anchor.any():
-        return no_kernels(m)
-    names = [trace.names[name] for name in trace.name[order].tolist()]
-    return by_operator(m, {int(order[i]) for at in np.flatnonzero(is_anchor).tolist() for i in members(names, at)})
+    return by_operator(m, order[found_near(trace.name[order], trace.names, anchors.__contains__, members)])
+
+
+def found_near(name: Array, names: Sequence[str], is_anchor: Callable[[str], bool], members: Members) -> Ints:
+    """Positions that `members` finds near each anchor in a sequence, of which `name` indexes `names`.
+
+    It is asked once for each different surrounding of NEAR names on either side, "" where the sequence has ended.
+    """
+    anchor = np.flatnonzero(np.array([is_anchor(each) for each in names], bool)[name])
+    if not len(anchor):
+        return anchor
+    near = anchor[:, None] + np.arange(-NEAR, NEAR + 1)
+    there = (near >= 0) & (near < len(name))
+    around = np.where(there, name[np.where(there, near, 0)], -1)
+    _, first, which = np.unique(reduce(combined, around.T), return_index=True, return_inverse=True)
+    chosen, spelled = np.zeros((len(first), near.shape[1]), bool), (*names, "")
+    for row, each in enumerate(around[first].tolist()):
+        chosen[row, [*members([spelled[at] for at in each], NEAR)]] = True
+    return distinct(near[chosen[which]])
 
 
 def of_kind(m: Measured, belongs: Callable[[Kind], bool]) -> Mask:

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose.arrays import Mask, distinct
 from diagnose.metrics.kernel_groups.operators import (
-    by_operator,
+    Signature,
     has_shapes,
+    launched_by,
     of_kind,
-    operator_dims,
-    operator_name,
-    operators,
+    signatures,
+    sizes_of,
 )
 from diagnose.metrics.kernel_groups.registry import Group, group
 from diagnose.metrics.measured import Measured
@@ -54,12 +54,10 @@ def _products_in(m: Measured, *precisions: str) -> Mask:
 @group("weight-casts")
 def weight_casts(m: Measured) -> Group:
     """Copies between fp32 and half precision of matrices that are weights: their gradients have the same sizes."""
-    rows = operators(m)
-    if not has_shapes(m, rows):
+    if not has_shapes(signatures(m)):
         return NO_SHAPES
     weights = _weight_sizes(m)
-    casts = operators(m, {"aten::copy_", "aten::_to_copy"}.__contains__)
-    return by_operator(m, {row for row in casts if _is_cast(m, row) and operator_dims(m, row)[0] in weights})
+    return launched_by(m, lambda operator: _is_cast(m, operator) and operator.dims[0] in weights)
 
 
 def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
@@ -68,17 +66,23 @@ def _weight_sizes(m: Measured) -> set[tuple[int, ...]]:
     Left operands are activations and their gradients: logits, for one, are cast as matrices too.
     """
     linear = np.flatnonzero(m.timeline.matching(r"aten::linear$", *OPS) & (m.timeline.trace.shape >= 0))
-    products = operators(m, lambda name: name in PRODUCTS)
-    sizes = {dims[1] for row in linear if len(dims := operator_dims(m, int(row))) > 1}
-    sizes = sizes or {dims[-1] for row in products if (dims := operator_dims(m, row))}
+    of_linear = (sizes_of(m, shape) for shape in distinct(m.timeline.trace.shape[linear]).tolist())
+    sizes = {dims[1] for dims in of_linear if len(dims) > 1} or _right_operands(m)
     return {order for dims in sizes if len(dims) == 2 for order in (dims, dims[::-1])}
 
 
-def _is_cast(m: Measured, row: int) -> bool:
-    shape = m.timeline.trace.shape[row]
-    if shape < 0 or not operator_dims(m, row):
+def _right_operands(m: Measured) -> set[tuple[int, ...]]:
+    return {product.dims[-1] for product in _products(m) if product.dims}
+
+
+def _products(m: Measured) -> list[Signature]:
+    return signatures(m, PRODUCTS.__contains__)
+
+
+def _is_cast(m: Measured, operator: Signature) -> bool:
+    if operator.name not in ("aten::copy_", "aten::_to_copy") or not operator.dims:
         return False
-    call = call_of(operator_name(m, row), m.timeline.trace.shapes[shape])
+    call = call_of(operator.name, m.timeline.trace.shapes[operator.shape])
     types = [PRECISIONS.get(name) for name, dims in zip(call.types, call.dims, strict=False) if dims]
     return len(types) == 2 and "fp32" in types and any(half in types for half in _HALF)
 
@@ -86,41 +90,35 @@ def _is_cast(m: Measured, row: int) -> bool:
 @group("misaligned-products")
 def misaligned_products(m: Measured) -> Group:
     """Tensor-core products of which a size of 64 or more, along which memory is read, is no multiple of 8."""
-    products = operators(m, lambda name: name in PRODUCTS)
-    if products and not has_shapes(m, products):
+    products = _products(m)
+    if products and not has_shapes(products):
         return NO_SHAPES
-    return by_operator(m, set(misaligned_sizes(m))) & of_kind(
+    return launched_by(m, misaligned_sizes(m).__contains__) & of_kind(
         m, lambda kind: kind.family == "gemm" and kind.tensor_core is not False
     )
 
 
-def product_sizes(m: Measured, row: int) -> tuple[int, ...]:
+def product_sizes(product: Signature) -> tuple[int, ...]:
     """Rows, inner size and columns of a matrix product, batches first; empty where they are not recorded."""
-    dims = [d for d in operator_dims(m, row) if len(d) >= 2]
+    dims = [d for d in product.dims if len(d) >= 2]
     if len(dims) < 2 or dims[-2][-1] != dims[-1][-2]:
         return ()
     return (*dims[-2], dims[-1][-1])
 
 
-def misaligned_sizes(m: Measured) -> dict[int, tuple[int, ...]]:
+def misaligned_sizes(m: Measured) -> dict[Signature, tuple[int, ...]]:
     """By product, batches left out: sizes of 64 or more, along which memory is read, that are no multiple of 8.
 
     The number of tokens, the rows of activations, is no such size: tensor cores load along rows, not across them.
     """
-    weights = _sizes_used_both_ways(m)
+    right = _right_operands(m)
+    weights = {size for size in right if size[::-1] in right}  # there forward and, transposed, backward
     found = {}
-    for row in operators(m, lambda name: name in PRODUCTS):
-        along = _read_along(product_sizes(m, row)[-3:], weights)
+    for product in _products(m):
+        along = _read_along(product_sizes(product)[-3:], weights)
         if odd := tuple(n for n in along if n >= SMALLEST_PADDED and n % ALIGNED):
-            found[row] = odd
+            found[product] = odd
     return found
-
-
-def _sizes_used_both_ways(m: Measured) -> set[tuple[int, ...]]:
-    """Sizes of the right operands of products that are there transposed, too: weights, forward and backward."""
-    of_products = (operator_dims(m, row) for row in operators(m, lambda name: name in PRODUCTS))
-    right = {dims[-1] for dims in of_products if dims}
-    return {size for size in right if size[::-1] in right}
 
 
 def _read_along(sizes: tuple[int, ...], weights: set[tuple[int, ...]]) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Attention: which kernels it takes, and what keeps it from its flash kernels."""
 
+from collections import Counter
+
 import numpy as np
 
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
@@ -10,6 +12,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.run.device import compute_capability
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline.calls import Call, call_of
+from diagnose.roofline.owners import distinct
 from diagnose.trace.vocabulary import OPS
 
 _EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
@@ -69,19 +72,22 @@ def flash_blocked_by(m: Measured) -> Value:
     capability = compute_capability(m)
     if not isinstance(capability, Unknown) and float(capability) < _FIRST_CAPABILITY:
         return "old GPU"
-    sized = [call for call in calls if call.dims]
+    sized = [(call, times) for call, times in calls if call.dims]
     if not sized:
         return NO_SHAPES
-    reasons = [_reason(call) for call in sized]
-    return max(sorted(set(reasons)), key=reasons.count)
+    reasons = Counter[str]()
+    for call, times in sized:
+        reasons[_reason(call)] += times
+    return max(sorted(reasons), key=reasons.__getitem__)
 
 
-def _calls(m: Measured) -> list[Call]:
+def _calls(m: Measured) -> list[tuple[Call, int]]:
+    """The distinct calls off the flash path, and how often each is made."""
     trace = m.timeline.trace
     rows = np.flatnonzero(trace.named_in(lambda name: name == _EFFICIENT or name.startswith(MATH), *OPS))
-    none = (b"", b"", b"")
-    shapes = [trace.shapes[s] if (s := int(trace.shape[row])) >= 0 else none for row in rows]
-    return [call_of(trace.names[trace.name[row]], shape) for row, shape in zip(rows, shapes, strict=True)]
+    pairs, which = distinct(trace.name[rows], trace.shape[rows])
+    calls = [call_of(trace.names[n], trace.shapes[s] if s >= 0 else (b"", b"", b"")) for n, s in pairs.T.tolist()]
+    return list(zip(calls, np.bincount(which).tolist(), strict=True))
 
 
 def _reason(call: Call) -> str:

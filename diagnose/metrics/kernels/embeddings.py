@@ -7,7 +7,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
-from diagnose.metrics.kernel_groups.operators import operator_dims
+from diagnose.metrics.kernel_groups.operators import sizes_of
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.metrics.model.tokens import product_widths
@@ -63,23 +63,29 @@ def embedding_lookups_per_step(m: Measured) -> Value:
 @metric("share", "the rows of the embedding tables", needs_gpu=False)
 def touched_rows_share(m: Measured) -> Value:
     """Rows that a lookup reads at most, one for each index, of its table; by the size of the tables."""
-    rows = _rows(m, _LOOKUP)
-    if not len(rows):
+    lookups = _lookups(m)
+    if not lookups:
         return NO_LOOKUPS
-    sizes = [dims for row in rows.tolist() if len(dims := operator_dims(m, row)) > 1 and len(dims[0]) == 2]
-    tables = sum(table[0] * table[1] for table, *_ in sizes)
-    touched = sum(min(math.prod(indices), table[0]) * table[1] for table, indices, *_ in sizes)
+    sized = [(dims[0], dims[1], times) for dims, times in lookups if len(dims) > 1 and len(dims[0]) == 2]
+    tables = sum(table[0] * table[1] * times for table, _, times in sized)
+    touched = sum(min(math.prod(indices), table[0]) * table[1] * times for table, indices, times in sized)
     return touched / tables if tables else NO_SIZES
+
+
+def _lookups(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
+    """Sizes of the arguments of lookups in the counted steps, none where not recorded, and how many have them."""
+    each, times = np.unique(m.timeline.trace.shape[_rows(m, _LOOKUP)], return_counts=True)
+    return [(sizes_of(m, shape), n) for shape, n in zip(each.tolist(), times.tolist(), strict=True)]
 
 
 @metric("flag", needs_gpu=False)
 def embeds_vocabulary(m: Measured) -> Value:
     """Whether a table has as many rows as a matrix product is wide: a language model's vocabulary, and its head."""
-    sizes = [operator_dims(m, row) for row in _rows(m, _LOOKUP).tolist()]
-    tables = {dims[0][0] for dims in sizes if len(dims) > 1 and len(dims[0]) == 2}
+    lookups = _lookups(m)
+    tables = {dims[0][0] for dims, _ in lookups if len(dims) > 1 and len(dims[0]) == 2}
     if tables:
         return not tables.isdisjoint(product_widths(m))
-    return NO_SIZES if sizes else False
+    return NO_SIZES if lookups else False
 
 
 @metric("share", "the parameters of the model", needs_gpu=False)

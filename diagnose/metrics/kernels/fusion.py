@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
+from diagnose.arrays import distinct
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.kernel_groups.families import fusible
 from diagnose.metrics.kernel_groups.fused import eager_attention, unfused_glu, unfused_loss, unfused_norm
-from diagnose.metrics.kernel_groups.operators import operator_name
+from diagnose.metrics.kernel_groups.operators import launching
 from diagnose.metrics.kernel_groups.products import PRODUCTS, product_sizes
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -89,10 +90,11 @@ def _fused_attention(m: Measured, times: float) -> Value:
         return _NO_EAGER
     if isinstance(peak, Unknown):
         return peak
-    rows = np.unique(m.operator[kernels]).tolist()
-    products = [product_sizes(m, row) for row in rows if operator_name(m, row) in PRODUCTS]
-    if not products or not all(products):
+    found = launching(m)
+    operators = [found.signatures[at] for at in distinct(found.of_activity[kernels]).tolist()]
+    products = [(product_sizes(operator), operator.calls) for operator in operators if operator.name in PRODUCTS]
+    if not products or not all(sizes for sizes, _ in products):
         return NO_SHAPES
-    flops = sum(2.0 * math.prod(sizes) for sizes in products)
-    backward = any("softmax_backward" in operator_name(m, row) for row in rows)
+    flops = sum(2.0 * math.prod(sizes) * calls for sizes, calls in products)
+    backward = any("softmax_backward" in operator.name for operator in operators)
     return min(times * flops * (RECOMPUTED if backward else 1.0) / peak[0] / (m.own_time[kernels].sum() / 1e9), 1.0)

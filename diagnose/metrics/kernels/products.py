@@ -1,11 +1,13 @@
 """Matrix products: how near their ceiling they are, and sizes that do not suit tensor cores."""
 
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose.arrays import Mask, distinct, numbered, summed
 from diagnose.facts import STEP, Unknown, Value, analysis_option, another_run, nothing_helps
+from diagnose.metrics.kernel_groups.operators import launching
 from diagnose.metrics.kernel_groups.products import matrix, misaligned_products, misaligned_sizes, product_sizes
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import MIN_COVERED
@@ -48,10 +50,12 @@ def misaligned_size(m: Measured) -> Value:
     if isinstance(misaligned, Unknown):
         return misaligned
     time: Counter[int] = Counter()
-    sizes = misaligned_sizes(m)
-    for at in np.flatnonzero(misaligned):
-        for size in set(sizes[int(m.operator[at])]):
-            time[size] += int(m.own_time[at])
+    found, sizes = launching(m), misaligned_sizes(m)
+    several, which = numbered(found.of_activity[misaligned])
+    each_ns = summed(which, m.own_time[misaligned], len(several))
+    for at, ns in zip(several.tolist(), each_ns.tolist(), strict=True):
+        for size in set(sizes[found.signatures[at]]):
+            time[size] += ns
     return max(time, key=lambda size: (time[size], size)) if time else _ALL_ALIGNED
 
 
@@ -67,24 +71,34 @@ def misaligned_slowdown_factor(m: Measured) -> Value:
     if not slow:
         return NO_SHAPES
     fast = _work(m, matrix(m) & ~odd)
-    smallest = _COMPARABLE * max(flops for flops, _ in slow)
-    alike = [(flops, ns) for flops, ns in fast if flops >= smallest]
+    smallest = _COMPARABLE * max(work.flops for work in slow)
+    alike = [work for work in fast if work.flops >= smallest]
     if not alike:
         return Unknown("no aligned product of like size to compare with", nothing_helps("pad one size and compare"))
-    return _rate(alike) / _rate([(flops, ns) for flops, ns in slow if flops >= smallest])
+    return _rate(alike) / _rate([work for work in slow if work.flops >= smallest])
 
 
-def _work(m: Measured, activities: Mask) -> list[tuple[float, int]]:
-    """FLOPs and nanoseconds of each product operator with kernels among the activities."""
-    time: Counter[int] = Counter()
-    for at in np.flatnonzero(activities & (m.operator >= 0)):
-        time[int(m.operator[at])] += int(m.own_time[at])
-    sized = [(product_sizes(m, row), ns) for row, ns in time.items()]
-    return [(2.0 * float(np.prod(sizes, dtype=np.float64)), ns) for sizes, ns in sized if sizes and all(sizes) and ns]
+class _Work(NamedTuple):
+    """FLOPs of one call of a product, how many calls launched kernels, and how long these took in all."""
+
+    flops: float
+    calls: int
+    ns: int
 
 
-def _rate(work: list[tuple[float, int]]) -> float:
-    return sum(flops for flops, _ in work) / max(sum(ns for _, ns in work), 1)
+def _work(m: Measured, activities: Mask) -> list[_Work]:
+    """The products with sizes that launched any of the activities, by signature."""
+    found = launching(m)
+    at = np.flatnonzero(activities & (found.of_activity >= 0) & (m.own_time > 0))
+    signature, (_, first) = found.of_activity[at], np.unique(m.operator[at], return_index=True)
+    calls = np.bincount(signature[first], minlength=len(found.signatures)).tolist()
+    ns = summed(signature, m.own_time[at], len(found.signatures)).tolist()
+    sized = ((i, product_sizes(found.signatures[i])) for i in distinct(signature).tolist())
+    return [_Work(2.0 * float(np.prod(n, dtype=np.float64)), calls[i], ns[i]) for i, n in sized if n and all(n)]
+
+
+def _rate(works: list[_Work]) -> float:
+    return sum(work.flops * work.calls for work in works) / max(sum(work.ns for work in works), 1)
 
 
 @metric("share", "the time of matrix-product kernels")

@@ -12,7 +12,7 @@ from diagnose.facts import Unknown
 from diagnose.metrics.lines.user_code import CALLS, Spent, UserCode
 from diagnose.metrics.unknowns import NO_PYTHON
 from diagnose.roofline.owners import NONE, distinct, nearest, parents
-from diagnose.timeline import Timeline
+from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
 from diagnose.trace.python_frames import DOINGS, called, doing_of, user_frame
 from diagnose.trace.stacks import Frame
@@ -112,12 +112,14 @@ class _Calls:
         """
         trace = self.timeline.trace
         marks = self.timeline.matching(STEP_MARK, *ANNOTATIONS)
-        threads, which = np.unique(_thread(trace, self.rows), return_inverse=True)
+        turns = thread_turns(trace.pid[self.rows], trace.tid[self.rows])
+        threads, of_turn = np.unique(_thread(trace, self.rows[turns]), return_inverse=True)
+        which = np.repeat(of_turn, np.diff(turns, append=len(self.rows)))
         steps = np.flatnonzero(marks if marks.any() else trace.rows_of(*OPS, *RUNTIME))
         works = np.isin(threads, _thread(trace, steps))
-        ns = np.bincount(which.ravel(), weights=np.where(self.folded >= 0, self.own_ns, 0.0))
+        ns = np.bincount(which, weights=np.where(self.folded >= 0, self.own_ns, 0.0))
         chosen = np.flatnonzero(works) if works.any() else np.arange(len(threads))
-        return which.ravel() == chosen[ns[chosen].argmax()]
+        return which == chosen[ns[chosen].argmax()]
 
     def spent(self, chosen: Mask) -> Iterator[Spent]:
         """Time of the chosen calls by the user's stack that each is part of, what it is for, and what that calls."""

@@ -1,12 +1,12 @@
 """A mixture of experts: how many a token passes, and the products of experts that run one after the other."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
+from diagnose.arrays import Ints, Mask
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, capture_setting, nothing_helps
-from diagnose.metrics.kernel_groups.operators import by_operator, operator_dims, operators
+from diagnose.metrics.kernel_groups.operators import Signature, by_operator, launching
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.metrics.registry import metric
@@ -53,53 +53,63 @@ def active_parameter_share(m: Measured) -> Value:
     return shape.active_parameters / shape.parameters
 
 
-def _expert_rows(m: Measured) -> dict[int, int] | Unknown:
-    """Rows of the operators that multiply with one expert each, and of how many tokens.
+def _expert_rows(m: Measured) -> tuple[Ints, Ints] | Unknown:
+    """Rows of the operators that multiply with one expert each, and how many tokens each has.
 
     Products with weights of the same sizes belong to experts where those after each other have other numbers of rows:
     the tokens that were routed there. In a dense model these change from micro-batch to micro-batch alone.
     """
-    by_weight: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
-    found = operators(m, lambda name: name in _WEIGHT)
-    names, order = m.timeline.trace.names, np.argsort(m.timeline.trace.ts[found], kind="stable").tolist()
-    sized = False
-    for row in (found[at] for at in order):
-        dims, at = operator_dims(m, row), _WEIGHT[names[m.timeline.trace.name[row]]]
-        if len(dims) > at and len(dims[at]) == 2 and len(dims[at - 1]) == 2:
-            sized = True
-            by_weight[dims[at]].append((row, dims[at - 1][0]))
-    fewest = FEWEST * max(m.timeline.steps.count, 1)
-    if len(found) >= fewest and not sized:
-        return NO_SHAPES
-    return {row: tokens for each in by_weight.values() if _is_routed(each, fewest) for row, tokens in each}
+    found, fewest = launching(m), FEWEST * max(m.timeline.steps.count, 1)
+    operands = [_operands(operator) for operator in found.signatures]
+    numbers = {weight: number for number, weight in enumerate({of[1] for of in operands if of})}
+    if not numbers:
+        unsized = sum(operator.calls for operator in found.signatures if operator.name in _WEIGHT)
+        return NO_SHAPES if unsized >= fewest else (m.operators[:0], m.operators[:0])
+    known = np.array([(numbers[of[1]], of[0]) if of else (-1, 0) for of in operands])
+    weight, tokens = known[found.of_operator].T
+    order = np.lexsort((m.timeline.trace.ts[m.operators], weight))
+    order = order[weight[order] >= 0]
+    routed = order[_are_routed(weight[order], tokens[order], fewest)]
+    return m.operators[routed], tokens[routed]
 
 
-def _is_routed(products: Sequence[tuple[int, int]], fewest: int) -> bool:
-    tokens = np.array([tokens for _, tokens in products])
-    return len(tokens) >= fewest and bool((tokens[1:] != tokens[:-1]).mean() > _CHANGES)
+def _are_routed(weight: Ints, tokens: Ints, fewest: int) -> Mask:
+    """Mask of the products of experts, by their weights' numbers, which ascend, and rows in the order of dispatch."""
+    changed = (weight[1:] == weight[:-1]) & (tokens[1:] != tokens[:-1])
+    products = np.bincount(weight)
+    changes = np.bincount(weight[1:][changed], minlength=len(products))
+    return ((products >= fewest) & (changes > _CHANGES * (products - 1)))[weight]
+
+
+def _operands(operator: Signature) -> tuple[int, tuple[int, ...]] | None:
+    """Rows of the left operand of a linear layer's product, and the sizes of the right one; None without sizes."""
+    at, dims = _WEIGHT.get(operator.name), operator.dims
+    if at is None or len(dims) <= at or len(dims[at]) != 2 or len(dims[at - 1]) != 2:
+        return None
+    return dims[at - 1][0], dims[at]
 
 
 @metric("count")
 def expert_products_per_step(m: Measured) -> Value:
     """Products of single experts in a step, forward and for the gradients of inputs; 0 where none runs by itself."""
-    rows = _expert_rows(m)
-    return rows if isinstance(rows, Unknown) else len(rows) / max(m.timeline.steps.count, 1)
+    found = m.once(_expert_rows)
+    return found if isinstance(found, Unknown) else len(found[0]) / max(m.timeline.steps.count, 1)
 
 
 @metric("share", STEP)
 def expert_product_share(m: Measured) -> Value:
     """Kernels of the products of single experts."""
-    rows = _expert_rows(m)
-    return rows if isinstance(rows, Unknown) else m.share_of(by_operator(m, set(rows)))
+    found = m.once(_expert_rows)
+    return found if isinstance(found, Unknown) else m.share_of(by_operator(m, found[0]))
 
 
 @metric("ns")
 def mean_expert_product_ns(m: Measured) -> Value:
     """Mean time of a kernel of a single expert's product."""
-    rows = _expert_rows(m)
-    if isinstance(rows, Unknown):
-        return rows
-    kernels = by_operator(m, set(rows))
+    found = m.once(_expert_rows)
+    if isinstance(found, Unknown):
+        return found
+    kernels = by_operator(m, found[0])
     return float(m.own_time[kernels].mean()) if kernels.any() else NO_EXPERTS
 
 
@@ -109,8 +119,8 @@ def expert_load_factor(m: Measured) -> Value:
 
     Of experts in grouped products no trace tells the tokens: capture the router's counts (output_router_logits).
     """
-    rows = _expert_rows(m)
-    if isinstance(rows, Unknown):
-        return rows
-    tokens = np.array(list(rows.values()), float)
+    found = m.once(_expert_rows)
+    if isinstance(found, Unknown):
+        return found
+    tokens = found[1]
     return float(tokens.max() / tokens.mean()) if len(tokens) else NO_EXPERTS

@@ -69,25 +69,28 @@ class Trace:
     where the event has none, and so are `block_threads` and `occupancy_percent` (Kineto's estimate) of kernels.
     `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
     `left_out` counts the events that were read and, as asked, not kept, by category.
+
+    `ts` and `dur` are int64, `blocks_per_sm` is float64. Each other column has the narrowest signed type that holds its
+    values: it is widened before anything is added to it or multiplied.
     """
 
     path: str
     size: int
     ts: Ints
     dur: Ints
-    name: Ids
-    cat: Ids
-    pid: Ints
-    tid: Ints
-    stream: Ids
-    device: Ids
-    correlation: Ints
-    external_id: Ints
-    bytes: Ints
+    name: Array
+    cat: Array
+    pid: Array
+    tid: Array
+    stream: Array
+    device: Array
+    correlation: Array
+    external_id: Array
+    bytes: Array
     blocks_per_sm: Floats
-    block_threads: Ids
-    occupancy_percent: Ids
-    shape: Ids
+    block_threads: Array
+    occupancy_percent: Array
+    shape: Array
     names: tuple[str, ...]
     cats: tuple[str, ...]
     shapes: tuple[tuple[Json, Json, Json], ...]

@@ -124,21 +124,20 @@ class Trace:
         return self.ts[rows] + self.dur[rows]
 
     def rows_of(self, *categories: str) -> Mask:
-        """Mask, read-only, of the events whose category is one of `categories` (compared without case)."""
+        """Mask of the events whose category is one of `categories` (compared without case)."""
         are = self._are(*categories)
         key = tuple(np.flatnonzero(are).tolist())
         if key not in self._masks:
-            self._masks[key] = _marked(are, self.cat)
-            self._masks[key].flags.writeable = False
-        return self._masks[key]
+            self._masks[key] = np.packbits(_marked(are, self.cat))
+        return np.unpackbits(self._masks[key], count=len(self)).view(bool)
 
     def _are(self, *categories: str) -> Mask:
         wanted = frozenset(c.lower() for c in categories)
         return np.array([c.lower() in wanted for c in self.cats], bool)
 
     @cached_property
-    def _masks(self) -> dict[tuple[int, ...], Mask]:
-        """Those of `rows_of`, which is asked for the same few again and again."""
+    def _masks(self) -> dict[tuple[int, ...], Array]:
+        """Those of `rows_of`, which is asked for the same few again and again, a bit for each event."""
         return {}
 
     def named(self, wanted: Callable[[str], object]) -> Mask:

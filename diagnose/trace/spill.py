@@ -11,14 +11,15 @@ import numpy as np
 from diagnose.arrays import Array
 
 _ROOM = 8  # an eighth of the column is kept free behind it, so that few pieces move it
-_LIMITS = {np.dtype(width): np.iinfo(width) for width in (np.int8, np.int16, np.int32, np.int64)}
+_WIDTHS = tuple(np.dtype(width) for width in (np.int8, np.int16, np.int32, np.int64))
+_LIMITS = tuple((-(1 << (8 * width.itemsize - 1)), (1 << (8 * width.itemsize - 1)) - 1, width) for width in _WIDTHS)
 _BLOCK = 1 << 20  # entries that are widened at once on disk
 
 
 def narrowest(values: Array) -> np.dtype[Any]:
     """The signed type with the fewest bytes that holds each of the integers."""
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    return next(width for width, limit in _LIMITS.items() if limit.min <= least and most <= limit.max)
+    return next(width for lowest, highest, width in _LIMITS if lowest <= least and most <= highest)
 
 
 class Growing:

@@ -40,14 +40,19 @@ def numbered(values: Array) -> tuple[Array, Ints]:
         several, number = np.unique(values, return_inverse=True)
         return several, number.ravel()
     there, several = _told_apart(values)
-    return several, (np.cumsum(there) - 1)[values - several[0]]
+    return several, (np.cumsum(there) - 1)[_above(values, int(several[0]))]
+
+
+def _above(values: Array, least: int) -> Ints:
+    """How far each integer is above the least, which a narrow type may be too narrow for."""
+    return np.subtract(values, least, dtype=np.int64)
 
 
 def _told_apart(values: Array) -> tuple[Mask, Array]:
     """Mask of the integers from the least to the most that are there, and these."""
     least, most = int(values.min()), int(values.max())
     there = np.zeros(most - least + 1, bool)
-    there[values - least] = True
+    there[_above(values, least)] = True
     return there, (np.flatnonzero(there) + least).astype(values.dtype)
 
 

@@ -46,6 +46,14 @@ def of_events(start: Ints, lasts: Ints, marked: Mask) -> Intervals:
     return union(*(_of_block(start[b], lasts[b], marked[b]) for b in blocks(len(start))))
 
 
+def overlapping(start: Ints, lasts: Ints, begin: int, end: int) -> Mask:
+    """Mask of the events of which a part is in [begin, end); block by block."""
+    found = np.empty(len(start), bool)
+    for b in blocks(len(start)):
+        found[b] = (start[b] < end) & (start[b] + lasts[b] > begin)
+    return found
+
+
 def _of_block(start: Ints, lasts: Ints, marked: Mask) -> Intervals:
     rows = np.flatnonzero(marked)
     begin = start[rows]

@@ -1,6 +1,7 @@
 """Long arrays numbered and ordered, against what numpy does in one general way."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,16 @@ def test_numbered_is_unique_with_its_inverse(values: np.ndarray) -> None:
 
 def test_numbered_keeps_the_type() -> None:
     assert numbered(np.array([7, 5, 7], np.int32))[0].dtype == np.int32
+
+
+@pytest.mark.parametrize("width", [np.int8, np.int16])
+def test_numbered_over_nearly_all_of_a_narrow_type(width: type) -> None:
+    """Such a column has differences that its own type cannot hold."""
+    limits = np.iinfo(width)
+    values = np.arange(limits.min + 20, limits.max + 1).astype(width)
+    several, which = numbered(values[::-1])
+    assert several.tolist() == distinct(values).tolist() == values.tolist()
+    assert which.tolist() == list(range(len(values)))[::-1]
 
 
 @given(column, column)

@@ -143,6 +143,8 @@ FORGED: dict[str, Callable[[Footer], object]] = {
     "a column of another type": lambda f: f["columns"]["ts"].update(dtype="float64"),
     "a column of a type there is not": lambda f: f["columns"]["ts"].update(dtype="object"),
     "a column of wider numbers": lambda f: f["columns"]["stream"].update(dtype="int64"),
+    "times in narrower numbers": lambda f: f["columns"]["dur"].update(dtype="int32"),
+    "rates in whole numbers": lambda f: f["columns"]["blocks_per_sm"].update(dtype="int64"),
     "a column missing": lambda f: f["columns"].pop("dur"),
     "a column too many": lambda f: f["columns"].update(path=f["columns"]["ts"]),
     "a column beyond the file": lambda f: f["columns"]["ts"].update(at=1 << 40),

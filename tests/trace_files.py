@@ -37,6 +37,7 @@ def assert_same(a: Trace, b: Trace) -> None:
         ours, theirs = getattr(a, f.name), getattr(b, f.name)
         if isinstance(ours, np.ndarray):
             np.testing.assert_array_equal(ours, theirs, f.name)
+            assert ours.dtype == theirs.dtype, f.name
         elif f.name == "collectives":
             assert [np.asarray(v).tolist() for v in vars(ours).values()] == [
                 np.asarray(v).tolist() for v in vars(theirs).values()

@@ -109,7 +109,7 @@ class Host:
     @cached_property
     def _in_span(self) -> Mask:
         begin, end = self._span or (0, 0)
-        return (self.trace.ts < end) & (self.trace.ts + self.trace.dur > begin)
+        return iv.overlapping(self.trace.ts, self.trace.dur, begin, end)
 
     def observed(self, cause: str) -> str:
         """The cause, where the trace can tell it: without operators, as Nsight Systems records, Python is not told."""

@@ -142,9 +142,9 @@ def _shapes(trace: Trace, part: int) -> Array:
 
 
 def _small(values: Array) -> Array:
-    """Integers in 32 bits where they fit, for half the memory."""
-    if values.dtype != np.int64 or not len(values):
+    """Integers in 32 bits where they fit, for half the memory; narrower ones would overflow in its sums."""
+    if values.dtype.kind != "i":
         return values
     limits = np.iinfo(np.int32)
-    fits = limits.min <= int(values.min()) and int(values.max()) <= limits.max
-    return values.astype(np.int32) if fits else values
+    fits = not len(values) or (limits.min <= int(values.min()) and int(values.max()) <= limits.max)
+    return values.astype(np.int32 if fits else np.int64)

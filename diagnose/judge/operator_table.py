@@ -22,8 +22,10 @@ def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
     None where a GPU worked, or where the profiler distorts the step: it lengthens small operators most.
     """
     timeline = measured.timeline
+    if timeline.has_gpu or timeline.capture_failed or measured.job.distortion is not None:
+        return ()
     trace, rows = timeline.trace, np.flatnonzero(timeline.trace.rows_of(*OPS))
-    if timeline.has_gpu or timeline.capture_failed or measured.job.distortion is not None or not len(rows):
+    if not len(rows):
         return ()
     own, begins = _own_ns(trace, rows, timeline.steps.host)
     rows, own, begins = rows[own > 0], own[own > 0], begins[own > 0]

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Array, Ints, Labels, Mask, numbered, ordered
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import WITHOUT_KERNELS, class_of
@@ -101,7 +102,7 @@ def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
 def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
     """Rows for the outer calls and the runtime calls of the busiest threads, launching ones first."""
     trace, timeline = measured.timeline.trace, measured.timeline
-    inside = (trace.ts < end) & (trace.ts + trace.dur > begin)
+    inside = iv.overlapping(trace.ts, trace.dur, begin, end)
     step_marks = trace.named(lambda name: name.startswith(STEP_MARKS))
     calls = np.flatnonzero(trace.rows_of(*ANNOTATIONS, *OPS, *RUNTIME) & inside & ~step_marks)
     on_pid, on_tid = trace.pid[calls], trace.tid[calls]

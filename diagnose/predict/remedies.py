@@ -29,6 +29,8 @@ class Remedies:
     def __init__(self, measured: Measured, facts: Facts) -> None:
         self.measured, self.facts = measured, facts
         self._groups: dict[str, Group] = {}
+        self._factors: dict[tuple[float, tuple[tuple[str, float], ...]], Floats | Unknown | None] = {}
+        self._no_wait: dict[tuple[Waits, Case], Mask | None] = {}
 
     def changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
         """The change in the best or the worst case; None where a fact or a group of kernels is unknown."""
@@ -63,7 +65,14 @@ class Remedies:
         return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
 
     def _kernels(self, factors: Factors) -> Floats | Unknown | None:
-        """Factor of each activity; a larger batch lengthens all kernels but the optimizer's in proportion."""
+        """Factor of each activity; the same array for the same factors, which cases and plans ask for again."""
+        asked = factors.tokens, tuple(factors.kernels.items())
+        if asked not in self._factors:
+            self._factors[asked] = self._factor_of_each(factors)
+        return self._factors[asked]
+
+    def _factor_of_each(self, factors: Factors) -> Floats | Unknown | None:
+        """A larger batch lengthens all kernels but the optimizer's in proportion."""
         if not len(self.measured.timeline.gpu) or not (factors.kernels or factors.tokens != 1):
             return None
         factor_of = np.ones(len(self.measured.timeline.gpu))
@@ -94,6 +103,12 @@ class Remedies:
         return merged
 
     def _waits(self, which: Waits, case: Case) -> Mask | None:
+        """The same mask for the same question."""
+        if (which, case) not in self._no_wait:
+            self._no_wait[which, case] = self._no_longer_waiting(which, case)
+        return self._no_wait[which, case]
+
+    def _no_longer_waiting(self, which: Waits, case: Case) -> Mask | None:
         """Mask over the trace of the calls that no longer wait.
 
         None in the worst case of a job with collectives: what a rank gains there, it waits for the other ranks.

@@ -160,6 +160,6 @@ def _labels(*texts: str) -> list[Labels]:
 
 def _over_activities(timeline: Timeline, at: Ints, values: Any, absent: Any) -> Any:
     """The values of kernels, aligned with all GPU activities."""
-    aligned = np.full(len(timeline.gpu), absent, values.dtype)
+    aligned = np.full(len(timeline.gpu), np.array(absent, values.dtype))  # one text for all, as `_labels` are
     aligned[at] = values
     return aligned

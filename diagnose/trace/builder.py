@@ -32,11 +32,18 @@ DTYPES: Mapping[str, Any] = {
     **dict.fromkeys(("name", "cat", "stream", "device", "shape", "block_threads", "occupancy_percent"), np.int32),
     "blocks_per_sm": np.float64,
 }
+"""Of the columns as they are read. In a trace those of `NARROWED` are as narrow as what they hold."""
+NARROWED = frozenset(DTYPES) - {"ts", "dur", "blocks_per_sm"}
 _MAX_NAME = 4096
 _MOST_PERCENT = 100
 _MOST_BLOCK_THREADS = 1024  # of CUDA and ROCm
 _LONGEST_CALL_TEXT = 1 << 16  # the list of a group's ranks
 _MOST_BYTES = 1 << 50  # of one copy, or of a device's memory
+
+
+def growing(column: str) -> Growing:
+    """An empty column of that name."""
+    return Growing(None if column in NARROWED else DTYPES[column])
 
 
 class Interner(dict[Any, int]):
@@ -215,7 +222,7 @@ class ColumnBuilder:
         self._put(column, whole)
 
     def _put(self, column: str, values: Array) -> None:
-        self._columns.setdefault(column, Growing(DTYPES[column])).append(values)
+        self._columns.setdefault(column, growing(column)).append(values)
 
     def _spill(self, limit: int) -> None:
         growing = [*self._columns.values(), *self._calls.values()]
@@ -232,7 +239,7 @@ class ColumnBuilder:
         return Trace(
             path=path,
             size=size,
-            **{name: self._columns.pop(name, Growing(dtype)).finished() for name, dtype in DTYPES.items()},
+            **{name: self._columns.pop(name, growing(name)).finished() for name in DTYPES},
             names=tuple(self._names),
             cats=tuple(self._cats),
             shapes=shapes,

@@ -69,25 +69,28 @@ class Trace:
     where the event has none, and so are `block_threads` and `occupancy_percent` (Kineto's estimate) of kernels.
     `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
     `left_out` counts the events that were read and, as asked, not kept, by category.
+
+    `ts` and `dur` are int64, `blocks_per_sm` is float64. Each other column has the narrowest signed type that holds its
+    values: it is widened before anything is added to it or multiplied.
     """
 
     path: str
     size: int
     ts: Ints
     dur: Ints
-    name: Ids
-    cat: Ids
-    pid: Ints
-    tid: Ints
-    stream: Ids
-    device: Ids
-    correlation: Ints
-    external_id: Ints
-    bytes: Ints
+    name: Array
+    cat: Array
+    pid: Array
+    tid: Array
+    stream: Array
+    device: Array
+    correlation: Array
+    external_id: Array
+    bytes: Array
     blocks_per_sm: Floats
-    block_threads: Ids
-    occupancy_percent: Ids
-    shape: Ids
+    block_threads: Array
+    occupancy_percent: Array
+    shape: Array
     names: tuple[str, ...]
     cats: tuple[str, ...]
     shapes: tuple[tuple[Json, Json, Json], ...]
@@ -121,21 +124,20 @@ class Trace:
         return self.ts[rows] + self.dur[rows]
 
     def rows_of(self, *categories: str) -> Mask:
-        """Mask, read-only, of the events whose category is one of `categories` (compared without case)."""
+        """Mask of the events whose category is one of `categories` (compared without case)."""
         are = self._are(*categories)
         key = tuple(np.flatnonzero(are).tolist())
         if key not in self._masks:
-            self._masks[key] = _marked(are, self.cat)
-            self._masks[key].flags.writeable = False
-        return self._masks[key]
+            self._masks[key] = np.packbits(_marked(are, self.cat))
+        return np.unpackbits(self._masks[key], count=len(self)).view(bool)
 
     def _are(self, *categories: str) -> Mask:
         wanted = frozenset(c.lower() for c in categories)
         return np.array([c.lower() in wanted for c in self.cats], bool)
 
     @cached_property
-    def _masks(self) -> dict[tuple[int, ...], Mask]:
-        """Those of `rows_of`, which is asked for the same few again and again."""
+    def _masks(self) -> dict[tuple[int, ...], Array]:
+        """Those of `rows_of`, which is asked for the same few again and again, a bit for each event."""
         return {}
 
     def named(self, wanted: Callable[[str], object]) -> Mask:

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Array
-from diagnose.trace.builder import DTYPES
+from diagnose.trace.builder import DTYPES, NARROWED
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Collectives, Loss, Trace
 from diagnose.trace.source import fast_zlib
@@ -42,7 +42,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_TEXT)]
 
 
 class _Column(msgspec.Struct, forbid_unknown_fields=True):
-    dtype: Literal["int32", "int64", "float64"]
+    dtype: Literal["int8", "int16", "int32", "int64", "float64"]
     constant: int | None = None
     at: _Count = 0
     checksum: _Count = 0
@@ -159,10 +159,15 @@ def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
 
 
 def _columns(about: dict[str, _Column], wanted: Mapping[str, np.dtype[Any]], rows: int, mapped: mmap.mmap) -> Any:
-    """The columns by name, each of the type that it has in a trace."""
-    if {name: own.dtype for name, own in about.items()} != {name: dtype.name for name, dtype in wanted.items()}:
+    """The columns by name, each of a type that it can have in a trace."""
+    if about.keys() != wanted.keys() or not all(_may_be(own.dtype, name, wanted) for name, own in about.items()):
         raise Corrupt("columns of other names or types")
     return {name: _get(about[name], rows, mapped) for name in wanted}
+
+
+def _may_be(dtype: str, name: str, wanted: Mapping[str, np.dtype[Any]]) -> bool:
+    own = np.dtype(dtype)
+    return own == wanted[name] or (name in NARROWED and own.kind == "i" and own.itemsize <= wanted[name].itemsize)
 
 
 def _check_times(trace: Trace) -> None:

@@ -14,8 +14,10 @@ import numpy as np
 
 from diagnose.arrays import Array
 from diagnose.trace.boundaries import BOUNDARY, BOUNDARY_BYTES
+from diagnose.trace.builder import NARROWED
 from diagnose.trace.columns import Collectives, Trace
 from diagnose.trace.nsight.database import is_database
+from diagnose.trace.spill import narrowest
 
 PACKED_RATIO = 12  # text bytes of a byte of a compressed trace, roughly
 _GZIP_LENGTH = struct.Struct("<I")  # the last bytes of a gzip file: the length of its text modulo 2**32
@@ -173,7 +175,7 @@ def _joined(traces: Sequence[Trace]) -> Trace:
         name: tuple(dict.fromkeys(e for t in traces for e in getattr(t, f"{name}s"))) for name in _IDS
     }
     columns: dict[str, Any] = {
-        f.name: np.concatenate([_column(trace, f.name, tables) for trace in traces])
+        f.name: _concatenated(f.name, [_column(trace, f.name, tables) for trace in traces])
         for f in fields(Trace)
         if isinstance(getattr(traces[0], f.name), np.ndarray)
     }
@@ -193,14 +195,20 @@ def _joined(traces: Sequence[Trace]) -> Trace:
     )
 
 
+def _concatenated(name: str, parts: Sequence[Array]) -> Array:
+    """The column of the whole, as narrow as if it were read in one piece."""
+    column = np.concatenate(parts)
+    return column.astype(narrowest(column), copy=False) if name in NARROWED else column
+
+
 def _column(trace: Trace, name: str, tables: dict[str, tuple[Any, ...]]) -> Array:
     """The column, with ids that count in the joined table."""
     column: Array = getattr(trace, name)
     if name not in _IDS:
         return column
     numbers = {entry: number for number, entry in enumerate(tables[name])}
-    new = np.array([*(numbers[entry] for entry in getattr(trace, f"{name}s")), -1], np.int32)
-    return new[column]  # -1, absent, is the last
+    new = np.array([*(numbers[entry] for entry in getattr(trace, f"{name}s")), -1], np.int64)
+    return new.astype(narrowest(new))[column]  # -1, absent, is the last
 
 
 def _collectives(traces: Sequence[Trace]) -> Collectives:

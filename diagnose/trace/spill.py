@@ -1,4 +1,7 @@
-"""Columns that grow in memory, or in files without a name that vanish with the process."""
+"""Columns that grow in memory, or in files without a name that vanish with the process.
+
+Most numbers of a trace are small, so a column of integers is as narrow as what it holds: a wide value widens it.
+"""
 
 import tempfile
 from typing import IO, Any
@@ -8,16 +11,29 @@ import numpy as np
 from diagnose.arrays import Array
 
 _ROOM = 8  # an eighth of the column is kept free behind it, so that few pieces move it
+_WIDTHS = tuple(np.dtype(width) for width in (np.int8, np.int16, np.int32, np.int64))
+_LIMITS = tuple((-(1 << (8 * width.itemsize - 1)), (1 << (8 * width.itemsize - 1)) - 1, width) for width in _WIDTHS)
+_BLOCK = 1 << 20  # entries that are widened at once on disk
+
+
+def narrowest(values: Array) -> np.dtype[Any]:
+    """The signed type with the fewest bytes that holds each of the integers."""
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    return next(width for lowest, highest, width in _LIMITS if lowest <= least and most <= highest)
 
 
 class Growing:
     """A column that pieces are appended to.
 
     It grows where it stands: of pieces put together at the end, the memory would be taken twice.
+
+    Args:
+        dtype: of the column; None for integers, in the narrowest type that holds them.
     """
 
     def __init__(self, dtype: Any = np.int64) -> None:
-        self._dtype = np.dtype(dtype)
+        self._is_narrow = dtype is None
+        self._dtype = np.dtype(np.int8) if dtype is None else np.dtype(dtype)
         self._held, self._rows = np.empty(0, self._dtype), 0
         self._file: IO[bytes] | None = None
 
@@ -28,11 +44,23 @@ class Growing:
 
     def append(self, piece: Array) -> None:
         """Adds `piece` at the end."""
+        if self._is_narrow and (dtype := narrowest(piece)).itemsize > self._dtype.itemsize:
+            self._widen(dtype)
         rows = self._rows + len(piece)
         if rows > len(self._held):
             self._held.resize(rows + rows // _ROOM, refcheck=False)
         self._held[self._rows : rows] = piece
         self._rows = rows
+
+    def _widen(self, dtype: np.dtype[Any]) -> None:
+        self._held = self._held[: self._rows].astype(dtype)
+        narrow, self._dtype = self._dtype, dtype
+        if self._file is not None:
+            with self._file as file:
+                column = _mapped(file, narrow)
+                self._file = _unnamed()
+                for begin in range(0, len(column), _BLOCK):
+                    self._file.write(column[begin : begin + _BLOCK].astype(dtype).data)
 
     def spill(self) -> None:
         """Writes what is held to disk.
@@ -41,7 +69,7 @@ class Growing:
             OSError: the disk is full.
         """
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="diagnose-")  # noqa: SIM115 - it lives as long as the column
+            self._file = _unnamed()
         self._file.write(self._held[: self._rows].data)
         self._rows = 0
 
@@ -63,6 +91,11 @@ def like(column: Array, values: Array) -> Array:
     growing.append(values)
     growing.spill()
     return growing.finished()
+
+
+def _unnamed() -> IO[bytes]:
+    """A file that lives as long as it is open."""
+    return tempfile.TemporaryFile(prefix="diagnose-")
 
 
 def _mapped(file: IO[bytes], dtype: np.dtype[Any]) -> Array:

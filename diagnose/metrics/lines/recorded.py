@@ -155,4 +155,4 @@ class _Calls:
 
 
 def _thread(trace: Trace, rows: Ints) -> Ints:
-    return trace.pid[rows] * (1 << 32) + trace.tid[rows]
+    return trace.pid[rows].astype(np.int64) * (1 << 32) + trace.tid[rows]

@@ -13,7 +13,7 @@ import numpy as np
 
 from diagnose.arrays import Array, Ints, Mask
 from diagnose.errors import UserError
-from diagnose.trace.builder import DTYPES, Interner, Names
+from diagnose.trace.builder import DTYPES, Interner, Names, growing
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.merged import pids_of_rank
@@ -25,7 +25,6 @@ from diagnose.trace.nsight.host_tables import host_rows, texts_of
 from diagnose.trace.nsight.processes import Processes, processes_of
 from diagnose.trace.nsight.rows import Rows
 from diagnose.trace.source import Watch
-from diagnose.trace.spill import Growing
 
 _LATEST_NS = 1 << 62
 _BYTES_A_ROW = 64  # about, for the bar alone
@@ -94,7 +93,7 @@ class _Reading:
         self.rows = 0
         self._processes, self._held_bytes = processes, held_bytes
         self._names, self._cats = Names(), Interner()
-        self._columns = {name: Growing(dtype) for name, dtype in DTYPES.items()}
+        self._columns = {name: growing(name) for name in DTYPES}
         self._loss, self._of_others = Loss(), 0
 
     def add(self, rows: Rows) -> None:

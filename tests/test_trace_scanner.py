@@ -3,10 +3,6 @@
 import json
 import os
 import random
-import shutil
-import subprocess
-import sys
-import sysconfig
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -231,69 +227,6 @@ def test_arrays_of_different_length_are_refused() -> None:
             reader._scanner.scan(b"", b"", *given_arrays)
 
 
-@compiled
-def test_a_text_in_two_parts_is_read_as_one() -> None:
-    """The call stands in either part; what tells of it begins where it does in the text of both."""
-    call = ONE % '"Collective name": "allreduce", "Seq": 3'
-    reader = ColumnBuilder().scanning()
-    assert reader is not None
-    for first, rest in ((call, ONE % ""), (ONE % "", call), (f"{call},{call}", f"{ONE % ''},{call}")):
-        found = reader.scanned(first.encode(), memoryview(rest.encode()))
-        whole = scanned(f"{first},{rest}")
-        assert found is not None
-        assert whole is not None
-        assert [(row, args.seq) for row, args in found.calls] == [(row, args.seq) for row, args in whole.calls]
-        assert [column.tolist() for column in found.columns.values()] == [
-            pytest.approx(column.tolist(), nan_ok=True) for column in whole.columns.values()
-        ]
-
-
-@compiled
-def test_a_part_that_ends_within_an_event_is_odd() -> None:
-    reader = ColumnBuilder().scanning()
-    assert reader is not None
-    event = (ONE % "").encode()
-    assert reader.scanned(event[:40], memoryview(event[40:])) is None
-    assert reader.scanned(event, memoryview(event)) is not None
-
-
-@compiled
-def test_what_was_scanned_last_stays_while_the_next_is() -> None:
-    reader = ColumnBuilder().scanning()
-    assert reader is not None
-    found = reader.scanned(b"", memoryview((ONE % "").encode()))
-    assert found is not None
-    assert reader.scanned(b"", memoryview((ONE % "").replace("5.5", "9").encode())) is not None
-    assert found.columns["ts"].tolist() == [5500]
-
-
-@compiled
-def test_what_is_salvaged_at_the_end_comes_behind_what_was_scanned(tmp_path: Path) -> None:
-    first, last = ONE % "", (ONE % "").replace("5.5", "9")
-    trace = read_twice(saved(tmp_path / "t.json", f'{{"traceEvents": [{first} ,{last}],\\"traceName": "t"}}'))
-    assert isinstance(trace, Trace)
-    assert trace.ts.tolist() == [5500, 9000]
-
-
-@compiled
-def test_one_thread_scans_at_a_time() -> None:
-    """Else two would write to the same tables; the one that asks for a number lets others run."""
-    refused = []
-
-    class Asking(Interner):
-        def __missing__(self, key: str) -> int:
-            try:
-                reader._scanner.scan(b"", b"{}", *reader._arrays.all)
-            except RuntimeError as error:
-                refused.append(str(error))
-            return super().__missing__(key)
-
-    reader = scanning.scanning_of((Asking(), Interner(), Interner()))
-    assert reader is not None
-    assert reader.scanned(b"", memoryview((ONE % "").encode())) is not None
-    assert refused == ["another thread is scanning"]
-
-
 # -- without it --------------------------------------------------------------------------------------------------------
 
 
@@ -307,50 +240,6 @@ def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     trace = outcome(saved(tmp_path / "t.json", [KERNEL]), "compiled")
     assert isinstance(trace, Trace)
     assert len(trace) == 1
-
-
-def sanitized_tries(native: Path, tries: int, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Odd traces read by that source, built with the sanitizers of addresses and of undefined behaviour."""
-    gcc = shutil.which("gcc")
-    if gcc is None:
-        pytest.skip("needs gcc")
-    module, include = folder / "_scanner.so", f"-I{sysconfig.get_paths()['include']}"
-    build = [gcc, *SANITIZED, *options, include, str(native / "scanner.c"), "-o", str(module)]
-    if subprocess.run(build, capture_output=True).returncode:
-        pytest.skip("needs Python's headers, and gcc's sanitizers")
-    asked = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    env = os.environ | {"LD_PRELOAD": asked.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
-    command = [sys.executable, str(TESTS / "scanned_texts.py"), str(tries), "--module", str(module)]
-    return subprocess.run(command, capture_output=True, text=True, env=env)
-
-
-@pytest.mark.slow
-def test_nothing_is_read_or_written_beyond_its_place(tmp_path: Path) -> None:
-    done = sanitized_tries(NATIVE, 10_000, tmp_path)
-
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    assert "both readers agree" in done.stdout
-
-
-@pytest.mark.slow
-def test_texts_that_find_no_place_are_asked_for_again(tmp_path: Path) -> None:
-    done = sanitized_tries(NATIVE, 2_000, tmp_path, "-DMOST_HELD=300", "-DMOST_PROBES=1")
-
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    assert "both readers agree" in done.stdout
-
-
-@pytest.mark.slow
-def test_a_read_beyond_the_end_of_the_text_is_found(tmp_path: Path) -> None:
-    native = shutil.copytree(NATIVE, tmp_path / "native")
-    text = (native / "text.h").read_text()
-    assert "end - at >= 8" in text
-    (native / "text.h").write_text(text.replace("end - at >= 8", "end - at >= 1"))
-
-    done = sanitized_tries(native, 500, tmp_path)
-
-    assert done.returncode != 0
-    assert "AddressSanitizer" in done.stderr
 
 
 def test_compiled_code_of_another_version_is_left_out() -> None:

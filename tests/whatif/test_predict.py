@@ -2,14 +2,12 @@
 
 import pytest
 from analysed import COMM, GEMM, capture_failed
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from kineto import Trace
 from whatif.predicted import device_bound, loading, predictor, rule, steps
 
 from diagnose.predict.plan import pays
 from diagnose.predict.replay import Change, HostSpeeds
-from diagnose.predict.whatif import REPLAY_ERROR, Predictor
+from diagnose.predict.whatif import REPLAY_ERROR
 
 ATTENTION = "kernels = { eager-attention = [0.25, 0.5] }"
 NO_WAIT = "host = { data-wait = [0.0, 0.0] }"
@@ -277,33 +275,3 @@ def test_collectives_that_are_hidden_free_the_kernels_behind_them() -> None:
     low, high = predictor(steps(step)).predict(rule("hides = true")) or (0, 0)
 
     assert low == high == pytest.approx(1.5, rel=0.05)
-
-
-FACTOR = st.floats(0.01, 2)
-PAIR = st.tuples(FACTOR, FACTOR)
-DEVICE, HOST = predictor(device_bound(3)), predictor(loading(4, 10, 3))
-
-
-def text(kernels: tuple[float, float], host: tuple[float, float], launches: tuple[float, float]) -> str:
-    spans = [f"[{best:.4f}, {worst:.4f}]" for best, worst in (kernels, host, launches)]
-    return f"kernels = {{ all = {spans[0]} }}\nhost = {{ data-wait = {spans[1]} }}\nlaunches = {spans[2]}"
-
-
-@settings(max_examples=30, deadline=None, database=None)
-@given(kernels=PAIR, host=PAIR, launches=PAIR, less=st.floats(0.01, 1), found=st.sampled_from([DEVICE, HOST]))
-def test_a_range_is_in_order_ends_at_1_or_above_and_is_no_less_for_smaller_factors(
-    kernels: tuple[float, float],
-    host: tuple[float, float],
-    launches: tuple[float, float],
-    less: float,
-    found: Predictor,
-) -> None:
-    gain = found.predict(rule(text(kernels, host, launches)))
-    smaller = [(best * less, worst * less) for best, worst in (kernels, host, launches)]
-    more = found.predict(rule(text(*smaller)))
-    assume(gain is not None and more is not None)  # what hides behind a profiled host is not known
-    (low, high), (more_low, more_high) = gain, more  # type: ignore[misc]
-
-    assert 0 < low <= high >= 1
-    assert more_low >= low * (1 - 1e-3)
-    assert more_high >= high * (1 - 1e-3)

@@ -106,8 +106,8 @@ def _is_noise(gain: Speedup | None, noise_share: float) -> bool:
 
 
 def _both(one: Speedup, other: Speedup) -> Speedup:
-    """What two changes buy together, low ends with low ends and high with high."""
-    return one[0] * other[0], None if one[1] is None or other[1] is None else one[1] * other[1]
+    """What two changes buy together, low ends with low ends and high with high; what slows the step is taken back."""
+    return one[0] * max(other[0], 1.0), None if one[1] is None or other[1] is None else one[1] * other[1]
 
 
 def excluded(one: Rule, other: Rule) -> bool:

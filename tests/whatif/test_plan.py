@@ -224,3 +224,9 @@ def test_a_change_that_may_cost_time_stands_with_those_that_may_buy_nothing() ->
     alone: Mapping[str, Speedup] = {"loses": (0.8, 1.5), "nothing": (1.0, 1.2)}
 
     assert ids(planned(alone, named("nothing"), named("loses"))) == ["loses", "nothing"]
+
+
+def test_a_change_that_slows_the_step_is_taken_back_and_costs_the_plan_nothing() -> None:
+    alone: Mapping[str, Speedup] = {"sure": (1.3, 1.4), "loses": (0.8, 1.5)}
+
+    assert planned(alone, named("sure"), named("loses"))[-1].cumulative == pytest.approx((1.3, 1.4 * 1.5))

@@ -24,6 +24,7 @@ Array = NDArray[Any]
 """An array of any type."""
 
 _EXACT = 1 << 53  # integers up to it are doubles
+_FEW = 12
 _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
 
 
@@ -57,6 +58,22 @@ def among(values: Array, wanted: Array) -> Mask:
         return np.zeros(len(values), bool)
     known = np.sort(wanted, kind="stable")
     return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
+def shortened(ids: Ids, count: int) -> Array:
+    """The ids, each below `count`, in as few bytes as they need: the fewer, the sooner all are compared with one."""
+    return ids.astype(np.min_scalar_type(max(count - 1, 0)))
+
+
+def marked(marks: Mask, ids: Array) -> Mask:
+    """Whether each of the ids is marked; to compare all with a few is quicker than to look each up."""
+    wanted = np.flatnonzero(marks)
+    if len(wanted) > _FEW:
+        return np.take(marks, ids, mode="clip")  # none is clipped: it is the mode that checks nothing beforehand
+    mask = np.zeros(len(ids), bool)
+    for each in wanted.tolist():
+        mask |= ids == each
+    return mask
 
 
 def ordered(first: Array, *then: Array) -> Ints:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ids, Ints, Mask, distinct
+from diagnose.arrays import Array, Floats, Ids, Ints, Mask, distinct, marked, shortened
 from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
 
@@ -16,7 +16,6 @@ Json = bytes
 
 ABSENT = -1
 NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an export of Nsight Systems
-_FEW = 6
 
 
 @dataclass
@@ -125,7 +124,7 @@ class Trace:
         are = self._are(*categories)
         key = tuple(np.flatnonzero(are).tolist())
         if key not in self._masks:
-            self._masks[key] = _marked(are, self.cat)
+            self._masks[key] = marked(are, self._short_cat)
             self._masks[key].flags.writeable = False
         return self._masks[key]
 
@@ -140,7 +139,7 @@ class Trace:
 
     def named(self, wanted: Callable[[str], object]) -> Mask:
         """Mask of the events whose name is wanted; each name is asked once."""
-        return _marked(np.array([bool(wanted(name)) for name in self.names], bool), self.name)
+        return marked(np.array([bool(wanted(name)) for name in self.names], bool), self._short_name)
 
     def named_in(self, wanted: Callable[[str], object], *categories: str) -> Mask:
         """The same of the events whose category is one of `categories`; no other name is asked."""
@@ -148,7 +147,15 @@ class Trace:
         marks[[name for name in self._names_in(*categories).tolist() if wanted(self.names[name])]] = True
         if not marks.any():
             return np.zeros(len(self), bool)
-        return _marked(marks, self.name) & self.rows_of(*categories)
+        return marked(marks, self._short_name) & self.rows_of(*categories)
+
+    @cached_property
+    def _short_name(self) -> Array:
+        return shortened(self.name, len(self.names))
+
+    @cached_property
+    def _short_cat(self) -> Array:
+        return shortened(self.cat, len(self.cats))
 
     def names_of(self, *categories: str) -> list[str]:
         """The names of the events whose category is one of `categories`, each once."""
@@ -187,17 +194,6 @@ class Trace:
             own: dict[str, Any] = {name: like(column, column[rows]) for name, column in columns.items()}
             picked = calls[ends[number] : ends[number + 1]]
             yield replace(self, **own, collectives=_picked(table, picked, place[table.row[picked]]))
-
-
-def _marked(marks: Mask, ids: Ids) -> Mask:
-    """Mask of the ids that are marked; to compare them with a few is quicker than to look each up."""
-    marked = np.flatnonzero(marks)
-    if len(marked) > _FEW:
-        return marks[ids]
-    mask = np.zeros(len(ids), bool)
-    for each in marked.tolist():
-        mask |= ids == each
-    return mask
 
 
 def _select_collectives(table: Collectives, keep: Mask) -> Collectives:

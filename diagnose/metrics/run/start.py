@@ -53,7 +53,7 @@ def _share(m: Measured) -> float:
 def _searches(m: Measured) -> iv.Intervals:
     """The instants of convolutions before the counted steps that last far longer than the same calls in these."""
     trace, begin = m.timeline.trace, int(m.timeline.steps.host[0, 0])
-    rows = np.flatnonzero(m.timeline.matching(_SEARCHES, *OPS))
+    rows = m.timeline.rows_matching(_SEARCHES, *OPS)
     slow = [np.zeros(0, np.int64)]
     for name in np.unique(trace.name[rows]):
         calls = rows[trace.name[rows] == name]

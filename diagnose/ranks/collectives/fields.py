@@ -45,7 +45,7 @@ def fields_of(timeline: Timeline, activity: Ints) -> Fields:
     field = np.where(own >= 0, own, recorded)
     batch, kernel = _batches(trace, records, launch, field)
     field[kernel] = batch
-    rows = np.flatnonzero(timeline.matching(_ANNOTATION, *ANNOTATIONS))
+    rows = timeline.rows_matching(_ANNOTATION, *ANNOTATIONS)
     annotation = _taken(rows, _around(trace, rows, launch))
     alone = np.flatnonzero((field >= 0) & ~np.isin(np.arange(len(field)), kernel))
     messages = _messages(timeline, np.append(alone, kernel), np.append(field[alone], batch))

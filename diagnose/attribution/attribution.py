@@ -150,7 +150,7 @@ def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[
         for at, cause in enumerate(list(causes)):
             if cause in MATRIX:
                 causes.append(low_intensity(cause))
-                number[(number == at) & (bound == MEMORY_BOUND)] = len(causes) - 1
+                number[(number == at) & bound.are(MEMORY_BOUND)] = len(causes) - 1
     return number, causes
 
 

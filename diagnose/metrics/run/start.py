@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagnose import intervals as iv
+from diagnose.arrays import Labels
 from diagnose.attribution.attribution import attribute
 from diagnose.attribution.causes import CAUSES
 from diagnose.facts import Unknown, Value, nothing_helps
@@ -35,7 +36,7 @@ def start_of_capture_cause(m: Measured) -> Value:
         return m.device_unseen
     uncounted, searches = m.timeline.steps.uncounted, _searches(m)
     steps = replace(m.timeline.steps, host=uncounted, device=uncounted)
-    start = attribute(replace(m.timeline, steps=steps), np.full(len(m.timeline.gpu), "", object))
+    start = attribute(replace(m.timeline, steps=steps), Labels.all_alike("", len(m.timeline.gpu)))
     spent = dict.fromkeys((SEARCH,), 0)
     for cause in start.causes:
         pieces = start.pieces(cause)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -51,15 +52,15 @@ class Activities:
             return np.zeros(0, bool)
         return np.array([not k.tags.isdisjoint(tags) for k in self.kinds], bool)[self.kind]
 
-    @property
+    @cached_property
     def is_communication(self) -> Mask:
-        """Mask of the collective kernels."""
-        return self.of_family(COMMUNICATION)
+        """Mask, read-only, of the collective kernels."""
+        return _kept(self.of_family(COMMUNICATION))
 
-    @property
+    @cached_property
     def is_copy(self) -> Mask:
-        """Mask of copies and fills done by the copy engine."""
-        return self.of_family("memcpy", "memset")
+        """Mask, read-only, of copies and fills done by the copy engine."""
+        return _kept(self.of_family("memcpy", "memset"))
 
     @property
     def is_compute_bound(self) -> Mask:
@@ -67,6 +68,11 @@ class Activities:
         if not len(self):
             return np.zeros(0, bool)
         return np.array([bound_by(k) == "compute" for k in self.kinds], bool)[self.kind]
+
+
+def _kept(mask: Mask) -> Mask:
+    mask.flags.writeable = False
+    return mask
 
 
 def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Launches]:
@@ -102,12 +108,12 @@ def _busiest(device: Ints, dur: Ints) -> int:
 
 def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
     """For each GPU row, the runtime call with its correlation, else -1."""
-    correlation = trace.correlation[launch_rows]
-    at = np.searchsorted(correlation, trace.correlation[rows])
+    correlation, wanted = trace.correlation[launch_rows], trace.correlation[rows]
+    at = np.searchsorted(correlation, wanted)
     at_safe = np.minimum(at, max(len(correlation) - 1, 0))
     if not len(correlation):
         return np.full(len(rows), NOT_LAUNCHED, np.int64)
-    hit = (correlation[at_safe] == trace.correlation[rows]) & (trace.correlation[rows] > 0)
+    hit = (correlation[at_safe] == wanted) & (wanted > 0)
     return np.where(hit, launch_rows[at_safe], NOT_LAUNCHED)
 
 

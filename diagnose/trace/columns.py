@@ -15,6 +15,7 @@ from diagnose.trace.spill import like
 Json = bytes
 
 ABSENT = -1
+_BLOCK = 1 << 16  # events whose columns stay in the processor's cache
 NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an export of Nsight Systems
 
 
@@ -170,8 +171,9 @@ class Trace:
     @cached_property
     def _kinds(self) -> tuple[Ints, Ints]:
         """Name and category of the events, each pair once."""
-        pairs = distinct(self.name.astype(np.int64) * max(len(self.cats), 1) + self.cat)
-        return np.divmod(pairs, max(len(self.cats), 1))
+        blocks = (slice(begin, begin + _BLOCK) for begin in range(0, len(self), _BLOCK))
+        pairs = [distinct(self.name[b].astype(np.int64) * len(self.cats) + self.cat[b]) for b in blocks]
+        return np.divmod(distinct(np.concatenate([np.zeros(0, np.int64), *pairs])), max(len(self.cats), 1))
 
     def select(self, keep: Mask) -> "Trace":
         """The same trace with only the events marked in `keep`."""

@@ -118,8 +118,9 @@ def steps_repeat(m: Measured) -> Value:
         return Unknown(
             "two steps with operators are needed to compare them", another_run("capture three steps or more")
         )
-    at = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
-    inside = (at >= 0) & (trace.ts[rows] < windows[np.maximum(at, 0), 1])
+    begin = trace.ts[rows]
+    at = np.searchsorted(windows[:, 0], begin, side="right") - 1
+    inside = (at >= 0) & (begin < windows[np.maximum(at, 0), 1])
     return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
 
 

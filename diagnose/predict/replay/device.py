@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask, numbered
+from diagnose.arrays import Floats, Ints, Mask, by_value, numbered
 from diagnose.timeline import Activities, grouped
 
 NONE = -1
@@ -75,7 +75,7 @@ def medians(values: Floats, use: Mask, keys: Sequence[Ints], otherwise: float) -
     The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
     """
     middle, used = np.full(len(values), np.nan), np.flatnonzero(use)
-    ascending = used[np.argsort(values[used], kind="stable")]
+    ascending = used[by_value(values[used])]
     for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
         missing = np.isnan(middle)
         if missing.any():

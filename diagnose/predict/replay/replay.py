@@ -129,7 +129,7 @@ def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
         steps,
         _measured_ns(timeline, steps),
         np.sort(items.calls.row[waiting]),
-        _remembered(partial(_device_step_ns, timeline, items, len(steps)), communicates),
+        _remembered(partial(_device_step_ns, timeline, items, len(steps)), items, communicates),
         communicates,
         "" if len(activity) else NOT_LINKED,
         items.calls.recorded,
@@ -148,12 +148,13 @@ def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change
     return period_ns(costs_of(timeline.gpu, items, change)) / steps
 
 
-def _remembered(replayed_ns: Callable[[Change], float], communicates: bool) -> Callable[[Change], float]:
+def _remembered(replayed_ns: Callable[[Change], float], items: Items, communicates: bool) -> Callable[[Change], float]:
     """The same, each change replayed once: rules with different remedies often ask for one, alone and in a plan."""
     known: dict[Hashable, float] = {}
+    activity, rows = items.activity[items.activity >= 0], items.calls.row[items.calls.row >= 0]
 
     def step_ns(change: Change) -> float:
-        content = change.content(communicates)
+        content = change.content(activity, rows, communicates)
         if content not in known:
             known[content] = replayed_ns(change)
         return known[content]

@@ -140,7 +140,8 @@ def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
 def _depths(gpu: Activities, stream: Ints) -> tuple[Mask, Ints]:
     """The first activity of each launch, and how many launches back the last one is that had started by its end."""
     linked = np.flatnonzero(gpu.launch >= 0)
-    firsts = np.sort(linked[np.unique(gpu.launch[linked], return_index=True)[1]])
+    by_call = linked[np.argsort(gpu.launch[linked], kind="stable")]
+    firsts = np.sort(by_call[np.diff(gpu.launch[by_call], prepend=-1) != 0])
     first, depth = np.zeros(len(gpu), bool), np.zeros(len(gpu), np.int64)
     first[firsts] = True
     for positions in grouped(stream[firsts]):

@@ -72,8 +72,8 @@ def _around(trace: Trace, ranges: Ints, launch: Ints) -> Ints:
     at = _last_before(trace, ranges, launch)
     if not len(ranges):
         return at
-    row, called, end = ranges[at], np.maximum(launch, 0), trace.ts + trace.dur
-    inside = (trace.tid[row] == trace.tid[called]) & (end[called] <= end[row])
+    row, called = ranges[at], np.maximum(launch, 0)
+    inside = (trace.tid[row] == trace.tid[called]) & (trace.ends(called) <= trace.ends(row))
     return np.where((at >= 0) & (launch >= 0) & inside, at, ABSENT)
 
 

@@ -32,8 +32,20 @@ _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less
 def distinct(values: Array) -> Array:
     """The distinct integers, ascending: np.unique, without a sort where they lie close together."""
     if not _lie_close(values, len(values)):
-        return np.unique(values)
+        ascending = np.sort(values)
+        return ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(values)]]
     return _told_apart(values)[1]
+
+
+def counted(values: Array) -> tuple[Array, Ints]:
+    """The same, and how often each is there."""
+    if not _lie_close(values, len(values)):
+        several, times = np.unique(values, return_counts=True)
+        return several, times
+    least = values.min()
+    times = np.bincount(values - least)
+    several = np.flatnonzero(times)
+    return (several + least).astype(values.dtype), times[several]
 
 
 def numbered(values: Array) -> tuple[Array, Ints]:

@@ -39,8 +39,9 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     if not len(rows):
         return np.full(len(gpu), NONE, np.int64)
-    rows = rows[np.argsort(trace.external_id[rows], kind="stable")]
     ids = trace.external_id[rows]
+    order = np.argsort(ids, kind="stable")
+    rows, ids = rows[order], ids[order]
     wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], NONE)
     external = trace.external_id[gpu.row]
     wanted = np.where(external > 0, external, wanted)

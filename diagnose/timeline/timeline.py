@@ -187,7 +187,9 @@ def _unknown_device(trace: Trace) -> dict[str, int]:
 
 def thread_turns(pid: Ints, tid: Ints) -> Ints:
     """Positions in a list of events at which another thread than that of the event before has its turn."""
-    return np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
+    turns = np.ones(len(pid), bool)
+    turns[1:] = (pid[1:] != pid[:-1]) | (tid[1:] != tid[:-1])
+    return np.flatnonzero(turns)
 
 
 def grouped(numbers: Array) -> list[Ints]:

@@ -128,13 +128,13 @@ def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
     unprofiled = factors * speeds
     spared = np.where(items.launching, factors[DISPATCH] * (1 - change.launches), 0.0)
     stated = np.where(factors[ISSUING] < 1, factors[ISSUING], 0.0)
-    shorter = calls.before[items.call, DISPATCH] * spared * speeds[DISPATCH]
-    without = _weighted(calls.before[:, ISSUING], (factors[ISSUING] - stated) * speeds[ISSUING])[items.call]
-    before = _weighted(calls.before, unprofiled)[items.call] - np.where(needed, shorter, without)
-    still = (
-        _weighted(calls.inside, unprofiled)[items.call] - calls.inside[items.call, DISPATCH] * spared * speeds[DISPATCH]
-    )
-    left = np.where(needed, still, _weighted(calls.inside[:, ISSUING], stated * speeds[ISSUING])[items.call])
+    less, left = (ns * spared * speeds[DISPATCH] for ns in items.dispatched_ns)
+    left = _weighted(calls.inside, unprofiled)[items.call] - left
+    if not needed.all():
+        without = _weighted(calls.before[:, ISSUING], (factors[ISSUING] - stated) * speeds[ISSUING])[items.call]
+        less = np.where(needed, less, without)
+        left = np.where(needed, left, _weighted(calls.inside[:, ISSUING], stated * speeds[ISSUING])[items.call])
+    before = _weighted(calls.before, unprofiled)[items.call] - less
     own = items.own_ns * np.divide(left, items.call_ns, out=needed * speeds[DISPATCH], where=items.call_ns > 0)
     return np.where(called, before, 0.0), np.where(called, own, 0.0)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask, numbered
 from diagnose.predict.replay.device import NONE, Starts, starts_of
-from diagnose.predict.replay.host import Calls, calls_of
+from diagnose.predict.replay.host import DISPATCH, Calls, calls_of
 from diagnose.predict.replay.waits import ONE_STREAM, waits_of
 from diagnose.timeline import Activities, Timeline
 from diagnose.trace.vocabulary import RUNTIME
@@ -59,6 +59,11 @@ class Items:
         mask = np.zeros(len(self), bool)
         mask[self.owner[self.owner >= 0]] = True
         return mask
+
+    @cached_property
+    def dispatched_ns(self) -> tuple[Floats, Floats]:
+        """What operators take of the host to dispatch, before the call and in it."""
+        return self.calls.before[self.call, DISPATCH], self.calls.inside[self.call, DISPATCH]
 
     @cached_property
     def call_ns(self) -> Floats:

@@ -73,6 +73,11 @@ class Replay:
         keeps_end = change.communication_keeps == "end" and self._communicates
         return max(changed, self._unchanged_ns) if keeps_end else changed
 
+    @property
+    def draws(self) -> bool:
+        """Whether `drawn_ns` tells anything."""
+        return self._drawn_ns is not None
+
     def drawn_ns(self, change: Change) -> Floats | None:
         """The step with the change in other draws of the same steps, shape (draws,): how far the steps tell it.
 

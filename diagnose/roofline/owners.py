@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from diagnose.arrays import Array, Ints, Mask, among, combined, numbered, ordered
+from diagnose.intervals import holds, intervals
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
@@ -89,7 +90,12 @@ def nearest(marked: Mask, parent: Ints) -> Ints:
 
 def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
     """For each row of `inner`, the innermost row of `outer` that was running when it began, on its thread; -1."""
-    return _running(trace, outer, trace.pid[inner], trace.tid[inner], trace.ts[inner])
+    found = np.full(len(inner), NONE, np.int64)
+    held = np.flatnonzero(holds(intervals(trace.ts[outer], trace.ends(outer)), trace.ts[inner]))
+    if len(held):
+        rows = inner[held]
+        found[held] = _running(trace, outer, trace.pid[rows], trace.tid[rows], trace.ts[rows])
+    return found
 
 
 def _running(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints:

@@ -32,8 +32,10 @@ _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less
 def distinct(values: Array) -> Array:
     """The distinct integers, ascending: np.unique, without a sort where they lie close together."""
     if not _lie_close(values, len(values)):
-        ascending = np.sort(values)
-        return ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(values)]]
+        ascending: Array = np.sort(values)
+        first = np.ones(len(values), bool)
+        first[1:] = ascending[1:] != ascending[:-1]
+        return np.asarray(ascending[first])
     return _told_apart(values)[1]
 
 

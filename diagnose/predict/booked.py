@@ -76,7 +76,7 @@ class _IdleBeforeLaunches:
         if not activities.any():
             return {}
         ns = np.where(np.append(activities, False)[self.following], self.ns, 0)
-        return dict(zip(self.causes, summed(self.cause, ns, len(self.causes)).tolist(), strict=True))
+        return dict(zip(self.causes, summed(self.cause.astype(np.int64), ns, len(self.causes)).tolist(), strict=True))
 
 
 def _idle_before_launches(measured: Measured) -> _IdleBeforeLaunches:

@@ -31,8 +31,8 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
 
 def _precision(work: Work, chosen: Ints) -> str:
     """That of the longest of the kernels that the operator launched."""
-    longest = chosen[np.argmax(work.ns[chosen])]
-    return work.costs.precision.names[work.costs.precision.code[longest]]
+    longest = np.argmax(work.ns[chosen])
+    return work.costs.precision[chosen[longest : longest + 1]].tolist()[0]
 
 
 def _spelled(name: str, shape: tuple[bytes, bytes, bytes] | None) -> str:

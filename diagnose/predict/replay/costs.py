@@ -37,12 +37,7 @@ class Costs:
 
 
 def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
-    """The items' costs under `change`.
-
-    Raises:
-        ValueError: an array of the change is not aligned with what it is about.
-    """
-    _check_aligned(items, change)
+    """The items' costs under `change`, whose arrays are aligned."""
     on_device = items.activity >= 0
     gone = on_device & _vanished(items, change)
     unlaunched = gone | (on_device & _merged(items, change))
@@ -67,7 +62,12 @@ def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
     )
 
 
-def _check_aligned(items: Items, change: Change) -> None:
+def check_aligned(items: Items, change: Change) -> None:
+    """Holds the change against the items.
+
+    Raises:
+        ValueError: an array of the change is not aligned with what it is about.
+    """
     activities = len(items.starts.previous)
     for name, array, rows in (
         ("kernels", change.kernels, activities),

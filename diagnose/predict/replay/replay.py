@@ -9,7 +9,7 @@ import numpy as np
 from diagnose.arrays import Floats, Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.predict.replay.change import Change
-from diagnose.predict.replay.costs import costs_of
+from diagnose.predict.replay.costs import check_aligned, costs_of
 from diagnose.predict.replay.engine import period_ns
 from diagnose.predict.replay.host_ledger import HostLedger
 from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, Recorded, speeds_that_fit
@@ -159,6 +159,7 @@ def _remembered(replayed_ns: Callable[[Change], float], items: Items, communicat
     activity, rows = items.activity[items.activity >= 0], items.calls.row[items.calls.row >= 0]
 
     def step_ns(change: Change) -> float:
+        check_aligned(items, change)
         content = change.content(activity, rows, communicates)
         if content not in known:
             known[content] = replayed_ns(change)

@@ -3,6 +3,8 @@
 Shapes and units are said where an array is a field or a result.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,22 +18,36 @@ Mask = NDArray[np.bool_]
 """One answer for each entry."""
 Ids = NDArray[np.int32]
 """Indices into a table of names, and numbers that a trace gives."""
-Labels = NDArray[np.object_]
-"""Texts of which many entries share one."""
 Texts = NDArray[np.str_]
 """Texts that are compared all at once."""
 Array = NDArray[Any]
 """An array of any type."""
 
 _EXACT = 1 << 53  # integers up to it are doubles
+_FEW = 12
+_SHORT = 1 << 16
 _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
 
 
 def distinct(values: Array) -> Array:
     """The distinct integers, ascending: np.unique, without a sort where they lie close together."""
     if not _lie_close(values, len(values)):
-        return np.unique(values)
+        ascending: Array = np.sort(values)
+        first = np.ones(len(values), bool)
+        first[1:] = ascending[1:] != ascending[:-1]
+        return np.asarray(ascending[first])
     return _told_apart(values)[1]
+
+
+def counted(values: Array) -> tuple[Array, Ints]:
+    """The same, and how often each is there."""
+    if not _lie_close(values, len(values)):
+        several, times = np.unique(values, return_counts=True)
+        return several, times
+    least = int(values.min())
+    times = np.bincount(_above(values, least))
+    several = np.flatnonzero(times)
+    return (several + least).astype(values.dtype), times[several]
 
 
 def numbered(values: Array) -> tuple[Array, Ints]:
@@ -62,6 +78,87 @@ def among(values: Array, wanted: Array) -> Mask:
         return np.zeros(len(values), bool)
     known = np.sort(wanted, kind="stable")
     return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Texts of which many entries share one: `code` indexes `names`, which ascend."""
+
+    code: Array
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Sequence[str], which: Array) -> "Labels":
+        """Of `texts` the one that `which` says, for each entry."""
+        names = tuple(sorted(set(texts)))
+        place = {name: at for at, name in enumerate(names)}
+        code = np.array([place[text] for text in texts], np.min_scalar_type(len(names)))
+        return cls(code[which] if len(code) else np.zeros(len(which), code.dtype), names)
+
+    @classmethod
+    def all_alike(cls, text: str, count: int) -> "Labels":
+        """The same text for each of `count` entries."""
+        return cls(np.zeros(count, np.uint8), (text,))
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def __getitem__(self, rows: Array) -> "Labels":
+        return Labels(self.code[rows], self.names)
+
+    def are(self, text: str) -> Mask:
+        """Mask of the entries with this text."""
+        if text not in self.names:
+            return np.zeros(len(self), bool)
+        return np.asarray(self.code == self.names.index(text))
+
+    def otherwise(self, keep: Mask, other: "Labels") -> "Labels":
+        """The texts to `keep`, the other ones elsewhere."""
+        names = tuple(sorted({*self.names, *other.names}))
+        return Labels(np.where(keep, self.numbered(names), other.numbered(names)), names)
+
+    def but(self, where: Mask, text: str) -> "Labels":
+        """The same, but for one text where the mask says so."""
+        return self.otherwise(~where, Labels.all_alike(text, len(self)))
+
+    def numbered(self, names: Sequence[str]) -> Array:
+        """For each entry the position of its text in `names`, 0 where it is not one of them."""
+        place = [names.index(name) if name in names else 0 for name in self.names]
+        return np.array(place, np.min_scalar_type(len(names)))[self.code]
+
+    def there(self) -> list[str]:
+        """The texts that at least one entry has, ascending."""
+        times = np.bincount(self.code, minlength=len(self.names))
+        return [name for name, many in zip(self.names, times.tolist(), strict=True) if many]
+
+    def tolist(self) -> list[str]:
+        """The text of each entry."""
+        return [self.names[code] for code in self.code.tolist()]
+
+
+def shortened(ids: Array, count: int) -> Array:
+    """The ids, each below `count`, in as few bytes as they need: the fewer, the sooner all are compared with one."""
+    return ids.astype(np.min_scalar_type(max(count - 1, 0)))
+
+
+def marked(marks: Mask, ids: Array) -> Mask:
+    """Whether each of the ids is marked; to compare all with a few is quicker than to look each up."""
+    wanted = np.flatnonzero(marks)
+    if len(wanted) > _FEW:
+        return np.take(marks, ids, mode="clip")  # none is clipped: it is the mode that checks nothing beforehand
+    mask = np.zeros(len(ids), bool)
+    for each in wanted.tolist():
+        mask |= ids == each
+    return mask
+
+
+def by_value(values: Floats) -> Ints:
+    """Positions by value, ties in order: in linear time where all are whole and lie close together."""
+    if len(values) and values.max() - values.min() < _SHORT:
+        short = (values - values.min()).astype(np.uint16)
+        if (short == values - values.min()).all():
+            values = short
+    return np.argsort(values, kind="stable")
 
 
 def ordered(first: Array, *then: Array) -> Ints:

@@ -5,7 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnose.arrays import among, combined, distinct, numbered, ordered, summed
+from diagnose.arrays import (
+    Labels,
+    among,
+    by_value,
+    combined,
+    counted,
+    distinct,
+    marked,
+    numbered,
+    ordered,
+    shortened,
+    summed,
+)
 
 near = st.integers(-3, 3)
 number = near | st.integers(-(1 << 63), (1 << 63) - 1)
@@ -18,6 +30,42 @@ def test_numbered_is_unique_with_its_inverse(values: np.ndarray) -> None:
     several, which = numbered(values)
     assert several.tolist() == distinct(values).tolist() == sorted(set(values.tolist()))
     assert several[which].tolist() == values.tolist()
+
+
+@given(column)
+def test_counted_tells_how_often_each_is_there(values: np.ndarray) -> None:
+    several, times = counted(values)
+    assert dict(zip(several.tolist(), times.tolist(), strict=True)) == {
+        value: values.tolist().count(value) for value in sorted(set(values.tolist()))
+    }
+
+
+@given(st.lists(st.integers(-3, 3) | st.integers(-(1 << 40), 1 << 40) | st.floats(-9, 9)))
+def test_positions_by_value_keep_the_order_of_equal_ones(values: list[float]) -> None:
+    expected = sorted(range(len(values)), key=lambda at: values[at])
+    assert by_value(np.array(values, np.float64)).tolist() == expected
+
+
+@pytest.mark.parametrize("names", [3, 300, 70_000])
+def test_marked_ids_are_those_of_marked_names(names: int) -> None:
+    ids, marks = np.arange(names, dtype=np.int32)[::-1], np.zeros(names, bool)
+    assert not marked(marks, shortened(ids, names)).any()
+    marks[[0, names - 1]] = True
+    assert np.flatnonzero(marked(marks, shortened(ids, names))).tolist() == [0, names - 1]
+    assert marked(~marks, shortened(ids, names)).tolist() == (~marks[ids]).tolist()
+
+
+def test_labels_are_the_texts_that_they_stand_for() -> None:
+    labels = Labels.of(["b", "", "b", "c"], np.array([3, 0, 1, 2]))
+    assert labels.tolist() == ["c", "b", "", "b"]
+    assert labels.are("b").tolist() == [False, True, False, True]
+    assert not labels.are("of none").any()
+    assert labels[np.array([1, 2])].there() == ["", "b"]
+    assert labels.numbered(("unknown", "c", "b")).tolist() == [1, 2, 0, 2]
+    assert labels.but(labels.are(""), "a").tolist() == ["c", "b", "a", "b"]
+    other = Labels.all_alike("z", 4)
+    assert labels.otherwise(np.array([True, False, True, False]), other).tolist() == ["c", "z", "", "z"]
+    assert Labels.of([], np.zeros(0, np.int64)).tolist() == []
 
 
 def test_numbered_keeps_the_type() -> None:

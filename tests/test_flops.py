@@ -12,7 +12,7 @@ from kineto import Trace
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, direction, flops_of
 from diagnose.roofline.flops import CountedFlops, count, counted
-from diagnose.roofline.owners import parents
+from diagnose.roofline.owners import around, directly_inside, parents
 
 X, W = [32, 64, 56, 56], [128, 64, 3, 3]
 CONV = 2 * 32 * 128 * 64 * 9 * 28 * 28  # of X and W with stride 2 and padding 1
@@ -192,3 +192,37 @@ def test_an_operator_behind_a_deep_nest_is_in_what_still_runs(levels: int) -> No
 
     deeper = [at - 1 if nested[at] and nested[at - 1] else 0 for at in range(1, len(rows))]
     assert parents(trace, rows).tolist() == [-1, *deeper]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_directly_inside_are_those_with_the_range_as_parent(seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    job = Trace()
+    with job.step():
+        for _ in range(40):
+            job.cpu_op("aten::mm", 1)
+    trace = timeline(job).trace
+    rows = np.flatnonzero(trace.rows_of("cpu_op"))
+    trace.ts[rows], trace.dur[rows] = drawn.integers(0, 60, len(rows)), drawn.integers(0, 20, len(rows))
+    outer = np.sort(drawn.choice(rows, 6, replace=False))
+
+    up = parents(trace, rows)
+
+    for row, found in directly_inside(trace, outer, rows):
+        expected = rows[(up >= 0) & (rows[up] == row)]
+        assert sorted(found.tolist()) == expected.tolist()
+
+
+def test_what_begins_outside_of_all_ranges_is_around_none() -> None:
+    job = Trace()
+    with job.step():
+        job.cpu_op("before", 10)
+        with job.inside("outer"):
+            job.cpu_op("within", 10)
+        job.cpu_op("after", 10)
+    trace = timeline(job).trace
+    of = {name: np.flatnonzero(trace.named(name.__eq__)) for name in ("before", "outer", "within", "after")}
+
+    found = around(trace, of["outer"], np.concatenate((of["before"], of["within"], of["after"])))
+
+    assert found.tolist() == [-1, int(of["outer"][0]), -1]

@@ -60,6 +60,19 @@ def test_intervals_hold_every_instant_once(a: list[tuple[int, int]]) -> None:
     assert total(of(a)) == len(points(a))
 
 
+@pytest.mark.parametrize("few", [0, 1, 100])
+def test_few_intervals_are_looked_up_as_many_are(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(iv, "_FEW", few)
+    a, b = of([(2, 5), (8, 9), (12, 20)]), of([(0, 3), (4, 8), (13, 14), (18, 30)])
+    assert intersect(a, b).tolist() == [[2, 3], [4, 5], [13, 14], [18, 20]]
+    assert subtract(a, b).tolist() == [[3, 4], [8, 9], [12, 13], [14, 18]]
+    times = np.arange(-2, 24)
+    assert times[holds(a, times)].tolist() == [2, 3, 4, 8, *range(12, 20)]
+    ever = np.iinfo(np.int64)
+    start, end = columns([(ever.min, ever.max), (4, 13), (9, 12), (7, 3), (ever.min, ever.min)])
+    assert coverage(a, start, end).tolist() == [12, 3, 0, 0, 0]
+
+
 @pytest.mark.parametrize("block", [1, 2, 3, 100])
 def test_events_in_blocks_are_the_same_set(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(iv, "_BLOCK", block)

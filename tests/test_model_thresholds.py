@@ -197,7 +197,7 @@ def test_a_convolution_is_searched_for_that_takes_ten_times_as_long_as_later(too
         ends=lambda rows: np.array([took, 5100, 6100])[rows],
     )  # fmt: skip
     timeline = SimpleNamespace(
-        trace=trace, steps=SimpleNamespace(host=np.array([[4000, 9000]])), matching=lambda *_: np.ones(3, bool)
+        trace=trace, steps=SimpleNamespace(host=np.array([[4000, 9000]])), rows_matching=lambda *_: np.arange(3)
     )
 
     assert bool(len(start._searches(job(timeline=timeline)))) is searches

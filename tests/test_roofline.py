@@ -133,7 +133,7 @@ def test_triton_kernels_and_operators_without_shapes_have_no_known_cost() -> Non
     found = roofline(job)
 
     assert found.class_.tolist() == ["", "", ""]
-    assert set(found.bound) == {"unknown"}
+    assert set(found.bound.tolist()) == {"unknown"}
     assert (found.sized_share, found.matrix) == (0, ())
     assert all(r.flops is None and r.bytes is None and r.above_roof_ns is None for r in found.rows)
 
@@ -156,7 +156,7 @@ def test_the_precision_that_ran(kernel: str, dtype: str, gpu: str, precision: st
     found = roofline(one("aten::mm", LARGE, kernel, 300, dtype=dtype, gpu=gpu))
 
     assert row(found, "gemm").precision == precision
-    assert found.class_[0] == ("compute" if precision else "")
+    assert found.class_.tolist()[0] == ("compute" if precision else "")
 
 
 def test_a_float_product_on_tensor_cores_is_held_against_the_tf32_peak() -> None:
@@ -170,7 +170,7 @@ def test_bf16_on_a_device_without_it_is_not_judged() -> None:
     found = roofline(one("aten::mm", LARGE, "volta_bf16_gemm", 900, gpu="Tesla V100-SXM2-16GB"))
 
     assert row(found, "gemm").precision == "bf16"
-    assert (found.class_[0], found.bound[0]) == ("", "unknown")
+    assert (found.class_.tolist()[0], found.bound.tolist()[0]) == ("", "unknown")
     assert row(found, "gemm").tflops == pytest.approx(LARGE_FLOPS / 900e-6 / 1e12)
 
 
@@ -180,7 +180,7 @@ def test_an_unknown_device_leaves_rates_and_no_judgement() -> None:
 
     found = roofline(built)
 
-    assert (found.class_[0], found.bound[0], found.rows[0].above_roof_ns) == ("", "unknown", None)
+    assert (found.class_.tolist()[0], found.bound.tolist()[0], found.rows[0].above_roof_ns) == ("", "unknown", None)
     assert found.rows[0].tflops == pytest.approx(LARGE_FLOPS / 100e-6 / 1e12)
     assert found.matrix[0].flops == LARGE_FLOPS
 

@@ -73,7 +73,7 @@ def test_collectives_and_copies_are_left_out() -> None:
 
     other = line.gpu.is_communication | line.gpu.is_copy
     assert not found.ns[other].any()
-    assert set(found.class_[other]) == {""}
+    assert set(found.class_[other].tolist()) == {""}
     assert np.isnan(found.above_roof_ns[other]).all()
 
 

@@ -149,3 +149,12 @@ def test_the_page_about_rules_shows_a_rule_that_loads(tmp_path: Path) -> None:
     text = page.split("```toml\n")[1].split("```")[0]
     assert tomllib.loads(text)
     assert load_rule(written(tmp_path, text), known()).judge({}).answer == "unknown"
+
+
+def test_builtin_rules_are_not_held_to_their_examples_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, GOOD.replace('expect = "quiet"', 'expect = "critical"'))
+    monkeypatch.setattr("diagnose.rule.loading.builtin_rules", lambda: tmp_path)
+
+    assert [rule.id for rule in load_rules([], SMALL)] == ["data-wait"]
+    with pytest.raises(RuleError, match="expects critical and gets quiet"):
+        load_rule(path, SMALL)

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
+from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
 from diagnose.errors import UserError
@@ -89,7 +88,7 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
     for kind in record.lost:
         timeline.trace.loss.count(kind)
     roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
-    class_ = np.full(len(timeline.gpu), "", object) if roofline is None else roofline.class_
+    class_ = Labels.all_alike("", len(timeline.gpu)) if roofline is None else roofline.class_
     return RankAnalysis(timeline, record, roofline, attribute(timeline, class_))
 
 

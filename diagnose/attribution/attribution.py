@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ids, Ints, Labels, Mask
+from diagnose.arrays import Array, Ids, Ints, Labels, Mask, marked, shortened
 from diagnose.attribution.causes import (
     COPIES,
     EXPOSED,
@@ -73,16 +73,13 @@ class Attribution:
         """The instants attributed to any of `causes`."""
         known = frozenset(causes) & frozenset(self.causes)
         if known not in self._pieces:
-            rows = [self._rows[at] for at, cause in enumerate(self.causes) if cause in known]
-            own = np.sort(np.concatenate(rows)) if len(rows) > 1 else rows[0] if rows else np.zeros(0, np.int64)
+            own = marked(np.array([cause in known for cause in self.causes], bool), self._short_cause)
             self._pieces[known] = iv.intervals(self.start[own], self.end[own])
         return self._pieces[known]
 
     @cached_property
-    def _rows(self) -> list[Ids]:
-        """The pieces of each cause, in order; narrow numbers are sorted in linear time."""
-        order = np.argsort(self.cause.astype(np.min_scalar_type(len(self.causes))), kind="stable")
-        return np.split(order.astype(np.int32), np.cumsum(np.bincount(self.cause, minlength=len(self.causes)))[:-1])
+    def _short_cause(self) -> Array:
+        return shortened(self.cause, len(self.causes))
 
     @cached_property
     def _pieces(self) -> dict[frozenset[str], Intervals]:
@@ -148,12 +145,12 @@ def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[
     number = np.array([causes.index(cause) for cause in by_kind], np.int32)[gpu.kind]
     matrix = gpu.is_compute_bound
     number[timeline.launched_under(CLIP) & ~matrix] = causes.index("clip")
-    number[timeline.launched_in(timeline.optimizer_steps) & ~matrix] = causes.index("optimizer")
+    number[timeline.launched_by_optimizer & ~matrix] = causes.index("optimizer")
     if bound is not None:
         for at, cause in enumerate(list(causes)):
             if cause in MATRIX:
                 causes.append(low_intensity(cause))
-                number[(number == at) & (bound == MEMORY_BOUND)] = len(causes) - 1
+                number[(number == at) & bound.are(MEMORY_BOUND)] = len(causes) - 1
     return number, causes
 
 

@@ -35,8 +35,7 @@ _COMPILE = re.compile(
     r"cuModuleLoad|cuModuleUnload|cuLibraryLoad|hipModuleLoad|Runtime Triggered Module Loading|Lazy Function Loading"
     r"|Driver Compiler|.*compile_fx|_compile\.compile_inner|.*PyCodeCache\.load|async_compile\.wait"
 )
-_SYNC = re.compile(SYNCHRONISATION)
-_COPY_CALL = re.compile(r"(cuda|hip)Memcpy|cuMemcpy")
+_COPY_CALL = r"(cuda|hip)Memcpy|cuMemcpy"
 
 
 def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
@@ -103,6 +102,10 @@ class Host:
     def _named(self, pattern: re.Pattern[str]) -> Mask:
         return self.trace.named(pattern.match)
 
+    def _calls(self, pattern: str) -> Mask:
+        """Mask of the calls into the runtime by threads that launch whose name matches the pattern."""
+        return self.timeline.matching(pattern, *RUNTIME) & self._launching
+
     def _set(self, mask: Mask) -> Intervals:
         return iv.of_events(self.trace.ts, self.trace.dur, mask if self._span is None else mask & self._in_span)
 
@@ -125,19 +128,20 @@ class Host:
         yield GRAPH_CAPTURE, self.timeline.captures.spans
         data_wait = self.timeline.matching(DATA_WAIT, *ANNOTATIONS)
         yield "data-wait", self._set(data_wait & launching)
-        yield "allocation", self._set(self.runtime & self._named(re.compile(DEVICE_ALLOCATION)))
-        yield "host-allocation", self._set(self.runtime & self._named(re.compile(HOST_ALLOCATION)))
-        long_launch = self.runtime & (trace.dur > LONG_LAUNCH_NS) & self._named(re.compile(".*Launch"))
+        yield "allocation", self._set(self._calls(DEVICE_ALLOCATION))
+        yield "host-allocation", self._set(self._calls(HOST_ALLOCATION))
+        long_launch = self._calls(".*Launch") & (trace.dur > LONG_LAUNCH_NS)
         compiling = self._named(_COMPILE) & ~trace.rows_of("gpu_user_annotation")
         yield "compile", self._set(compiling | long_launch)
         yield "gc", self._set(self._named(re.compile("Python GC")))
         yield "logging", self._set(self.timeline.matching(LOGGING, *ANNOTATIONS))
         to_device, to_host = self.long_copies()
         yield "host-to-device", self._set(to_device)
-        sync = self._set(self.runtime & (self._named(_SYNC) | to_host))
+        sync = self._set(self._calls(SYNCHRONISATION) | (self.runtime & to_host))
         yield "sync", _bubbles(sync, idle, busy)
         yield "optimizer-host", self.timeline.optimizer_steps
-        calls = self._set(launching & trace.rows_of(*OPS, *RUNTIME) & ~self._named(_SYNC))
+        waits = self.timeline.matching(SYNCHRONISATION, *OPS, *RUNTIME)
+        calls = self._set(launching & trace.rows_of(*OPS, *RUNTIME) & ~waits)
         yield "dispatch", calls
         yield "sync", sync
         yield "data-wait", self._set(data_wait)  # a prefetching thread: it counts when no launching thread works
@@ -145,7 +149,7 @@ class Host:
 
     def _ranges(self) -> Mask:
         """Mask of the user's own ranges, step markers left out: inside one the host is in known code."""
-        return self.trace.rows_of("user_annotation") & ~self._named(re.compile(STEP_MARK))
+        return self.trace.rows_of("user_annotation") & ~self.timeline.matching(STEP_MARK, "user_annotation")
 
     def long_copies(self) -> tuple[Mask, Mask]:
         """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""
@@ -153,7 +157,7 @@ class Host:
         to_host = np.zeros(len(self.trace), bool)
         down = np.array([k.sub == "DtoH" for k in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)
         to_host[gpu.launch[down]] = True
-        long = self.runtime & (self.trace.dur > LONG_COPY_CALL_NS) & self._named(_COPY_CALL)
+        long = self._calls(_COPY_CALL) & (self.trace.dur > LONG_COPY_CALL_NS)
         return long & ~to_host, long & to_host
 
 

@@ -8,8 +8,6 @@ from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.formulas.throughput import gpu_hours_lost_per_day
 from diagnose.metrics.settings import Settings
 from diagnose.predict.costs import BILLION, NO_OVERHEAD, Tariff, hours_of, money_of
-from diagnose.predict.scaling.ladder_fit import measured_rate
-from diagnose.predict.scaling.of_diagnosis import run_of
 
 _DAY_H = (24.0, 24.0, 24.0)
 _NO_TOKENS = "the tokens of a step are not known; pass --tokens-per-step"
@@ -20,6 +18,10 @@ def cost_of(diagnosis: Diagnosis, settings: Settings) -> Cost | None:
     tariff, power_from = _tariff(diagnosis, settings)
     if not tariff.is_known or diagnosis.steps.device_time_ns is None or not diagnosis.steps.count:
         return None
+    # scaling takes long to load, and of most jobs neither price nor power is known
+    from diagnose.predict.scaling.ladder_fit import measured_rate
+    from diagnose.predict.scaling.of_diagnosis import run_of
+
     run = run_of(diagnosis, "").completed()
     rate = measured_rate([run]) if run.tokens_per_s else None
     hours = None if rate is None or not settings.tokens else _hours(settings.tokens, rate)

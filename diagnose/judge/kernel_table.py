@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ints, Labels, numbered
+from diagnose.arrays import Array, Floats, Ints, numbered
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import class_of
 from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
@@ -85,8 +85,8 @@ class _Grouped:
         self.kind = self._most(gpu.kind[at])
         operator = measured.operator[at]
         self.operator = self._most(np.where(operator >= 0, measured.timeline.trace.name[operator], -1))
-        self.bound = self._most(_coded(roofline.bound[at], _BOUNDS))
-        self.class_ = self._most(_coded(roofline.class_[at], _CLASSES))
+        self.bound = self._most(roofline.bound[at].numbered(_BOUNDS))
+        self.class_ = self._most(roofline.class_[at].numbered(_CLASSES))
 
     def _most(self, code: Array) -> Ints:
         """For each group, the code with the most time."""
@@ -127,11 +127,3 @@ class _Grouped:
 
 def _told(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _coded(labels: Labels, names: tuple[str, ...]) -> Ints:
-    """The position of each label in `names`, 0 where it has none."""
-    code = np.zeros(len(labels), np.int64)
-    for number, name in enumerate(names):
-        code[labels == name] = number
-    return code

@@ -85,9 +85,10 @@ def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     """A row for each of the streams that are busiest in a window, and how many there are besides."""
     gpu, trace = measured.timeline.gpu, measured.timeline.trace
     at = np.flatnonzero((gpu.start < end) & (gpu.end > begin))
-    kinds = [class_of(cause_of(kind)) for kind in gpu.kinds]
-    judged = zip(measured.roofline.class_[at].tolist(), gpu.kind[at].tolist(), strict=True) if len(at) else ()
-    classes = np.array([class_ or kinds[kind] for class_, kind in judged], object)
+    judged = measured.roofline.class_[at] if len(at) else Labels.all_alike("", 0)
+    classes = judged.otherwise(
+        ~judged.are(""), Labels.of([class_of(cause_of(kind)) for kind in gpu.kinds], gpu.kind[at])
+    )
     label, keys = _labelled(trace.name[gpu.row[at]], classes, trace.names)
     streams, number = numbered(gpu.stream[at])
     busiest = np.argsort(-np.bincount(number, weights=(gpu.end - gpu.start)[at]), kind="stable")[:STREAMS]
@@ -154,18 +155,17 @@ def _outermost(start: Ints, end: Ints) -> Mask:
 
 def _host_row(measured: Measured, name: str, rows: Ints) -> _Row:
     timeline, trace = measured.timeline, measured.timeline.trace
-    classes = np.full(len(rows), "", object)
+    classes = Labels.all_alike("", len(rows))
     for pattern, class_ in ((DATA_WAIT, "data"), (SYNCHRONISATION, "host"), (COMMUNICATION_RANGES, "communication")):
-        classes[timeline.matching(pattern, *ANNOTATIONS, *RUNTIME)[rows]] = class_
+        classes = classes.but(timeline.matching(pattern, *ANNOTATIONS, *RUNTIME)[rows], class_)
     label, keys = _labelled(trace.name[rows], classes, trace.names)
     return _Row(name, "thread", trace.ts[rows], trace.ends(rows), label, keys)
 
 
 def _labelled(name: Array, classes: Labels, names: Sequence[str]) -> tuple[Ints, list[Key]]:
     """A number for each distinct (name, class), and what the numbers stand for."""
-    known = sorted(set(classes.tolist()))
-    code = np.searchsorted(np.array(known, str), classes.astype(str)) if known else np.zeros(0, np.int64)
-    pairs, number = numbered(name.astype(np.int64) * max(len(known), 1) + code)
+    known = classes.names
+    pairs, number = numbered(name.astype(np.int64) * len(known) + classes.code)
     keys = [(names[p // len(known)][:LONGEST_LABEL], cast(SliceClass, known[p % len(known)])) for p in pairs.tolist()]
     return number, keys
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Mask
+from diagnose.arrays import Ids, Ints, Mask, marked, summed
 from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED
 from diagnose.metrics import Measured
 from diagnose.predict.replay import Change, HostSpeeds
@@ -39,17 +39,12 @@ def booked_on(measured: Measured, change: Change) -> Booked:
     steps = iv.intervals(measured.attribution.windows[:, 0], measured.attribution.windows[:, 1])
     gpu, shorter, fewer = measured.timeline.gpu, *_touched(measured, change)
     kernels = iv.intersect(iv.intervals(gpu.start[shorter], gpu.end[shorter]), steps)
-    pieces = measured.attribution.pieces
-    communication = pieces(EXPOSED) if change.communication < 1 or change.overlap else iv.EMPTY
+    communication = measured.attribution.pieces(EXPOSED) if change.communication < 1 or change.overlap else iv.EMPTY
     causes = {cause for cause, factor in change.host.items() if factor < 1 and cause != EXPOSED}
     causes |= {"dispatch"} if change.launches < 1 else set()
     causes |= set(WAITING_CALLS) if change.no_wait is not None else set()
-    before = _before(measured, fewer)
-    idle = {
-        cause: iv.total(pieces(cause) if cause in causes else iv.intersect(before, pieces(cause)))
-        for cause in measured.attribution.causes
-        if cause in causes or cause in BEFORE_A_LAUNCH
-    }
+    before = measured.once(_idle_before_launches).ended_by(fewer)
+    idle = {c: ns if c in causes else before.get(c, 0) for c, ns in measured.cause_ns.items()}
     return Booked(
         device_ns=iv.total(iv.union(kernels, communication)),
         idle_ns={cause: ns for cause, ns in idle.items() if ns},
@@ -64,11 +59,31 @@ def _touched(measured: Measured, change: Change) -> tuple[Mask, Mask]:
     return shorter, gone if change.merge is None else gone | change.merge
 
 
-def _before(measured: Measured, launched: Mask) -> iv.Intervals:
-    """The idle time of dispatch and launching that ends with the start of one of these activities."""
-    pieces = measured.attribution.pieces(*BEFORE_A_LAUNCH)
-    if not launched.any() or not len(pieces):
-        return iv.EMPTY
-    following = np.searchsorted(measured.timeline.gpu.start, pieces[:, 1], side="left")
-    ends_there = launched[np.minimum(following, len(launched) - 1)] & (following < len(launched))
-    return pieces[ends_there]
+@dataclass(frozen=True)
+class _IdleBeforeLaunches:
+    """The idle time of dispatch and launching by piece: its cause, and the activity that starts at its end.
+
+    `following` is the activity that ends all idle time of these causes that the piece is in the midst of.
+    """
+
+    ns: Ints
+    cause: Ids
+    following: Ints
+    causes: tuple[str, ...]
+
+    def ended_by(self, activities: Mask) -> dict[str, float]:
+        """Nanoseconds of each cause before one of the activities in the mask."""
+        if not activities.any():
+            return {}
+        ns = np.where(np.append(activities, False)[self.following], self.ns, 0)
+        return dict(zip(self.causes, summed(self.cause.astype(np.int64), ns, len(self.causes)).tolist(), strict=True))
+
+
+def _idle_before_launches(measured: Measured) -> _IdleBeforeLaunches:
+    found = measured.attribution
+    rows = np.flatnonzero(marked(np.array([cause in BEFORE_A_LAUNCH for cause in found.causes], bool), found.cause))
+    start, end = found.start[rows], found.end[rows]
+    last = np.flatnonzero(np.append(start[1:] > end[:-1], True)) if len(rows) else rows
+    following = np.searchsorted(measured.timeline.gpu.start, end[last], side="left")
+    behind = np.repeat(following, np.diff(last, prepend=-1))
+    return _IdleBeforeLaunches(end - start, found.cause[rows], behind, found.causes)

@@ -245,8 +245,10 @@ class Predictor:
 
         Factors on the gain; 1 where nothing is replayed or drawn.
         """
+        if not (rule.remedy and rule.remedy.replayed and self.replay.draws):
+            return 1.0, 1.0
         before, together = self._all(after, case), self._all((*after, rule), case)
-        if not (rule.remedy and rule.remedy.replayed) or before is None or together is None:
+        if before is None or together is None:
             return 1.0, 1.0
         now, then = self._drawn_ns(before[0]), self._drawn_ns(together[0])
         if now is None or then is None or together[1] <= 0 or not then.min() > 0:

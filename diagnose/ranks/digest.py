@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, numbered
+from diagnose.arrays import Ints, numbered, summed
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import Calls, calls_of
@@ -224,11 +224,11 @@ class Ran:
 def _families(names: tuple[str, ...], ran: Ran, windows: Ints) -> Families:
     step = np.searchsorted(windows[:, 0], ran.start, side="right") - 1
     inside = (step >= 0) & (ran.start < windows[np.maximum(step, 0), 1])
-    columns = []
-    for values in (ran.ns, np.ones(len(step), np.int64), ran.elements, ran.flops):
-        columns.append(np.zeros((len(windows), len(names)), np.int64))
-        np.add.at(columns[-1], (step[inside], ran.family[inside]), _summable(values[inside]))
-    return Families(names, *columns)
+    shape = len(windows), len(names)
+    cell = step[inside] * len(names) + ran.family[inside]
+    each = (ran.ns, np.ones(len(step), np.int64), ran.elements, ran.flops)
+    sums = (summed(cell, _summable(values[inside]), shape[0] * shape[1]).reshape(shape) for values in each)
+    return Families(names, *sums)
 
 
 def _summable(values: Ints) -> Ints:

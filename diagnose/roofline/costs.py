@@ -21,6 +21,7 @@ from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES, element_
 
 _FEWER_OPERATIONS = ("winograd", "fft")  # tags of kernels
 UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
+_SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # what float tensors are multiplied in, on tensor cores or not
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     flops = np.where(auxiliary, 0.0, priced.flops[which] * weight)
     bytes_ = np.where(auxiliary, 0.0, priced.bytes[which] * weight)
     ran = _precisions(timeline, at, lead, which, matrix, priced)
-    way = np.where(matrix, priced.direction[which], "")
+    way = priced.direction[which].but(~matrix, "")
     indirect = matrix & _indirect(timeline, at, owner, which)
     return Costs(at, np.where(np.isnan(flops), owners.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
 
@@ -113,11 +114,19 @@ def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:
     """For each kernel the number of its operator, and for each operator its longest kernel, matrix kernels first."""
     gpu = timeline.gpu
     main = (gpu.of_family(*COMPUTE_FAMILIES) & ~gpu.tagged(AUXILIARY))[at]
-    order = np.lexsort((gpu.end[at] - gpu.start[at], main, owner))
+    if not len(at):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.argsort(owner, kind="stable")
     ordered = owner[order]
-    last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) if len(at) else np.zeros(0, np.int64)
-    which = np.searchsorted(ordered[last], owner)
-    return which, order[last]
+    begins = np.append(True, ordered[1:] != ordered[:-1])
+    group, first = np.cumsum(begins) - 1, np.flatnonzero(begins)
+    time = gpu.end[at] - gpu.start[at]
+    long = np.where(main, time + int(time.max()) + 1, time)[order]
+    longest = np.flatnonzero(long == np.maximum.reduceat(long, first)[group])
+    which, lead = np.empty(len(at), np.int64), np.empty(len(first), np.int64)
+    which[order] = group
+    lead[group[longest]] = order[longest]  # of several the last
+    return which, lead
 
 
 def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Priced:
@@ -132,10 +141,9 @@ def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Price
     paired = np.isin(rows, [] if work.operators is None else work.operators.paired)
     matrix = np.array([c is not None and c.name in FORMULAS for c in calls], bool)[which] | paired
     flops = np.where(matrix, _own_flops(rows, work.operators), np.where(np.isnan(least), np.nan, 0.0)[which])
-    data = np.array(["" if c is None else c.precision for c in calls], object)[which]
-    way = np.array(["" if c is None else direction(c.name) for c in calls], object)[which]
-    way = np.where(paired, "backward", way)
-    return _Priced(flops, least[which], data, way, matrix)
+    data = Labels.of(["" if c is None else c.precision for c in calls], which)
+    way = Labels.of(["" if c is None else direction(c.name) for c in calls], which)
+    return _Priced(flops, least[which], data, way.but(paired, "backward"), matrix)
 
 
 def _call(timeline: Timeline, name: int, shape: int, item: int) -> Call | None:
@@ -175,14 +183,11 @@ def _precisions(timeline: Timeline, at: Ints, lead: Ints, which: Ints, matrix: M
     """By the name of the operator's longest matrix kernel, else by the type of its data."""
     gpu = timeline.gpu
     kind = gpu.kind[at]
-    by_name = np.array([k.precision for k in gpu.kinds], object)[kind]
-    told = np.where(priced.matrix[which] & matrix, by_name[lead][which], by_name)
-    tensor_core = np.array([k.tensor_core is True for k in gpu.kinds], bool)
-    plain = np.array([k.tensor_core is False for k in gpu.kinds], bool)
-    data = priced.data[which]
-    single = np.where(tensor_core[kind[lead]][which], "tf32", np.where(plain[kind[lead]][which], "fp32", UNSETTLED))
-    fallback = np.where(data == "fp32", single, data)
-    return np.where(matrix, np.where(told == "", fallback, told), data).astype(object)
+    named = np.where(priced.matrix[which] & matrix, lead[which], np.arange(len(at)))
+    told = Labels.of([k.precision for k in gpu.kinds], kind[named])
+    single = Labels.of([_SINGLE[k.tensor_core] for k in gpu.kinds], kind[lead])
+    fallback = single.otherwise(priced.data.are("fp32"), priced.data)[which]
+    return told.otherwise(matrix & ~told.are(""), fallback.otherwise(matrix, priced.data[which]))
 
 
 def _indirect(timeline: Timeline, at: Ints, owner: Ints, which: Ints) -> Mask:

@@ -49,7 +49,7 @@ def convolution_gradients(timeline: Timeline, rows: Ints, operator: Ints) -> Int
 
 def _inside(timeline: Timeline, rows: Ints, pattern: str) -> Mask:
     """Of which of the rows an operator whose name matches runs inside."""
-    inner = np.flatnonzero(timeline.matching(pattern, *OPS))
+    inner = timeline.rows_matching(pattern, *OPS)
     return np.isin(rows, owners.around(timeline.trace, rows, inner))
 
 

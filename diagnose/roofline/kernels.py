@@ -24,11 +24,13 @@ from diagnose.hardware import Device
 from diagnose.roofline import owners
 from diagnose.roofline.costs import UNSETTLED, Costs, costs_of
 from diagnose.roofline.operator_rows import operator_rows_of
-from diagnose.roofline.rows import MatrixWork, RooflineRow, Work, coded, matrix_work, rows_of
+from diagnose.roofline.rows import MatrixWork, RooflineRow, Work, matrix_work, rows_of
 from diagnose.timeline import Timeline
 
 NEAR_ROOF = 0.5  # below it, more of the time is spent on something else than the roof explains
 SHORT_NS = 10_000
+CLASSES = ("", "compute", "memory")
+BOUNDS = ("compute", "latency", "memory", "under-filled", "unknown")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Roofline:
     @property
     def judged_share(self) -> float:
         """Share of kernel time that is told compute- from memory-bound by cost, not by kind."""
-        return int(self.ns[self.class_ != ""].sum()) / max(int(self.ns.sum()), 1)
+        return int(self.ns[~self.class_.are("")].sum()) / max(int(self.ns.sum()), 1)
 
 
 def roofline_of(timeline: Timeline, device: Device) -> Roofline:
@@ -89,8 +91,8 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
     kernel_ns = int(work.ns.sum())
     return Roofline(
         operator=operator,
-        class_=_over_activities(timeline, costs.at, work.class_, ""),
-        bound=_over_activities(timeline, costs.at, work.bound, "unknown"),
+        class_=Labels(_over_activities(timeline, costs.at, work.class_.code, CLASSES.index("")), CLASSES),
+        bound=Labels(_over_activities(timeline, costs.at, work.bound.code, BOUNDS.index("unknown")), BOUNDS),
         ns=_over_activities(timeline, costs.at, work.ns, 0),
         above_roof_ns=_over_activities(timeline, costs.at, work.above_ns, np.nan),
         sized=_over_activities(timeline, costs.at, work.sized, False),
@@ -103,8 +105,8 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
 def _settled(costs: Costs, device: Device) -> Costs:
     """Float work whose kernel's name does not tell TF32 from fp32: fp32 on a device without TF32, else unknown."""
     without = device.gpu is not None and device.peak("tf32") is None
-    precision = np.where(costs.precision == UNSETTLED, "fp32" if without else "", costs.precision)
-    return replace(costs, precision=precision.astype(object))
+    told = costs.precision.but(costs.precision.are(UNSETTLED), "fp32" if without else "")
+    return replace(costs, precision=told)
 
 
 def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
@@ -131,8 +133,7 @@ def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
 
 def _lower_bounds(costs: Costs, device: Device) -> tuple[Floats, Floats]:
     """Seconds that each kernel's FLOPs and bytes take at the device's peak and bandwidth; NaN unknown."""
-    code, names = coded(costs.precision)
-    peak = np.array([device.peak(name) or np.nan for name in names], np.float64)[code]
+    peak = np.array([device.peak(name) or np.nan for name in costs.precision.names], np.float64)[costs.precision.code]
     compute = np.where(costs.flops == 0, 0.0, costs.flops / peak)
     bandwidth = device.hbm_bytes_per_s or np.nan
     return (compute if device.hbm_bytes_per_s else np.full(len(peak), np.nan)), costs.bytes / bandwidth
@@ -140,22 +141,18 @@ def _lower_bounds(costs: Costs, device: Device) -> tuple[Floats, Floats]:
 
 def _classes(costs: Costs, compute_s: Floats, memory_s: Floats) -> Labels:
     known = ~np.isnan(compute_s) & ~np.isnan(memory_s) & ~costs.auxiliary
-    return np.where(known, np.where(compute_s >= memory_s, *_labels("compute", "memory")), *_labels(""))
+    none, compute, memory = (np.uint8(CLASSES.index(name)) for name in ("", "compute", "memory"))
+    return Labels(np.where(known, np.where(compute_s >= memory_s, compute, memory), none), CLASSES)
 
 
 def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: Mask) -> Labels:
     gpu = timeline.gpu
     short = gpu.end[costs.at] - gpu.start[costs.at] < SHORT_NS
     few = timeline.trace.blocks_per_sm[gpu.row[costs.at]] < 1
-    compute, memory, latency, filled, unknown = _labels("compute", "memory", "latency", "under-filled", "unknown")
+    compute, latency, memory, filled, unknown = np.arange(len(BOUNDS), dtype=np.uint8)
     otherwise = np.where(short, latency, np.where(few, filled, unknown))
     bound = np.where(reached >= NEAR_ROOF, np.where(computes, compute, memory), otherwise)
-    return np.where(np.isnan(reached), unknown, bound)
-
-
-def _labels(*texts: str) -> list[Labels]:
-    """Each text as an array that all elements chosen from it share."""
-    return [np.array(text, object) for text in texts]
+    return Labels(np.where(np.isnan(reached), unknown, bound), BOUNDS)
 
 
 def _over_activities(timeline: Timeline, at: Ints, values: Any, absent: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose.arrays import Ints
 from diagnose.hardware import Device
 from diagnose.roofline.owners import distinct
 from diagnose.roofline.rows import RooflineRow, Work, row_of
@@ -23,17 +23,16 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     longest = np.argsort(-ns, kind="stable")[:MOST]
     rows = []
     for at in longest[ns[longest] > 0]:
-        chosen: Mask = np.zeros(len(owner), bool)
-        chosen[known[number == at]] = True
+        chosen = known[number == at]
         name = _spelled(trace.names[keys[0, at]], trace.shapes[keys[1, at]] if keys[1, at] >= 0 else None)
         rows.append(row_of(work, device, (name, "", _precision(work, chosen)), chosen))
     return tuple(rows)
 
 
-def _precision(work: Work, chosen: Mask) -> str:
+def _precision(work: Work, chosen: Ints) -> str:
     """That of the longest of the kernels that the operator launched."""
-    longest = np.argmax(np.where(chosen, work.ns, -1))
-    return str(work.costs.precision[longest])
+    longest = np.argmax(work.ns[chosen])
+    return work.costs.precision[chosen[longest : longest + 1]].tolist()[0]
 
 
 def _spelled(name: str, shape: tuple[bytes, bytes, bytes] | None) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, combined, numbered, ordered
+from diagnose.arrays import Array, Ints, Mask, among, combined, numbered, ordered
+from diagnose.intervals import holds, intervals
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
@@ -40,16 +41,18 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     if not len(rows):
         return np.full(len(gpu), NONE, np.int64)
-    rows = rows[np.argsort(trace.external_id[rows], kind="stable")]
     ids = trace.external_id[rows]
+    order = np.argsort(ids, kind="stable")
+    rows, ids = rows[order], ids[order]
     wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], NONE)
     external = trace.external_id[gpu.row]
     wanted = np.where(external > 0, external, wanted)
-    operator = rows[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)]
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    operator = rows[at]
     start = trace.ts[operator]
     launched = np.where(gpu.launch >= 0, trace.ts[gpu.launch], start)
     running = (start <= launched) & (launched <= start + trace.dur[operator])
-    return np.where((wanted > 0) & (trace.external_id[operator] == wanted) & running, operator, NONE)
+    return np.where((wanted > 0) & (ids[at] == wanted) & running, operator, NONE)
 
 
 def parents(trace: Trace, rows: Ints) -> Ints:
@@ -59,6 +62,20 @@ def parents(trace: Trace, rows: Ints) -> Ints:
     parent = np.full(len(rows), NONE, np.int64)
     parent[order] = np.where(up >= 0, order[up], NONE)
     return parent
+
+
+def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each of `outer`, of one thread, and the `rows` of that thread, `outer` among them, that are directly inside it.
+
+    Those end behind all that is inside it and began before them.
+    """
+    rows = rows[ordered(trace.ts[rows], -trace.dur[rows])]
+    begin, end = trace.ts[rows], trace.ends(rows)
+    for at in np.flatnonzero(among(rows, outer)).tolist():
+        last = np.searchsorted(begin, end[at], side="right")
+        ends = end[at + 1 : last]
+        reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, ends))[:-1]
+        yield int(rows[at]), rows[at + 1 : last][(ends > reached) & (ends <= end[at])]
 
 
 def nearest(marked: Mask, parent: Ints) -> Ints:
@@ -74,7 +91,12 @@ def nearest(marked: Mask, parent: Ints) -> Ints:
 
 def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
     """For each row of `inner`, the innermost row of `outer` that was running when it began, on its thread; -1."""
-    return _running(trace, outer, trace.pid[inner], trace.tid[inner], trace.ts[inner])
+    found = np.full(len(inner), NONE, np.int64)
+    held = np.flatnonzero(holds(intervals(trace.ts[outer], trace.ends(outer)), trace.ts[inner]))
+    if len(held):
+        rows = inner[held]
+        found[held] = _running(trace, outer, trace.pid[rows], trace.tid[rows], trace.ts[rows])
+    return found
 
 
 def _running(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints:

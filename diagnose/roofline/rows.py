@@ -1,14 +1,15 @@
 """The kernels of the counted steps by family and precision: what they computed and moved, and how fast."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Labels, Mask
+from diagnose.arrays import Floats, Ints, Labels, Mask, shortened
 from diagnose.hardware import Device
 from diagnose.roofline.costs import Costs
 from diagnose.roofline.owners import distinct
-from diagnose.timeline import Timeline
+from diagnose.timeline import Timeline, grouped
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
 
 CACHE_BYTES = 64e6  # the L2 of an H100 holds 50 MB
@@ -77,7 +78,7 @@ class Work:
     class_: Labels
     bound: Labels
 
-    @property
+    @cached_property
     def sized(self) -> Mask:
         """Mask of the kernels with a known cost."""
         return ~np.isnan(self.costs.flops)
@@ -88,26 +89,27 @@ def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     gpu, costs = work.timeline.gpu, work.costs
     if not len(costs.at):
         return ()
-    family = np.array([k.family for k in gpu.kinds], object)[gpu.kind[costs.at]]
-    codes, names = zip(*(coded(labels) for labels in (family, costs.direction, costs.precision)), strict=True)
-    keys, number = distinct(*codes)
+    told = (Labels.of([k.family for k in gpu.kinds], gpu.kind[costs.at]), costs.direction, costs.precision)
+    keys, number = distinct(*(labels.code for labels in told))
+    each = zip(keys.T.tolist(), grouped(shortened(number, keys.shape[1])), strict=True)
     rows = [
-        row_of(work, device, (names[0][f], names[1][d], names[2][p]), number == n) for n, (f, d, p) in enumerate(keys.T)
+        row_of(work, device, (told[0].names[f], told[1].names[d], told[2].names[p]), chosen)
+        for (f, d, p), chosen in each
     ]
     return tuple(sorted((r for r in rows if r.ns), key=lambda r: -r.ns))
 
 
-def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Mask) -> RooflineRow:
-    """The row of the kernels in the mask `chosen`; `key` is family, direction and precision."""
-    sized = chosen & work.sized
+def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Ints) -> RooflineRow:
+    """The row of the kernels at the places `chosen`; `key` is family, direction and precision."""
+    sized = chosen[work.sized[chosen]]
     ns, sized_ns = int(work.ns[chosen].sum()), int(work.ns[sized].sum())
-    flops = float((work.costs.flops * work.inside)[sized].sum()) if sized_ns else None
+    flops = float((work.costs.flops[sized] * work.inside[sized]).sum()) if sized_ns else None
     moved = work.costs.bytes[sized] * work.inside[sized]
     bytes_ = float(np.nansum(moved)) if sized_ns and not np.isnan(moved).all() else None
     tflops = flops / sized_ns / 1e3 if flops else None
     gbs = bytes_ / sized_ns if bytes_ else None
     above = work.above_ns[sized]
-    each_bytes = (bytes_ or 0.0) / max(int(sized.sum()), 1)
+    each_bytes = (bytes_ or 0.0) / max(len(sized), 1)
     return RooflineRow(
         *key,
         ns=ns,
@@ -127,22 +129,22 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Mask) 
 
 def _most(labels: Labels, ns: Ints) -> str:
     """The label with the most time."""
-    names = sorted(set(labels.tolist()))
-    return max(names, key=lambda name: int(ns[labels == name].sum()), default="")
+    spent = np.bincount(labels.code, weights=ns, minlength=len(labels.names))
+    return max(labels.there(), key=lambda name: int(spent[labels.names.index(name)]), default="")
 
 
 def _note(
     work: Work,
     device: Device,
     key: tuple[str, str, str],
-    chosen: Mask,
+    chosen: Ints,
     tflops: float | None,
     gbs: float | None,
     sized: float,
     bytes_per_kernel: float,
 ) -> str:
     notes = []
-    fewer = work.ns[chosen & work.costs.indirect].sum() / max(work.ns[chosen].sum(), 1)
+    fewer = work.ns[chosen[work.costs.indirect[chosen]]].sum() / max(work.ns[chosen].sum(), 1)
     if fewer >= 0.005:
         notes.append(
             f"{100 * fewer:.0f} % of the time is in Winograd or FFT convolutions, which do fewer operations than the "
@@ -159,22 +161,13 @@ def _note(
     return "; ".join(notes)
 
 
-def coded(labels: Labels) -> tuple[Ints, list[str]]:
-    """Numbers for labels, and the labels they stand for."""
-    names = sorted(set(labels.tolist()))
-    code = np.zeros(len(labels), np.int64)
-    for number, name in enumerate(names):
-        code[labels == name] = number
-    return code, names
-
-
 def matrix_work(work: Work) -> tuple[MatrixWork, ...]:
     """Matrix kernels with a known cost by precision, most FLOPs first."""
     gpu, costs = work.timeline.gpu, work.costs
     matrix = gpu.of_family(*COMPUTE_FAMILIES)[costs.at] & work.sized & (work.ns > 0)
     works = []
-    for precision in coded(costs.precision[matrix])[1]:
-        chosen = matrix & (costs.precision == precision)
-        flops = float((costs.flops * work.inside)[chosen].sum())
+    for precision in costs.precision[matrix].there():
+        chosen = matrix & costs.precision.are(precision)
+        flops = float((costs.flops[chosen] * work.inside[chosen]).sum())
         works.append(MatrixWork(precision, flops, int(work.ns[chosen].sum())))
     return tuple(sorted(works, key=lambda w: -w.flops))

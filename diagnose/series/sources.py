@@ -15,7 +15,6 @@ from diagnose.series.ordering import missing_ranks, reservations
 from diagnose.series.runs import runs_of
 from diagnose.series.set_right import Told
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
-from diagnose.series.text_log import read_text
 from diagnose.series.tracks import Run, Series, Track
 from diagnose.series.windows import windows
 from diagnose.trace.record import record_beside, timed_steps
@@ -190,6 +189,8 @@ def _of_text(path: Path, stated: Stated) -> Series:
     except UserError:
         if stated.names:
             raise
+    from diagnose.series.text_log import read_text  # its many patterns take long to load
+
     return _of_tables([(path, read_text(path))], stated.unit, "text")
 
 

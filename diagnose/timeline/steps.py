@@ -175,7 +175,7 @@ def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask) -> StepWi
         rows = rows[1:]
     if not len(rows):
         rows = np.arange(len(marks.host))
-    begin, first = int(_whole_window(trace)[0, 0]), int(device[rows[0], 0])
+    begin, first = int(trace.ts[_used(trace)].min()), int(device[rows[0], 0])
     numbers = tuple(marks.numbers[r] for r in rows)
     return StepWindows(marks.source, marks.host[rows], device[rows], numbers, dropped, marks.others, one(begin, first))
 
@@ -225,7 +225,11 @@ _BY_ENDS = {
 
 
 def _whole_window(trace: Trace) -> Ints:
-    used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
-    if not used.any():
-        used = np.ones(len(trace), bool)
+    used = _used(trace)
     return np.array([[trace.ts[used].min(), trace.ends(used).max()]], np.int64)
+
+
+def _used(trace: Trace) -> Mask:
+    """Mask of the events of host and device, where there is none of all."""
+    used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
+    return used if used.any() else np.ones(len(trace), bool)

@@ -9,78 +9,20 @@ from typing import Any
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Array, Ids, Ints, Mask, numbered, ordered
+from diagnose.arrays import Array, Ints, Mask
+from diagnose.timeline.activities import Activities, activities_of
 from diagnose.timeline.derived import Derived
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
-from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
-from diagnose.timeline.launches import Launches, launches_of
 from diagnose.timeline.on_threads import on_any_thread
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
     BACKWARD,
-    GPU_CATEGORIES,
     OPTIMIZER_STEP,
     RUNTIME,
     is_of_unknown_device,
 )
-
-NOT_LAUNCHED = -1
-
-_COPY_KIND = re.compile(r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)")
-_COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
-
-
-@dataclass(frozen=True)
-class Activities:
-    """GPU activities of one device sorted by start; times in nanoseconds, `launch` is a row of the trace or -1.
-
-    `kind` indexes `kinds`. `host_time` is when the activity was launched: its own launch, else that of the previous
-    linked activity on its stream, else NOT_LAUNCHED for the head that was launched before the window.
-    """
-
-    row: Ints
-    start: Ints
-    end: Ints
-    stream: Ids
-    kind: Ids
-    kinds: tuple[Kind, ...]
-    launch: Ints
-    launch_start: Ints
-    launch_end: Ints
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def of_family(self, *families: str) -> Mask:
-        """Mask of the activities whose kind is of one of the families."""
-        if not len(self):
-            return np.zeros(0, bool)
-        return np.array([k.family in families for k in self.kinds], bool)[self.kind]
-
-    def tagged(self, *tags: str) -> Mask:
-        """Mask of the activities whose kind has one of the tags."""
-        if not len(self):
-            return np.zeros(0, bool)
-        return np.array([not k.tags.isdisjoint(tags) for k in self.kinds], bool)[self.kind]
-
-    @property
-    def is_communication(self) -> Mask:
-        """Mask of the collective kernels."""
-        return self.of_family(COMMUNICATION)
-
-    @property
-    def is_copy(self) -> Mask:
-        """Mask of copies and fills done by the copy engine."""
-        return self.of_family("memcpy", "memset")
-
-    @property
-    def is_compute_bound(self) -> Mask:
-        """Mask of the kernels that the matrix units bound, judged by kind."""
-        if not len(self):
-            return np.zeros(0, bool)
-        return np.array([bound_by(k) == "compute" for k in self.kinds], bool)[self.kind]
 
 
 @dataclass(frozen=True)
@@ -131,11 +73,37 @@ class Timeline(Derived):
 
     def matching(self, pattern: str, *categories: str) -> Mask:
         """Mask of the trace's events whose name matches `pattern` from its start, within `categories`."""
-        return self.trace.named_in(re.compile(pattern).match, *categories)
+        mask = np.zeros(len(self.trace), bool)
+        mask[self.rows_matching(pattern, *categories)] = True
+        return mask
+
+    def rows_matching(self, pattern: str, *categories: str) -> Ints:
+        """Rows, read-only, of the same events, in order."""
+        key = pattern, categories
+        if key not in self._rows_matching:
+            rows = np.flatnonzero(self.trace.named_in(re.compile(pattern).match, *categories))
+            rows.flags.writeable = False
+            self._rows_matching[key] = rows
+        return self._rows_matching[key]
+
+    @cached_property
+    def _rows_matching(self) -> dict[tuple[str, tuple[str, ...]], Ints]:
+        """Those of `rows_matching`: stages and metrics ask for the same few patterns."""
+        return {}
 
     def launched_under(self, pattern: str) -> Mask:
-        """Mask of the GPU activities launched while a range whose name matches `pattern` is open on any thread."""
-        return self.launched_in(iv.intervals(*self._times(pattern)))
+        """Mask, read-only, of the GPU activities launched while a range whose name matches `pattern` is open on any
+        thread.
+        """
+        if pattern not in self._launched_under:
+            self._launched_under[pattern] = self.launched_in(iv.intervals(*self._times(pattern)))
+            self._launched_under[pattern].flags.writeable = False
+        return self._launched_under[pattern]
+
+    @cached_property
+    def _launched_under(self) -> dict[str, Mask]:
+        """Those of `launched_under`: the backward pass is asked for again and again."""
+        return {}
 
     def launched_in(self, instants: iv.Intervals) -> Mask:
         """Mask of the GPU activities launched, by any thread, at one of the instants."""
@@ -168,8 +136,13 @@ class Timeline(Derived):
             begin = np.where(last >= 0, np.maximum(begin, backward[last]), begin)
         return iv.intervals(begin, end)
 
+    @cached_property
+    def launched_by_optimizer(self) -> Mask:
+        """Mask of the GPU activities launched while an optimizer's step updates."""
+        return self.launched_in(self.optimizer_steps)
+
     def _times(self, pattern: str) -> tuple[Ints, Ints]:
-        rows = np.flatnonzero(self.matching(pattern, *ANNOTATIONS))
+        rows = self.rows_matching(pattern, *ANNOTATIONS)
         return self.trace.ts[rows], self.trace.ends(rows)
 
 
@@ -180,7 +153,7 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
         UserError: it finds none.
     """
     captures = graph_captures(trace)
-    gpu, launches = _activities(trace, captures)
+    gpu, launches = activities_of(trace, captures)
     used = np.concatenate((gpu.launch[gpu.launch >= 0], launches.recorded))
     used = used if len(used) else np.flatnonzero(trace.rows_of(*RUNTIME))  # calls without ids: any of them may launch
     used = used[thread_turns(trace.pid[used], trace.tid[used])]
@@ -214,83 +187,12 @@ def _unknown_device(trace: Trace) -> dict[str, int]:
 
 def thread_turns(pid: Ints, tid: Ints) -> Ints:
     """Positions in a list of events at which another thread than that of the event before has its turn."""
-    return np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
+    turns = np.ones(len(pid), bool)
+    turns[1:] = (pid[1:] != pid[:-1]) | (tid[1:] != tid[:-1])
+    return np.flatnonzero(turns)
 
 
 def grouped(numbers: Array) -> list[Ints]:
     """The positions of each distinct number, by number; within one in order. One sort, however many numbers."""
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
-
-
-def _activities(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Launches]:
-    rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
-    if len(rows):
-        busiest = _busiest(trace.pid[rows], trace.dur[rows])
-        rows = rows[trace.pid[rows] == busiest]
-    rows = rows[ordered(trace.ts[rows], trace.stream[rows], trace.correlation[rows], trace.dur[rows])]
-    launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
-    launch_rows = launch_rows[np.argsort(trace.correlation[launch_rows], kind="stable")]
-    launch = _linked(trace, rows, launch_rows)
-    kind, kinds = _kinds(trace, rows)
-    start, end = _inherited_launch(trace, rows, launch)
-    activities = Activities(
-        row=rows,
-        start=trace.ts[rows],
-        end=trace.ts[rows] + trace.dur[rows],
-        stream=trace.stream[rows],
-        kind=kind,
-        kinds=kinds,
-        launch=launch,
-        launch_start=start,
-        launch_end=end,
-    )
-    return activities, launches_of(trace, launch_rows, captures)
-
-
-def _busiest(device: Ints, dur: Ints) -> int:
-    devices, index = numbered(device)
-    return int(devices[np.argmax(np.bincount(index, weights=dur))])
-
-
-def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
-    """For each GPU row, the runtime call with its correlation, else -1."""
-    correlation = trace.correlation[launch_rows]
-    at = np.searchsorted(correlation, trace.correlation[rows])
-    at_safe = np.minimum(at, max(len(correlation) - 1, 0))
-    if not len(correlation):
-        return np.full(len(rows), NOT_LAUNCHED, np.int64)
-    hit = (correlation[at_safe] == trace.correlation[rows]) & (trace.correlation[rows] > 0)
-    return np.where(hit, launch_rows[at_safe], NOT_LAUNCHED)
-
-
-def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
-    """Launch times; an unlinked activity inherits those of the previous linked one on its stream."""
-    by_stream = np.argsort(trace.stream[rows], kind="stable")
-    stream, launch_row = trace.stream[rows][by_stream], launch[by_stream]
-    last = np.maximum.accumulate(np.where(launch_row >= 0, np.arange(len(launch_row)), -1))
-    known = last >= np.searchsorted(stream, stream)
-    absent = np.iinfo(np.int64).min
-    start, end = np.full(len(rows), absent), np.full(len(rows), absent)
-    start[by_stream[known]] = trace.ts[launch_row[last[known]]]
-    end[by_stream[known]] = trace.ends(launch_row[last[known]])
-    return start, end
-
-
-def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
-    pairs = trace.name[rows].astype(np.int64) * len(trace.cats) + trace.cat[rows]
-    distinct, index = numbered(pairs)
-    kinds = [_kind(trace.names[p // len(trace.cats)], trace.cats[p % len(trace.cats)]) for p in distinct]
-    unique = tuple(dict.fromkeys(kinds))
-    number = {k: i for i, k in enumerate(unique)}
-    return np.array([number[k] for k in kinds], np.int32)[index] if len(rows) else np.zeros(0, np.int32), unique
-
-
-def _kind(name: str, category: str) -> Kind:
-    category = category.lower()
-    if category.endswith("memset"):
-        return Kind("memset", "memset")
-    if category.endswith("memcpy"):
-        match = _COPY_KIND.search(name)
-        return Kind("memcpy", _COPY_ALIASES.get(match[0], match[0]) if match else "unknown")
-    return classify(name)

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ids, Ints, Mask, distinct
+from diagnose.arrays import Array, Floats, Ints, Mask, distinct, marked
 from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
 
 Json = bytes
 
 ABSENT = -1
+_BLOCK = 1 << 16  # events whose columns stay in the processor's cache
 NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an export of Nsight Systems
-_FEW = 6
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Trace:
         are = self._are(*categories)
         key = tuple(np.flatnonzero(are).tolist())
         if key not in self._masks:
-            self._masks[key] = np.packbits(_marked(are, self.cat))
+            self._masks[key] = np.packbits(marked(are, self.cat))
         return np.unpackbits(self._masks[key], count=len(self)).view(bool)
 
     def _are(self, *categories: str) -> Mask:
@@ -142,7 +142,7 @@ class Trace:
 
     def named(self, wanted: Callable[[str], object]) -> Mask:
         """Mask of the events whose name is wanted; each name is asked once."""
-        return _marked(np.array([bool(wanted(name)) for name in self.names], bool), self.name)
+        return marked(np.array([bool(wanted(name)) for name in self.names], bool), self.name)
 
     def named_in(self, wanted: Callable[[str], object], *categories: str) -> Mask:
         """The same of the events whose category is one of `categories`; no other name is asked."""
@@ -150,7 +150,7 @@ class Trace:
         marks[[name for name in self._names_in(*categories).tolist() if wanted(self.names[name])]] = True
         if not marks.any():
             return np.zeros(len(self), bool)
-        return _marked(marks, self.name) & self.rows_of(*categories)
+        return marked(marks, self.name) & self.rows_of(*categories)
 
     def names_of(self, *categories: str) -> list[str]:
         """The names of the events whose category is one of `categories`, each once."""
@@ -165,8 +165,9 @@ class Trace:
     @cached_property
     def _kinds(self) -> tuple[Ints, Ints]:
         """Name and category of the events, each pair once."""
-        pairs = distinct(self.name.astype(np.int64) * max(len(self.cats), 1) + self.cat)
-        return np.divmod(pairs, max(len(self.cats), 1))
+        blocks = (slice(begin, begin + _BLOCK) for begin in range(0, len(self), _BLOCK))
+        pairs = [distinct(self.name[b].astype(np.int64) * len(self.cats) + self.cat[b]) for b in blocks]
+        return np.divmod(distinct(np.concatenate([np.zeros(0, np.int64), *pairs])), max(len(self.cats), 1))
 
     def select(self, keep: Mask) -> "Trace":
         """The same trace with only the events marked in `keep`."""
@@ -189,17 +190,6 @@ class Trace:
             own: dict[str, Any] = {name: like(column, column[rows]) for name, column in columns.items()}
             picked = calls[ends[number] : ends[number + 1]]
             yield replace(self, **own, collectives=_picked(table, picked, place[table.row[picked]]))
-
-
-def _marked(marks: Mask, ids: Ids) -> Mask:
-    """Mask of the ids that are marked; to compare them with a few is quicker than to look each up."""
-    marked = np.flatnonzero(marks)
-    if len(marked) > _FEW:
-        return marks[ids]
-    mask = np.zeros(len(ids), bool)
-    for each in marked.tolist():
-        mask |= ids == each
-    return mask
 
 
 def _select_collectives(table: Collectives, keep: Mask) -> Collectives:

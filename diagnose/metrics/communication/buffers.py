@@ -88,12 +88,16 @@ def _runs_with_broadcasts(m: Measured) -> iv.Intervals:
 def _directly_in_forwards(m: Measured) -> tuple[Ints, Ints]:
     """Rows of the operators directly inside a forward range of the wrapper, in order, and the row of that range."""
     trace, line = m.timeline.trace, m.timeline
-    ranges = line.matching(FORWARD, *ANNOTATIONS)
+    ranges = line.rows_matching(FORWARD, *ANNOTATIONS)
     spans = iv.intervals(trace.ts[ranges], trace.ends(ranges))
-    rows = np.flatnonzero(trace.rows_of(*ANNOTATIONS))
-    rows = rows[iv.holds(spans, trace.ts[rows])]
-    parent = owners.parents(trace, rows)
-    around = np.where(parent >= 0, rows[parent], owners.NONE) if len(rows) else rows
-    inside = np.flatnonzero(ranges[around] & (parent >= 0)) if len(rows) else rows
-    inside = inside[np.lexsort((trace.ts[rows[inside]], around[inside]))]
-    return rows[inside], around[inside]
+    ranges = ranges[trace.dur[ranges] > 0]
+    inside, around = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for thread in sorted({*zip(trace.pid[ranges].tolist(), trace.tid[ranges].tolist(), strict=True)}):
+        rows = np.flatnonzero(trace.rows_of(*ANNOTATIONS) & line.on_threads(frozenset((thread,))))
+        own = ranges[(trace.pid[ranges] == thread[0]) & (trace.tid[ranges] == thread[1])]
+        for row, held in owners.directly_inside(trace, own, rows):
+            inside.append(held[iv.holds(spans, trace.ts[held])])
+            around.append(np.full(len(inside[-1]), row))
+    held, by = np.concatenate(inside), np.concatenate(around)
+    order = np.lexsort((held, trace.ts[held], by))
+    return held[order], by[order]

@@ -88,7 +88,7 @@ def _sizes(m: Measured) -> list[int]:
 def _host_sizes(m: Measured) -> list[int]:
     """The same of collectives of the host, such as gloo's: by the tensors that their ranges record."""
     trace, host = m.timeline.trace, m.timeline.steps.host
-    rows = np.flatnonzero(m.timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS))
+    rows = m.timeline.rows_matching(COMMUNICATION_RANGES, *ANNOTATIONS)
     at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
     inside = (at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])
     known = [trace.shapes[shape] for shape in trace.shape[rows[inside]].tolist() if shape >= 0]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, numbered
+from diagnose.arrays import Ints, counted
 from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.kernel_groups.phases import COPY_BACK, gradient_copies
@@ -118,15 +118,15 @@ def steps_repeat(m: Measured) -> Value:
         return Unknown(
             "two steps with operators are needed to compare them", another_run("capture three steps or more")
         )
-    at = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
-    inside = (at >= 0) & (trace.ts[rows] < windows[np.maximum(at, 0), 1])
+    begin = trace.ts[rows]
+    at = np.searchsorted(windows[:, 0], begin, side="right") - 1
+    inside = (at >= 0) & (begin < windows[np.maximum(at, 0), 1])
     return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
 
 
 def _alike(step: Ints, name: Ints, steps: int, names: int) -> bool:
     """Whether each of the steps holds the same names equally often; a table of both would grow with their product."""
-    pairs, which = numbered(step * names + name)
-    counts = np.bincount(which, minlength=len(pairs))
+    pairs, counts = counted(step * names + name)
     if len(pairs) % steps:
         return False
     of_step, of_name = (each.reshape(steps, -1) for each in np.divmod(pairs, names))

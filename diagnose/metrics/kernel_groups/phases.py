@@ -20,7 +20,7 @@ RECOMPUTE = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn"
 @group("optimizer")
 def optimizer(m: Measured) -> Mask:
     """Kernels launched by the optimizer's step, not by a closure that the step calls."""
-    return m.timeline.launched_in(m.timeline.optimizer_steps) & m.kernels
+    return m.timeline.launched_by_optimizer & m.kernels
 
 
 @group("gradient-copies")
@@ -66,7 +66,7 @@ def recomputed(m: Measured) -> Group:
     if stacks.any():
         spans = np.stack([line.trace.ts[stacks], line.trace.ends(stacks)], 1)
     else:
-        backward = np.flatnonzero(line.matching(BACKWARD, *ANNOTATIONS))
+        backward = line.rows_matching(BACKWARD, *ANNOTATIONS)
         if not len(backward):
             return Unknown("the trace marks no backward pass", another_run("capture CPU activities of an eager model"))
         spans = _forward_spans(m, backward)
@@ -75,7 +75,7 @@ def recomputed(m: Measured) -> Group:
 
 def _forward_spans(m: Measured, backward: Ints) -> Ints:
     trace = m.timeline.trace
-    forward = np.flatnonzero(m.timeline.matching(FORWARD_ONLY, *ANNOTATIONS))
+    forward = m.timeline.rows_matching(FORWARD_ONLY, *ANNOTATIONS)
     around = owners.around(trace, backward, forward)
     forward, around = forward[around >= 0], around[around >= 0]
     begin, end = trace.ts[forward], trace.ends(forward)

@@ -50,7 +50,7 @@ def low_intensity_matmul_share(m: Measured) -> Value:
     them.
     """
     r, matmul = m.roofline, m.timeline.gpu.of_family("gemm")
-    low = matmul & (r.class_ == "memory")
+    low = matmul & r.class_.are("memory")
     return _unjudged(m) or int(r.ns[low].sum()) / max(m.attribution.total_ns, 1)
 
 
@@ -62,7 +62,7 @@ def under_filled_share(m: Measured) -> Value:
     gpu, r = m.timeline.gpu, m.roofline
     if np.isnan(m.timeline.trace.blocks_per_sm[gpu.row]).all():
         return Unknown("the trace has no launch grids", capture_setting("a PyTorch that records blocks per SM"))
-    return _unjudged(m) or int(r.ns[r.bound == "under-filled"].sum()) / max(int(r.ns.sum()), 1)
+    return _unjudged(m) or int(r.ns[r.bound.are("under-filled")].sum()) / max(int(r.ns.sum()), 1)
 
 
 @metric("flops_per_s")

@@ -85,7 +85,7 @@ def _share(m: Measured, phase: str) -> Value:
 def _on_host(m: Measured, phase: str) -> iv.Intervals:
     """The phase in the counted steps: its ranges but for those inside another phase's, such as an evaluation's."""
     trace, host = m.timeline.trace, m.timeline.steps.host
-    rows = np.flatnonzero(m.timeline.matching(_ALL, "user_annotation"))
+    rows = m.timeline.rows_matching(_ALL, "user_annotation")
     rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))]
     ends = trace.ends(rows)
     outermost = np.ones(len(rows), bool)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagnose import intervals as iv
+from diagnose.arrays import Labels
 from diagnose.attribution.attribution import attribute
 from diagnose.attribution.causes import CAUSES
 from diagnose.facts import Unknown, Value, nothing_helps
@@ -35,7 +36,7 @@ def start_of_capture_cause(m: Measured) -> Value:
         return m.device_unseen
     uncounted, searches = m.timeline.steps.uncounted, _searches(m)
     steps = replace(m.timeline.steps, host=uncounted, device=uncounted)
-    start = attribute(replace(m.timeline, steps=steps), np.full(len(m.timeline.gpu), "", object))
+    start = attribute(replace(m.timeline, steps=steps), Labels.all_alike("", len(m.timeline.gpu)))
     spent = dict.fromkeys((SEARCH,), 0)
     for cause in start.causes:
         pieces = start.pieces(cause)
@@ -53,7 +54,7 @@ def _share(m: Measured) -> float:
 def _searches(m: Measured) -> iv.Intervals:
     """The instants of convolutions before the counted steps that last far longer than the same calls in these."""
     trace, begin = m.timeline.trace, int(m.timeline.steps.host[0, 0])
-    rows = np.flatnonzero(m.timeline.matching(_SEARCHES, *OPS))
+    rows = m.timeline.rows_matching(_SEARCHES, *OPS)
     slow = [np.zeros(0, np.int64)]
     for name in np.unique(trace.name[rows]):
         calls = rows[trace.name[rows] == name]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.arrays import Floats, Mask
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
 from diagnose.predict.replay.host_speeds import AS_PROFILED, HostSpeeds
 
@@ -65,11 +65,16 @@ class Change:
         """The factor on host time of each of `causes` from the profiled to the unprofiled speed."""
         return np.array([self.host_speeds.of(cause) for cause in causes], np.float64)
 
-    def content(self, communicates: bool) -> Hashable:
-        """Equal for changes that do the same to a step, `communicates` telling whether it holds collectives."""
+    def content(self, activity: Ints, calls: Ints, communicates: bool) -> Hashable:
+        """Equal for changes that do the same to steps with these activities and calls, rows of the trace.
+
+        `communicates` tells whether the steps hold collectives.
+        """
         speeds = self.host_speeds
         return (
-            *(_digest(column) for column in (self.kernels, self.merge, self.no_wait)),
+            _digest(self.kernels, activity),
+            _digest(self.merge, activity),
+            _digest(self.no_wait, calls),
             frozenset((cause, factor) for cause, factor in self.host.items() if factor != 1),
             self.launches,
             self.communication if communicates else 1.0,
@@ -78,5 +83,5 @@ class Change:
         )
 
 
-def _digest(column: NDArray[Any] | None) -> bytes | None:
-    return None if column is None else hashlib.sha256(np.ascontiguousarray(column).data).digest()
+def _digest(column: NDArray[Any] | None, rows: Ints) -> bytes | None:
+    return None if column is None else hashlib.sha256(np.ascontiguousarray(column[rows]).data).digest()

@@ -37,12 +37,7 @@ class Costs:
 
 
 def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
-    """The items' costs under `change`.
-
-    Raises:
-        ValueError: an array of the change is not aligned with what it is about.
-    """
-    _check_aligned(items, change)
+    """The items' costs under `change`, whose arrays are aligned."""
     on_device = items.activity >= 0
     gone = on_device & _vanished(items, change)
     unlaunched = gone | (on_device & _merged(items, change))
@@ -58,7 +53,7 @@ def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
         stream=stream,
         latency=np.where(unlaunched, -np.inf, latency),
         gap=np.where(unlaunched, 0.0, gap),
-        duration=np.where(on_device, _durations(gpu, change)[items.activity], 0.0),
+        duration=np.where(on_device, _durations(gpu, items.activity, change), 0.0),
         edge=edge,
         wait=np.where(gone | _freed(items, change), NONE, items.wait),
         edge_ns=items.starts.edge_ns,
@@ -67,7 +62,12 @@ def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
     )
 
 
-def _check_aligned(items: Items, change: Change) -> None:
+def check_aligned(items: Items, change: Change) -> None:
+    """Holds the change against the items.
+
+    Raises:
+        ValueError: an array of the change is not aligned with what it is about.
+    """
     activities = len(items.starts.previous)
     for name, array, rows in (
         ("kernels", change.kernels, activities),
@@ -78,9 +78,10 @@ def _check_aligned(items: Items, change: Change) -> None:
             raise ValueError(f"{name} has shape {array.shape} where ({rows},) is due")
 
 
-def _durations(gpu: Activities, change: Change) -> Floats:
-    factor = np.ones(len(gpu)) if change.kernels is None else change.kernels
-    return (gpu.end - gpu.start) * factor * np.where(gpu.is_communication, change.communication, 1.0)
+def _durations(gpu: Activities, activity: Ints, change: Change) -> Floats:
+    factor = np.ones(len(activity)) if change.kernels is None else change.kernels[activity]
+    communication = np.where(gpu.is_communication[activity], change.communication, 1.0)
+    return (gpu.end[activity] - gpu.start[activity]) * factor * communication
 
 
 def _vanished(items: Items, change: Change) -> Mask:
@@ -110,11 +111,9 @@ def _freed(items: Items, change: Change) -> Mask:
 
 def _needed(items: Items, launched: Mask) -> Mask:
     """The calls that launch nothing, or still launch something."""
-    launching = np.zeros(len(items), bool)
-    launching[items.owner[items.owner >= 0]] = True
     still = np.zeros(len(items), bool)
     still[items.owner[launched & (items.owner >= 0)]] = True
-    return ~launching | still
+    return ~items.launching | still
 
 
 def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
@@ -127,19 +126,16 @@ def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
     calls, factors, called = items.calls, change.factors(CAUSES), items.call >= 0
     speeds = change.speeds(CAUSES)
     unprofiled = factors * speeds
-    launching = np.zeros(len(items), bool)
-    launching[items.owner[items.owner >= 0]] = True
-    spared = np.where(launching, factors[DISPATCH] * (1 - change.launches), 0.0)
+    spared = np.where(items.launching, factors[DISPATCH] * (1 - change.launches), 0.0)
     stated = np.where(factors[ISSUING] < 1, factors[ISSUING], 0.0)
-    shorter = calls.before[items.call, DISPATCH] * spared * speeds[DISPATCH]
-    without = _weighted(calls.before[:, ISSUING], (factors[ISSUING] - stated) * speeds[ISSUING])[items.call]
-    before = _weighted(calls.before, unprofiled)[items.call] - np.where(needed, shorter, without)
-    still = (
-        _weighted(calls.inside, unprofiled)[items.call] - calls.inside[items.call, DISPATCH] * spared * speeds[DISPATCH]
-    )
-    left = np.where(needed, still, _weighted(calls.inside[:, ISSUING], stated * speeds[ISSUING])[items.call])
-    length = calls.inside.sum(axis=1)[items.call]
-    own = items.own_ns * np.divide(left, length, out=needed * speeds[DISPATCH], where=length > 0)
+    less, left = (ns * spared * speeds[DISPATCH] for ns in items.dispatched_ns)
+    left = _weighted(calls.inside, unprofiled)[items.call] - left
+    if not needed.all():
+        without = _weighted(calls.before[:, ISSUING], (factors[ISSUING] - stated) * speeds[ISSUING])[items.call]
+        less = np.where(needed, less, without)
+        left = np.where(needed, left, _weighted(calls.inside[:, ISSUING], stated * speeds[ISSUING])[items.call])
+    before = _weighted(calls.before, unprofiled)[items.call] - less
+    own = items.own_ns * np.divide(left, items.call_ns, out=needed * speeds[DISPATCH], where=items.call_ns > 0)
     return np.where(called, before, 0.0), np.where(called, own, 0.0)
 
 

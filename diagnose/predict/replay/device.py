@@ -6,11 +6,10 @@ keeps the delay it was measured with: a replay that did would reproduce any step
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask, numbered
+from diagnose.arrays import Floats, Ints, Mask, by_value, numbered, shortened
 from diagnose.timeline import Activities, grouped
 
 NONE = -1
@@ -75,7 +74,7 @@ def medians(values: Floats, use: Mask, keys: Sequence[Ints], otherwise: float) -
     The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
     """
     middle, used = np.full(len(values), np.nan), np.flatnonzero(use)
-    ascending = used[np.argsort(values[used], kind="stable")]
+    ascending = used[by_value(values[used])]
     for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
         missing = np.isnan(middle)
         if missing.any():
@@ -119,20 +118,16 @@ def _gaps(gpu: Activities, previous: Ints, free: Ints, in_time: Mask) -> Floats:
 
 def _group_medians(values: Floats, ascending: Ints, key: Ints, at_least: int) -> Floats:
     """The median of each row's group by the rows `ascending` in value; NaN in groups with too few of these."""
-    _, group = numbered(key)
-    rows = ascending[np.argsort(group[ascending].astype(_sorted_as(group)), kind="stable")]
-    size = np.bincount(group[rows], minlength=int(group.max(initial=0)) + 1)
+    several, number = numbered(key)
+    group = shortened(number, len(several))
+    rows = ascending[np.argsort(group[ascending], kind="stable")]
+    size = np.bincount(group[rows], minlength=len(several))
     first = np.cumsum(size) - size
     enough = size >= at_least
     middle = np.full(len(size), np.nan)
     lower, upper = (first + (size - 1) // 2)[enough], (first + size // 2)[enough]
     middle[enough] = (values[rows[lower]] + values[rows[upper]]) / 2
     return middle[group]
-
-
-def _sorted_as(group: Ints) -> type[np.unsignedinteger[Any]]:
-    """A type of as few digits as the numbers have: short ones are sorted without comparing them."""
-    return np.uint16 if int(group.max(initial=0)) <= np.iinfo(np.uint16).max else np.uint64
 
 
 def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Mask]:

@@ -61,7 +61,10 @@ def recorded_by(trace: Trace, pieces: Mapping[str, Intervals], steps: int) -> di
 
     An event counts where it begins from: its shapes and its name are collected before its time begins to run.
     """
-    begins = np.sort(trace.ts[trace.rows_of(*ANNOTATIONS, *RUNTIME, *PYTHON)], kind="stable") - 1
+    bounds = [bound for instants in pieces.values() if len(instants) for bound in (instants[0, 0], instants[-1, 1])]
+    first, last = (int(min(bounds)), int(max(bounds))) if bounds else (0, 0)
+    near = trace.rows_of(*ANNOTATIONS, *RUNTIME, *PYTHON) & (trace.ts > first) & (trace.ts <= last)
+    begins = np.sort(trace.ts[near], kind="stable") - 1
     return {
         cause: Recorded(iv.total(instants) / steps, float(_points_in(begins, instants)) / steps)
         for cause, instants in pieces.items()

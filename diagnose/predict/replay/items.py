@@ -6,12 +6,13 @@ stream holds back.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, numbered
+from diagnose.arrays import Floats, Ints, Mask, numbered
 from diagnose.predict.replay.device import NONE, Starts, starts_of
-from diagnose.predict.replay.host import Calls, calls_of
+from diagnose.predict.replay.host import DISPATCH, Calls, calls_of
 from diagnose.predict.replay.waits import ONE_STREAM, waits_of
 from diagnose.timeline import Activities, Timeline
 from diagnose.trace.vocabulary import RUNTIME
@@ -51,6 +52,24 @@ class Items:
 
     def __len__(self) -> int:
         return len(self.call)
+
+    @cached_property
+    def launching(self) -> Mask:
+        """Mask of the items whose call launched an activity, their own or a later item's."""
+        mask = np.zeros(len(self), bool)
+        mask[self.owner[self.owner >= 0]] = True
+        return mask
+
+    @cached_property
+    def dispatched_ns(self) -> tuple[Floats, Floats]:
+        """What operators take of the host to dispatch, before the call and in it."""
+        return self.calls.before[self.call, DISPATCH], self.calls.inside[self.call, DISPATCH]
+
+    @cached_property
+    def call_ns(self) -> Floats:
+        """What the call took of the host, by all causes."""
+        took: Floats = self.calls.inside.sum(axis=1)[self.call]
+        return took
 
 
 def items_of(timeline: Timeline, windows: Ints) -> Items:
@@ -116,11 +135,13 @@ def _sequence(calls: Calls, starts: Starts, launcher: Ints, with_call: Ints, min
     So each comes after the call that launched it and after all that its stream runs before it, and one loop over the
     items in this order finds every time that it asks for already there.
     """
-    alone = np.setdiff1d(mine, with_call)
+    held = np.zeros(len(launcher), bool)
+    held[with_call[with_call >= 0]] = True
+    alone = mine[~held[mine]]
     after = np.searchsorted(calls.called, starts.due[alone], side="right") - 1
     position = np.concatenate((np.arange(len(calls)), np.maximum(after, launcher[alone])))
     call = np.concatenate((np.arange(len(calls)), np.full(len(alone), NONE)))
-    order = np.lexsort((np.arange(len(call)), position))
+    order = np.argsort(position, kind="stable")
     return call[order], np.concatenate((with_call, alone))[order]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from diagnose.arrays import Floats, Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.predict.replay.change import Change
-from diagnose.predict.replay.costs import costs_of
+from diagnose.predict.replay.costs import check_aligned, costs_of
 from diagnose.predict.replay.engine import period_ns
 from diagnose.predict.replay.host_ledger import HostLedger
 from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, Recorded, speeds_that_fit
@@ -73,6 +73,11 @@ class Replay:
         keeps_end = change.communication_keeps == "end" and self._communicates
         return max(changed, self._unchanged_ns) if keeps_end else changed
 
+    @property
+    def draws(self) -> bool:
+        """Whether `drawn_ns` tells anything."""
+        return self._drawn_ns is not None
+
     def drawn_ns(self, change: Change) -> Floats | None:
         """The step with the change in other draws of the same steps, shape (draws,): how far the steps tell it.
 
@@ -129,7 +134,7 @@ def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
         steps,
         _measured_ns(timeline, steps),
         np.sort(items.calls.row[waiting]),
-        _remembered(partial(_device_step_ns, timeline, items, len(steps)), communicates),
+        _remembered(partial(_device_step_ns, timeline, items, len(steps)), items, communicates),
         communicates,
         "" if len(activity) else NOT_LINKED,
         items.calls.recorded,
@@ -148,12 +153,14 @@ def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change
     return period_ns(costs_of(timeline.gpu, items, change)) / steps
 
 
-def _remembered(replayed_ns: Callable[[Change], float], communicates: bool) -> Callable[[Change], float]:
+def _remembered(replayed_ns: Callable[[Change], float], items: Items, communicates: bool) -> Callable[[Change], float]:
     """The same, each change replayed once: rules with different remedies often ask for one, alone and in a plan."""
     known: dict[Hashable, float] = {}
+    activity, rows = items.activity[items.activity >= 0], items.calls.row[items.calls.row >= 0]
 
     def step_ns(change: Change) -> float:
-        content = change.content(communicates)
+        check_aligned(items, change)
+        content = change.content(activity, rows, communicates)
         if content not in known:
             known[content] = replayed_ns(change)
         return known[content]

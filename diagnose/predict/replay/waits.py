@@ -140,7 +140,10 @@ def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
 def _depths(gpu: Activities, stream: Ints) -> tuple[Mask, Ints]:
     """The first activity of each launch, and how many launches back the last one is that had started by its end."""
     linked = np.flatnonzero(gpu.launch >= 0)
-    firsts = np.sort(linked[np.unique(gpu.launch[linked], return_index=True)[1]])
+    launch = gpu.launch[linked]
+    first_of = np.empty(int(launch.max(initial=-1)) + 1, np.int64)
+    first_of[launch[::-1]] = linked[::-1]  # what is written last stays: the first activity of each launch
+    firsts = linked[first_of[launch] == linked]
     first, depth = np.zeros(len(gpu), bool), np.zeros(len(gpu), np.int64)
     first[firsts] = True
     for positions in grouped(stream[firsts]):

@@ -101,7 +101,7 @@ def _kernels(timeline: Timeline) -> tuple[Ints, Ints, Ints, Ints, Fields]:
 def _host_ranges(timeline: Timeline) -> tuple[Ints, Ints, Ints, Ints, Fields]:
     """Gloo's own ranges: they last from a rank's arrival to the end of the collective, on worker threads."""
     trace = timeline.trace
-    rows = np.flatnonzero(timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS))
+    rows = timeline.rows_matching(COMMUNICATION_RANGES, *ANNOTATIONS)
     rows = rows[np.argsort(trace.ts[rows], kind="stable")]
     absent = np.full(len(rows), NOT_RECORDED, np.int64)
     start = trace.ts[rows]

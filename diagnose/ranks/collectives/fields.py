@@ -45,7 +45,7 @@ def fields_of(timeline: Timeline, activity: Ints) -> Fields:
     field = np.where(own >= 0, own, recorded)
     batch, kernel = _batches(trace, records, launch, field)
     field[kernel] = batch
-    rows = np.flatnonzero(timeline.matching(_ANNOTATION, *ANNOTATIONS))
+    rows = timeline.rows_matching(_ANNOTATION, *ANNOTATIONS)
     annotation = _taken(rows, _around(trace, rows, launch))
     alone = np.flatnonzero((field >= 0) & ~np.isin(np.arange(len(field)), kernel))
     messages = _messages(timeline, np.append(alone, kernel), np.append(field[alone], batch))
@@ -72,8 +72,8 @@ def _around(trace: Trace, ranges: Ints, launch: Ints) -> Ints:
     at = _last_before(trace, ranges, launch)
     if not len(ranges):
         return at
-    row, called, end = ranges[at], np.maximum(launch, 0), trace.ts + trace.dur
-    inside = (trace.tid[row] == trace.tid[called]) & (end[called] <= end[row])
+    row, called = ranges[at], np.maximum(launch, 0)
+    inside = (trace.tid[row] == trace.tid[called]) & (trace.ends(called) <= trace.ends(row))
     return np.where((at >= 0) & (launch >= 0) & inside, at, ABSENT)
 
 

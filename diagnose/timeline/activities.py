@@ -1,0 +1,149 @@
+"""The activities of one rank's GPU, each linked to its launch and told of which kind it is."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from diagnose.arrays import Ids, Ints, Mask, numbered, ordered
+from diagnose.timeline.graph_captures import GraphCaptures
+from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
+from diagnose.timeline.launches import Launches, launches_of
+from diagnose.trace import Trace
+from diagnose.trace.vocabulary import GPU_CATEGORIES, RUNTIME
+
+NOT_LAUNCHED = -1
+
+_COPY_KIND = re.compile(r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)")
+_COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
+
+
+@dataclass(frozen=True)
+class Activities:
+    """GPU activities of one device sorted by start; times in nanoseconds, `launch` is a row of the trace or -1.
+
+    `kind` indexes `kinds`. `host_time` is when the activity was launched: its own launch, else that of the previous
+    linked activity on its stream, else NOT_LAUNCHED for the head that was launched before the window.
+    """
+
+    row: Ints
+    start: Ints
+    end: Ints
+    stream: Ids
+    kind: Ids
+    kinds: tuple[Kind, ...]
+    launch: Ints
+    launch_start: Ints
+    launch_end: Ints
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def of_family(self, *families: str) -> Mask:
+        """Mask of the activities whose kind is of one of the families."""
+        if not len(self):
+            return np.zeros(0, bool)
+        return np.array([k.family in families for k in self.kinds], bool)[self.kind]
+
+    def tagged(self, *tags: str) -> Mask:
+        """Mask of the activities whose kind has one of the tags."""
+        if not len(self):
+            return np.zeros(0, bool)
+        return np.array([not k.tags.isdisjoint(tags) for k in self.kinds], bool)[self.kind]
+
+    @cached_property
+    def is_communication(self) -> Mask:
+        """Mask, read-only, of the collective kernels."""
+        return _kept(self.of_family(COMMUNICATION))
+
+    @cached_property
+    def is_copy(self) -> Mask:
+        """Mask, read-only, of copies and fills done by the copy engine."""
+        return _kept(self.of_family("memcpy", "memset"))
+
+    @property
+    def is_compute_bound(self) -> Mask:
+        """Mask of the kernels that the matrix units bound, judged by kind."""
+        if not len(self):
+            return np.zeros(0, bool)
+        return np.array([bound_by(k) == "compute" for k in self.kinds], bool)[self.kind]
+
+
+def _kept(mask: Mask) -> Mask:
+    mask.flags.writeable = False
+    return mask
+
+
+def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, Launches]:
+    """The activities of the busiest device, and the launches of all."""
+    rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
+    if len(rows):
+        busiest = _busiest(trace.pid[rows], trace.dur[rows])
+        rows = rows[trace.pid[rows] == busiest]
+    rows = rows[ordered(trace.ts[rows], trace.stream[rows], trace.correlation[rows], trace.dur[rows])]
+    launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
+    launch_rows = launch_rows[np.argsort(trace.correlation[launch_rows], kind="stable")]
+    launch = _linked(trace, rows, launch_rows)
+    kind, kinds = _kinds(trace, rows)
+    start, end = _inherited_launch(trace, rows, launch)
+    activities = Activities(
+        row=rows,
+        start=trace.ts[rows],
+        end=trace.ts[rows] + trace.dur[rows],
+        stream=trace.stream[rows],
+        kind=kind,
+        kinds=kinds,
+        launch=launch,
+        launch_start=start,
+        launch_end=end,
+    )
+    return activities, launches_of(trace, launch_rows, captures)
+
+
+def _busiest(device: Ints, dur: Ints) -> int:
+    devices, index = numbered(device)
+    return int(devices[np.argmax(np.bincount(index, weights=dur))])
+
+
+def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
+    """For each GPU row, the runtime call with its correlation, else -1."""
+    correlation, wanted = trace.correlation[launch_rows], trace.correlation[rows]
+    at = np.searchsorted(correlation, wanted)
+    at_safe = np.minimum(at, max(len(correlation) - 1, 0))
+    if not len(correlation):
+        return np.full(len(rows), NOT_LAUNCHED, np.int64)
+    hit = (correlation[at_safe] == wanted) & (wanted > 0)
+    return np.where(hit, launch_rows[at_safe], NOT_LAUNCHED)
+
+
+def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
+    """Launch times; an unlinked activity inherits those of the previous linked one on its stream."""
+    by_stream = np.argsort(trace.stream[rows], kind="stable")
+    stream, launch_row = trace.stream[rows][by_stream], launch[by_stream]
+    last = np.maximum.accumulate(np.where(launch_row >= 0, np.arange(len(launch_row)), -1))
+    known = last >= np.searchsorted(stream, stream)
+    absent = np.iinfo(np.int64).min
+    start, end = np.full(len(rows), absent), np.full(len(rows), absent)
+    start[by_stream[known]] = trace.ts[launch_row[last[known]]]
+    end[by_stream[known]] = trace.ends(launch_row[last[known]])
+    return start, end
+
+
+def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
+    pairs = trace.name[rows].astype(np.int64) * len(trace.cats) + trace.cat[rows]
+    distinct, index = numbered(pairs)
+    kinds = [_kind(trace.names[p // len(trace.cats)], trace.cats[p % len(trace.cats)]) for p in distinct]
+    unique = tuple(dict.fromkeys(kinds))
+    number = {k: i for i, k in enumerate(unique)}
+    return np.array([number[k] for k in kinds], np.int32)[index] if len(rows) else np.zeros(0, np.int32), unique
+
+
+def _kind(name: str, category: str) -> Kind:
+    category = category.lower()
+    if category.endswith("memset"):
+        return Kind("memset", "memset")
+    if category.endswith("memcpy"):
+        match = _COPY_KIND.search(name)
+        return Kind("memcpy", _COPY_ALIASES.get(match[0], match[0]) if match else "unknown")
+    return classify(name)

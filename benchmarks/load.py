@@ -97,8 +97,9 @@ def main() -> None:
     if stated.report:
         stated.report.mkdir(parents=True, exist_ok=True)
         (stated.report / f"{name}.md").write_text(written, encoding="utf-8")
-        (stated.report / f"{name}.svg").write_text(picture, encoding="utf-8")
-        sys.stderr.write(f"written: {name}.md, {name}.svg\n")
+        if picture:
+            (stated.report / plot).write_text(picture, encoding="utf-8")
+        sys.stderr.write(f"written: {name}.md{', ' if plot else ''}{plot}\n")
 
 
 def _stated() -> argparse.Namespace:

@@ -28,10 +28,11 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))  # where `python -P` does not look
 
-from benchmarks.loading.names import free_name  # noqa: E402
-from benchmarks.simulator import Clocks, Fault, Job, simulate  # noqa: E402
+from loading.names import free_name  # noqa: E402
+from simulator import Clocks, Fault, Job, simulate  # noqa: E402
+
 from diagnose.arrays import Floats  # noqa: E402
 
 CLOCKS = Clocks(3.0, 20.0)

@@ -65,3 +65,13 @@ def test_ranks_that_are_late_in_turn_are_waited_for_less_often(passing: float, l
 
     assert best.host["late-rank-host"] == pytest.approx(left)
     assert worst.host["late-rank-host"] == 1
+
+
+def test_operators_that_get_their_cores_back_buy_more_than_the_transfer(tmp_path: Path) -> None:
+    """Half of the step is reductions, which all gone would buy 2x."""
+    found = next(each for each in exchanging(tmp_path, 30, 0.02).findings if each.rule == "small-collectives")
+
+    assert found.predicted_speedup is not None
+    low, high = found.predicted_speedup
+    assert low < 1.3
+    assert high == pytest.approx(1 / (0.5 * 0.05 + 0.5 * 0.55), rel=0.1)

@@ -53,6 +53,13 @@ def test_a_change_promises_more_by_half_a_per_cent(more: float, less_sure: bool)
     assert next_change._is_less_sure(*given) is less_sure
 
 
+def test_a_change_that_may_cost_time_is_as_sure_as_one_that_may_buy_nothing() -> None:
+    opener, other = (SimpleNamespace(predicted_speedup=(least, 2.0)) for least in (0.85, 1.0))
+    given: Any = (opener, SimpleNamespace(findings=[opener, other]))
+
+    assert next_change._is_less_sure(*given) is False
+
+
 @pytest.mark.parametrize(("share", "named"), [(0.021, 1), (0.019, 0)])
 def test_a_line_is_named_from_two_hundredths_on(share: float, named: int) -> None:
     function = SimpleNamespace(function=("a.py", "f"), line=1, weight=1.0, most_in=None)

@@ -40,7 +40,7 @@ def test_a_part_that_ends_within_an_event_is_odd() -> None:
 
 
 def test_what_was_scanned_last_stays_while_the_next_is() -> None:
-    reader = ColumnBuilder().scanning()
+    reader = ColumnBuilder().scanning(ahead=True)
     assert reader is not None
     found = reader.scanned(b"", memoryview((ONE % "").encode()))
     assert found is not None
@@ -66,7 +66,7 @@ def test_one_thread_scans_at_a_time() -> None:
     class Asking(Interner):
         def __missing__(self, key: str) -> int:
             try:
-                reader._scanner.scan(b"", b"{}", *reader._arrays.all)
+                reader._scanner.scan(b"", b"{}", *reader._arrays[0].all)
             except RuntimeError as error:
                 refused.append(str(error))
             return super().__missing__(key)

@@ -220,7 +220,7 @@ def test_it_goes_with_its_last_user() -> None:
 def test_arrays_of_different_length_are_refused() -> None:
     reader = ColumnBuilder().scanning()
     assert reader is not None
-    arrays = list(reader._arrays.all)
+    arrays = list(reader._arrays[0].all)
     for short in range(1, 5):
         given_arrays = [array[:, :9].copy() if at == short else array for at, array in enumerate(arrays)]
         with pytest.raises(ValueError, match="different length"):

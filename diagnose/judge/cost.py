@@ -8,6 +8,7 @@ from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.formulas.throughput import gpu_hours_lost_per_day
 from diagnose.metrics.settings import Settings
 from diagnose.predict.costs import BILLION, NO_OVERHEAD, Tariff, hours_of, money_of
+from diagnose.predict.plan import promised
 
 _DAY_H = (24.0, 24.0, 24.0)
 _NO_TOKENS = "the tokens of a step are not known; pass --tokens-per-step"
@@ -69,7 +70,7 @@ def _saving(diagnosis: Diagnosis, gpus: int, tariff: Tariff) -> Saving | None:
     answer = diagnosis.next
     if answer.kind != "change" or answer.predicted_speedup is None:
         return None
-    low, high = max(answer.predicted_speedup[0], 1.0), answer.predicted_speedup[1]  # what slows the job is taken back
+    low, high = promised(answer.predicted_speedup), answer.predicted_speedup[1]
     hours = (gpu_hours_lost_per_day(gpus, low), None if high is None else gpu_hours_lost_per_day(gpus, high))
     return Saving(
         rule=answer.rule,

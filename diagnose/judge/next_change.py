@@ -2,7 +2,7 @@
 
 from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
-from diagnose.predict.plan import WORTH_PLANNING, pays
+from diagnose.predict.plan import WORTH_PLANNING, pays, promised
 
 SAME_PROMISE = 0.005  # gains are told with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
@@ -87,8 +87,8 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
 
 def _is_less_sure(opener: Finding, diagnosis: Diagnosis) -> bool:
     """Whether another change buys more in its worst case than the one that opens the plan."""
-    promised = [f.predicted_speedup[0] for f in diagnosis.findings if f.predicted_speedup]
-    return opener.predicted_speedup is not None and max(promised) > opener.predicted_speedup[0] + SAME_PROMISE
+    surest = max(promised(finding.predicted_speedup) for finding in diagnosis.findings)
+    return opener.predicted_speedup is not None and surest > promised(opener.predicted_speedup) + SAME_PROMISE
 
 
 def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:

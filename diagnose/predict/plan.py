@@ -38,7 +38,7 @@ class Weight:
 
     def promise(self, gain: Speedup | None) -> float:
         """The worst case; the best one where that alone is known of a critical fault of what bounds the step."""
-        worst = 1.0 if gain is None else max(gain[0], 1.0)
+        worst = promised(gain)
         return _most(gain) if self.leads(gain) and worst < WORTH_PLANNING else worst
 
     def follows(self, gain: Speedup | None, others: Iterable[tuple["Weight", Speedup | None]]) -> bool:
@@ -106,8 +106,8 @@ def _is_noise(gain: Speedup | None, noise_share: float) -> bool:
 
 
 def _both(one: Speedup, other: Speedup) -> Speedup:
-    """What two changes buy together, low ends with low ends and high with high; what slows the step is taken back."""
-    return one[0] * max(other[0], 1.0), None if one[1] is None or other[1] is None else one[1] * other[1]
+    """What two changes buy together, worst cases with worst cases and best with best."""
+    return one[0] * promised(other), None if one[1] is None or other[1] is None else one[1] * other[1]
 
 
 def excluded(one: Rule, other: Rule) -> bool:
@@ -121,9 +121,13 @@ def _most(gain: Speedup | None) -> float:
     return 1.0 if gain is None else gain[1] or gain[0]
 
 
+def promised(gain: Speedup | None) -> float:
+    """What a change buys in its worst case: nothing where it slows the step, since it is taken back then."""
+    return 1.0 if gain is None else max(gain[0], 1.0)
+
+
 def _to_compare(gain: Speedup | None) -> tuple[float, float]:
-    """Worst case, to two digits, and best; who may lose by a change takes it back."""
-    return (1.0, 1.0) if gain is None else (max(round(gain[0], 2), 1.0), _most(gain))
+    return round(promised(gain), 2), _most(gain)
 
 
 def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property, reduce
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.attribution.causes import EXPOSED, WAITING
+from diagnose.attribution.causes import EXPOSED, OPERATORS, WAITING
 from diagnose.defects import netted
 from diagnose.diagnosis import Speedup
 from diagnose.facts import Facts, Unknown, spoken
@@ -15,7 +15,7 @@ from diagnose.metrics import Measured
 from diagnose.predict.booked import booked_on
 from diagnose.predict.changed import NOTHING, Changed, combined, joined
 from diagnose.predict.remedies import Remedies
-from diagnose.predict.replay import AS_PROFILED, HostSpeeds, Replay, host_speeds_for
+from diagnose.predict.replay import AS_PROFILED, Change, HostSpeeds, Replay, host_speeds_for
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case
 from diagnose.trace.distortion import distorted_by
@@ -104,7 +104,8 @@ class Predictor:
     def _without_transfer(self, rule: Rule, after: Sequence[Rule]) -> float:
         """The speed of a step that waits for ranks and transfers nothing: no change of the transfers buys more.
 
-        One that leaves fewer of them leaves fewer places at which ranks wait for each other, too.
+        One that leaves fewer of them leaves fewer places at which ranks wait for each other, too, and gives the cores
+        of a host that sends back to its operators.
         """
         fewer, now = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host), self._all(after, "best")
         waiting = self._share("passing_waiting_share", "waiting_share") if fewer else 0.0
@@ -112,8 +113,14 @@ class Predictor:
         if transfer is None or waiting is None or now is None:
             return np.inf
         speed = 1.0 if self.measured.timeline.has_gpu else self.host_speeds.of(EXPOSED)
-        gone = (transfer + waiting) * self.replay.measured_ns * speed
+        gone = (transfer + waiting) * self.replay.measured_ns * speed + self._given_back_ns(rule, now)
         return now[1] / max(now[1] - gone, 1e-3 * now[1]) if now[1] > 0 else np.inf
+
+    def _given_back_ns(self, rule: Rule, now: tuple[Changed, float]) -> float:
+        """What the change saves of operators on the host, in its best case, of a step of `now`."""
+        own = self._own(rule, "best")
+        factors = {} if own is None else {cause: own.change.host.get(cause, 1.0) for cause in OPERATORS}
+        return max(now[1] - self._time(combined(now[0], Changed(Change(host=factors)))), 0.0) if factors else 0.0
 
     def _share(self, *names: str) -> float | None:
         """The first of the shares that is known; None where none is."""

@@ -92,9 +92,9 @@ class ColumnBuilder:
     def __len__(self) -> int:
         return self._rows
 
-    def scanning(self) -> Scanning | None:
-        """What reads chunks for `put`; None where each has to be one of `add`."""
-        return scanning_of((self._names, self._cats, self._shapes), sorted(self._left_out))
+    def scanning(self, ahead: bool = False) -> Scanning | None:
+        """What reads chunks for `put`, while the next is read if `ahead`; None where each has to be one of `add`."""
+        return scanning_of((self._names, self._cats, self._shapes), sorted(self._left_out), ahead)
 
     def add(self, chunk: Chunk) -> None:
         """Appends a chunk of events."""

@@ -33,7 +33,7 @@ class Chunks:
 
     def __init__(self, builder: ColumnBuilder, ahead: Executor | None = None) -> None:
         self._builder, self._ahead = builder, ahead
-        self._scanning = builder.scanning()
+        self._scanning = builder.scanning(ahead is not None)
         self._begun: _Begun | None = None
         self._held: Scanned | None = None
         self._exact = False

@@ -8,6 +8,7 @@ from pathlib import Path
 from diagnose.trace.cache import Cache, default_folder
 from diagnose.trace.columns import Trace
 from diagnose.trace.reader import read
+from diagnose.trace.scanning import reader_in_use
 from diagnose.trace.source import Watch
 from diagnose.trace.vocabulary import PYTHON
 from diagnose.trace.workers import parsed_by_workers, parsed_in_shares, worthwhile
@@ -76,7 +77,7 @@ def load_all(paths: Sequence[Path], how: Loading | None = None) -> Iterator[Trac
 def _parsed_all(paths: Sequence[Path], jobs: int, how: Loading) -> Iterator[Trace]:
     if jobs == 1 or not paths:
         return (_parsed(path, how) for path in paths)
-    if len(paths) == 1 and jobs == _AHEAD:
+    if len(paths) == 1 and jobs == _AHEAD and reader_in_use() == "compiled":
         return iter([read(paths[0], _watch(paths[0], how), ahead=True)])
     if len(paths) == 1:
         return iter([parsed_in_shares(paths[0], jobs, _watch(paths[0], how))])

@@ -5,6 +5,7 @@ values: what it does not understand is left to `events`, a whole chunk at a time
 """
 
 import os
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -31,10 +32,9 @@ try:
 except ImportError:  # built without a compiler, or for another Python
     _scanner = None
 _scanner = _usable(_scanner)
-_ROOM = (
-    1 << 16
-) + 72  # events of a chunk; one with more is left to the reference reader. No power of two: columns that
-# stand so far apart push each other out of the cores' caches
+# Events of a chunk: one with more is left to the reference reader. No power of two, since columns that stand so far
+# apart push each other out of the caches of a core.
+_ROOM = 65_608
 _MOST_EXACT_DIGITS = 15  # of a double
 _text = msgspec.json.Decoder(str).decode
 
@@ -47,7 +47,7 @@ class Scanned(NamedTuple):
     """The columns of a chunk's complete events, and what else it holds.
 
     `calls` are the rows of events that may be collectives, with their arguments; `memory` holds sizes reserved, devices
-    and types of devices, by allocation. The arrays are used again for the next chunk but one.
+    and types of devices, by allocation. The arrays are used again for the next chunk, or for the one behind it.
     """
 
     columns: Mapping[str, Array]
@@ -76,14 +76,15 @@ class _Arrays:
 
 
 class Scanning:
-    """Reads chunks into arrays that it owns: into those of the last chunk but one, so that one can be used meanwhile.
+    """Reads chunks into arrays that it owns.
 
     Args:
         interners: grow by what is new.
         left_out: categories, in lower case, whose events are counted and not kept.
+        ahead: whether what was found in a chunk is used while the next is scanned.
     """
 
-    def __init__(self, interners: Interners, left_out: Sequence[str] = ()) -> None:
+    def __init__(self, interners: Interners, left_out: Sequence[str] = (), ahead: bool = False) -> None:
         assert _scanner is not None
         self._interners = interners
         names, cats, shapes = interners
@@ -95,8 +96,7 @@ class Scanning:
             _integer,
             int.from_bytes(os.urandom(8)),
         )
-        self._arrays = _Arrays(len(self._kinds_left_out))
-        self._others = _Arrays(len(self._kinds_left_out))
+        self._arrays = deque(_Arrays(len(self._kinds_left_out)) for _ in range(1 + ahead))
 
     def scanned(self, first: bytes, text: memoryview) -> Scanned | None:
         """What two texts hold, each events with a comma between them; None where the reference reader has to read them.
@@ -104,8 +104,8 @@ class Scanning:
         The first may be empty: it is the event, mostly, that began in another block.
         """
         sizes = [len(each) for each in self._interners]
-        arrays, self._others = self._others, self._arrays
-        self._arrays = arrays
+        self._arrays.rotate()
+        arrays = self._arrays[0]
         arrays.left_out[:] = 0
         try:
             found = self._scanner.scan(first, text, *arrays.all)
@@ -121,7 +121,7 @@ class Scanning:
         return Scanned(columns, calls, arrays.memory[:, :memory], others, not_finite, left_out, needs_digits)
 
     def _called(self, first: bytes, text: memoryview, calls: int) -> list[tuple[int, Args]]:
-        size, rows = len(first), self._arrays.calls[:, :calls].T.tolist()
+        size, rows = len(first), self._arrays[0].calls[:, :calls].T.tolist()
         return [
             (row, decode_args(first[begin:end] if begin < size else text[begin - size : end - size]))
             for row, begin, end in rows
@@ -155,9 +155,9 @@ def _integer(raw: bytes) -> int:
     return as_int(text)
 
 
-def scanning_of(interners: Interners, left_out: Sequence[str] = ()) -> Scanning | None:
+def scanning_of(interners: Interners, left_out: Sequence[str] = (), ahead: bool = False) -> Scanning | None:
     """A reader of chunks; None where it is not installed, or `DIAGNOSE_READER=reference` asks for the other."""
-    return Scanning(interners, left_out) if reader_in_use() == "compiled" else None
+    return Scanning(interners, left_out, ahead) if reader_in_use() == "compiled" else None
 
 
 def reader_in_use() -> Literal["compiled", "reference"]:

@@ -96,5 +96,5 @@ def _gain(predicted: list[float | None] | None) -> str:
     if low is not None and low >= 1.005:
         return f"buys {low:.2f}x"
     if high is not None and high >= 1.005:
-        return f"buys {high:.2f}x at most"
+        return f"buys {high:.2f}x at most" + (f", {low:.2f}x at worst" if low is not None and low < 0.995 else "")
     return ""

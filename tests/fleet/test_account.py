@@ -76,6 +76,8 @@ def planned(rule: str, *cumulative: float | None) -> Planned:
         ([planned("a", 1.25, 2.0), planned("b", 1.6, 2.5)], [(0.2, 0.5), (0.1, 0.175)]),
         ([planned("a", 1.25, None), planned("b", 2.0, None)], [(0.2, None), (0.3, None)]),
         ([planned("a", 1.0, 1.25)], [(0.0, 0.2)]),
+        # what slows the job is taken back, and gives nothing to what follows it
+        ([planned("a", 0.8, 1.25), planned("b", 1.25, 2.5)], [(0.0, 0.2), (0.2, 0.4)]),
         ([], []),
     ],
 )

@@ -32,6 +32,7 @@ def diagnosis(sample: str = LOADER) -> dict[str, Any]:
             {"patch": {"target": "training_arguments", "set": {"bf16": True}}, "predicted_speedup": [1.0, 1.5]},
             "bf16=True buys 1.50x at most",
         ),
+        ({"patch": None, "predicted_speedup": [0.85, 1.3]}, "next: data-wait (buys 1.30x at most, 0.85x at worst)"),
         ({"patch": None, "action": "use fused kernels"}, "next: use fused kernels (buys 1.29x)"),
         ({"patch": None, "predicted_speedup": None}, "next: data-wait (what it buys is not known)"),
         ({"patch": {"target": "code", "set": {"line": "open('/home/me')"}}}, "next: data-wait (buys 1.29x)"),

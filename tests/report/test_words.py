@@ -24,6 +24,9 @@ def test_a_bound_reads_at_most_and_a_range_reads_as_a_range() -> None:
     assert speedup((1.23, 12.4)) == "1.23-12x"
     assert speedup((1.004, 1.656)) == "at most 1.66x"
     assert speedup((1.23, None)) == "at least 1.23x"
+    assert speedup((0.85, 1.3)) == "0.85-1.30x"
+    assert speedup((0.87, 1.002)) == "0.87-1.00x"
+    assert speedup((1.0, 1.002)) == "nothing alone"
     assert speedup(None) == ""
 
 

@@ -28,12 +28,12 @@ def returned_by(plan: Sequence[Planned]) -> list[Returned]:
     low_before, high_before = 1.0, 1.0
     for step in plan:
         low, high = step.cumulative
-        worst, low_before = low_before - 1 / low, 1 / low
+        now = min(low_before, 1 / low)  # what slows the job is taken back
+        worst, low_before = low_before - now, now
         if high is None or high_before == 0:
             best, high_before = None, 0.0
         else:
             best, high_before = high_before - 1 / high, 1 / high
-        worst = max(worst, 0.0)
         share = (worst, None) if best is None else (min(worst, max(best, 0.0)), max(worst, best))
         found.append(Returned(step, share))
     return found

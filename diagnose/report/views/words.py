@@ -68,7 +68,7 @@ def speedup(predicted: Speedup | None) -> str:
     if predicted[1] is None:
         return f"at least {low}x"
     high = _factor(predicted[1])
-    if high == "1.00":
+    if low == high == "1.00":
         return "nothing alone"
     if low == "1.00":
         return f"at most {high}x"

@@ -8,7 +8,7 @@ import pytest
 from trace_files import assert_same, saved, small_job
 
 from diagnose.errors import UserError
-from diagnose.trace import Loading, Trace, load, processes, read, source
+from diagnose.trace import Loading, Trace, load, loading, processes, read, source
 from diagnose.trace.reader import read_part, trace_of
 from diagnose.trace.shares import Share, Unsplittable, shares_of, text_bytes
 
@@ -99,7 +99,7 @@ def test_processes_and_their_deaths(code: str, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
-def test_two_threads_read_what_one_does_and_start_no_process(
+def test_two_cores_read_what_one_does_and_start_no_process(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = json.dumps(small_job().json() | MORE, indent=1).encode()
@@ -112,6 +112,21 @@ def test_two_threads_read_what_one_does_and_start_no_process(
 
     assert_same(trace, read(path))
     assert seen[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+@pytest.mark.parametrize(("name", "ahead"), [("t.json", False), ("t.json.gz", True)])
+def test_a_thread_of_its_own_scans_what_has_to_be_unpacked(
+    name: str, ahead: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(small_job().json()).encode()
+    path = saved(tmp_path / name, gzip.compress(text) if name.endswith("gz") else text)
+    asked: list[bool] = []
+    monkeypatch.setattr(loading, "reader_in_use", lambda: "compiled")
+    monkeypatch.setattr(loading, "read", lambda path, watch, ahead: asked.append(ahead) or read(path, ahead=ahead))
+
+    load(path, Loading(jobs=2))
+
+    assert asked == [ahead]
 
 
 def test_a_foreign_file_is_refused_in_the_same_words(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from diagnose.trace.cache import Cache, default_folder
 from diagnose.trace.columns import Trace
 from diagnose.trace.reader import read
 from diagnose.trace.scanning import reader_in_use
-from diagnose.trace.source import Watch
+from diagnose.trace.source import Watch, is_packed
 from diagnose.trace.vocabulary import PYTHON
 from diagnose.trace.workers import parsed_by_workers, parsed_in_shares, worthwhile
 
-_AHEAD = 2  # cores on which a thread is quicker than a second process, whose columns are handed over
+_AHEAD = 2  # cores on which a second process saves less than it takes to hand its columns over
 _HELD = 16  # of the memory allowed, the part that columns grow to before they are written to disk
 
 
@@ -23,8 +23,8 @@ class Loading:
 
     Attributes:
         cache: whether loaded traces are kept on disk and taken from there.
-        jobs: how many processes parse: a trace each, or a share each of a single one, which two threads read; None lets
-            size and idle cores decide.
+        jobs: how many processes parse: a trace each, or a share each of a single one, which by compiled code two cores
+            read in one process; None lets size and idle cores decide.
         watch: told which file is read, how many of its bytes have been, and how many it has.
         memory_bytes: how much memory loading may take, None for as much as it needs. Columns are then kept on disk in
             the folder for temporary files, and neither cache nor further processes are used.
@@ -78,7 +78,7 @@ def _parsed_all(paths: Sequence[Path], jobs: int, how: Loading) -> Iterator[Trac
     if jobs == 1 or not paths:
         return (_parsed(path, how) for path in paths)
     if len(paths) == 1 and jobs == _AHEAD and reader_in_use() == "compiled":
-        return iter([read(paths[0], _watch(paths[0], how), ahead=True)])
+        return iter([read(paths[0], _watch(paths[0], how), ahead=is_packed(paths[0]))])
     if len(paths) == 1:
         return iter([parsed_in_shares(paths[0], jobs, _watch(paths[0], how))])
     return parsed_by_workers(paths, min(jobs, len(paths)))

@@ -117,6 +117,15 @@ class Source:
         return Frames(zstd)
 
 
+def is_packed(path: Path) -> bool:
+    """Whether the file holds compressed text; False where it cannot be read."""
+    try:
+        with opened(path) as file:
+            return file.read(len(ZSTD_MAGIC)).startswith((GZIP_MAGIC, ZSTD_MAGIC))
+    except (OSError, UserError):
+        return False
+
+
 def opened(path: Path, what: str = "the trace") -> BinaryIO:
     """The file, which is never waited for; `what` is in it.
 

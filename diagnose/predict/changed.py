@@ -1,4 +1,4 @@
-"""A change to the replayed step with the speed that it brings beside it, and two such changes made one."""
+"""A change to the replayed step with the speed that it brings beside it, where its time comes from, and two made one."""
 
 from dataclasses import dataclass
 
@@ -17,6 +17,18 @@ class Changed:
 
 
 NOTHING = Changed(Change())
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where the time that a change saves in its best case comes from, as shares of the step.
+
+    `booked`: what the ledger books on the work that it touches. `hidden`: what it saves beyond that, which passes
+    beside other work and holds up the step all the same.
+    """
+
+    booked: float
+    hidden: float
 
 
 def combined(one: Changed, other: Changed) -> Changed:

@@ -1,7 +1,7 @@
 """Predictions: the remedies of rules put into the replay of the step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -13,7 +13,7 @@ from diagnose.diagnosis import Speedup
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.metrics import Measured
 from diagnose.predict.booked import booked_on
-from diagnose.predict.changed import NOTHING, Changed, combined, joined
+from diagnose.predict.changed import NOTHING, Changed, Saving, combined, joined
 from diagnose.predict.remedies import Remedies
 from diagnose.predict.replay import AS_PROFILED, Change, HostSpeeds, Replay, host_speeds_for
 from diagnose.rule import Rule
@@ -30,18 +30,6 @@ WORST: Case = "worst"
 BEST: Case = "best"
 HIDDEN_BY_HOST = "no gain is predicted: the host, as slow as profiled, hides it, and its unprofiled speed is not known"
 PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
-
-
-@dataclass(frozen=True)
-class Saving:
-    """Where the time that a change saves in its best case comes from, as shares of the step.
-
-    `booked`: what the ledger books on the work that it touches. `hidden`: what it saves beyond that, which passes
-    beside other work and holds up the step all the same.
-    """
-
-    booked: float
-    hidden: float
 
 
 class Predictor:

@@ -1,4 +1,4 @@
-"""A change to the replayed step with the speed that it brings beside it, where its time comes from, and two made one."""
+"""A change to the replayed step with the speed that it brings beside it, where that comes from, and two made one."""
 
 from dataclasses import dataclass
 

@@ -23,9 +23,9 @@ def _cpu(run: Timed) -> float:
     return run.cpu_s
 
 
-def best(outcomes: Sequence[Outcome], of: Seconds = _wall) -> float | None:
-    """The least seconds of all rounds, None without any."""
-    return min((of(each) for each in outcomes if isinstance(each, Timed)), default=None)
+def best(outcomes: Sequence[Outcome]) -> float | None:
+    """The least wall seconds of all rounds, None without any."""
+    return min((each.wall_s for each in outcomes if isinstance(each, Timed)), default=None)
 
 
 def table(runs: Runs, text_bytes: int, against: str) -> str:

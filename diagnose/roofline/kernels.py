@@ -157,6 +157,6 @@ def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: Mask) -
 
 def _over_activities(timeline: Timeline, at: Ints, values: Any, absent: Any) -> Any:
     """The values of kernels, aligned with all GPU activities."""
-    aligned = np.full(len(timeline.gpu), np.array(absent, values.dtype))  # one text for all, as `_labels` are
+    aligned = np.full(len(timeline.gpu), absent, values.dtype)
     aligned[at] = values
     return aligned

@@ -41,7 +41,7 @@ class Chunks:
     def begin(self, text: bytes, more: memoryview = NO_MORE) -> None:
         """Begins a chunk, whose text is that of both; the one before it has to be settled."""
         self._begun = _Begun(text, more, self._scan(*_divided(text, more)))
-        self._put_held()
+        self.put_held()
 
     def settled(self) -> bytes:
         """Adds the chunk that was begun, if any.
@@ -57,12 +57,14 @@ class Chunks:
             return self._odd(b"".join((begun.text, begun.more)))
         self._exact = self._exact or self._held.needs_digits
         if self._ahead is None:
-            self._put_held()
+            self.put_held()
         return b""
 
-    def finish(self) -> None:
-        """Has the columns of all chunks that are settled in the builder."""
-        self._put_held()
+    def put_held(self) -> None:
+        """Adds the columns of the chunk settled last, if they are not yet; the next may be scanned meanwhile."""
+        if self._held is not None:
+            self._builder.put(self._held)
+        self._held = None
 
     def _scan(self, first: bytes, rest: memoryview) -> Callable[[], Scanned | None]:
         if self._scanning is None:
@@ -71,12 +73,6 @@ class Chunks:
             return self._ahead.submit(self._scanning.scanned, first, rest).result
         scanned = self._scanning.scanned(first, rest)
         return lambda: scanned
-
-    def _put_held(self) -> None:
-        """Adds the columns of the chunk settled last, while the next may be scanned."""
-        if self._held is not None:
-            self._builder.put(self._held)
-        self._held = None
 
     def _odd(self, text: bytes) -> bytes:
         try:

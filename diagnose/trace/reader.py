@@ -131,13 +131,13 @@ class _Reader:
         blocks = text.blocks()
         head, start = self._head(source, blocks) if self.share.begin == 0 else (b"", b"")
         rest = self._stream(start, blocks)
-        self.chunks.finish()
+        self.chunks.put_held()
         self.ended = text.end is None
         if not self.ended:
             self._decode(rest)
         elif self.salvage.tail is None and text.begin is not None:
             self._finish(rest)
-        self.chunks.finish()
+        self.chunks.put_held()
         builder = self.builder
         return Part(
             trace=builder.trace(str(self.path), source.bytes_read, self.salvage.loss),
@@ -222,7 +222,7 @@ class _Reader:
         """Decodes whole events; what of them can only be told with the text that follows."""
         self.chunks.begin(text)
         left = self._settled()
-        self.chunks.finish()
+        self.chunks.put_held()
         return left
 
     def _settled(self) -> bytes:

@@ -132,8 +132,7 @@ class Session:
     def _plan(self, plan: Plan, done: int) -> None:
         """A window by `plan` begins with the next step; the job has `done` steps behind it."""
         self.outcome.begins()
-        self.recorder = None
-        self.stop_asked = self._passed = False
+        self.recorder, self.stop_asked, self._passed = None, False, False
         self._fetches = Fetches()
         self._thread = threading.get_ident()
         self.sampler = StackSampler(self._thread)
@@ -240,6 +239,7 @@ class Session:
             self.outcome.write(lambda: {"stack_samples": quietly(lambda: samples_of(sampler, plan.sampling > 0))})
             self.stop_asked = self.config.stop and self.outcome.error is None
         self.outcome.files = self.window = None
+        self.clock.rest()
 
     def _note_facts(self) -> None:
         of = {name: getattr(self, name) for name in ("window", "clock", "recorder", "source", "allowance")}

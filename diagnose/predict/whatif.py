@@ -140,7 +140,7 @@ class Predictor:
             low = worst * self._drawn(rule, after, WORST)[0]
             return (low, None) if low > 1 else None
         (low, at_low), (high, at_high) = sorted([(worst, WORST), (best, BEST)])
-        if rule.class_ == "communication":
+        if rule.class_ == "communication" and not rule.remedy.beyond_transfers:
             most = self._without_transfer(rule, after)
             low, high = min(low, most), min(high, most)
         least = 0.0 if low * (1 + REPLAY_ERROR) < 1 else 1.0

@@ -43,6 +43,7 @@ class Remedy:
         batch: factor on the tokens of a step.
         over: what the share is of: "run" for what comes once in many steps, which few steps next to each other say
             nothing about.
+        beyond_transfers: whole collectives go, with the host's work for them: the time that transfers take is no bound.
         assumes: what the factors rest on, in words.
         source: where the factors come from.
     """
@@ -57,6 +58,7 @@ class Remedy:
     waits: Waits | None = None
     batch: Values | None = None
     over: Over = "step"
+    beyond_transfers: bool = False
     assumes: str = ""
     source: str = ""
 
@@ -123,6 +125,7 @@ def remedy_of(
         waits=table.waits,
         batch=span(table.batch, "whatif.batch") if table.batch else None,
         over=table.over,
+        beyond_transfers=table.beyond_transfers,
         assumes=" ".join((table.assumes or "").split()),
         source=table.source or "",
     )

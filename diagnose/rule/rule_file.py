@@ -46,6 +46,7 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     waits: Waits | None = None
     batch: Span | None = None
     over: Over = "step"
+    beyond_transfers: bool = False
     assumes: Text | None = None
     source: Text | None = None
 

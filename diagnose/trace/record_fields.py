@@ -40,6 +40,7 @@ _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
     "unprofiled_host_ns": in_order(_NS),
     "unprofiled_ranges_ns": each(in_order(_NS)),
+    "unprofiled_gc_ns": in_order(_NS),
     "clock": text,
     "source": text,
     "first_active_step": whole(0, 1 << 48),

@@ -15,7 +15,7 @@ from diagnose.patch import promises
 from diagnose.patch.applied import expected_of
 from diagnose.tune.judging import again_rung, failed_rung, first_rung, held_rung, judged_rung, settled_rung
 from diagnose.tune.outcome import final_patch, left_to_user
-from diagnose.tune.proposals import Proposal, next_proposal
+from diagnose.tune.proposals import Proposal, is_small, next_proposal
 from diagnose.tune.running import Ran, Run
 from diagnose.tune.settings import merged
 from diagnose.tune.state import TuneFolder
@@ -91,8 +91,12 @@ class Ladder:
                 continue
             proposal = next_proposal(best, self.tuning.rungs, self._limits.allow_numerics, self._limits.noise_share)
             why_ended = DONE if proposal is None else self._spent()
-            if proposal is not None and not why_ended:
-                self._try(proposal, best)
+            if proposal is None or why_ended:
+                continue
+            if self._noise_is_asked(proposal, best):
+                self._again(self.tuning.best or self.tuning.rungs[0])
+                continue
+            self._try(proposal, best)
         self._repeat()
         return self._ended(self._not_held() or why_ended)
 
@@ -119,6 +123,15 @@ class Ladder:
         may_repeat = not self._no_room(1 + 2 * _REPEATS)
         rung = judged_rung(number, proposal, settings, ran, runs, self._limits.noise_share, may_repeat)
         self._judged(rung, ran)
+
+    def _noise_is_asked(self, proposal: Proposal, best: Diagnosis) -> bool:
+        """Whether equal runs are to be held against each other before a small gain is tried.
+
+        Nobody has stated how far they lie apart, none was made again, and there is room for the change behind it.
+        """
+        known = self._limits.noise_share is not None or any(rung.repeats is not None for rung in self.tuning.rungs)
+        repeats = 1 + 2 * _REPEATS  # the one now, the change, a second pair of it, and the last two
+        return not known and is_small(best, proposal) and not self._no_room(repeats)
 
     def _unclear(self) -> Rung | None:
         """A change that noise hides: the run that made it first."""

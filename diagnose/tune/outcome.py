@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis, LeftToUser, Patch, Rung, Settings
 from diagnose.patch.patches import python_lines
-from diagnose.tune.proposals import finding_of, why_not
+from diagnose.tune.proposals import apart_share, finding_of, why_not
 from diagnose.tune.settings import keys_of
 
 
@@ -38,9 +38,9 @@ def left_to_user(
     Lines of code are those of the first run, which alone looks for them.
     """
     refused = {rung.rule: rung.because for rung in rungs if rung.decision == "refused"}
-    left = []
+    left, apart = [], apart_share(rungs)
     for step in best.plan:
-        because = why_not(best, step, allow_numerics, noise_share) or refused.get(step.rule, "")
+        because = why_not(best, step, allow_numerics, noise_share, apart) or refused.get(step.rule, "")
         if because:
             finding = finding_of(best, step.rule)
             said = step.patch is not None and python_lines(step.patch, best.versions)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import expm1, log
 from typing import Any
 
 from diagnose.compare import FLOOR, FLOOR_ON_HOST
@@ -27,6 +28,7 @@ from diagnose.tune.settings import (
 
 LARGEST_MICRO_BATCH = 4096
 _STILL_WAITS = 0.02  # of the step: below, more workers are not searched
+_SMALL = 3.0  # times what equal runs usually lie apart
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def next_proposal(
     """
     in_use = next((rung.settings for rung in reversed(rungs) if rung.stands), {})
     tried = [rung.own for rung in rungs]
-    for proposal in changes_of(best, allow_numerics, noise_share):
+    for proposal in changes_of(best, allow_numerics, noise_share, apart_share(rungs)):
         if not any(hardly_differs(proposal.settings, known) for known in (*tried, in_use)):
             return proposal
     for proposal in _searched(best, rungs, allow_numerics):
@@ -65,7 +67,9 @@ def next_proposal(
     return None
 
 
-def changes_of(best: Diagnosis, allow_numerics: bool, noise_share: float | None = None) -> tuple[Proposal, ...]:
+def changes_of(
+    best: Diagnosis, allow_numerics: bool, noise_share: float | None = None, apart: float = 0.0
+) -> tuple[Proposal, ...]:
     """The changes that a run can make: those of the plan in its order, then findings beside it.
 
     A plan holds one of several changes that exclude each other; the others are what is left where that one fails.
@@ -73,7 +77,7 @@ def changes_of(best: Diagnosis, allow_numerics: bool, noise_share: float | None 
     return tuple(
         _proposal(best, step, step.patch)
         for step in (*best.plan, *_beside_the_plan(best))
-        if step.patch is not None and not why_not(best, step, allow_numerics, noise_share)
+        if step.patch is not None and not why_not(best, step, allow_numerics, noise_share, apart)
     )
 
 
@@ -89,17 +93,45 @@ def _beside_the_plan(best: Diagnosis) -> Iterator[PlanStep]:
             )
 
 
-def _is_hidden(best: Diagnosis, step: PlanStep, noise_share: float | None) -> bool:
-    """Whether even the best case of the change alone saves less than two runs can tell: how far equal ones lie apart,
-    and how well the mean of the steps of one is known.
+def _hidden_by(best: Diagnosis, step: PlanStep, noise_share: float | None, apart: float) -> str:
+    """Why no short run would show the change: even its best case alone saves less than two runs can tell, which is how
+    far equal ones lie apart, usually or in this tune, and how well the mean of the steps of one is known; else "".
     """
-    gain = _alone(best, step)
-    if gain is None or gain[1] is None:
-        return False
-    usual = FLOOR_ON_HOST if best.steps.device_time_ns is None else FLOOR
+    saved = _most_saved(_alone(best, step))
     noise = _facts(best).get("step_noise_share")
     of_mean = noise / max(len(best.steps.unprofiled_ns), 1) ** 0.5 if isinstance(noise, int | float) else 0.0
-    return 1 - 1 / gain[1] < max(usual if noise_share is None else noise_share, of_mean)
+    if saved is None or saved >= max(_usual(best, noise_share), of_mean, apart if noise_share is None else 0.0):
+        return ""
+    if noise_share is None and saved < apart:
+        return f"even its best case saves {100 * saved:.1f} %, and equal runs here lie {100 * apart:.1f} % apart"
+    return "even its best case is within the noise of equal runs, so that no short run would show it"
+
+
+def is_small(best: Diagnosis, proposal: Proposal) -> bool:
+    """Whether the best case of a change saves so little that the noise of this machine decides whether to try it."""
+    saved = _most_saved(proposal.predicted)
+    return saved is not None and saved < _SMALL * _usual(best, None)
+
+
+def apart_share(rungs: Sequence[Rung]) -> float:
+    """How far the mean steps of runs with equal settings lie apart, as a share: the root mean square of all that were
+    made again; 0 where none was.
+    """
+    pairs = [(rungs[rung.repeats].measured, rung.measured) for rung in rungs if rung.repeats is not None]
+    known = [(a.step_ms, b.step_ms) for a, b in pairs if a is not None and b is not None]
+    squares = [log(one / other) ** 2 for one, other in known if one and other]
+    return expm1((sum(squares) / len(squares)) ** 0.5) if squares else 0.0
+
+
+def _most_saved(gain: Speedup | None) -> float | None:
+    """The share of the step that goes in the best case; None where it is not known."""
+    return None if gain is None or gain[1] is None else 1 - 1 / gain[1]
+
+
+def _usual(best: Diagnosis, noise_share: float | None) -> float:
+    if noise_share is not None:
+        return noise_share
+    return FLOOR_ON_HOST if best.steps.device_time_ns is None else FLOOR
 
 
 def _proposal(best: Diagnosis, step: PlanStep, patch: Patch) -> Proposal:
@@ -114,8 +146,10 @@ def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
     return finding.predicted_speedup if finding is not None else step.predicted_speedup
 
 
-def why_not(best: Diagnosis, step: PlanStep, allow_numerics: bool, noise_share: float | None = None) -> str:
-    """Why no run tries a planned change; "" where one does."""
+def why_not(
+    best: Diagnosis, step: PlanStep, allow_numerics: bool, noise_share: float | None = None, apart: float = 0.0
+) -> str:
+    """Why no run tries a planned change; "" where one does. `apart` is how far equal runs of the tune lie apart."""
     if step.patch is None:
         return "no setting makes it: it is a change of the code or the machine"
     settings = settings_of(step.patch)
@@ -127,9 +161,7 @@ def why_not(best: Diagnosis, step: PlanStep, allow_numerics: bool, noise_share: 
         return "it alters what training computes: allow it with --allow-numerics"
     if keys_of(settings) & OTHER_BATCHES and not allow_numerics:
         return "it changes which samples are trained together: allow it with --allow-numerics"
-    if _is_hidden(best, step, noise_share):
-        return "even its best case is within the noise of equal runs, so that no short run would show it"
-    return ""
+    return _hidden_by(best, step, noise_share, apart)
 
 
 def _searched(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) -> Iterator[Proposal]:

@@ -137,6 +137,7 @@ def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[
             "waiting_ns": clock.waited(),
             "unprofiled_host_ns": clock.host_times(),
             "unprofiled_ranges_ns": clock.range_times(),
+            "unprofiled_gc_ns": clock.collection_times(),
             "clock": clock.source,
             "source": source,
             "first_active_step": window.first_active or None if window else None,

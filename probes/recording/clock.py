@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .gc_ranges import Collections
 from .range_times import times as range_times
 
 KEPT = ("control", "warmup", "active", "control_after")
@@ -25,19 +26,32 @@ class StepClock:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.now = now
+        self._collections: Collections | None = None
         self.restart()
 
     def restart(self) -> None:
         """Forget the steps; the next one begins now."""
         self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
-        self._ranges: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        self._ranges: dict[str, list[tuple[int, dict[str, int], int]]] = {}
         self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
         self.step_begins()
 
     def step_begins(self, phase: str = "") -> None:
-        """A step begins now, one of `phase`; without the profiler its ranges are timed, too."""
+        """A step begins now, one of `phase`; without the profiler its ranges and collections are timed, too."""
         self.began: Mark | None = self._mark()
-        range_times.restart(on=phase in UNPROFILED)
+        self._watch(phase in UNPROFILED)
+
+    def rest(self) -> None:
+        """No step follows that is timed: nothing of it stays behind in the process."""
+        self._watch(False)
+
+    def _watch(self, on: bool) -> None:
+        range_times.restart(on=on)
+        if not on and self._collections is not None:
+            self._collections.stop()
+            self._collections = None
+        elif on and self._collections is None:
+            self._collections = Collections()
 
     def step_is_underway(self) -> None:
         """The running step began unseen, before anything looked: it gets no time."""
@@ -54,7 +68,8 @@ class StepClock:
         elif phase in KEPT:
             self._spans.setdefault(phase, []).append((began, ended))
             if range_times.on:
-                self._ranges.setdefault(phase, []).append((ended[0] - began[0], range_times.taken()))
+                spent_ns = self._collections.taken_ns() if self._collections is not None else 0
+                self._ranges.setdefault(phase, []).append((ended[0] - began[0], range_times.taken(), spent_ns))
         return ended[0] - began[0]
 
     def step_passed(self, phase: str) -> None:
@@ -76,11 +91,15 @@ class StepClock:
 
     def host_times(self) -> list[int]:
         """The host's nanoseconds of each step whose ranges were timed: those without the profiler."""
-        return [ns for phase in UNPROFILED for ns, _ in self._ranges.get(phase, [])]
+        return [ns for phase in UNPROFILED for ns, _, _ in self._ranges.get(phase, [])]
+
+    def collection_times(self) -> list[int]:
+        """Nanoseconds of these steps in which Python collected garbage, in any thread: all wait for it."""
+        return [spent_ns for phase in UNPROFILED for _, _, spent_ns in self._ranges.get(phase, [])]
 
     def range_times(self) -> dict[str, list[int]]:
         """Nanoseconds of these steps in each range of the training thread, without the ranges within it."""
-        steps = [ranges for phase in UNPROFILED for _, ranges in self._ranges.get(phase, [])]
+        steps = [ranges for phase in UNPROFILED for _, ranges, _ in self._ranges.get(phase, [])]
         return {name: [ranges.get(name, 0) for ranges in steps] for name in dict.fromkeys(n for r in steps for n in r)}
 
     def waited(self) -> list[int | None]:

@@ -43,6 +43,14 @@ class Collections:
                 yield begin, end, thread
 
 
+    def taken_ns(self) -> int:
+        """Nanoseconds of all collections since the last look."""
+        spent_ns = sum(end - begin for begin, end, _ in self.ranges())
+        self._starts.clear()
+        self._stops.clear()
+        return spent_ns
+
+
 def _noting(into: deque[Mark]) -> property:
     now: Callable[[], int] = time.time_ns
     marks: Iterator[Mark] = zip(iter(now, None), iter(threading.get_native_id, None), strict=False)

@@ -1,19 +1,24 @@
 """DistributedDataParallel: its settings, and what its bookkeeping costs."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, counted
+from diagnose.arrays import Ints, Mask, counted
 from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.kernel_groups.phases import COPY_BACK, gradient_copies
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.trace.arguments import listed
+from diagnose.trace.arguments import listed, tensor_sizes
+from diagnose.trace.columns import Json
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, OPS
 
 SEARCH = r".*reducer::search_unused_parameters"
 _OF_MAPS = "int"  # the type of a map of parameters; gradients are of no such type
+_HIDDEN_BY_ORDER = 0.1  # of exposed communication, an estimate
+_ENTRY, _ON_ENTRY = r"aten::select$", r"aten::(fill_|item)$"  # of a map, and what marks and reads it
 
 
 @metric("flag", needs_gpu=False)
@@ -98,6 +103,61 @@ def unused_map_share(m: Measured) -> Value:
         return Unknown("a GPU reduces one after the other", nothing_helps("the map is never beside gradients"))
     both = iv.intersect(*_reductions_on_host(m))
     return m.pieces_share(iv.intersect(m.attribution.pieces(EXPOSED), both))
+
+
+@metric("share", STEP, needs_gpu=False)
+def unused_mark_share(m: Measured) -> Value:
+    """Operators on single entries of DDP's map of unused parameters, without a GPU: one is marked as each gradient
+    comes, and read as the gradient is copied back.
+    """
+    if m.device_unseen:
+        return m.device_unseen
+    if m.timeline.has_gpu:
+        return Unknown("no device waits for it by itself", nothing_helps("it passes beside what the device does"))
+    trace, windows = m.timeline.trace, m.attribution.windows
+    size_of = {shape: _map_size(*trace.shapes[shape][:2]) for shape in set(trace.shape[_reduces(m)].tolist())}
+    taken = _with_shapes(m, _ENTRY, lambda sizes, types: _map_size(sizes, types) in {*size_of.values()} - {None})
+    used = _with_shapes(m, _ON_ENTRY, lambda sizes, types: listed(types)[:1] == [_OF_MAPS] and not tensor_sizes(sizes))
+    rows = taken | used if taken.any() else taken
+    steps = iv.intervals(windows[:, 0], windows[:, 1])
+    return m.pieces_share(iv.intersect(iv.intervals(trace.ts[rows], trace.ends(rows)), steps))
+
+
+@metric("share", STEP, needs_gpu=False)
+def most_unused_search_share(m: Measured) -> Value:
+    """What goes without the search at best: with all that is reduced beside the map, at least a tenth of the exposed
+    communication by buckets in the order of the gradients, and of a step that the profiler lengthens but for these.
+    """
+    walk, beside, marks = unused_search_share(m), unused_map_share(m), unused_mark_share(m)
+    if isinstance(walk, Unknown):
+        return walk
+    in_map = max(_or_none(beside), _HIDDEN_BY_ORDER * m.share(EXPOSED))
+    gone = min(float(walk) + in_map, 1.0)
+    longer = gone * max(m.record.number("overhead_factor") or 1.0, 1.0)
+    return min((longer + _or_none(marks)) / max(longer + 1 - gone, 1e-9), 1.0)
+
+
+def _or_none(share: Value) -> float:
+    return 0.0 if isinstance(share, Unknown) else float(share)
+
+
+def _map_size(sizes: Json, types: Json) -> int | None:
+    """Elements of the map that is the first argument; None where that is no map."""
+    first = tensor_sizes(sizes)[:1]
+    return first[0][0] if first and len(first[0]) == 1 and listed(types)[:1] == [_OF_MAPS] else None
+
+
+def _with_shapes(m: Measured, pattern: str, fits: Callable[[Json, Json], bool]) -> Mask:
+    """The operators of that name whose sizes and types of arguments fit."""
+    trace, mask = m.timeline.trace, m.timeline.matching(pattern, *OPS)
+    known = {shape: bool(fits(*trace.shapes[shape][:2])) for shape in set(trace.shape[mask].tolist()) - {-1}}
+    fitting = np.array([shape for shape, fit in known.items() if fit], np.int64)
+    return mask & np.isin(trace.shape, fitting)
+
+
+def _reduces(m: Measured) -> Mask:
+    """The reductions by backends of the host whose arguments are known."""
+    return m.timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS) & (m.timeline.trace.shape >= 0)
 
 
 def _reductions_on_host(m: Measured) -> tuple[iv.Intervals, iv.Intervals]:

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, Value
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
 from diagnose.trace.record import unprofiled_ns
+
+MOST_DRAWS, DRAWS = 0.9, 400  # of the steps: full collections are rare, and few steps hold one more or less
 
 
 def _durations(m: Measured) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
@@ -40,6 +42,31 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
     if not times:
         return Unknown("no step was timed without the profiler", DIAGNOSE_RUN)
     return float(np.median(times))
+
+
+@metric("share", "the steps without the profiler", needs_gpu=False)
+def least_unprofiled_gc_share(m: Measured) -> Value:
+    """Python collects garbage in the steps that the capture took without the profiler, which are more than it profiles:
+    of draws of these steps, all but one in twenty tell more.
+    """
+    return _drawn_gc_share(m, (1 - MOST_DRAWS) / 2)
+
+
+@metric("share", "the steps without the profiler", needs_gpu=False)
+def most_unprofiled_gc_share(m: Measured) -> Value:
+    """The same, where all but one in twenty draws tell less."""
+    return _drawn_gc_share(m, (1 + MOST_DRAWS) / 2)
+
+
+def _drawn_gc_share(m: Measured, quantile: float) -> Value:
+    if m.timeline.has_gpu:
+        return Unknown("the device may work through a collection", nothing_helps("gc_share tells where it does not"))
+    steps, pauses = (m.record.get(f"steps.unprofiled_{of}_ns") or () for of in ("host", "gc"))
+    if None in (*steps, *pauses) or len(pauses) != len(steps) or not sum(steps):
+        return Unknown("no collection was timed without the profiler", DIAGNOSE_RUN)
+    taken, spent = np.asarray(steps, np.float64), np.asarray(pauses, np.float64)
+    draws = np.random.default_rng(0).integers(0, len(taken), (DRAWS, len(taken)))
+    return min(float(np.quantile(spent[draws].sum(axis=1) / taken[draws].sum(axis=1), quantile)), 1.0)
 
 
 @metric("share", "the median step", needs_gpu=False)

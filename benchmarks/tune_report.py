@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from msgspec.structs import replace
+
 from diagnose.compare import FLOOR_ON_HOST
 from diagnose.diagnosis import Rung, Tuning
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
+from diagnose.tune.evidence import pooled
 from diagnose.tune.settings import keys_of
 
 WIDTHS = (34, 26, 8, 8, 8, 8, 0)
@@ -53,10 +56,16 @@ class Tuned:
 
     @property
     def predicted_rungs(self) -> Iterator[Rung]:
-        """Of each tried change the run that decides: its `achieved` is of all pairs of runs with and without it."""
+        """Of each tried change the run that decides: its `achieved` is of all pairs of runs with and without it.
+
+        Those at the end, of the first and the best run, are such pairs of a change that is kept alone.
+        """
         for tuning in self.tunings:
             tried = (rung for rung in tuning.rungs if rung.predicted and rung.achieved and rung.decision != "refused")
-            yield from {rung.number if rung.repeats is None else rung.repeats: rung for rung in tried}.values()
+            last = {rung.number if rung.repeats is None else rung.repeats: rung for rung in tried}
+            kept = [rung for rung in tuning.rungs if rung.decision == "kept"]
+            for rung in last.values():
+                yield replace(rung, achieved=_with_the_last(tuning, rung)) if kept == [rung] else rung
 
     @property
     def of_first_advice(self) -> float | None:
@@ -102,6 +111,13 @@ class Tuned:
         if all(each == kept[0] for each in kept):
             return "yes"
         return "other numbers" if all(keys_of(each) == keys_of(kept[0]) for each in kept) else "no"
+
+
+def _with_the_last(tuning: Tuning, kept: Rung) -> Estimate | None:
+    """The speed-up of the one change that is kept, by its own pairs of runs and those at the end."""
+    last = (rung for rung in tuning.rungs if rung.repeats == kept.number and not rung.rule)
+    pairs = [each for each in (kept.achieved, *(rung.achieved for rung in last)) if each is not None]
+    return pooled(pairs) if pairs else None
 
 
 def final_of(tuning: Tuning) -> Estimate:

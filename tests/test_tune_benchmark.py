@@ -1,6 +1,7 @@
 """The figures of `benchmarks/tune.py`: regret, ranges, equal ends, and tunes that end slower."""
 
 import pytest
+from msgspec.structs import replace
 from tune_report import Alone, Tuned, figures
 
 from diagnose.diagnosis import Rung, Tuning
@@ -55,3 +56,13 @@ def test_the_figures_count_ranges_and_tunes_that_end_slower() -> None:
 
     assert "predicted range: 1 of 3; the 99 % interval reaches the range of 2" in told
     assert "a tune ends slower than it began: 1 of 3" in told
+
+
+def test_runs_at_the_end_are_pairs_of_the_one_change_that_is_kept() -> None:
+    one = tuning((1.4, 2.1, 3.15))
+    again = Rung(number=2, change="run 0 again", outcome="ok", decision="again", repeats=0)
+    held = Rung(number=3, change="run 1 again", outcome="ok", decision="held", repeats=1, achieved=(1.2, 1.8, 2.7))
+    (rung,) = tuned(replace(one, rungs=(*one.rungs, again, held))).predicted_rungs
+
+    assert rung.achieved is not None
+    assert rung.achieved[1] == pytest.approx((2.1 * 1.8) ** 0.5, rel=0.01)

@@ -21,7 +21,7 @@ class Slow(torch.utils.data.Dataset):
     def __len__(self):
         return 240
     def __getitem__(self, i):
-        time.sleep(0.01)
+        time.sleep(0.03)
         return torch.ones(4)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -1,6 +1,8 @@
 """Where the time of steps without the profiler goes: the innermost range counts, and all of them add up."""
 
+import gc
 import threading
+import time
 
 import pytest
 from capture.test_session import Clock
@@ -95,3 +97,19 @@ def test_steps_without_the_profiler_are_timed_by_range_and_no_others() -> None:
         "diagnose.data_wait": 2,
     }
     assert not times.on
+
+
+def test_collections_of_steps_without_the_profiler_are_timed_and_nothing_stays_behind() -> None:
+    before, clock = list(gc.callbacks), StepClock(time.perf_counter_ns)
+    for phase, following in (("control", "control"), ("control", "active"), ("active", "control_after")):
+        clock.step_begins(phase)
+        gc.collect()
+        clock.step_ended(phase)
+        clock.step_begins(following)
+    clock.step_ended("control_after")
+    clock.rest()
+
+    each = clock.collection_times()
+    assert [spent > 0 for spent in each] == [True, True, False]  # the profiled step has its own record of them
+    assert all(spent <= step for spent, step in zip(each, clock.host_times(), strict=True))
+    assert gc.callbacks == before

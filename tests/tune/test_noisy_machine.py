@@ -1,5 +1,6 @@
 """What a tune makes of runs that noise lies over: pairs of runs with and without a change decide together."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,34 @@ def test_one_noisy_run_at_the_end_does_not_undo_a_large_gain(tmp_path: Path) -> 
 
 def test_there_is_no_second_pair_without_room_for_it(tmp_path: Path) -> None:
     assert [rung.decision for rung in climbed(tmp_path, Machine(1.4, 1).runs, runs=3).rungs] == ["first", "rolled back"]
+
+
+def small(steps_ms: Sequence[float], settings: Settings, runs: MadeUpRuns) -> Diagnosis:
+    """A run of a job for which 1.00-1.04x is planned, and of which each run has steps of its own length."""
+    return diagnosed(steps_ms[len(runs.asked) - 1], [planned("half", (1.0, 1.04), bf16=True)], settings)
+
+
+@pytest.mark.parametrize(
+    ("steps_ms", "decisions", "because"),
+    [
+        ((100.0, 106.0), ["first", "again"], "even its best case saves 3.8 %, and equal runs here lie 6.0 % apart"),
+        ((100.0, 100.1, 97.0), ["first", "again", "kept"], ""),
+    ],
+)
+def test_a_small_gain_is_tried_where_equal_runs_lie_closer(
+    steps_ms: tuple[float, ...], decisions: list[str], because: str, tmp_path: Path
+) -> None:
+    runs = MadeUpRuns(lambda settings: small(steps_ms, settings, runs))
+    tuning = climbed(tmp_path, runs)
+
+    assert [rung.decision for rung in tuning.rungs] == decisions
+    assert [left.because for left in tuning.left] == ([because] if because else [])
+
+
+def test_where_the_noise_is_stated_no_run_is_made_for_it(tmp_path: Path) -> None:
+    runs = MadeUpRuns(lambda settings: small((100.0, 97.0), settings, runs))
+
+    assert [rung.decision for rung in climbed(tmp_path, runs, noise_share=0.01).rungs] == ["first", "kept"]
 
 
 def test_pairs_weigh_by_their_noise_and_widen_where_they_contradict_each_other() -> None:

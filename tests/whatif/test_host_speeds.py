@@ -4,6 +4,8 @@ import pytest
 from kineto import Trace
 from whatif.predicted import predictor, rule, steps
 
+from diagnose.facts import Unknown
+from diagnose.metrics.run.steps import least_unprofiled_gc_share, most_unprofiled_gc_share
 from diagnose.predict.whatif import Predictor
 
 MS = 1_000_000
@@ -53,3 +55,21 @@ def test_where_nothing_was_timed_the_parts_are_as_profiled() -> None:
     found = predictor(steps(two_halves, gpu=None))
 
     assert found.predict(rule(FEW, "few")) == pytest.approx((2.0, 2.0), rel=0.02)
+
+
+def test_pauses_of_the_collector_are_those_of_the_steps_without_the_profiler() -> None:
+    """One step in five of 1 ms lasts 6 ms, 5 of them the collector's: half of the time, more or less by the draw."""
+    each, pauses = [MS, MS, MS, MS, 6 * MS] * 20, [0, 0, 0, 0, 5 * MS] * 20
+    found = job(1.0, unprofiled_host_ns=each, unprofiled_gc_ns=pauses).measured
+    least, most = least_unprofiled_gc_share(found), most_unprofiled_gc_share(found)
+
+    assert isinstance(least, float)
+    assert isinstance(most, float)
+    assert 0.35 < least < 0.5 < most < 0.6
+
+
+@pytest.mark.parametrize("pauses", [[], [0], [None, 0]])
+def test_collections_that_were_not_timed_with_each_step_tell_nothing(pauses: list[int | None]) -> None:
+    found = job(1.0, unprofiled_host_ns=[MS, MS], unprofiled_gc_ns=pauses).measured
+
+    assert isinstance(most_unprofiled_gc_share(found), Unknown)

@@ -42,7 +42,6 @@ class Collections:
             if end is not None:
                 yield begin, end, thread
 
-
     def taken_ns(self) -> int:
         """Nanoseconds of all collections since the last look."""
         spent_ns = sum(end - begin for begin, end, _ in self.ranges())

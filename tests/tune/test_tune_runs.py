@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.capture, pytest.mark.long]
 
 def test_a_slow_loader_gets_workers_unaided_and_a_kill_loses_no_finished_run(tmp_path: Path) -> None:
     body = toys.SLOW_LOADER + "train()\n"
-    killed = toys.started(tmp_path, body, "--runs", "2")
+    limits = ("--runs", "2", "--at-step", "24")  # behind the start of the workers, which takes many steps on busy cores
+    killed = toys.started(tmp_path, body, *limits)
     state = tmp_path / "tune" / "tune.json"
     while not state.exists() and killed.poll() is None:
         time.sleep(0.05)
@@ -29,7 +30,7 @@ def test_a_slow_loader_gets_workers_unaided_and_a_kill_loses_no_finished_run(tmp
     killed.communicate(timeout=toys.PATIENCE_S)
     before = toys.climbed(tmp_path).rungs
 
-    out = toys.ended(toys.started(tmp_path, body, "--runs", "2"))  # the same command goes on
+    out = toys.ended(toys.started(tmp_path, body, *limits))  # the same command goes on
 
     first, workers = toys.climbed(tmp_path).rungs
     assert before == (first,)

@@ -38,8 +38,9 @@ def left_to_user(
     Lines of code are those of the first run, which alone looks for them.
     """
     refused = {rung.rule: rung.because for rung in rungs if rung.decision == "refused"}
-    left, apart = [], apart_share(rungs)
+    left, tried = [], {rung.rule for rung in rungs}
     for step in best.plan:
+        apart = 0.0 if step.rule in tried else apart_share(rungs)
         because = why_not(best, step, allow_numerics, noise_share, apart) or refused.get(step.rule, "")
         if because:
             finding = finding_of(best, step.rule)

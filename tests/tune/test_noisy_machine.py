@@ -116,6 +116,17 @@ def test_a_small_gain_is_tried_where_equal_runs_lie_closer(
     assert [left.because for left in tuning.left] == ([because] if because else [])
 
 
+def test_what_was_tried_is_not_left_for_noise_that_later_runs_show(tmp_path: Path) -> None:
+    """The last two runs were to show 1.2x again, and lie as far from the first two as that."""
+    wide = planned("half", (1.0, 1.2), bf16=True)
+    steps_ms = (100.0, 80.0, 60.0, 100.0, 60.0, 100.0, 60.0, 100.0, 60.0, 100.0, 60.0, 100.0)
+    runs = MadeUpRuns(lambda settings: diagnosed(steps_ms[len(runs.asked) - 1], [wide], settings))
+    tuning = climbed(tmp_path, runs, repeats=True)
+
+    assert tuning.rungs[-1].decision == "not held"
+    assert tuning.left == ()
+
+
 def test_where_the_noise_is_stated_no_run_is_made_for_it(tmp_path: Path) -> None:
     runs = MadeUpRuns(lambda settings: small((100.0, 97.0), settings, runs))
 

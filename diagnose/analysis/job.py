@@ -2,9 +2,9 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from diagnose import series
@@ -24,8 +24,7 @@ from diagnose.rule import load_rules
 from diagnose.trace import find_run, on_this_machine
 
 
-@dataclass(frozen=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True):
     """A diagnosis, and the ranks it was measured on."""
 
     diagnosis: Diagnosis

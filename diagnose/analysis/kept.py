@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -43,8 +43,7 @@ _PASSING = (NOT_JUDGED.encode(), UNREADABLE_RECORD.encode())  # another analysis
 States = dict[str, State]
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(msgspec.Struct, frozen=True):
     """All that an analysis can depend on: files by their states, and what is stated."""
 
     code: States
@@ -62,8 +61,7 @@ class _Read:
         return max(state[-1] for state in self.folder.values()) < at_ns - SETTLED_AFTER_NS
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """The place of one analysis: of a path, as it is typed, with options."""
 
     path: str | Path

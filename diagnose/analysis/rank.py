@@ -1,8 +1,10 @@
 """One rank by itself: as far as it can be analysed without the others."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
@@ -20,8 +22,7 @@ from diagnose.trace.readings import clock_of
 from diagnose.trace.record import CaptureRecord, record_beside
 
 
-@dataclass(frozen=True)
-class RankAnalysis:
+class RankAnalysis(msgspec.Struct, frozen=True):
     """A rank's timeline, what was recorded beside it, and its step divided among causes.
 
     `roofline` is None where a defect kept it from being computed.

@@ -5,9 +5,11 @@ ranks, so that the memory for a job does not grow with its traces.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, count
 from pathlib import Path
+
+import msgspec
 
 from diagnose.analysis.rank import RankAnalysis, analyses
 from diagnose.analysis.workers import Task, digests
@@ -23,8 +25,7 @@ MOST_MEASURED = 16
 MOST_KEPT_BYTES = 4 << 30  # of JSON text; their columns take about a third
 
 
-@dataclass(frozen=True)
-class AnalyzedRanks:
+class AnalyzedRanks(msgspec.Struct, frozen=True):
     """The ranks of a run: digests in order of rank, and the analyses that are still in memory."""
 
     run: Run

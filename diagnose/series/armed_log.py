@@ -8,10 +8,10 @@ import json
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
@@ -37,8 +37,7 @@ _COLUMNS = {
 }
 
 
-@dataclass
-class ArmedLog:
+class ArmedLog(msgspec.Struct):
     """What one rank logged.
 
     Attributes:
@@ -62,17 +61,17 @@ class ArmedLog:
     host: str = ""
     world_size: int = 1
     begins: int = 0
-    blocks: list[tuple[int, int, Ints, float]] = field(default_factory=list)
-    told: list[dict[str, Any]] = field(default_factory=list)
-    memory: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    readings: list[Reading] = field(default_factory=list)
-    of_gpu: list[GpuReading] = field(default_factory=list)
+    blocks: list[tuple[int, int, Ints, float]] = msgspec.field(default_factory=list)
+    told: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    memory: dict[str, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
+    readings: list[Reading] = msgspec.field(default_factory=list)
+    of_gpu: list[GpuReading] = msgspec.field(default_factory=list)
     why_no_gpu: str = ""
     why_no_readings: str = ""
     unread: int = 0
     ended: bool = False
-    restarts: list[int] = field(default_factory=list)
-    windows_at: list[int] = field(default_factory=list)
+    restarts: list[int] = msgspec.field(default_factory=list)
+    windows_at: list[int] = msgspec.field(default_factory=list)
 
     def table(self) -> Table:
         """The samples as the rows of a log, all of equally many steps; `events` between them."""

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from diagnose.decoding import finite
 from diagnose.errors import UserError, pass_over, shown_path

@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from diagnose import series
-from diagnose.analysis.kept import Kept
 from diagnose.analysis.options import Options
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
@@ -31,28 +30,9 @@ class Examined(msgspec.Struct, frozen=True):
     measured: Sequence[Measured]
 
 
-def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
-    """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
-
-    Args:
-        path: a file or folder, or as text the URL of one that fsspec reaches (`s3://bucket/run/`).
-        options: what the user states beside it.
-
-    Raises:
-        UserError: the input or a rule cannot be used.
-    """
-    kept = Kept.of(path, options or Options())
-    if kept is not None and (known := kept.diagnosis()) is not None:
-        return known
-    with examined(path, options) as whole:
-        if kept is not None:
-            kept.keep(whole.diagnosis)
-        return whole.diagnosis
-
-
 @contextlib.contextmanager
 def examined(path: str | Path, options: Options | None = None) -> Iterator[Examined]:
-    """As `analyze`, with the measured ranks beside the diagnosis while their files are there.
+    """The diagnosis of the job at `path`, as `analyze` gives it, and the measured ranks while their files are there.
 
     Raises:
         UserError: the input or a rule cannot be used.
@@ -65,7 +45,7 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
-    rules = load_rules(chosen.rules_dirs, units())
+    rules = load_rules(chosen.rules_dirs, units(), cache=chosen.loading.cache)
     run = find_run(path, chosen.run)
     read = analyze_ranks(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)

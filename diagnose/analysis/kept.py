@@ -7,6 +7,7 @@ look elsewhere, nothing is kept, nor where one of the files was changed within s
 
 import contextlib
 import hashlib
+import importlib.util
 import os
 import re
 import sys
@@ -16,22 +17,19 @@ from dataclasses import fields
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from diagnose.analysis.options import Options
 from diagnose.defects import NOT_JUDGED
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, passed_over
-from diagnose.rule.loading import builtin_rules
-from diagnose.series.armed_log import is_window
-from diagnose.series.sources import CHECKPOINT
+from diagnose.rule import builtin_rules
+from diagnose.series.places import CHECKPOINT, is_window
 from diagnose.trace import is_stream
-from diagnose.trace.cache import Cache, default_folder
+from diagnose.trace.cache_folder import CacheFolder, default_folder
 from diagnose.trace.contents import SETTLED_AFTER_NS, State, state_of
-from diagnose.trace.record import UNREADABLE_RECORD
+from diagnose.trace.record_fields import UNREADABLE_RECORD
 from diagnose.trace.remote import reports_at
-from diagnose.trace.scanning import reader_in_use
 from diagnose.version import IMPORTED_NS
 
 LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
@@ -81,7 +79,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     def diagnosis(self) -> Diagnosis | None:
         """That of an earlier analysis."""
-        content = Cache(default_folder()).note(self.read.name)
+        content = CacheFolder(default_folder()).note(self.read.name)
         with contextlib.suppress(UserError):
             return diagnosis_in(content, Path(self.path)) if content else None
         return None
@@ -98,7 +96,7 @@ class Kept(msgspec.Struct, frozen=True):
                 and _read(Path(self.path), self.options) == self.read
                 and to_json(diagnosis_in(content, Path(self.path))).encode() == content
             ):
-                Cache(default_folder()).put_note(self.read.name, content)
+                CacheFolder(default_folder()).put_note(self.read.name, content)
 
     def _holds(self, files: tuple[str, ...]) -> bool:
         """Whether the traces are in the folder itself, and not below it."""
@@ -158,7 +156,10 @@ def _code_is_settled(code: States) -> bool:
 
 
 def _versions() -> Iterator[str]:
-    yield from (sys.version, np.__version__, msgspec.__version__, reader_in_use(), *time.tzname)
+    """Of what computes beside diagnose; numpy's is told by its file, since to import it takes longer than to answer."""
+    numpy = importlib.util.find_spec("numpy")
+    yield from (sys.version, msgspec.__version__, os.environ.get("DIAGNOSE_READER", ""), *time.tzname)
+    yield str(state_of(Path(numpy.origin)) if numpy is not None and numpy.origin else None)
 
 
 def _stated(options: Options) -> Iterator[str]:

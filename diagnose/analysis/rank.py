@@ -11,8 +11,9 @@ from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
 from diagnose.errors import UserError
 from diagnose.hardware.named import properties_of
+from diagnose.metrics.known_device import device_of
 from diagnose.metrics.run.capture import lost_share
-from diagnose.metrics.settings import Settings, device_of
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline, timeline_of

@@ -10,9 +10,10 @@ from diagnose.decoding import finite
 from diagnose.errors import UserError, pass_over, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import RECORD, STEP_LOG, rank_in
-from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log, step_logs
+from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.columns import Column, Stated
 from diagnose.series.ordering import missing_ranks, reservations
+from diagnose.series.places import CHECKPOINT, is_window, step_logs
 from diagnose.series.runs import runs_of
 from diagnose.series.set_right import Told
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
@@ -21,7 +22,6 @@ from diagnose.series.windows import windows
 from diagnose.trace.record import record_beside, timed_steps
 
 STATE = "trainer_state.json"
-CHECKPOINT = "checkpoint-"  # begins the names of the folders of checkpoints, each with a trainer's state
 _LOGS = (".csv", ".tsv", ".jsonl")
 _JSON_LINES = (".jsonl", ".ndjson")
 _TEXT = (".txt", ".log", ".out", ".err")

@@ -21,8 +21,7 @@ from diagnose.trace.chunks import Chunks
 from diagnose.trace.columns import Loss, Trace
 from diagnose.trace.metadata import top_level_keys
 from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
-from diagnose.trace.nsight.database import is_database
-from diagnose.trace.nsight.reading import read_export
+from diagnose.trace.nsight import is_database
 from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
@@ -56,6 +55,8 @@ def read(
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
     """
     if is_database(path):
+        from diagnose.trace.nsight.reading import read_export  # brings SQLite
+
         return read_export(path, watch, held_bytes=held_bytes)
     builder = ColumnBuilder(held_bytes, left_out)
     if not ahead:

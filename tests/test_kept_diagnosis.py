@@ -250,7 +250,7 @@ def test_a_report_that_another_program_exports_is_no_place(trace: Path) -> None:
 
 
 def test_answers_that_were_not_asked_for_longest_go(trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagnose.trace.cache._MOST_NOTES", 2)
+    monkeypatch.setattr("diagnose.trace.cache_folder._MOST_NOTES", 2)
     for tokens in (1.0, 2.0, 3.0):
         asked(trace, tokens_per_step=tokens)
         time.sleep(0.02)

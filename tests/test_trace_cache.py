@@ -18,7 +18,8 @@ from trace_files import KERNEL, TRICKY, assert_same, saved, small_job
 
 from diagnose.cli import main
 from diagnose.trace import Loading, Trace, cache, load, read
-from diagnose.trace.cache import Cache, default_folder, digest
+from diagnose.trace.cache import Cache, digest
+from diagnose.trace.cache_folder import default_folder
 from diagnose.trace.packing import MARK, Corrupt, pack, unpack
 
 ODD = KERNEL | {"name": "a \ud800 b", "args": {"stream": -5, "bytes": 1 << 61, "blocks per SM": 0.25}}

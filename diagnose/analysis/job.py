@@ -20,6 +20,7 @@ from diagnose.metrics.distorted import undistorted
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
+from diagnose.series.places import may_hold_series
 from diagnose.trace import find_run, on_this_machine
 
 
@@ -64,7 +65,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:
     """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
-    logged = series.series_beside(path)
+    logged = series.series_beside(path) if may_hold_series(path) else None
     return tuple(
         HistoryChange(
             since_step=change.since_step,

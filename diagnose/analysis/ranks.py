@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from diagnose.analysis.rank import RankAnalysis, analyses
-from diagnose.analysis.workers import Task, digests
 from diagnose.errors import UserError, printable
 from diagnose.metrics import Measured
 from diagnose.metrics.settings import Settings
@@ -81,6 +80,8 @@ def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str
     look_again()
     files = numbered(run)
     if len(files) > MOST_MEASURED or scheduler is not None:
+        from diagnose.analysis.workers import Task, digests  # of large jobs alone
+
         each = replace(loading, jobs=1, watch=None)
         read = digests([Task(path, rank, settings, each) for path, rank in files], loading, scheduler)
         return AnalyzedRanks(run, settings, loading, _each_once(read), ())

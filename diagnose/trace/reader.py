@@ -7,11 +7,10 @@ falls into blocks does not change the result.
 import gc
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diagnose.errors import UserError
 from diagnose.trace.boundaries import BOUNDARY_BYTES, PROBABLE_END, last_boundary
@@ -25,6 +24,9 @@ from diagnose.trace.nsight import is_database
 from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 NOTHING: frozenset[str] = frozenset()
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -61,6 +63,8 @@ def read(
     builder = ColumnBuilder(held_bytes, left_out)
     if not ahead:
         return trace_of([read_part(path, watch=watch, builder=builder)])
+    from concurrent.futures import ThreadPoolExecutor  # of large traces alone
+
     with ThreadPoolExecutor(1) as thread:
         return trace_of([read_part(path, watch=watch, builder=builder, ahead=thread)])
 
@@ -70,7 +74,7 @@ def read_part(
     share: Share | None = None,
     watch: Watch | None = None,
     builder: ColumnBuilder | None = None,
-    ahead: Executor | None = None,
+    ahead: "Executor | None" = None,
 ) -> Part:
     """Reads one share of the file, all of it by default, into the columns of `builder`.
 
@@ -119,7 +123,7 @@ class _Reader:
     path: Path
     share: Share
     builder: ColumnBuilder
-    ahead: Executor | None = None
+    ahead: "Executor | None" = None
     ended: bool = False
 
     def __post_init__(self) -> None:

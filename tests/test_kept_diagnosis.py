@@ -233,6 +233,7 @@ def test_a_log_that_could_not_be_read_for_once_keeps_nothing(
     def failing(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
+    (trace.parent / "steps.csv").write_text("step,step_time\n1,0.5\n")
     monkeypatch.setattr("diagnose.series.sources._logs", failing)
     asked(trace)
     assert not list(cache.glob("*.diagnosis"))

@@ -79,7 +79,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     def diagnosis(self) -> Diagnosis | None:
         """That of an earlier analysis."""
-        content = CacheFolder(default_folder()).note(self.read.name)
+        content = CacheFolder(default_folder()).note(self.read.name, "diagnosis")
         with contextlib.suppress(UserError):
             return diagnosis_in(content, Path(self.path)) if content else None
         return None
@@ -96,7 +96,7 @@ class Kept(msgspec.Struct, frozen=True):
                 and _read(Path(self.path), self.options) == self.read
                 and to_json(diagnosis_in(content, Path(self.path))).encode() == content
             ):
-                CacheFolder(default_folder()).put_note(self.read.name, content)
+                CacheFolder(default_folder()).put_note(self.read.name, "diagnosis", content)
 
     def _holds(self, files: tuple[str, ...]) -> bool:
         """Whether the traces are in the folder itself, and not below it."""

@@ -21,7 +21,8 @@ class KeptFiles:
     """Rule files by the hash of their text, kept in a note of `folder`."""
 
     def __init__(self, folder: CacheFolder) -> None:
-        self._folder, self._before, self._asked = folder, _files_in(folder.note(_name())), dict[str, RuleFile]()
+        self._folder, self._before = folder, _files_in(folder.note(_name(), "rules"))
+        self._asked: dict[str, RuleFile] = {}
 
     def parsed(self, text: str, path: Path) -> RuleFile:
         """What the text of the rule file at `path` says.
@@ -39,7 +40,7 @@ class KeptFiles:
         if self._asked.keys() - self._before.keys():
             self._before = dict(self._asked)
             with contextlib.suppress(OSError):
-                self._folder.put_note(_name(), msgspec.msgpack.encode(self._asked))
+                self._folder.put_note(_name(), "rules", msgspec.msgpack.encode(self._asked))
 
 
 @functools.cache

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from diagnose.trace.ownership import MARK, is_users_alone, own_file
 
@@ -24,12 +24,13 @@ _LEFT_FREE_BYTES = 2 << 30
 _SUM_BYTES = 32
 _UNFINISHED = ".part"
 _ENTRY = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}\.trace")
-_NOTE, _NOTED = re.compile(r"[0-9a-f]{40}\.diagnosis"), ".diagnosis"
-_KEPT = re.compile(f"{_ENTRY.pattern}|{_NOTE.pattern}")
+_NOTE = r"[0-9a-f]{{40}}\.{}"
+_KEPT = re.compile(f"{_ENTRY.pattern}|{_NOTE.format('(diagnosis|rules)')}")
 _MOST_NOTES, _LARGEST_NOTE_BYTES = 64, 16 << 20
 _PREFIX = "diagnose-"
 _PART = re.compile(r"diagnose-\w{8}\.part")
 _ABANDONED_AFTER_S = 3600
+Kind = Literal["diagnosis", "rules"]
 
 
 def default_folder() -> Path:
@@ -46,28 +47,28 @@ class CacheFolder:
     def __init__(self, folder: Path, limit: int = LARGEST_BYTES) -> None:
         self.folder, self.limit = folder, limit
 
-    def note(self, name: str) -> bytes | None:
+    def note(self, name: str, kind: Kind) -> bytes | None:
         """What was kept under the name, 40 hexadecimal digits; None where it is not as it was written."""
         with contextlib.suppress(OSError):
             if is_own_folder(self.folder):
-                with own_file(self.folder / f"{name}{_NOTED}") as file:
+                with own_file(self.folder / f"{name}.{kind}") as file:
                     text = file.read(_LARGEST_NOTE_BYTES + 1).removeprefix(MARK)
                     os.utime(file.fileno())
                 content = text[_SUM_BYTES:]
                 return content if hashlib.sha256(content).digest() == text[:_SUM_BYTES] else None
         return None
 
-    def put_note(self, name: str, content: bytes) -> None:
-        """Keeps it under the name; of many those that were not asked for longest go.
+    def put_note(self, name: str, kind: Kind, content: bytes) -> None:
+        """Keeps it under the name; of many of a kind those that were not asked for longest go.
 
         Raises:
             OSError: it cannot be written.
         """
         if len(content) + len(MARK) + _SUM_BYTES > _LARGEST_NOTE_BYTES:
             return
-        with self.entry(f"{name}{_NOTED}") as file:
+        with self.entry(f"{name}.{kind}") as file:
             file.write(MARK + hashlib.sha256(content).digest() + content)
-        notes = sorted(_own(self.folder, _NOTE), key=lambda entry: entry[1].st_mtime_ns)
+        notes = sorted(_own(self.folder, re.compile(_NOTE.format(kind))), key=lambda entry: entry[1].st_mtime_ns)
         for path, _ in notes[:-_MOST_NOTES]:
             path.unlink(missing_ok=True)
 

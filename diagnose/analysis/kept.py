@@ -13,7 +13,6 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -164,7 +163,7 @@ def _versions() -> Iterator[str]:
 
 def _stated(options: Options) -> Iterator[str]:
     """All options but how traces are loaded, which changes no answer."""
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if option.name != "loading":
-            yield f"{option.name} {(value.pattern, value.flags) if isinstance(value, re.Pattern) else value!r}"
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        if name != "loading":
+            yield f"{name} {(value.pattern, value.flags) if isinstance(value, re.Pattern) else value!r}"

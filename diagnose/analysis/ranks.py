@@ -5,11 +5,11 @@ ranks, so that the memory for a job does not grow with its traces.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate, count
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from diagnose.analysis.rank import RankAnalysis, analyses
 from diagnose.errors import UserError, printable

@@ -1,8 +1,9 @@
 """What the user states of the run."""
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from diagnose.formulas.critical_batch import CriticalBatch
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from diagnose.trace.torch_trace import TorchTraces
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What the user states of the run.
 
     Attributes:

@@ -1,12 +1,12 @@
 """What the user may choose about how traces are loaded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True)
-class Loading:
+
+class Loading(msgspec.Struct, frozen=True):
     """What the user may choose about loading. Only the last two change what is loaded.
 
     Attributes:

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose import analysis
 from diagnose.compare.fleet.documents import (

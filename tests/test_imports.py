@@ -99,6 +99,18 @@ def test_every_metric_is_registered_on_first_use() -> None:
     assert set(done.stdout.split()) >= written >= {"trains"}
 
 
+def test_an_analysis_in_a_notebook_keeps_nothing_from_the_collector() -> None:
+    asked = f"""
+import gc
+from diagnose import analysis
+analysis.analyze({str(SAMPLE)!r})
+print(gc.isenabled(), gc.get_freeze_count())
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["True", "0"]
+
+
 def test_what_a_command_imports_is_kept_from_the_collector_once() -> None:
     asked = """
 import gc

@@ -33,7 +33,7 @@ class LazyGroup(click.Group):
         """Import the command's module; None when there is no such command."""
         if cmd_name not in self.commands_at:
             return None
-        command: click.Command = getattr(imported(self.commands_at[cmd_name][0]), cmd_name)
+        command: click.Command = getattr(imported(self.commands_at[cmd_name][0], of_command=True), cmd_name)
         return command
 
     def resolve_command(

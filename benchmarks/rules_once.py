@@ -18,8 +18,8 @@ def rules_read_once() -> Iterator[None]:
     load = job.load_rules
     rules = load((), units())
 
-    def loaded(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
-        return load(dirs, known) if dirs else rules
+    def loaded(dirs: Iterable[Path], known: Mapping[str, str], *, cache: bool = False) -> tuple[Rule, ...]:
+        return load(dirs, known, cache=cache) if dirs else rules
 
     with mock.patch.object(job, "load_rules", loaded):
         yield

@@ -1,7 +1,6 @@
 """Facts: what was measured, or why it could not be and what would make it known. Missing is never zero."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -84,8 +83,7 @@ DIAGNOSE_RUN = capture_setting("diagnose run")
 A_DEFECT = nothing_helps(REPORT_IT)
 
 
-@dataclass(frozen=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """A measurement that could not be made.
 
     Attributes:
@@ -123,8 +121,7 @@ Unit = Literal[
 Value = Scalar | Unknown
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """One measured value with its unit, a `Unit`; `of` is the denominator of a share."""
 
     name: str

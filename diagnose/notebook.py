@@ -1,13 +1,13 @@
 """`diagnose.analyze`: the diagnosis as a notebook shows it, and its tables as data frames."""
 
 import io
-from dataclasses import replace
 from functools import cached_property
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from diagnose import analysis

@@ -118,7 +118,7 @@ def test_a_folder_of_another_is_not_used(
 def test_an_entry_of_another_is_not_used(
     path: Path, folder: Path, entry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "_is_own_folder", lambda _: True)
+    monkeypatch.setattr(cache, "is_own_folder", lambda _: True)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert not is_used(path, folder)
 

@@ -2,13 +2,13 @@
 
 import importlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from diagnose import defects
 from diagnose.analysis import analyze

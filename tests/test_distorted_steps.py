@@ -4,12 +4,12 @@ import io
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from analysed import digest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from report.printed import printed
 from rich.console import Console
 from whatif.predicted import loading

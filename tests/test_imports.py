@@ -1,9 +1,28 @@
 """What importing costs: a name here is a promise to training jobs and to impatient terminals."""
 
+import ast
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 HEAVY = {"click", "msgspec", "numpy", "pandas", "rich", "torch"}
+ROOT = Path(__file__).parent.parent
+SAMPLE = ROOT / "sample_traces" / "cpu-slow-loader.json.gz"
+METRICS = ROOT / "diagnose" / "metrics"
+NOT_FOR_A_PLAIN_TRACE = {
+    "concurrent.futures", "diagnose.analysis.workers", "diagnose.judge.capacity", "diagnose.predict.fit",
+    "diagnose.report.text", "diagnose.series.sources", "diagnose.trace.exported", "diagnose.trace.nsight.database",
+    "diagnose.trace.processes", "diagnose.trace.torch_trace", "importlib.metadata", "jinja2", "logging", "pandas",
+    "psutil", "rich", "sqlite3", "subprocess", "torch", "zipfile",
+}  # fmt: skip
+NOT_FOR_A_KEPT_ANSWER = {
+    "diagnose.analysis.job", "diagnose.judge.judge", "diagnose.metrics.registry", "diagnose.predict", "diagnose.ranks",
+    "diagnose.rule.loading", "diagnose.timeline", "diagnose.trace.cache", "diagnose.trace.reader", "numpy",
+}  # fmt: skip
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -29,6 +48,67 @@ def test_help_loads_only_click() -> None:
 
 def test_a_report_needs_no_arrays() -> None:
     assert not loaded_by("import diagnose.report.text") & {"numpy", "pandas", "torch"}
+
+
+def modules_after(*analyze: str, cache: Path) -> set[str]:
+    """What a fresh interpreter holds after `diagnose analyze` with these words."""
+    script = """
+import contextlib, io, sys
+from diagnose.analysis import kept
+from diagnose.cli import main
+kept.LEAST_BYTES, kept.SETTLED_AFTER_NS = 0, -(10**9)
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+    main(["analyze", *sys.argv[1:]])
+print(*sys.modules)
+"""
+    environment = {**os.environ, "DIAGNOSE_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", script, *analyze]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return set(done.stdout.split())
+
+
+def test_a_small_trace_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    trace = shutil.copy(SAMPLE, tmp_path)
+    modules_after(trace, "--json", cache=tmp_path / "cache")
+    loaded = modules_after(trace, "--rank", "0", "--json", cache=tmp_path / "cache")
+
+    assert loaded >= {"numpy", "diagnose.trace.reader", "diagnose.judge.judge"}
+    assert not loaded & NOT_FOR_A_PLAIN_TRACE
+
+
+@pytest.mark.parametrize(("form", "beside"), [("--json", {"rich"}), ("--details", set[str]())])
+def test_an_answer_that_is_kept_needs_neither_arrays_nor_a_judge(form: str, beside: set[str], tmp_path: Path) -> None:
+    trace = shutil.copy(SAMPLE, tmp_path)
+    modules_after(trace, "--json", cache=tmp_path / "cache")
+    loaded = modules_after(trace, form, cache=tmp_path / "cache")
+
+    assert "diagnose.diagnosis.reading" in loaded
+    assert not loaded & (NOT_FOR_A_KEPT_ANSWER | beside)
+
+
+def test_every_metric_is_registered_on_first_use() -> None:
+    asked = "from diagnose.metrics import units\nprint(*units())"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    written = {
+        node.name
+        for path in METRICS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and any("metric(" in ast.unparse(each) for each in node.decorator_list)
+    }
+
+    assert set(done.stdout.split()) >= written >= {"trains"}
+
+
+def test_an_analysis_in_a_notebook_keeps_nothing_from_the_collector() -> None:
+    asked = f"""
+import gc
+from diagnose import analysis
+analysis.analyze({str(SAMPLE)!r})
+print(gc.isenabled(), gc.get_freeze_count())
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["True", "0"]
 
 
 def test_what_a_command_imports_is_kept_from_the_collector_once() -> None:

@@ -233,6 +233,7 @@ def test_a_log_that_could_not_be_read_for_once_keeps_nothing(
     def failing(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
+    (trace.parent / "steps.csv").write_text("step,step_time\n1,0.5\n")
     monkeypatch.setattr("diagnose.series.sources._logs", failing)
     asked(trace)
     assert not list(cache.glob("*.diagnosis"))
@@ -250,7 +251,7 @@ def test_a_report_that_another_program_exports_is_no_place(trace: Path) -> None:
 
 
 def test_answers_that_were_not_asked_for_longest_go(trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagnose.trace.cache._MOST_NOTES", 2)
+    monkeypatch.setattr("diagnose.trace.cache_folder._MOST_NOTES", 2)
     for tokens in (1.0, 2.0, 3.0):
         asked(trace, tokens_per_step=tokens)
         time.sleep(0.02)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from trace_files import assert_same, saved, small_job
 
-from diagnose.cli import terminal
-from diagnose.cli.terminal import announced
+from diagnose.cli import announcing
+from diagnose.cli.announcing import announced
 from diagnose.errors import UserError
 from diagnose.trace import Loading, find_run, load, read, source
 
@@ -99,7 +99,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize(("patience_s", "shown"), [(0.0, True), (1e9, False)])
 def test_a_bar_only_when_it_takes_long(patience_s: float, shown: bool, monkeypatch: Any) -> None:
-    monkeypatch.setattr(terminal, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(announcing, "PATIENCE_S", patience_s)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     with announced(Path("[bold]x\x1b[31m.json")) as watch:

@@ -1,8 +1,7 @@
 """The class of a ledger: every class, each threshold from both sides, what is between, and how sure it is."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from diagnose.attribution.causes import CAUSES
 from diagnose.diagnosis import LedgerEntry, Verdict

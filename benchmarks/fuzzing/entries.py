@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import tempfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from diagnose.trace import cache as caching
-from diagnose.trace import packing, read
+from diagnose.trace import cache_folder, packing, read
 
 from .damage import damaged
 from .tree import mutated
@@ -52,6 +54,9 @@ def entry_of(text: bytes) -> bytes:
         return next((Path(place) / "cache").glob("*.trace")).read_bytes()
 
 
-def everything_kept() -> Any:
+@contextlib.contextmanager
+def everything_kept() -> Iterator[None]:
     """Small traces are cached too while this lasts, however little room the disk has."""
-    return mock.patch.multiple(caching, SMALLEST_FILE_BYTES=0, SMALLEST_TEXT_BYTES=0, _LEFT_FREE_BYTES=0)
+    small = mock.patch.multiple(caching, SMALLEST_FILE_BYTES=0, SMALLEST_TEXT_BYTES=0)
+    with small, mock.patch.object(cache_folder, "_LEFT_FREE_BYTES", 0):
+        yield

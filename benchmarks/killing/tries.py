@@ -76,11 +76,11 @@ def at_moment(world: World, command: Command, how: How, at: int) -> Ended:
 def _be(world: World, command: Command, told: Path, moments: Moments) -> None:
     """What the copy does: it becomes the command."""
     from diagnose.cli import main
-    from diagnose.trace import cache
+    from diagnose.trace import cache, cache_folder
 
     os.chdir(world.place)
     os.environ.update(world.environment)
-    cache.SMALLEST_FILE_BYTES = cache.SMALLEST_TEXT_BYTES = cache._LEFT_FREE_BYTES = 0  # all traces are kept
+    cache.SMALLEST_FILE_BYTES = cache.SMALLEST_TEXT_BYTES = cache_folder._LEFT_FREE_BYTES = 0  # all traces are kept
     importlib.import_module("tempfile").tempdir = None
     sys.dont_write_bytecode = True
     os.dup2(os.open(command.stdin, os.O_RDONLY), 0)

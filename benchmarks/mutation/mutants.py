@@ -6,7 +6,9 @@ import ast
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from diagnose.rule import Rule
 from diagnose.rule.condition import Condition

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from diagnose.facts import Fact, Facts, Scalar
 from diagnose.metrics import units

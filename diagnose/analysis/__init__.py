@@ -1,18 +1,19 @@
 """Files in, a Diagnosis out: each rank by itself, the ranks of a run, and the job."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diagnose.analysis.job import Examined, analyze, examined
+    from diagnose.analysis.answer import analyze
+    from diagnose.analysis.job import Examined, examined
     from diagnose.analysis.options import Options
 
+_HOMES = {"analyze": "answer", "Options": "options"}
 __all__ = ["Examined", "Options", "analyze", "examined"]
 
 
 def __getattr__(name: str) -> Any:
-    """What `job` has, on first use: the processes that read ranks need neither the metrics nor the judge."""
+    """What the modules have, on first use: processes that read ranks, and answers that are kept, need no judge."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from diagnose.analysis import job
-
-    return getattr(job, name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'job')}"), name)

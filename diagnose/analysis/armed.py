@@ -6,15 +6,16 @@ from typing import Any
 
 import msgspec
 
-from diagnose.analysis.job import analyze
+from diagnose.analysis.answer import analyze
 from diagnose.analysis.options import Options
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.documents import described
 from diagnose.errors import UserError
 from diagnose.probes.protocol import TRACE, WINDOW_FOLDER, rank_in
 from diagnose.series import SeriesReport, judged
-from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log, step_logs
+from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.not_told import NotTold
+from diagnose.series.places import is_window, step_logs
 from diagnose.series.sources import armed_series
 
 MOST_TOLD = 32

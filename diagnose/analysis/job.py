@@ -2,13 +2,12 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from diagnose import series
-from diagnose.analysis.kept import Kept
 from diagnose.analysis.options import Options
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
@@ -21,39 +20,20 @@ from diagnose.metrics.distorted import undistorted
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
+from diagnose.series.places import may_hold_series
 from diagnose.trace import find_run, on_this_machine
 
 
-@dataclass(frozen=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True):
     """A diagnosis, and the ranks it was measured on."""
 
     diagnosis: Diagnosis
     measured: Sequence[Measured]
 
 
-def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
-    """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
-
-    Args:
-        path: a file or folder, or as text the URL of one that fsspec reaches (`s3://bucket/run/`).
-        options: what the user states beside it.
-
-    Raises:
-        UserError: the input or a rule cannot be used.
-    """
-    kept = Kept.of(path, options or Options())
-    if kept is not None and (known := kept.diagnosis()) is not None:
-        return known
-    with examined(path, options) as whole:
-        if kept is not None:
-            kept.keep(whole.diagnosis)
-        return whole.diagnosis
-
-
 @contextlib.contextmanager
 def examined(path: str | Path, options: Options | None = None) -> Iterator[Examined]:
-    """As `analyze`, with the measured ranks beside the diagnosis while their files are there.
+    """The diagnosis of the job at `path`, as `analyze` gives it, and the measured ranks while their files are there.
 
     Raises:
         UserError: the input or a rule cannot be used.
@@ -66,7 +46,7 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
-    rules = load_rules(chosen.rules_dirs, units())
+    rules = load_rules(chosen.rules_dirs, units(), cache=chosen.loading.cache)
     run = find_run(path, chosen.run)
     read = analyze_ranks(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)
@@ -85,7 +65,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:
     """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
-    logged = series.series_beside(path)
+    logged = series.series_beside(path) if may_hold_series(path) else None
     return tuple(
         HistoryChange(
             since_step=change.since_step,

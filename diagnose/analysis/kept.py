@@ -7,31 +7,28 @@ look elsewhere, nothing is kept, nor where one of the files was changed within s
 
 import contextlib
 import hashlib
+import importlib.util
 import os
 import re
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from diagnose.analysis.options import Options
 from diagnose.defects import NOT_JUDGED
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, passed_over
-from diagnose.rule.loading import builtin_rules
-from diagnose.series.armed_log import is_window
-from diagnose.series.sources import CHECKPOINT
+from diagnose.rule import builtin_rules
+from diagnose.series.places import CHECKPOINT, is_window
 from diagnose.trace import is_stream
-from diagnose.trace.cache import Cache, default_folder
+from diagnose.trace.cache_folder import CacheFolder, default_folder
 from diagnose.trace.contents import SETTLED_AFTER_NS, State, state_of
-from diagnose.trace.record import UNREADABLE_RECORD
+from diagnose.trace.record_fields import UNREADABLE_RECORD
 from diagnose.trace.remote import reports_at
-from diagnose.trace.scanning import reader_in_use
 from diagnose.version import IMPORTED_NS
 
 LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
@@ -43,8 +40,7 @@ _PASSING = (NOT_JUDGED.encode(), UNREADABLE_RECORD.encode())  # another analysis
 States = dict[str, State]
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(msgspec.Struct, frozen=True):
     """All that an analysis can depend on: files by their states, and what is stated."""
 
     code: States
@@ -62,8 +58,7 @@ class _Read:
         return max(state[-1] for state in self.folder.values()) < at_ns - SETTLED_AFTER_NS
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """The place of one analysis: of a path, as it is typed, with options."""
 
     path: str | Path
@@ -83,7 +78,7 @@ class Kept:
 
     def diagnosis(self) -> Diagnosis | None:
         """That of an earlier analysis."""
-        content = Cache(default_folder()).note(self.read.name)
+        content = CacheFolder(default_folder()).note(self.read.name, "diagnosis")
         with contextlib.suppress(UserError):
             return diagnosis_in(content, Path(self.path)) if content else None
         return None
@@ -100,7 +95,7 @@ class Kept:
                 and _read(Path(self.path), self.options) == self.read
                 and to_json(diagnosis_in(content, Path(self.path))).encode() == content
             ):
-                Cache(default_folder()).put_note(self.read.name, content)
+                CacheFolder(default_folder()).put_note(self.read.name, "diagnosis", content)
 
     def _holds(self, files: tuple[str, ...]) -> bool:
         """Whether the traces are in the folder itself, and not below it."""
@@ -160,12 +155,15 @@ def _code_is_settled(code: States) -> bool:
 
 
 def _versions() -> Iterator[str]:
-    yield from (sys.version, np.__version__, msgspec.__version__, reader_in_use(), *time.tzname)
+    """Of what computes beside diagnose; numpy's is told by its file, since to import it takes longer than to answer."""
+    numpy = importlib.util.find_spec("numpy")
+    yield from (sys.version, msgspec.__version__, os.environ.get("DIAGNOSE_READER", ""), *time.tzname)
+    yield str(state_of(Path(numpy.origin)) if numpy is not None and numpy.origin else None)
 
 
 def _stated(options: Options) -> Iterator[str]:
     """All options but how traces are loaded, which changes no answer."""
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if option.name != "loading":
-            yield f"{option.name} {(value.pattern, value.flags) if isinstance(value, re.Pattern) else value!r}"
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        if name != "loading":
+            yield f"{name} {(value.pattern, value.flags) if isinstance(value, re.Pattern) else value!r}"

@@ -1,14 +1,14 @@
 """What the user may state beside a path."""
 
-from dataclasses import dataclass, field, fields
 from pathlib import Path
+
+import msgspec
 
 from diagnose.metrics.settings import Settings
 from diagnose.trace import Loading
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options(Settings):
+class Options(Settings, frozen=True, kw_only=True):
     """What the user may state beside the path: the settings of the run, and which rules and traces to use.
 
     Attributes:
@@ -21,11 +21,11 @@ class Options(Settings):
 
     rules_dirs: tuple[Path, ...] = ()
     run: str | None = None
-    loading: Loading = field(default_factory=Loading)
+    loading: Loading = msgspec.field(default_factory=Loading)
     scheduler: str | None = None
     rank: int | None = None
 
     @property
     def settings(self) -> Settings:
         """What is stated of the run alone, as other processes take it."""
-        return Settings(**{setting.name: getattr(self, setting.name) for setting in fields(Settings)})
+        return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__})

@@ -1,16 +1,19 @@
 """One rank by itself: as far as it can be analysed without the others."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
 from diagnose.errors import UserError
 from diagnose.hardware.named import properties_of
+from diagnose.metrics.known_device import device_of
 from diagnose.metrics.run.capture import lost_share
-from diagnose.metrics.settings import Settings, device_of
+from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline, timeline_of
@@ -20,8 +23,7 @@ from diagnose.trace.readings import clock_of
 from diagnose.trace.record import CaptureRecord, record_beside
 
 
-@dataclass(frozen=True)
-class RankAnalysis:
+class RankAnalysis(msgspec.Struct, frozen=True):
     """A rank's timeline, what was recorded beside it, and its step divided among causes.
 
     `roofline` is None where a defect kept it from being computed.

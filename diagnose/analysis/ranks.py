@@ -5,12 +5,13 @@ ranks, so that the memory for a job does not grow with its traces.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate, count
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from diagnose.analysis.rank import RankAnalysis, analyses
-from diagnose.analysis.workers import Task, digests
 from diagnose.errors import UserError, printable
 from diagnose.metrics import Measured
 from diagnose.metrics.settings import Settings
@@ -23,8 +24,7 @@ MOST_MEASURED = 16
 MOST_KEPT_BYTES = 4 << 30  # of JSON text; their columns take about a third
 
 
-@dataclass(frozen=True)
-class AnalyzedRanks:
+class AnalyzedRanks(msgspec.Struct, frozen=True):
     """The ranks of a run: digests in order of rank, and the analyses that are still in memory."""
 
     run: Run
@@ -80,6 +80,8 @@ def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str
     look_again()
     files = numbered(run)
     if len(files) > MOST_MEASURED or scheduler is not None:
+        from diagnose.analysis.workers import Task, digests  # of large jobs alone
+
         each = replace(loading, jobs=1, watch=None)
         read = digests([Task(path, rank, settings, each) for path, rank in files], loading, scheduler)
         return AnalyzedRanks(run, settings, loading, _each_once(read), ())

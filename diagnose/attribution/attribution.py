@@ -6,9 +6,9 @@ threads show. Without a GPU the host step is divided by what the process did.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
@@ -43,8 +43,7 @@ MEMORY_BOUND = "memory"  # in a `Bound`
 MOST_OF_A_NODE_NS = 100_000  # autograd's engine takes some 10 us for each node, under the profiler too
 
 
-@dataclass(frozen=True)
-class Attribution:
+class Attribution(msgspec.Struct, frozen=True, dict=True):
     """Disjoint pieces sorted by start that cover the counted steps; `cause` indexes `causes`."""
 
     windows: Ints

@@ -5,7 +5,8 @@ arrays, so that a report can read it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.diagnosis.terms import CauseClass
@@ -20,8 +21,7 @@ DISTORTED = "distorted"
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One cause of the ledger, or one part of the waterfall.
 
     Attributes:

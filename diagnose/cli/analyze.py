@@ -8,6 +8,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
+from diagnose.cli.announcing import announced
 from diagnose.cli.armed import is_armed, show_armed
 from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.exit_status import writing
@@ -15,15 +16,10 @@ from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import STATED, stated_options
 from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
 from diagnose.cli.promises import ledger_option, with_track_records
-from diagnose.cli.rules import rules_option
-from diagnose.cli.terminal import announced, terminal
+from diagnose.cli.rule_files import rules_option
 from diagnose.cli.workflow import annotations_option, print_annotations
 from diagnose.diagnosis import Diagnosis, to_json
-from diagnose.report.text import render, render_brief
-from diagnose.report.text.critical_path import render_critical_path, render_no_critical_path
 from diagnose.trace import Loading, displayed, is_stream
-from diagnose.trace.exported import monitored
-from diagnose.trace.torch_trace import torch_traces
 
 _SEVERITIES = ("info", "warning", "critical")
 
@@ -90,14 +86,8 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
             diagnosis = with_track_records(_diagnosed(path, given, loading), given["no_ledger"])
     with writing():
         _show(diagnosis, path, given)
-    distortion = diagnosis.steps.distortion
-    if given["critical_path"] and distortion is not None:
-        with writing():
-            render_no_critical_path(distortion, terminal())
-    elif given["critical_path"]:
-        found = critical_path_at(path, given["run"], loading, given["rank"])
-        with writing():
-            render_critical_path(found, terminal())
+    if given["critical_path"]:
+        _show_critical_path(diagnosis, path, given, loading)
     write_pages(diagnosis, given, shown=displayed(path))
     if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
         click.get_current_context().exit(1)
@@ -130,10 +120,22 @@ def options_of(given: Mapping[str, Any], loading: Loading) -> analysis.Options:
     """What the options of the command say beside the path."""
     names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
     beside: dict[str, Any] = {
-        "monitored": monitored(given["metrics"]) if given["metrics"] is not None else None,
-        "torch_traces": torch_traces(given["torch_trace"]) if given["torch_trace"] is not None else None,
+        "monitored": _monitored(given["metrics"]) if given["metrics"] is not None else None,
+        "torch_traces": _torch_traces(given["torch_trace"]) if given["torch_trace"] is not None else None,
     }
     return analysis.Options(loading=loading, **beside, **{name: given[name] for name in names})
+
+
+def _monitored(metrics: Path) -> Any:
+    from diagnose.trace.exported import monitored
+
+    return monitored(metrics)
+
+
+def _torch_traces(folder: Path) -> Any:
+    from diagnose.trace.torch_trace import torch_traces
+
+    return torch_traces(folder)
 
 
 def _show(diagnosis: Diagnosis, path: str, given: Mapping[str, Any]) -> None:
@@ -143,10 +145,32 @@ def _show(diagnosis: Diagnosis, path: str, given: Mapping[str, Any]) -> None:
         print_markdown(diagnosis, shown=displayed(path))
     elif given["annotations"]:
         print_annotations(diagnosis)
-    elif given["quiet"]:
+    else:
+        _print(diagnosis, given)
+
+
+def _print(diagnosis: Diagnosis, given: Mapping[str, Any]) -> None:
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text import render, render_brief
+
+    if given["quiet"]:
         render_brief(diagnosis, terminal())
     else:
         render(diagnosis, terminal(), details=given["details"], kernels=given["kernels"] or 0)
+
+
+def _show_critical_path(diagnosis: Diagnosis, path: str, given: Mapping[str, Any], loading: Loading) -> None:
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text.critical_path import render_critical_path, render_no_critical_path
+
+    distortion = diagnosis.steps.distortion
+    if distortion is not None:
+        with writing():
+            render_no_critical_path(distortion, terminal())
+        return
+    found = critical_path_at(path, given["run"], loading, given["rank"])
+    with writing():
+        render_critical_path(found, terminal())
 
 
 def _worst(diagnosis: Diagnosis) -> int:

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagnose.analysis import Examined, Options, examined
+from diagnose.analysis.late import imported
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
+
+if TYPE_CHECKING:
+    from diagnose.analysis import Examined, Options
 
 
 def _checked(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
@@ -30,19 +33,21 @@ annotate_option: Callable[[Any], Any] = click.option(
 )
 
 
-def annotated(path: str, options: Options, to: Path) -> Diagnosis:
+def annotated(path: str, options: "Options", to: Path) -> Diagnosis:
     """The diagnosis of what is at the path, after its annotated trace is written; says where on stderr.
 
     Raises:
         UserError: the input cannot be used, or the file not be written, or it is a trace it would be made from.
     """
-    with examined(path, options) as analysed:
+    job = imported("diagnose.analysis.job")
+    with job.examined(path, options) as analysed:
         _write(analysed, to)
         click.echo(f"wrote {printable(str(to))}: open it in ui.perfetto.dev", err=True)
-        return analysed.diagnosis
+        diagnosis: Diagnosis = analysed.diagnosis
+        return diagnosis
 
 
-def _write(analysed: Examined, to: Path) -> None:
+def _write(analysed: "Examined", to: Path) -> None:
     from diagnose.annotate import write_annotated  # nobody waits for it who does not ask for it
 
     if any(is_same_file(Path(m.timeline.trace.path), to) for m in analysed.measured):

@@ -99,7 +99,7 @@ _FOLDER = protocol.WINDOW_FOLDER.format("K")
 
 def is_armed(path: str) -> bool:
     """Whether the folder of an armed run is there."""
-    from diagnose.series.armed_log import step_logs
+    from diagnose.series.places import step_logs
 
     return "://" not in path and Path(path).is_dir() and bool(step_logs(Path(path)))
 

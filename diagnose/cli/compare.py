@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import click
 
 from diagnose import __version__, analysis
+from diagnose.cli.announcing import announced
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
 from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
 from diagnose.cli.promises import ledger_option, record
-from diagnose.cli.terminal import announced, terminal
+from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
 from diagnose.cli.workflow import annotations_option
 from diagnose.compare import Side, is_patch_alone, regression, side_told, told_at

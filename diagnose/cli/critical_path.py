@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from diagnose.hta.installed import require, require_critical_path
 from diagnose.trace import Loading
 
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ def refuse_without_hta() -> None:
     Raises:
         UserError: HolisticTraceAnalysis is not installed, or not so that it finds critical paths.
     """
+    from diagnose.hta.installed import require, require_critical_path
+
     require()
     require_critical_path()
 

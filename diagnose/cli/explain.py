@@ -7,7 +7,7 @@ import click
 from rich.text import Text
 
 from diagnose.cli.exit_status import writing
-from diagnose.cli.rules import all_rules, rules_option
+from diagnose.cli.rule_files import all_rules, rules_option
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
 from diagnose.patch.worlds import in_both_words

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from diagnose import analysis
+from diagnose.cli.announcing import Bar, announced
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE
 from diagnose.cli.pages import html_option, tables_option, write_answer, write_table_files
-from diagnose.cli.terminal import Bar, announced, terminal
+from diagnose.cli.terminal import terminal
 from diagnose.compare.fleet import Terms, fleet_of, read_accounting, read_fleet, tree_at
 from diagnose.diagnosis.fleet import Fleet, fleet_json
 from diagnose.trace import displayed

@@ -1,16 +1,14 @@
 """A click group that imports a command when it is called, and turns every ending into one exit code."""
 
 import contextlib
-import gc
-import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from types import ModuleType
 from typing import Any, NoReturn
 
 import click
 
+from diagnose.analysis.late import imported
 from diagnose.cli.exit_status import exit_code
 from diagnose.cli.settings import defaults_for
 
@@ -35,7 +33,7 @@ class LazyGroup(click.Group):
         """Import the command's module; None when there is no such command."""
         if cmd_name not in self.commands_at:
             return None
-        command: click.Command = getattr(_imported(self.commands_at[cmd_name][0]), cmd_name)
+        command: click.Command = getattr(imported(self.commands_at[cmd_name][0], of_command=True), cmd_name)
         return command
 
     def resolve_command(
@@ -74,24 +72,6 @@ class LazyGroup(click.Group):
     def _run(self, args: list[str], prog_name: str) -> None:
         with self.make_context(prog_name, args) as ctx:
             self.invoke(ctx)
-
-
-def _imported(module: str) -> ModuleType:
-    """The module of a command, kept from the collector of garbage with all that it imports.
-
-    What is imported stays until the process ends: to look through it during the import, the command and the end of the
-    process takes a tenth of the analysis of a small trace.
-    """
-    if module in sys.modules:
-        return sys.modules[module]
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(module)
-    finally:
-        gc.freeze()
-        if collecting:
-            gc.enable()
 
 
 def _defaults(command: click.Command, ctx: click.Context) -> dict[str, Any]:

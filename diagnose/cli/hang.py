@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
+from diagnose.cli.announcing import announced
 from diagnose.cli.exit_status import writing
 from diagnose.cli.pages import html_option, write_answer
-from diagnose.cli.terminal import announced, terminal
+from diagnose.cli.terminal import terminal
 from diagnose.dumps.hang import found_in, judged, to_json
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from diagnose.cli.announcing import Bar
 from diagnose.cli.numbers import MEMORY
-from diagnose.cli.terminal import Bar
 from diagnose.trace import Loading
 
 _RESERVED, _MOST_RESERVED_BYTES = 8, 64 << 20  # an eighth of the budget, at most, is left for what comes between looks

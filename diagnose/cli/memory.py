@@ -6,9 +6,10 @@ import click
 from msgspec.structs import replace
 
 from diagnose import analysis
+from diagnose.cli.announcing import announced
 from diagnose.cli.exit_status import writing
 from diagnose.cli.pages import html_option, write_answer
-from diagnose.cli.terminal import announced, terminal
+from diagnose.cli.terminal import terminal
 from diagnose.dumps.memory import Counted, MemoryAnswer, judged, read, to_json
 from diagnose.errors import UserError, shown_path
 

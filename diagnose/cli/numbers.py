@@ -3,14 +3,15 @@
 import math
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from diagnose.formulas.critical_batch import CriticalBatch
 from diagnose.formulas.mfu_conventions import MFU_AS
-from diagnose.hardware import Gpu
-from diagnose.hardware.named import gpu_named
+
+if TYPE_CHECKING:
+    from diagnose.hardware import Gpu
 
 _MOST_HOURS = 1e12  # what is computed of them stays finite
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
@@ -75,7 +76,10 @@ class _Board(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
 
     name = "gpu"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Gpu:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Gpu":
+        from diagnose.hardware import Gpu
+        from diagnose.hardware.named import gpu_named
+
         return value if isinstance(value, Gpu) else gpu_named(str(value))
 
 

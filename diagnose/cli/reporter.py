@@ -97,7 +97,8 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
 
 def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str]) -> None:
     """After an armed command ended: the report of its steps and its windows, or why there is none."""
-    from diagnose.series.armed_log import all_ended, step_logs
+    from diagnose.series.armed_log import all_ended
+    from diagnose.series.places import step_logs
 
     until = time.monotonic() + (WAIT_FOR_PARENTS_S if bundle.shared else 0)
     while time.monotonic() < until and not all_ended(bundle.folder):

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from diagnose import analysis
+from diagnose.cli.announcing import announced
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
-from diagnose.cli.terminal import announced, terminal
+from diagnose.cli.terminal import terminal
 from diagnose.errors import shown_path
 from diagnose.predict.costs import Tariff
 from diagnose.predict.scaling import Choice, Ladder, Question, Run, report_of, run_of, to_json

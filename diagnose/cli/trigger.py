@@ -9,7 +9,7 @@ import click
 from diagnose.errors import UserError
 from diagnose.probes.bundle.claim import json_object
 from diagnose.probes.protocol import ANNOUNCED, SCRATCH, TRIGGER
-from diagnose.series.armed_log import step_logs
+from diagnose.series.places import step_logs
 
 _POLL_EVERY_S = 0.1
 

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from diagnose.diagnosis import Diagnosis
-from diagnose.report.annotations import annotations
 
 annotations_option: Callable[[Any], Any] = click.option(
     "--annotations", is_flag=True, help="Print annotations of a GitHub workflow instead of the report."
@@ -17,6 +16,8 @@ annotations_option: Callable[[Any], Any] = click.option(
 
 def print_annotations(diagnosis: Diagnosis) -> None:
     """The findings, at lines of files below the working folder."""
+    from diagnose.report.annotations import annotations
+
     for line in annotations(diagnosis, here):
         click.echo(line)
 

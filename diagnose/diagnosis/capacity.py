@@ -89,4 +89,5 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
+WITHOUT_RECORD = "the trace comes without a capture record"
 NO_CAPACITY = Capacity(because="not judged: a defect of diagnose in capacity")

@@ -1,12 +1,11 @@
 """Step time as a straight line over the batch size: t(B) = a + b·B."""
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.formulas import throughput
 
 
-@dataclass(frozen=True)
-class BatchModel:
+class BatchModel(msgspec.Struct, frozen=True):
     """Seconds of a step: a part that the batch does not change (optimizer, gradients, host) and one per sample."""
 
     fixed_s: float

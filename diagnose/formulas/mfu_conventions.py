@@ -4,16 +4,16 @@ The same run is at 31 % or 43 % by two of them, so that figures of different tab
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from diagnose.formulas.model_flops import Convention
 
 Peak = Literal["half", "own"]
 
 
-@dataclass(frozen=True)
-class MfuConvention:
+class MfuConvention(msgspec.Struct, frozen=True):
     """How a project counts.
 
     Attributes:

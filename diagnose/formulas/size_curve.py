@@ -5,8 +5,9 @@ the α-β model t = α + f·S/B holds, with the share of a link's rate that thos
 """
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from diagnose.formulas.collectives import bus_bytes_per_s, bus_factor, latency_and_wire_s, transfer_s, wire_bytes
 
@@ -21,8 +22,7 @@ FULL_NODE = 8
 HOPPER, A100 = "hopper-nvswitch", "a100-nvswitch"  # nodes that were measured
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(msgspec.Struct, frozen=True):
     """What a group of ranks communicates over.
 
     Attributes:

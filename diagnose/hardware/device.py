@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from diagnose.errors import UserError
 from diagnose.facts import Capture, analysis_option, capture_setting
@@ -30,8 +31,7 @@ class Recorded(Protocol):
         """The text at `path`, None when it is no text."""
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(msgspec.Struct, frozen=True):
     """The device of one run. FLOP/s and bytes/s; a figure is None when it is unknown, and its source says why.
 
     Attributes:

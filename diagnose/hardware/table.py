@@ -6,17 +6,17 @@ A row is found by name, memory and multiprocessor count together, because boards
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 _TABLE = Path(__file__).parents[1] / "data" / "gpus.csv"
 _BYTES_PER_MARKETED_GB = (0.955e9, 1.105e9)  # GDDR boards lose a little to ECC, HBM boards are sold in GiB
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(msgspec.Struct, frozen=True):
     """One row. Rates are dense (no 2:4 sparsity), in TFLOP/s and GB/s; None is a unit the board lacks or nobody states.
 
     Attributes:

@@ -1,7 +1,8 @@
 """What one diagnosis rests on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.facts import Facts
 from diagnose.metrics import Measured
@@ -11,8 +12,7 @@ from diagnose.rule import Judgement, Rule
 Judged = Sequence[tuple[Rule, Judgement]]
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """Everything a diagnosis rests on.
 
     Attributes:

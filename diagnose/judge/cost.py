@@ -1,6 +1,6 @@
 """What the job costs at the price and power that are known, and what the next change saves."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.cost import Cost, Money, Saving

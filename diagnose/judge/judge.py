@@ -12,9 +12,8 @@ from diagnose.diagnosis import (
     StepTimeline,
     WaterfallPart,
 )
-from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
+from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
-from diagnose.judge.capacity import capacity_of
 from diagnose.judge.case import Case
 from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import findings_of, plan_steps, weights_of
@@ -104,6 +103,10 @@ def _timeline(measured: Measured) -> StepTimeline | None:
 
 
 def _capacity(case: Case, plan: tuple[PlanStep, ...]) -> Capacity:
+    if not case.measured[0].record:
+        return Capacity(because=WITHOUT_RECORD)
+    from diagnose.judge.capacity import capacity_of  # plans memory, which most traces do not tell
+
     by_id = {rule.id: rule for rule in case.rules}
     return capacity_of(case.measured[0], [by_id[step.rule] for step in plan], case.facts)
 

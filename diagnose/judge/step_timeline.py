@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
@@ -32,8 +32,7 @@ LONGEST_LABEL = 200
 Key = tuple[str, SliceClass]
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     """Slices of one lane, disjoint and by start, on the trace's clock; `label` indexes `keys`."""
 
     name: str

@@ -1,7 +1,6 @@
 """Where Python is: the user's functions of a typical rank, and the lines that each finding is at."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace as replaced
 
 import numpy as np
 from msgspec.structs import replace
@@ -120,7 +119,7 @@ def _excess(own: UserCode, others: Sequence[UserCode]) -> list[FunctionTime]:
     entries = summed((entry(stack, alone), stack) for stack in own.stacks)
     at_own_lines = _beyond_usual(own, others, lambda code: code.own)
     weights = [(beyond if each.function in alone else at_own_lines).get(each.function, 0.0) for each in entries]
-    found = [replaced(each, weight=weight) for each, weight in zip(entries, weights, strict=True)]
+    found = [replace(each, weight=weight) for each, weight in zip(entries, weights, strict=True)]
     return sorted(found, key=lambda each: -each.weight)
 
 

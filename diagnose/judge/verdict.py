@@ -6,7 +6,8 @@ the documentation included.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE
 from diagnose.attribution.leading import (
@@ -57,8 +58,7 @@ _SAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Grounds:
+class Grounds(msgspec.Struct, frozen=True):
     """What limits the confidence of a verdict.
 
     `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: what of the trace is of a device

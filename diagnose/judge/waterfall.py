@@ -7,7 +7,9 @@ counted are set apart before: what they reach of the peak is not known.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from diagnose.attribution.causes import below_achievable, below_peak, is_low_intensity, is_matrix, not_counted
 from diagnose.diagnosis import CauseClass, LedgerEntry, WaterfallPart
@@ -15,8 +17,7 @@ from diagnose.diagnosis import CauseClass, LedgerEntry, WaterfallPart
 MODEL_FLOPS, PADDING = "model-flops", "padding"
 
 
-@dataclass(frozen=True)
-class MatrixTime:
+class MatrixTime(msgspec.Struct, frozen=True):
     """What the matrix kernels of all counted steps and ranks had to do, in nanoseconds.
 
     Attributes:
@@ -35,8 +36,8 @@ class MatrixTime:
     recompute_ns: float = 0.0
     precision_ns: float = 0.0
     ceiling_ns: float | None = None
-    weights: Mapping[str, float] = field(default_factory=dict)
-    uncounted_ns: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = msgspec.field(default_factory=dict)
+    uncounted_ns: Mapping[str, float] = msgspec.field(default_factory=dict)
 
     @property
     def named(self) -> list[tuple[str, float]]:

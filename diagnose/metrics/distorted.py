@@ -1,8 +1,9 @@
 """Facts of steps that the profiler makes much longer: no share of them is the job's own."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import fmean
+
+from msgspec.structs import replace
 
 from diagnose.facts import HOST_STEP, STEP, Facts
 from diagnose.metrics.run.cadence import RUN

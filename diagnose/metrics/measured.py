@@ -11,8 +11,9 @@ from diagnose.arrays import Ints, Mask
 from diagnose.attribution.attribution import Attribution
 from diagnose.facts import Scalar, Unknown, Value
 from diagnose.hardware import Device, Gpu
+from diagnose.metrics.known_device import device_of
 from diagnose.metrics.lines.of_rank import RankCode, code_of
-from diagnose.metrics.settings import Settings, device_of
+from diagnose.metrics.settings import Settings
 from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_GPU, NO_RECORD, NOT_RECORDED, UNKNOWN_DEVICE
 from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.defects import netted
@@ -12,8 +12,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.nsight import in_terms_of_recorder
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """A named measurement; `of` is the denominator of a share, where STEP is the host step of a job without a GPU."""
 
     name: str

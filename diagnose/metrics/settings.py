@@ -1,18 +1,18 @@
-"""What the user states of the run, and the device that it makes of what was captured."""
+"""What the user states of the run."""
 
 import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from diagnose.formulas.critical_batch import CriticalBatch
-from diagnose.hardware import Device, Gpu, resolve
-from diagnose.timeline import Timeline
-from diagnose.trace.exported import Monitored
-from diagnose.trace.record import CaptureRecord
-from diagnose.trace.torch_trace import TorchTraces
+import msgspec
+
+if TYPE_CHECKING:
+    from diagnose.formulas.critical_batch import CriticalBatch
+    from diagnose.hardware import Gpu
+    from diagnose.trace.exported import Monitored
+    from diagnose.trace.torch_trace import TorchTraces
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What the user states of the run.
 
     Attributes:
@@ -45,7 +45,7 @@ class Settings:
     mfu_as: str | None = None
     peak_tflops: float | None = None
     hbm_gbs: float | None = None
-    gpu: Gpu | None = None
+    gpu: "Gpu | None" = None
     step_range: re.Pattern[str] | None = None
     step: int | None = None
     gpu_hour_price: float | None = None
@@ -55,12 +55,6 @@ class Settings:
     kg_per_kwh: float | None = None
     tokens: float | None = None
     mtbf_hours: float | None = None
-    critical_batch: CriticalBatch | None = None
-    monitored: Monitored | None = None
-    torch_traces: TorchTraces | None = None
-
-
-def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:
-    """The device's peaks and bandwidth: as stated, as captured, then from the table."""
-    properties = timeline.device_properties
-    return resolve(properties, record, peak_tflops=settings.peak_tflops, hbm_gbs=settings.hbm_gbs)
+    critical_batch: "CriticalBatch | None" = None
+    monitored: "Monitored | None" = None
+    torch_traces: "TorchTraces | None" = None

@@ -9,7 +9,6 @@ import re
 import tomllib
 from ast import literal_eval
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -86,8 +85,7 @@ def settings() -> Mapping[str, Setting]:
     return msgspec.convert(tomllib.loads(_TABLE.read_text(encoding="utf-8")), dict[str, Setting])
 
 
-@dataclass(frozen=True)
-class World:
+class World(msgspec.Struct, frozen=True):
     """What runs the training loop ("" where it is not known), and the facts of the job."""
 
     loop: str

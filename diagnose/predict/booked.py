@@ -6,8 +6,8 @@ Such a gain rests on the replay alone. What is promised does not.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
@@ -19,8 +19,7 @@ from diagnose.predict.replay import Change, HostSpeeds
 WAITING_CALLS = ("sync", "host-to-device")
 
 
-@dataclass(frozen=True)
-class Booked:
+class Booked(msgspec.Struct, frozen=True):
     """Nanoseconds of the counted steps: kernels and collectives, and idle time by the cause that the host gave."""
 
     device_ns: float
@@ -59,8 +58,7 @@ def _touched(measured: Measured, change: Change) -> tuple[Mask, Mask]:
     return shorter, gone if change.merge is None else gone | change.merge
 
 
-@dataclass(frozen=True)
-class _IdleBeforeLaunches:
+class _IdleBeforeLaunches(msgspec.Struct, frozen=True):
     """The idle time of dispatch and launching by piece: its cause, and the activity that starts at its end.
 
     `following` is the activity that ends all idle time of these causes that the piece is in the midst of.

@@ -1,15 +1,13 @@
 """A change to the replayed step with the speed that it brings beside it, where that comes from, and two made one."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
 from diagnose.predict.replay import Change
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """A change to the replayed step, and the factor on its speed beside it: more tokens, a share that goes."""
 
     change: Change
@@ -19,8 +17,7 @@ class Changed:
 NOTHING = Changed(Change())
 
 
-@dataclass(frozen=True)
-class Saving:
+class Saving(msgspec.Struct, frozen=True):
     """Where the time that a change saves in its best case comes from, as shares of the step.
 
     `booked`: what the ledger books on the work that it touches. `hidden`: what it saves beyond that, which passes

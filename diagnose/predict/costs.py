@@ -1,8 +1,9 @@
 """What GPU-hours cost, in money, energy and emissions, at what is known of them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from diagnose.diagnosis.cost import Money
 from diagnose.diagnosis.terms import Estimate
@@ -12,8 +13,7 @@ BILLION = 1e9
 NO_OVERHEAD = 1.0  # a power usage effectiveness: the energy of the data centre over that of its computers
 
 
-@dataclass(frozen=True)
-class Tariff:
+class Tariff(msgspec.Struct, frozen=True):
     """What is known of a GPU-hour. None is not known.
 
     Attributes:

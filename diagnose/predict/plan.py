@@ -1,8 +1,9 @@
 """The plan: which change comes first, and what comes after it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from diagnose.diagnosis import Speedup
 from diagnose.predict.whatif import Predictor
@@ -13,8 +14,7 @@ MOST_PLANNED = 5
 EFFORTS = ("setting", "code", "cluster")
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(msgspec.Struct, frozen=True):
     """How much a fault matters beside what its cure buys: its severity, and whether it is of what bounds the step.
 
     `yields_to` are the rules that fired and that exclude its own: where one of them promises more, severity gives
@@ -47,8 +47,7 @@ class Weight:
         return self.severity == "info" and max(critical, default=1.0) > _most(gain)
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """One remedy of the plan: its own gain after those before it, and that of all so far."""
 
     rule: Rule

@@ -1,9 +1,9 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
@@ -27,8 +27,7 @@ OPERATOR = "operator"
 _LARGEST_SUM = 1 << 62
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """Where a digest comes from, what of it could not be read, and how many events were left out as asked.
 
     `shapes_of` is the execution trace that its operators have their shapes from, "" where they have their own, or none.
@@ -45,8 +44,7 @@ class Source:
     shapes_of: str = ""
 
 
-@dataclass(frozen=True)
-class Families:
+class Families(msgspec.Struct, frozen=True):
     """Kernels of each family that start in each counted step, shape (steps, names): time, number, and work.
 
     Without a GPU the one family is the operators that ran. `elements` adds up the sizes of the tensors that the
@@ -61,8 +59,7 @@ class Families:
     flops: Ints
 
 
-@dataclass(frozen=True)
-class RankDigest:
+class RankDigest(msgspec.Struct, frozen=True, dict=True):
     """One rank of a job, reduced to what the join and the report need.
 
     Times are nanoseconds of the rank's own clock; `base_ns + time` is its wall clock. Arrays over steps are in the
@@ -121,8 +118,8 @@ class RankDigest:
     lost_share: float = 0.0
     sized_share: float = 0.0
     listed_gpus: int = 0
-    host_work: HostWork = field(default_factory=HostWork)
-    unknown_device: Mapping[str, int] = field(default_factory=dict)
+    host_work: HostWork = msgspec.field(default_factory=HostWork)
+    unknown_device: Mapping[str, int] = msgspec.field(default_factory=dict)
     uncounted_ns: int = 0
     overhead: Overhead = NOT_TIMED
     clock: Clock | None = None
@@ -210,8 +207,7 @@ def families_of(timeline: Timeline) -> Families:
     return _families(names, ran, timeline.windows)
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(msgspec.Struct, frozen=True):
     """Kernels or operators: number of the family, start, duration, elements of the operator's tensors, its FLOPs."""
 
     family: Ints

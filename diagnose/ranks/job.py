@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
@@ -27,8 +28,7 @@ from diagnose.ranks.stragglers.waits import Waits, waited_for, waiting_caused, w
 from diagnose.trace.distortion import distorted_by
 
 
-@dataclass(frozen=True)
-class JobView:
+class JobView(msgspec.Struct, frozen=True):
     """What a rank's metrics know of the other ranks.
 
     `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
@@ -55,8 +55,7 @@ class JobView:
     distortion: float | None = None
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """The ranks, what was matched of their collectives, each one's waiting, and how late each is, worst first."""
 
     view: JobView
@@ -64,7 +63,7 @@ class Job:
     match: Match = ()
     waits: tuple[Waits, ...] = ()
     lateness: tuple[RankLateness, ...] = ()
-    changes: Changes = field(default_factory=Changes)
+    changes: Changes = msgspec.field(default_factory=Changes)
 
     @property
     def stragglers(self) -> tuple[RankLateness, ...]:

@@ -1,8 +1,9 @@
 """Digests of a job's ranks that hold once what they have in common: every rank lists the ranks of its groups."""
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from diagnose.ranks.digest import RankDigest
 

@@ -6,9 +6,10 @@ have no sizes. `concrete` holds scalars as text; PyTorch before 2.0 does not rec
 """
 
 import json
-from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+import msgspec
 
 from diagnose.decoding import finite
 from diagnose.trace.arguments import MOST_ELEMENTS, listed
@@ -59,8 +60,7 @@ SCALAR_TYPE_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 11: 1, 15: 
 """Bytes of an element by c10::ScalarType, as `dtype` arguments record it."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One operator call. `item` is the bytes of an element of its tensor lists as its kernel names them, 0 unknown."""
 
     name: str

@@ -5,9 +5,9 @@ kernels share it, and its auxiliary kernels (layout copies, fills) have none. An
 kernels to the counted operator it runs inside of, if there is one; otherwise their cost is unknown.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Labels, Mask
@@ -24,8 +24,7 @@ UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
 _SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # what float tensors are multiplied in, on tensor cores or not
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(msgspec.Struct, frozen=True):
     """Aligned with the kernels `at`, positions of the timeline's GPU activities without collectives and copies.
 
     Attributes:
@@ -56,8 +55,7 @@ class _Counted(NamedTuple):
     outputs: Outputs
 
 
-@dataclass(frozen=True)
-class _Priced:
+class _Priced(msgspec.Struct, frozen=True):
     """Aligned with operators: the cost of each, the type of its data, and whether it is a matrix operator."""
 
     flops: Floats

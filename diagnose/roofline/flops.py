@@ -6,9 +6,10 @@ does, for every kernel of it.
 """
 
 import math
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
@@ -20,8 +21,7 @@ from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import OPS
 
 
-@dataclass(frozen=True)
-class CountedFlops:
+class CountedFlops(msgspec.Struct, frozen=True):
     """FLOPs of one step (mean over the counted steps), with how much matrix-kernel time they explain.
 
     `covered_share` is of the time of matrix, convolution and attention kernels: what runs under a counted operator.
@@ -32,8 +32,7 @@ class CountedFlops:
     unsized: int
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """Rows of the operators with known FLOPs, ascending, and what each does beyond the counted ones inside it.
 
     `causal` is the share of each one's FLOPs that its causal mask lets through. `paired` are the rows of attention

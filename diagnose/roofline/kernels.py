@@ -12,11 +12,12 @@ no kernel that started earlier covers, inside the counted steps.
 Waves are not judged: how many blocks an SM holds at once is not recorded.
 """
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Labels, Mask
@@ -33,8 +34,7 @@ CLASSES = ("", "compute", "memory")
 BOUNDS = ("compute", "latency", "memory", "under-filled", "unknown")
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(msgspec.Struct, frozen=True, dict=True):
     """Aligned with `timeline.gpu`, and summed over the counted steps.
 
     Attributes:

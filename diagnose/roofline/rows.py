@@ -1,8 +1,8 @@
 """The kernels of the counted steps by family and precision: what they computed and moved, and how fast."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Labels, Mask, shortened
@@ -16,8 +16,7 @@ CACHE_BYTES = 64e6  # the L2 of an H100 holds 50 MB
 FASTER = "part of the bytes stay in the cache, or the bandwidth is another"
 
 
-@dataclass(frozen=True)
-class RooflineRow:
+class RooflineRow(msgspec.Struct, frozen=True):
     """Kernels of one family, direction and precision over the counted steps.
 
     Attributes:
@@ -56,8 +55,7 @@ class RooflineRow:
     note: str
 
 
-@dataclass(frozen=True)
-class MatrixWork:
+class MatrixWork(msgspec.Struct, frozen=True):
     """Matrix, convolution and attention kernels of one precision with known cost: FLOPs and time in counted steps."""
 
     precision: str
@@ -65,8 +63,7 @@ class MatrixWork:
     ns: int
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, dict=True):
     """Aligned with the kernels of `costs`: their time in the counted steps, the part of each inside, and judgements."""
 
     timeline: Timeline

@@ -2,9 +2,9 @@
 
 from ast import literal_eval
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import asdict
 
 from diagnose.attribution.causes import HOST_GROUPS, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
@@ -27,8 +27,7 @@ def rule_of(path: Path, file: RuleFile, known: Mapping[str, str]) -> Rule:
     return _Builder(path, file, known).rule()
 
 
-@dataclass(frozen=True)
-class _Builder:
+class _Builder(msgspec.Struct, frozen=True):
     path: Path
     file: RuleFile
     known: Mapping[str, str]

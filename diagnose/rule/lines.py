@@ -1,6 +1,6 @@
 """Which lines of the user's code the finding of a rule names."""
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.facts import Facts
 from diagnose.rule.condition import Condition
@@ -8,8 +8,7 @@ from diagnose.rule.condition import Condition
 LOADING, COLLECTING = "loading", "collecting"
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(msgspec.Struct, frozen=True):
     """Chooses lines by what the training thread does there, by what they call, or by what one rank does alone.
 
     Attributes:

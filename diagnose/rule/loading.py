@@ -9,18 +9,15 @@ from pathlib import Path
 from diagnose.facts import Fact, Unknown
 from diagnose.rule.builder import rule_of
 from diagnose.rule.condition import RuleError, did_you_mean
+from diagnose.rule.folder import builtin_rules
+from diagnose.rule.kept import KeptFiles, kept_files
 from diagnose.rule.needs import met
 from diagnose.rule.rule import SEVERITIES, Rule
 from diagnose.rule.rule_file import ExampleTable, parsed, text_of
+from diagnose.trace.cache_folder import default_folder
 
 
-def builtin_rules() -> Path:
-    """The folder of the rules that come with the package: inside it in a wheel, beside it in a checkout."""
-    package = Path(__file__).parents[1]
-    return next((path for path in (package / "rules", package.parent / "rules") if path.is_dir()), package / "rules")
-
-
-def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ...]:
+def load_rules(dirs: Iterable[Path], known: Mapping[str, str], *, cache: bool = False) -> tuple[Rule, ...]:
     """The builtin rules and those in `dirs`, by name; a file replaces one of the same stem in an earlier folder.
 
     The user's rules are held to their examples. The tests hold the builtin ones to theirs, which takes longer than to
@@ -29,6 +26,7 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ..
     Args:
         dirs: the user's folders of rule files.
         known: the unit of every fact.
+        cache: whether what the builtin rules' files say is taken from the user's cache, and kept there.
     """
     files: dict[str, Path] = {}
     builtin = builtin_rules()
@@ -37,7 +35,14 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str]) -> tuple[Rule, ..
         if not paths:
             raise RuleError("no rule files (*.toml) in this folder", where=folder)
         files |= {path.stem: path for path in paths}
-    return tuple(load_rule(file, known, tried=file.parent != builtin) for _, file in sorted(files.items()))
+    kept = kept_files(default_folder()) if cache else None
+    rules = tuple(
+        _loaded(file, known, False, kept) if file.parent == builtin else load_rule(file, known)
+        for _, file in sorted(files.items())
+    )
+    if kept is not None:
+        kept.keep()
+    return rules
 
 
 def load_rule(path: Path, known: Mapping[str, str], *, tried: bool = True) -> Rule:
@@ -45,15 +50,19 @@ def load_rule(path: Path, known: Mapping[str, str], *, tried: bool = True) -> Ru
 
     The same text is checked once in a process: that takes longer than to judge a small trace by it.
     """
+    return _loaded(path, known, tried, None)
+
+
+def _loaded(path: Path, known: Mapping[str, str], tried: bool, kept: KeptFiles | None) -> Rule:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
         raise RuleError("a rule file is named after its fault, such as data-wait.toml", where=path)
-    return _checked(path, text_of(path), tuple(known.items()), tried)
+    return _checked(path, text_of(path), tuple(known.items()), tried, kept)
 
 
 @lru_cache(maxsize=1024)
-def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...], tried: bool) -> Rule:
+def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...], tried: bool, kept: KeptFiles | None) -> Rule:
     known = dict(units)
-    rule = rule_of(path, parsed(text, path), known)
+    rule = rule_of(path, parsed(text, path) if kept is None else kept.parsed(text, path), known)
     if tried:
         _try_examples(rule, path, known)
     return rule

@@ -1,8 +1,9 @@
 """What a rule's change does to a step, as written in its `[whatif]`, with its factors computed from facts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from diagnose.facts import Facts
 from diagnose.rule.condition import Condition, RuleError
@@ -15,20 +16,18 @@ Case = Literal["best", "worst"]
 MOST_REMOVED, LEAST_TOKENS = 0.95, 0.001
 
 
-@dataclass(frozen=True)
-class Factors:
+class Factors(msgspec.Struct, frozen=True):
     """The factors of one case. `removed`: share of the step that goes; `tokens`: of a step, over those of now."""
 
     removed: float = 0.0
-    kernels: Mapping[str, float] = field(default_factory=dict)
-    host: Mapping[str, float] = field(default_factory=dict)
+    kernels: Mapping[str, float] = msgspec.field(default_factory=dict)
+    host: Mapping[str, float] = msgspec.field(default_factory=dict)
     launches: float = 1.0
     communication: float = 1.0
     tokens: float = 1.0
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(msgspec.Struct, frozen=True):
     """What a change does to a step; every factor has a best and a worst case.
 
     Attributes:
@@ -49,9 +48,9 @@ class Remedy:
     """
 
     removes: Values | None = None
-    kernels: Mapping[str, Values] = field(default_factory=dict)
+    kernels: Mapping[str, Values] = msgspec.field(default_factory=dict)
     fuses: tuple[str, ...] = ()
-    host: Mapping[str, Values] = field(default_factory=dict)
+    host: Mapping[str, Values] = msgspec.field(default_factory=dict)
     launches: Values | None = None
     communication: Values | None = None
     hides: bool = False

@@ -3,10 +3,11 @@
 import re
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import get_args
+
+import msgspec
 
 from diagnose.defects import netted
 from diagnose.diagnosis import NotAdvised, Patch, Severity
@@ -25,8 +26,7 @@ PLACEHOLDER = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """What a rule answers.
 
     Attributes:
@@ -47,8 +47,7 @@ class Judgement:
         return self.answer in SEVERITIES
 
 
-@dataclass(frozen=True)
-class Unless:
+class Unless(msgspec.Struct, frozen=True):
     """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice.
 
     `what` is that remedy in a few words, "" where there are none.
@@ -59,8 +58,7 @@ class Unless:
     what: str = ""
 
 
-@dataclass(frozen=True)
-class PatchTemplate:
+class PatchTemplate(msgspec.Struct, frozen=True):
     """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true.
 
     Where one of `not_when` holds instead, its sentence says why the change would not help.
@@ -78,8 +76,7 @@ class PatchTemplate:
         return next((each.because for each in self.not_when if each.holds and each.holds.evaluate(facts)), "")
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity.
 
     `memory` is how the change divides the training state where no setting says it: the fields of a job's sharding.

@@ -1,15 +1,22 @@
 """Step times over a whole job: since when it is slower, by how much, where, and which steps to look at."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from diagnose.series.findings import Change, Periodic, SeriesReport, Stall, SuggestedCapture, to_json
-from diagnose.series.sources import read_runs, read_series, series_beside
-from diagnose.series.told import told_without_traces
-from diagnose.series.tracks import Series, Track
-
 if TYPE_CHECKING:
+    from diagnose.series.findings import Change, Periodic, SeriesReport, Stall, SuggestedCapture, to_json
     from diagnose.series.judge import changes, judged
+    from diagnose.series.sources import read_runs, read_series, series_beside
+    from diagnose.series.told import told_without_traces
+    from diagnose.series.tracks import Series, Track
 
+_HOMES = {
+    "findings": ("Change", "Periodic", "SeriesReport", "Stall", "SuggestedCapture", "to_json"),
+    "judge": ("changes", "judged"),
+    "sources": ("read_runs", "read_series", "series_beside"),
+    "told": ("told_without_traces",),
+    "tracks": ("Series", "Track"),
+}
 __all__ = [
     "Change",
     "Periodic",
@@ -29,9 +36,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The statistics load when they are asked for: most traces have no log beside them."""
-    if name not in ("changes", "judged"):
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    from diagnose.series import judge
-
-    return getattr(judge, name)
+    """What a module has, on first use: most traces have no log beside them."""
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

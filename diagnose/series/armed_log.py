@@ -5,23 +5,23 @@ A line that cannot be read is left out: the end of a log whose process was kille
 """
 
 import json
-import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
 from diagnose.decoding import MOST_COUNT, MOST_RANKS, encodable, finite
-from diagnose.errors import UserError, pass_over
-from diagnose.probes.protocol import STEP_LOG, WINDOW_FOLDER, rank_in
+from diagnose.errors import UserError
+from diagnose.probes.protocol import STEP_LOG, rank_in
 from diagnose.series.columns import Column
 from diagnose.series.log_events import event
 from diagnose.series.machine.gpu_changes import GpuReading, gpu_reading_of
 from diagnose.series.machine.readings import MOST_READINGS, MachineReadings, Reading, columns, reading_of
+from diagnose.series.places import step_logs
 from diagnose.series.steps_log import MOST_ROWS, Table
 from diagnose.series.tracks import Event
 from diagnose.trace.source import opened
@@ -29,7 +29,6 @@ from diagnose.trace.source import opened
 _LARGEST_BYTES = 512 << 20
 _MOST_TOLD = 10_000
 _LONGEST_WHY = 300
-_WINDOW_NAME = re.compile(WINDOW_FOLDER.format(r"\d{1,15}") + r"(-\d{1,3})?", re.ASCII)
 _COLUMNS = {
     "step": Column(0, "step", "step"),
     "duration": Column(1, "step time", "duration", "us"),
@@ -37,8 +36,7 @@ _COLUMNS = {
 }
 
 
-@dataclass
-class ArmedLog:
+class ArmedLog(msgspec.Struct):
     """What one rank logged.
 
     Attributes:
@@ -62,17 +60,17 @@ class ArmedLog:
     host: str = ""
     world_size: int = 1
     begins: int = 0
-    blocks: list[tuple[int, int, Ints, float]] = field(default_factory=list)
-    told: list[dict[str, Any]] = field(default_factory=list)
-    memory: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    readings: list[Reading] = field(default_factory=list)
-    of_gpu: list[GpuReading] = field(default_factory=list)
+    blocks: list[tuple[int, int, Ints, float]] = msgspec.field(default_factory=list)
+    told: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    memory: dict[str, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
+    readings: list[Reading] = msgspec.field(default_factory=list)
+    of_gpu: list[GpuReading] = msgspec.field(default_factory=list)
     why_no_gpu: str = ""
     why_no_readings: str = ""
     unread: int = 0
     ended: bool = False
-    restarts: list[int] = field(default_factory=list)
-    windows_at: list[int] = field(default_factory=list)
+    restarts: list[int] = msgspec.field(default_factory=list)
+    windows_at: list[int] = msgspec.field(default_factory=list)
 
     def table(self) -> Table:
         """The samples as the rows of a log, all of equally many steps; `events` between them."""
@@ -97,24 +95,9 @@ class ArmedLog:
             yield event(kind, words, int(before[min(block, len(before) - 1)]))
 
 
-def step_logs(folder: Path) -> list[Path]:
-    """The step logs in the folder of an armed run, by rank; none where it is another folder."""
-    try:
-        found = {rank_in(path.name, STEP_LOG): path for path in folder.iterdir()}
-    except OSError as error:
-        pass_over(error)
-        return []
-    return [path for rank, path in sorted((rank, path) for rank, path in found.items() if rank is not None)]
-
-
 def all_ended(folder: Path) -> bool:
     """Whether every log that is there ends by itself."""
     return all(read_armed_log(path).ended for path in step_logs(folder))
-
-
-def is_window(name: object) -> bool:
-    """Whether a folder of that name may be that of a window."""
-    return isinstance(name, str) and _WINDOW_NAME.fullmatch(name) is not None
 
 
 def read_armed_log(path: Path) -> ArmedLog:

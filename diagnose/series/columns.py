@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.errors import printable
 
@@ -44,8 +45,7 @@ LOG_CALLS = "_step"  # W&B's: the calls of wandb.log
 _RATE = re.compile(r"(?:[ _-]per[ _-]|/\s*)(?:s|sec|secs|second)\W*\Z", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a log: its position, its name, its role, and its unit ("" when the name states none)."""
 
     at: int
@@ -54,8 +54,7 @@ class Column:
     unit: str = ""
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(msgspec.Struct, frozen=True):
     """What the user says about a log: its column of steps, its column of times, and the unit of times."""
 
     step: str | None = None

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
@@ -23,8 +23,7 @@ _ROW = "row"  # goes with the samples like their parts
 _TICKS = 20  # of the clock, that a sample is long
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """How the times of a table are read.
 
     Attributes:

@@ -1,8 +1,7 @@
 """From a table to its runs: the tracks of each, and its rows as they were logged."""
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.errors import UserError

@@ -1,13 +1,12 @@
 """What was set right on the way from a log to its tracks."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 
-@dataclass
-class Told:
+class Told(msgspec.Struct):
     """What was set right on the way."""
 
-    restarts: set[int] = field(default_factory=set)
+    restarts: set[int] = msgspec.field(default_factory=set)
     unusable: int = 0
     repeated: int = 0
     sorted: bool = False

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from diagnose.decoding import finite
 from diagnose.errors import UserError, pass_over, shown_path
 from diagnose.facts import Unknown, another_run
-from diagnose.probes.protocol import RECORD, STEP_LOG, rank_in
-from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log, step_logs
+from diagnose.probes.protocol import STEP_LOG, rank_in
+from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.columns import Column, Stated
 from diagnose.series.ordering import missing_ranks, reservations
+from diagnose.series.places import CAPTURE_NAME, CHECKPOINT, LOGS, STATE, is_window, step_logs
 from diagnose.series.runs import runs_of
 from diagnose.series.set_right import Told
 from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
@@ -19,15 +21,11 @@ from diagnose.series.tracks import Run, Series, Track
 from diagnose.series.windows import windows
 from diagnose.trace.record import record_beside, timed_steps
 
-STATE = "trainer_state.json"
-CHECKPOINT = "checkpoint-"  # begins the names of the folders of checkpoints, each with a trainer's state
-_LOGS = (".csv", ".tsv", ".jsonl")
 _JSON_LINES = (".jsonl", ".ndjson")
 _TEXT = (".txt", ".log", ".out", ".err")
 _PACKED = (".gz", ".zst")
 _MOST_LOGS = 4096
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})", re.IGNORECASE)
-_CAPTURE_NAME = re.compile(RECORD.replace(".", r"\.").format(r"(\d{1,9})") + r"\Z")
 _DO = "name a CSV log, a trainer_state.json, or a folder with one of them or with traces"
 _NO_TIMES = Unknown(
     "log_history has steps and no times: transformers writes them only when it counts the tokens it has seen",
@@ -166,7 +164,7 @@ def _of_file(path: Path, stated: Stated) -> Series:
         return _of_text(path, stated)
     if stated.names:
         raise UserError("no columns to name", where=path, why="only logs have them: .csv .tsv .jsonl")
-    if _CAPTURE_NAME.search(path.name):
+    if CAPTURE_NAME.search(path.name):
         captured = _captured([path])
         if captured is not None:
             return captured
@@ -196,7 +194,7 @@ def _of_text(path: Path, stated: Stated) -> Series:
 
 def _logs(folder: Path, stated: Stated) -> Series | None:
     """The logs in the folder that fit; those of one rank each are one job."""
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in _LOGS and not p.name.startswith("."))[:_MOST_LOGS]
+    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in LOGS and not p.name.startswith("."))[:_MOST_LOGS]
     fitting = []
     for path in paths:
         try:
@@ -272,14 +270,14 @@ def _of_state(path: Path, stated: Stated) -> Series:
 
 
 def _captures(folder: Path, stated: Stated) -> Series | None:
-    return _captured(sorted(p for p in folder.iterdir() if _CAPTURE_NAME.fullmatch(p.name))[:_MOST_LOGS])
+    return _captured(sorted(p for p in folder.iterdir() if CAPTURE_NAME.fullmatch(p.name))[:_MOST_LOGS])
 
 
 def _captured(paths: Sequence[Path]) -> Series | None:
     """The step times that the probe recorded without the profiler."""
     tracks, source = [], set()
     for path in paths:
-        rank = int(_CAPTURE_NAME.search(path.name)[1])  # type: ignore[index]
+        rank = int(CAPTURE_NAME.search(path.name)[1])  # type: ignore[index]
         record = record_beside(path, rank)
         step, ns = timed_steps(record)
         host = (record.text("host") or "")[:200]

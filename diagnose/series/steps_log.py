@@ -5,10 +5,11 @@ import json
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from diagnose.decoding import encodable, finite
 from diagnose.errors import UserError, printable
@@ -30,8 +31,7 @@ _DO = (
 )
 
 
-@dataclass
-class Table:
+class Table(msgspec.Struct):
     """The columns of a log that tell of step times, shape (rows,) each; a cell that is no number is NaN.
 
     Attributes:
@@ -45,12 +45,12 @@ class Table:
     """
 
     columns: dict[str, Column]
-    values: dict[str, "array[float]"] = field(default_factory=dict)
-    hosts: list[str] = field(default_factory=list)
+    values: dict[str, "array[float]"] = msgspec.field(default_factory=dict)
+    hosts: list[str] = msgspec.field(default_factory=list)
     name: str = ""
-    labels: list[tuple[str, str]] = field(default_factory=list)
-    label: "array[int]" = field(default_factory=lambda: array("l"))
-    events: list[Event] = field(default_factory=list)
+    labels: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    label: "array[int]" = msgspec.field(default_factory=lambda: array("l"))
+    events: list[Event] = msgspec.field(default_factory=list)
     dated: bool = False
     cut: bool = False
 

@@ -3,11 +3,12 @@
 import json
 from array import array
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.decoding import finite
 from diagnose.errors import UserError

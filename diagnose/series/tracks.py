@@ -1,15 +1,16 @@
 """Step times in order: one track for each rank of a run that logs, and what was set right to get there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown
 from diagnose.series.machine.readings import MachineReadings
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(msgspec.Struct, frozen=True):
     """The step times of one rank, or of the job where the source does not tell ranks apart.
 
     Attributes:
@@ -31,7 +32,7 @@ class Track:
     step: Ints
     seconds: Floats
     covers: float = 1.0
-    parts: Mapping[str, Floats] = field(default_factory=dict)
+    parts: Mapping[str, Floats] = msgspec.field(default_factory=dict)
     files: Ints | None = None
     run: str = ""
     counts_per_step: float = 1.0
@@ -62,8 +63,7 @@ class Track:
         return len(self.step)
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Something else than a step that a log tells: its kind (`log_events.KINDS`), its words, and when it was.
 
     Attributes:
@@ -79,8 +79,7 @@ class Event:
     clock_s: float | None = None
 
 
-@dataclass(frozen=True)
-class StepLog:
+class StepLog(msgspec.Struct, frozen=True):
     """The rows of one rank as they were logged, restarts and all, shape (n,) each; NaN for missing.
 
     Attributes:
@@ -96,8 +95,7 @@ class StepLog:
     duration_s: Floats
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One run of a job: its name and its job's, how many GPUs it has where that is known, and what was logged.
 
     Attributes:
@@ -115,8 +113,7 @@ class Run:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """What one source tells of the step times of a job.
 
     Attributes:

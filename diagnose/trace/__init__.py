@@ -1,15 +1,32 @@
 """Trace files to columns: streamed, repaired where they are broken, with what was lost stated."""
 
-from diagnose.trace.columns import Collectives, Loss, Trace
-from diagnose.trace.discover import Run, find_run
-from diagnose.trace.execution import with_shapes
-from diagnose.trace.loading import Loading, load, load_all
-from diagnose.trace.merged import ranks_of
-from diagnose.trace.reader import read
-from diagnose.trace.remote import displayed, on_this_machine
-from diagnose.trace.streams import is_stream
-from diagnose.trace.workers import worthwhile
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from diagnose.trace.choices import Loading
+
+if TYPE_CHECKING:
+    from diagnose.trace.columns import Collectives, Loss, Trace
+    from diagnose.trace.discover import Run, find_run
+    from diagnose.trace.execution import with_shapes
+    from diagnose.trace.loading import load, load_all
+    from diagnose.trace.merged import ranks_of
+    from diagnose.trace.reader import read
+    from diagnose.trace.remote import displayed, on_this_machine
+    from diagnose.trace.streams import is_stream
+    from diagnose.trace.workers import worthwhile
+
+_HOMES = {
+    "columns": ("Collectives", "Loss", "Trace"),
+    "discover": ("Run", "find_run"),
+    "execution": ("with_shapes",),
+    "loading": ("load", "load_all"),
+    "merged": ("ranks_of",),
+    "reader": ("read",),
+    "remote": ("displayed", "on_this_machine"),
+    "streams": ("is_stream",),
+    "workers": ("worthwhile",),
+}
 __all__ = [
     "Collectives",
     "Loading",
@@ -27,3 +44,11 @@ __all__ = [
     "with_shapes",
     "worthwhile",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What a module has, on first use: who finds an answer that is kept reads no trace."""
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

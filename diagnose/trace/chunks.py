@@ -4,13 +4,15 @@ Compiled code may scan a chunk in another thread while this one reads the text o
 """
 
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.trace.boundaries import BOUNDARY, leading
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.events import UNREADABLE, decode_chunk
 from diagnose.trace.scanning import Scanned
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 NO_MORE = memoryview(b"")
 
@@ -31,7 +33,7 @@ class Chunks:
         ahead: scans what is begun; without it that is done at once.
     """
 
-    def __init__(self, builder: ColumnBuilder, ahead: Executor | None = None) -> None:
+    def __init__(self, builder: ColumnBuilder, ahead: "Executor | None" = None) -> None:
         self._builder, self._ahead = builder, ahead
         self._scanning = builder.scanning(ahead is not None)
         self._begun: _Begun | None = None

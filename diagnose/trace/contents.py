@@ -15,8 +15,7 @@ from typing import Annotated
 
 import msgspec
 
-from diagnose.trace.ownership import own_file
-from diagnose.trace.packing import MARK
+from diagnose.trace.ownership import MARK, own_file
 
 State = tuple[int, int, int, int, int]
 

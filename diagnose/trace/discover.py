@@ -10,8 +10,7 @@ from pathlib import Path
 
 from diagnose.errors import UserError, printable
 from diagnose.trace.distributed import rank_in, world_size_in
-from diagnose.trace.nsight.database import MAGIC
-from diagnose.trace.nsight.exports import ranks_in
+from diagnose.trace.nsight import MAGIC
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
@@ -231,8 +230,14 @@ def _identify(path: Path, start: bytes) -> RankFile:
         None if is_database else world_size_in(start),
         _checksum_of_ends(path) if is_database else zlib.crc32(beginning),
         is_database or b'"ts"' in beginning,
-        ranks_in(path) if is_database else 1,
+        _ranks_in(path) if is_database else 1,
     )
+
+
+def _ranks_in(export: Path) -> int:
+    from diagnose.trace.nsight.exports import ranks_in  # brings SQLite
+
+    return ranks_in(export)
 
 
 def _checksum_of_ends(path: Path) -> int:

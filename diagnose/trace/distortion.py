@@ -1,8 +1,7 @@
 """How much longer the profiler makes a step, and how long the step is without it, as a capture record tells."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 
 from diagnose.facts import Unknown, another_run, spoken
 from diagnose.trace.light_steps import told_shares
@@ -36,7 +35,13 @@ NOT_TIMED = Overhead()
 def overhead_of(record: CaptureRecord) -> Overhead:
     """What the record tells of it."""
     times = unprofiled_ns(record)
-    return Overhead(record.number("overhead_factor"), float(median(times)) if times else None, told_shares(record))
+    return Overhead(record.number("overhead_factor"), _median(times) if times else None, told_shares(record))
+
+
+def _median(times: Sequence[float]) -> float:
+    from statistics import median  # brings much, and most jobs are not timed without the profiler
+
+    return float(median(times))
 
 
 def is_distorted(factor: float | None) -> bool:

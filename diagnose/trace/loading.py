@@ -1,11 +1,12 @@
 """How traces are loaded: from the cache where it has them, else read, and then stored there."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from diagnose.trace.cache import Cache, default_folder
+from diagnose.trace.cache import Cache
+from diagnose.trace.cache_folder import default_folder
+from diagnose.trace.choices import Loading
 from diagnose.trace.columns import Trace
 from diagnose.trace.reader import read
 from diagnose.trace.scanning import reader_in_use
@@ -15,27 +16,6 @@ from diagnose.trace.workers import parsed_by_workers, parsed_in_shares, worthwhi
 
 _AHEAD = 2  # cores on which a second process saves less than it takes to hand its columns over
 _HELD = 16  # of the memory allowed, the part that columns grow to before they are written to disk
-
-
-@dataclass(frozen=True)
-class Loading:
-    """What the user may choose about loading. Only the last two change what is loaded.
-
-    Attributes:
-        cache: whether loaded traces are kept on disk and taken from there.
-        jobs: how many processes parse: a trace each, or a share each of a single one, which by compiled code two cores
-            read in one process; None lets size and idle cores decide.
-        watch: told which file is read, how many of its bytes have been, and how many it has.
-        memory_bytes: how much memory loading may take, None for as much as it needs. Columns are then kept on disk in
-            the folder for temporary files, and neither cache nor further processes are used.
-        python_functions: whether events of Python functions are kept when `memory_bytes` is given.
-    """
-
-    cache: bool = False
-    jobs: int | None = 1
-    watch: Callable[[Path, int, int], None] | None = None
-    memory_bytes: int | None = None
-    python_functions: bool = False
 
 
 def load(path: Path, how: Loading | None = None) -> Trace:

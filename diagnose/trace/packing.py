@@ -23,9 +23,8 @@ from diagnose.arrays import Array
 from diagnose.trace.builder import DTYPES, NARROWED
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Collectives, Loss, Trace
+from diagnose.trace.ownership import MARK
 from diagnose.trace.source import fast_zlib
-
-MARK = b"diagnose packed trace\r\n"  # what every packed trace begins with, a half-written one too
 
 _END = struct.Struct("<QI12s")
 _MAGIC = b"diagnose/1\r\n"

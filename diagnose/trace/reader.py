@@ -7,11 +7,10 @@ falls into blocks does not change the result.
 import gc
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diagnose.errors import UserError
 from diagnose.trace.boundaries import BOUNDARY_BYTES, PROBABLE_END, last_boundary
@@ -21,11 +20,13 @@ from diagnose.trace.chunks import Chunks
 from diagnose.trace.columns import Loss, Trace
 from diagnose.trace.metadata import top_level_keys
 from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
-from diagnose.trace.nsight.database import is_database
-from diagnose.trace.nsight.reading import read_export
+from diagnose.trace.nsight import is_database
 from diagnose.trace.salvage import Salvage, hopeless
 from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 NOTHING: frozenset[str] = frozenset()
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -56,10 +57,14 @@ def read(
         UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
     """
     if is_database(path):
+        from diagnose.trace.nsight.reading import read_export  # brings SQLite
+
         return read_export(path, watch, held_bytes=held_bytes)
     builder = ColumnBuilder(held_bytes, left_out)
     if not ahead:
         return trace_of([read_part(path, watch=watch, builder=builder)])
+    from concurrent.futures import ThreadPoolExecutor  # of large traces alone
+
     with ThreadPoolExecutor(1) as thread:
         return trace_of([read_part(path, watch=watch, builder=builder, ahead=thread)])
 
@@ -69,7 +74,7 @@ def read_part(
     share: Share | None = None,
     watch: Watch | None = None,
     builder: ColumnBuilder | None = None,
-    ahead: Executor | None = None,
+    ahead: "Executor | None" = None,
 ) -> Part:
     """Reads one share of the file, all of it by default, into the columns of `builder`.
 
@@ -118,7 +123,7 @@ class _Reader:
     path: Path
     share: Share
     builder: ColumnBuilder
-    ahead: Executor | None = None
+    ahead: "Executor | None" = None
     ended: bool = False
 
     def __post_init__(self) -> None:

@@ -15,9 +15,8 @@ import numpy as np
 from diagnose.arrays import Floats, Ints
 from diagnose.decoding import MOST_COUNT, Told, encodable, finite
 from diagnose.probes.protocol import RECORD as RECORD_FILE
-from diagnose.trace.record_fields import RECORD
+from diagnose.trace.record_fields import RECORD, UNREADABLE_RECORD
 
-UNREADABLE_RECORD = "unreadable-record"
 _LARGEST_BYTES = 16 << 20
 _MOST_TOLD = 64
 _PLAIN_PATH = re.compile(r"(?:[a-zA-Z_]\w{0,39}\.?){1,4}", re.ASCII)

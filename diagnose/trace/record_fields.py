@@ -18,6 +18,7 @@ from diagnose.decoding import (
 )
 from diagnose.probes.protocol import MOST_STACK_FRAMES, MOST_STACKS
 
+UNREADABLE_RECORD = "unreadable-record"  # the loss of a record that holds nothing
 _COUNT = number(0)
 _BYTES = number(0)
 _NS = number(0)

@@ -16,7 +16,7 @@ from diagnose.arrays import Array
 from diagnose.trace.boundaries import BOUNDARY, BOUNDARY_BYTES
 from diagnose.trace.builder import NARROWED
 from diagnose.trace.columns import Collectives, Trace
-from diagnose.trace.nsight.database import is_database
+from diagnose.trace.nsight import is_database
 from diagnose.trace.spill import narrowest
 
 PACKED_RATIO = 12  # text bytes of a byte of a compressed trace, roughly

@@ -15,7 +15,6 @@ from pathlib import Path
 from diagnose.errors import UserError
 from diagnose.trace.columns import Trace
 from diagnose.trace.packing import Corrupt, pack, unpack
-from diagnose.trace.processes import Processes
 from diagnose.trace.reader import read, read_part, trace_of
 from diagnose.trace.scratch import scratch_folder
 from diagnose.trace.shares import Part, Share, Unsplittable, shares_of, text_bytes
@@ -59,6 +58,8 @@ def parsed_by_workers(paths: Sequence[Path], jobs: int) -> Iterator[Trace]:
     Raises:
         UserError: as `read` does.
     """
+    from diagnose.trace.processes import Processes
+
     with scratch_folder() as folder, Processes(_pack, jobs) as processes:
         tasks = (_Task(path, folder / str(number)) for number, path in enumerate(paths))
         pending = deque((task, processes.submit(task)) for task in islice(tasks, jobs))
@@ -76,6 +77,8 @@ def parsed_in_shares(path: Path, jobs: int, watch: Watch | None = None) -> Trace
     Raises:
         UserError: as `read` does.
     """
+    from diagnose.trace.processes import Processes
+
     with contextlib.suppress(Unsplittable, UserError, OSError):
         first, *others = shares_of(path, jobs)
         with scratch_folder() as folder, Processes(_pack, len(others)) as processes:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from fit_jobs import GPUS, job
+from msgspec import structs
 
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.predict.fit import stage_time, stalls, step_time, transfers
@@ -112,7 +113,7 @@ def test_the_range_of_a_step_leaves_out_a_tenth_of_the_runs_at_either_end(
 
 
 def test_without_links_a_node_moves_what_pcie_does() -> None:
-    gpu: Any = replace(GPUS["H100-SXM5-80GB"], nvlink_one_way_gbs=None, measured_node=None)
+    gpu: Any = structs.replace(GPUS["H100-SXM5-80GB"], nvlink_one_way_gbs=None, measured_node=None)
     plan = replace(job(MODEL, Sharding(tp=2)), gpu=gpu)
 
     assert transfers._inside_node_s(plan, "allgather", 50e9, 2) == pytest.approx(1.0, rel=0.05)

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pytest
 from analysed import GEMM, job
 from kineto import Trace, collective
+from msgspec.structs import replace
 
 from diagnose.ranks import join
 from diagnose.ranks.stragglers.straggler_report import stragglers_of

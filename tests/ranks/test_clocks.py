@@ -1,13 +1,13 @@
 """The ranks' clocks by the ends of what they share, and waiting by start times on them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from digests import MS, US, Shared, digests, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from diagnose.arrays import Ints
 from diagnose.ranks import GroupMatch, RankDigest, match

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from analysed import GEMM
 from digests import MS, digests, together
 from kineto import Trace, collective
+from msgspec.structs import replace
 
 from diagnose.analysis import analyze
 from diagnose.arrays import Floats

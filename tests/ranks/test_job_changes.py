@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from msgspec import structs
 from simulator import Fault, Job, Transport, simulate
 
 from diagnose.analysis import analyze
@@ -212,7 +213,7 @@ def test_sharding_inside_the_nodes_is_predicted_for_fsdp_over_a_slow_network_alo
     def found(**more: object) -> Changes:
         job = replace(SMALL, parallelism="fsdp", ranks_per_node=2, **more)  # type: ignore[arg-type]
         digests, _ = simulated(job)
-        return changes([replace(rank, host=f"node{rank.rank // 2}") for rank in digests])
+        return changes([structs.replace(rank, host=f"node{rank.rank // 2}") for rank in digests])
 
     assert speedup(found(transport=NETWORK), "HSDP")[1] > 1.1
     assert "HSDP" not in {c.change for c in found(transport=Transport(network_bytes_per_s_per_rank=1e12)).changes}
@@ -221,7 +222,7 @@ def test_sharding_inside_the_nodes_is_predicted_for_fsdp_over_a_slow_network_alo
 def test_a_replay_that_misses_the_measured_steps_predicts_nothing() -> None:
     digests, _ = simulated(SMALL)
     odd = list(digests)
-    odd[3] = replace(odd[3], windows=odd[3].windows + np.array([[0, 0], [0, -3_000_000], [0, 0]]))
+    odd[3] = structs.replace(odd[3], windows=odd[3].windows + np.array([[0, 0], [0, -3_000_000], [0, 0]]))
 
     found = changes(odd)
 

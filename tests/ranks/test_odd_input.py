@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from digests import MS, digests, together
 from kineto import Trace, collective
+from msgspec.structs import replace
 
 from diagnose.analysis import analyze
 from diagnose.errors import UserError

@@ -3,11 +3,11 @@
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pytest
 from analysed import ADD, GEMM, MS, job
 from kineto import Trace, collective
+from msgspec.structs import replace
 
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import missing_suspect, stragglers_of

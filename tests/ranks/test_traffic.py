@@ -1,11 +1,11 @@
 """What collectives carry, how fast, and how fast they should be."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from analysed import GEMM, digest
 from kineto import Trace, collective
+from msgspec.structs import replace
 
 from diagnose.diagnosis.postmortem import Traffic
 from diagnose.facts import Unknown

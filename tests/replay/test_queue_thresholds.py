@@ -1,12 +1,12 @@
 """Both sides of thresholds of starts that are late, calls that meet a full queue, and ranks that wait, in numbers."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from digests import MS, US, digests, together
+from msgspec.structs import replace
 
 from diagnose.predict.replay import device
 from diagnose.predict.whatif import Predictor

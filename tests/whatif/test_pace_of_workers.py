@@ -1,8 +1,7 @@
 """Where loader workers set the pace, time that other changes save may become waiting for the next batch."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from whatif.predicted import loading, predictor, rule
 
 FASTER_KERNELS = "kernels = { all = [0.5, 0.5] }"

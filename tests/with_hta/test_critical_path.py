@@ -60,7 +60,7 @@ def test_without_the_extra_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> N
     def not_installed() -> None:
         raise UserError("HolisticTraceAnalysis is not installed", do='pip install ".[hta]"')
 
-    monkeypatch.setattr("diagnose.cli.critical_path.require", not_installed)
+    monkeypatch.setattr("diagnose.hta.installed.require", not_installed)
     result = CliRunner().invoke(main, ["analyze", "no-such-trace.json", "--critical-path"])
 
     assert result.exit_code == 3

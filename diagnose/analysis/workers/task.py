@@ -1,8 +1,9 @@
 """The work on one trace file of a large job, as it is sent to another process: a path there, digests back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from diagnose.analysis.rank import analyses
 from diagnose.errors import UserError
@@ -12,8 +13,7 @@ from diagnose.trace import Loading
 from diagnose.version import __version__
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """One file: its rank, should the file not say, what the user states of the job, how it is loaded, and who asks."""
 
     path: Path

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnose.errors import UserError, printable
-from diagnose.series.armed_log import is_window
+from diagnose.series.places import is_window
 from diagnose.trace.remote import reports_at
 
 LONGEST_SHOWN = 300

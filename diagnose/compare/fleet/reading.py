@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose import analysis
 from diagnose.compare.fleet.documents import (
@@ -25,7 +26,8 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.fleet import FleetUnread
 from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import STEP_LOG, rank_in
-from diagnose.series.armed_log import ArmedLog, is_window, read_armed_log
+from diagnose.series.armed_log import ArmedLog, read_armed_log
+from diagnose.series.places import is_window
 from diagnose.trace.discover import SUFFIXES, Run, runs_in, traces_among
 
 _RECORD = re.compile(r"capture[\w.-]*\.json")

@@ -1,7 +1,6 @@
 """Products that fp8 would make faster: linear layers large enough to pay for their casts."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask, distinct, numbered
@@ -15,8 +14,7 @@ LINEAR = frozenset({"aten::mm", "aten::addmm", "aten::_addmm_activation"})
 LONG_NS = 100_000  # so long a product is large, whatever its sizes
 
 
-@dataclass(frozen=True)
-class Fp8Products:
+class Fp8Products(msgspec.Struct, frozen=True):
     """Aligned with the GPU activities: which are products that gain, and their time in fp8 over their time as they are.
 
     `best` and `worst` are NaN where the sizes, the peaks or the bandwidth are not known.

@@ -4,9 +4,9 @@ Few distinct operators are called again and again: what their name and sizes tel
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Array, Ints, Mask, among, combined, distinct
@@ -22,8 +22,7 @@ Members = Callable[[Sequence[str], int], Iterator[int]]
 NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture CPU and CUDA activities together"))
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """What many calls of an operator share: its name and the sizes of its tensor arguments, none where not recorded.
 
     `shape` indexes `Trace.shapes`, -1 where nothing is recorded. `calls` launched kernels in the counted steps.
@@ -35,8 +34,7 @@ class Signature:
     calls: int
 
 
-@dataclass(frozen=True)
-class Launching:
+class Launching(msgspec.Struct, frozen=True):
     """The signatures of the operators that launched kernels in the counted steps, each once.
 
     `of_operator` indexes them for each of `Measured.operators`, `of_activity` for each GPU activity; -1 for activities

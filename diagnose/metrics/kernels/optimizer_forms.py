@@ -1,8 +1,8 @@
 """Which optimizer runs, which faster form torch.optim has of it, and what that form leaves of its kernels."""
 
 import re
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask, numbered
@@ -30,8 +30,7 @@ _NO_NAME = Unknown(
 _OWN_FORM = nothing_helps("its class is no part of torch.optim")
 
 
-@dataclass(frozen=True)
-class FusedForm:
+class FusedForm(msgspec.Struct, frozen=True):
     """A fused update of torch.optim on GPUs.
 
     Attributes:

@@ -1,7 +1,6 @@
 """How kernels fill the device: warps that it holds at once, waves of blocks, and the part of the last wave."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
@@ -17,8 +16,7 @@ NOT_DESCRIBED = Unknown(
 )
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(msgspec.Struct, frozen=True):
     """How activities fill the device, each NaN where it is unknown: shape (activities,)."""
 
     occupancy: Floats

@@ -1,6 +1,6 @@
 """The user's code of one rank, by what there is of it."""
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.recorded import recorded
@@ -11,8 +11,7 @@ from diagnose.trace.record import CaptureRecord
 from diagnose.trace.stacks import StackSamples, stack_samples
 
 
-@dataclass(frozen=True)
-class RankCode:
+class RankCode(msgspec.Struct, frozen=True):
     """What is known of the user's code on one rank.
 
     Attributes:

@@ -1,9 +1,9 @@
 """Where the user's code was, by the calls that torch.profiler recorded with `with_stack=True` in the counted steps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
@@ -43,8 +43,7 @@ def recorded(timeline: Timeline) -> UserCode | Unknown | None:
     )
 
 
-@dataclass(frozen=True)
-class _Calls:
+class _Calls(msgspec.Struct, frozen=True, dict=True):
     """The recorded calls of all threads as columns, in the order of `rows`."""
 
     timeline: Timeline

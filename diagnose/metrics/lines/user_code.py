@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
+
+import msgspec
 
 from diagnose.trace.stacks import Frame
 
@@ -20,8 +21,7 @@ def function_of(frame: Frame) -> Function:
     return frame.file, frame.function
 
 
-@dataclass(frozen=True)
-class Spent:
+class Spent(msgspec.Struct, frozen=True):
     """Time on one stack of the user's frames.
 
     Attributes:
@@ -42,8 +42,7 @@ class Spent:
         return {function_of(frame): frame for frame in self.frames}
 
 
-@dataclass(frozen=True)
-class FunctionTime:
+class FunctionTime(msgspec.Struct, frozen=True):
     """A function of the user with its time, the line and the doing that most of it goes to, and the function inside
     which most of it is, None where that is the function itself or no single one.
     """
@@ -55,8 +54,7 @@ class FunctionTime:
     most_in: Frame | None = None
 
 
-@dataclass(frozen=True)
-class UserCode:
+class UserCode(msgspec.Struct, frozen=True, dict=True):
     """What one thread did, of which the user's code is a part.
 
     Attributes:

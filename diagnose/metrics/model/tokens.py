@@ -1,7 +1,6 @@
 """The tokens of a step."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from diagnose.facts import Unknown, Value, analysis_option, capture_setting
@@ -15,8 +14,7 @@ NO_TOKENS = Unknown(
 )
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     """Tokens of one step on one rank, padding included; `sequence` is the length of one sequence, None if unknown."""
 
     per_step: float

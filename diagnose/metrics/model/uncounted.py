@@ -1,7 +1,6 @@
 """Matrix kernels of which nobody counted the FLOPs: what a numerator made of the operators that ran leaves out."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Mask
@@ -15,8 +14,7 @@ from diagnose.timeline.kernel_names import AUXILIARY
 _BACKWARD = "bwd"
 
 
-@dataclass(frozen=True)
-class Uncounted:
+class Uncounted(msgspec.Struct, frozen=True):
     """Matrix kernels of one cause, and of one direction of attention, whose FLOPs are missing in the counted steps.
 
     Attributes:

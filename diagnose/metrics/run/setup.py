@@ -2,7 +2,7 @@
 
 import json
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
 
-_LIGER_TABLE = resources.files("diagnose.data") / "liger_model_types.json"
+_LIGER_TABLE = Path(__file__).parents[2] / "data" / "liger_model_types.json"
 FETCH = r"enumerate\(DataLoader\)#"
 ROOT_GRADIENT = r"aten::ones_like$"  # of the loss, one for each backward pass
 GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"

@@ -5,7 +5,7 @@ prediction and the measurement are its own; one that shows a diagnosis says `quo
 Nothing here is sent anywhere, and nothing that fails here fails a command.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.patch.promises import file
 from diagnose.patch.promises.lines import Ledger
@@ -29,8 +29,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """Whether a promise is kept by this call; `because` says why not, and `failed` whether it should have been."""
 
     done: bool

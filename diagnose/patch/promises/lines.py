@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -40,8 +39,7 @@ _SMALLEST_FACTOR = 1e-9
 _KEY_CHARACTERS = "0123456789abcdef"
 
 
-@dataclass(frozen=True)
-class Ledger:
+class Ledger(msgspec.Struct, frozen=True):
     """The promises of a file in its order, each once, and how many of its lines cannot be read."""
 
     promises: tuple[Promise, ...] = ()

@@ -1,7 +1,6 @@
 """What the kept promises of each rule came to, and the part of it that a diagnosis quotes."""
 
 from collections.abc import Iterable
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -69,6 +68,8 @@ def schema() -> dict[str, Any]:
 
 
 def _track_record(rule: str, promises: Iterable[Promise]) -> TrackRecord:
+    from statistics import median  # few users have a ledger
+
     own = list(promises)
     return TrackRecord(
         rule=rule,

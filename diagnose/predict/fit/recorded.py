@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from diagnose.diagnosis.capacity import WITHOUT_RECORD
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
@@ -39,7 +40,7 @@ def recorded_plan(m: Measured) -> JobPlan | str:
 def _plan(m: Measured) -> JobPlan:
     record = m.record
     if not record:
-        raise NotTold("the trace comes without a capture record")
+        raise NotTold(WITHOUT_RECORD)
     if record.flag("compiled"):
         raise NotTold("torch.compile decides what is kept for the backward pass")
     micro_batch, seq_len = _batch(record)

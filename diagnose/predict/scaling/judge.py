@@ -1,7 +1,8 @@
 """Runs of a job at several sizes in, the whole answer out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from diagnose.diagnosis import Estimate, Money
 from diagnose.formulas.scaling import cost_factor, efficiency_per_doubling, scaling_efficiency, scaling_tax_s

@@ -4,8 +4,8 @@ By durations is what the ledger uses: the two differ where ranks do not end a co
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
@@ -19,8 +19,7 @@ AGREE = 0.9
 _OF_TWO = 2**0.5  # waiting is a distance between two clocks
 
 
-@dataclass(frozen=True)
-class ByStart:
+class ByStart(msgspec.Struct, frozen=True):
     """Transfer and waiting of one group by start times, shape (instances, members), nanoseconds.
 
     Waiting of no more than `error_ns`, three residuals of two clocks, is not claimed: it is zero here.

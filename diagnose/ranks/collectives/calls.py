@@ -1,9 +1,9 @@
 """The collectives of one rank in its counted steps, as columns that travel to where the ranks are joined."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
@@ -28,8 +28,7 @@ def _nothing() -> Ints:
     return np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """Collectives of one rank in order of start; columns of equal length.
 
     Attributes:
@@ -57,9 +56,9 @@ class Calls:
     end: Ints
     groups: tuple[Group, ...]
     kinds: tuple[str, ...]
-    messages: Ints = field(default_factory=_no_messages)
-    sent: Ints = field(default_factory=_nothing)
-    received: Ints = field(default_factory=_nothing)
+    messages: Ints = msgspec.field(default_factory=_no_messages)
+    sent: Ints = msgspec.field(default_factory=_nothing)
+    received: Ints = msgspec.field(default_factory=_nothing)
 
     def __len__(self) -> int:
         return len(self.row)

@@ -6,8 +6,8 @@ together but for the last hop. Ranks that share no process group with the first 
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
@@ -25,8 +25,7 @@ _TO_DEVIATION = 1.4826  # from a median distance, of a normal distribution
 _UNIFORM = 12**0.5  # span over standard deviation of times spread evenly
 
 
-@dataclass(frozen=True)
-class Alignment:
+class Alignment(msgspec.Struct, frozen=True):
     """The clocks of a job's ranks against that of the first; arrays of shape (ranks,).
 
     Attributes:
@@ -51,8 +50,7 @@ class Alignment:
         return np.asarray(times + self.offset[members] + np.rint(drifted).astype(np.int64))
 
 
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(msgspec.Struct, frozen=True):
     """One group's clocks against a reference, arrays of shape (members,)."""
 
     offset: Ints

@@ -5,8 +5,7 @@ none, and only the annotation around the launch tells which collective a kernel 
 receives is recorded call by call and launched as one kernel after the last.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
@@ -20,8 +19,7 @@ ABSENT = -1
 _ANNOTATION = r"(nccl|rccl|xccl):"
 
 
-@dataclass(frozen=True)
-class Fields:
+class Fields(msgspec.Struct, frozen=True):
     """What is known of some GPU activities, columns of equal length, each ABSENT where nothing is.
 
     Attributes:

@@ -1,8 +1,8 @@
 """The calls of one process group on all its ranks, side by side by what they are known by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
@@ -13,8 +13,7 @@ from diagnose.ranks.digest import RankDigest
 ABSENT = -1
 
 
-@dataclass(frozen=True)
-class GroupCalls:
+class GroupCalls(msgspec.Struct, frozen=True):
     """Collectives of one process group, those of the first member first, each member's in order of start.
 
     Attributes:
@@ -76,8 +75,7 @@ def _joined(columns: Sequence[Ints], rows: Mapping[int, Ints]) -> Ints:
     return np.concatenate([column[at] for column, at in zip(columns, rows.values(), strict=True)])
 
 
-@dataclass(frozen=True)
-class AlignedCalls:
+class AlignedCalls(msgspec.Struct, frozen=True):
     """What the members ran at each place of a group's collectives.
 
     Attributes:

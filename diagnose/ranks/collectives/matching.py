@@ -8,9 +8,9 @@ would shift all behind it. Sends match receives between two ranks alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
@@ -40,8 +40,7 @@ _UNEQUAL = Unknown(
 )
 
 
-@dataclass(frozen=True)
-class GroupMatch:
+class GroupMatch(msgspec.Struct, frozen=True, dict=True):
     """The collectives of one process group that all its analysed ranks took part in.
 
     Attributes:

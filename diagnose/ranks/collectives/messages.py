@@ -1,7 +1,6 @@
 """The collective kernels of one rank: what they carry, and which of them reduce gradients."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
@@ -17,8 +16,7 @@ NOT_RECORDED = -1
 _REDUCTIONS = ("allreduce", "reducescatter")
 
 
-@dataclass(frozen=True)
-class Messages:
+class Messages(msgspec.Struct, frozen=True):
     """Collective kernels that start in the counted steps, in order of start; columns of equal length.
 
     Attributes:

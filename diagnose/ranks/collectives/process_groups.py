@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from diagnose.decoding import MOST_RANKS
 from diagnose.ranks.collectives.kinds import plain_kind
@@ -16,8 +17,7 @@ _EXPERT_KINDS = ("dispatch", "combine", "notifydispatch", "notifycombine")
 _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """A process group as a trace names it.
 
     `ranks` is empty where the trace does not list them; `ambiguous` then says that other ranks may mean another group
@@ -29,8 +29,7 @@ class Group:
     ambiguous: bool = False
 
 
-@dataclass(frozen=True)
-class Naming:
+class Naming(msgspec.Struct, frozen=True):
     """The process groups that a trace lists, by name, and the descriptions of those it gives one."""
 
     listed: Mapping[str, tuple[int, ...]]

@@ -1,8 +1,8 @@
 """How fast large messages travel between the ranks, once waiting is taken out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps, spoken
@@ -25,8 +25,7 @@ INSIDE_NODES = Unknown(
 NO_GPUS = Unknown("the collectives did not run on GPUs", nothing_helps("the ranks communicate through the host"))
 
 
-@dataclass(frozen=True)
-class Reached:
+class Reached(msgspec.Struct, frozen=True):
     """Bus bandwidth of the large messages of one group beside what its links do at these sizes, bytes/s.
 
     `groups` are the process groups of as many ranks on as many nodes, itself included.
@@ -37,8 +36,7 @@ class Reached:
     groups: int
 
 
-@dataclass(frozen=True)
-class _Large:
+class _Large(msgspec.Struct, frozen=True):
     """The large messages of a group: kind, bytes, ranks, nanoseconds of transfer."""
 
     group: GroupMatch

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
@@ -19,8 +19,7 @@ Alike = tuple[str, int, int, int]  # kind, bytes, ranks, nodes that these are on
 Typical = tuple[int, float, Ints]  # place of the group in the match, nanoseconds of its transfer, its instances
 
 
-@dataclass(frozen=True)
-class SlowLink:
+class SlowLink(msgspec.Struct, frozen=True):
     """A group whose transfers take longer than those of the other groups.
 
     Attributes:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, another_run, nothing_helps
 from diagnose.formulas.size_curve import Links
@@ -21,8 +22,7 @@ NOT_ALL = Unknown(
 NO_GPU = Unknown("the ranks communicate through the host", nothing_helps("no size curve is known for it"))
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(msgspec.Struct, frozen=True):
     """Machines of a job's ranks.
 
     Attributes:

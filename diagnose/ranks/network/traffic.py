@@ -1,8 +1,8 @@
 """What the collectives of a job carry, how fast, and how fast they should be."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
@@ -24,8 +24,7 @@ HIERARCHICAL = "expected by a model: what has to cross each node's boundary, ove
 RATED_BYTES = 64 << 10  # of a smaller message the duration says nothing about bandwidth
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """Collectives alike: nanoseconds of each, and nanoseconds of all ranks together."""
 
     kind: str

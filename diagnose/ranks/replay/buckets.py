@@ -1,9 +1,9 @@
 """Gradient buckets in the joint replay: which collectives they are, and larger and smaller ones."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask, Texts
 from diagnose.ranks.digest import RankDigest

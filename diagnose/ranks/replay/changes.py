@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -44,8 +44,7 @@ HYBRID = (
 )
 
 
-@dataclass(frozen=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What was predicted. `error` is the distance of the unchanged replay, None without one; `because` if withheld."""
 
     changes: tuple[JobChange, ...] = ()

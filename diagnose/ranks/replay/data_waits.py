@@ -1,9 +1,9 @@
 """The joint replay without what the ranks wait for data themselves: what they wait for each other follows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Floats
 from diagnose.ranks.digest import RankDigest

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.facts import Unknown
@@ -19,8 +19,7 @@ from diagnose.ranks.replay.rounds import Case
 REACHED: dict[Case, float] = {"worst": 0.6, "best": 1.0}  # of the bandwidth expected inside a node
 
 
-@dataclass(frozen=True)
-class Hybrid:
+class Hybrid(msgspec.Struct, frozen=True):
     """Collectives that cross nodes and would not: numbers of the joint replay, with kind and bytes of each."""
 
     collective: tuple[int, ...]

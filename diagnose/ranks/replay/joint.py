@@ -7,10 +7,11 @@ was ready before, and the ranks that did not wait show when.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown, another_run
@@ -24,8 +25,7 @@ PASSES = 3  # the first two bring the ranks into the rhythm that lasts
 UNEQUAL_STEPS = Unknown("the ranks have no counted step in common", another_run("capture the same steps on every rank"))
 
 
-@dataclass(frozen=True)
-class Joint:
+class Joint(msgspec.Struct, frozen=True, dict=True):
     """The ranks and their collectives.
 
     Attributes:

@@ -5,10 +5,11 @@ communication that a collective's end ended is waiting, and is left out. Every e
 when it happened, so that the replay adds the waiting anew.
 """
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
@@ -20,8 +21,7 @@ STRAY = 0.25  # of a host's wait: its thread, and gloo's that marks the end, may
 NONE = -1
 
 
-@dataclass(frozen=True)
-class RankWork:
+class RankWork(msgspec.Struct, frozen=True, dict=True):
     """One rank's share of the replay; events are its collectives in the job's order, times are of its own work.
 
     Attributes:

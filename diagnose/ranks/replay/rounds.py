@@ -9,9 +9,9 @@ Linearity, 1992): the mean step of steps that follow each other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Array, Floats, Ints
@@ -21,8 +21,7 @@ Case = Literal["worst", "best"]
 Waits = tuple[Ints, Ints, Floats]
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(msgspec.Struct, frozen=True):
     """The next events of some ranks, at most one for each rank, sorted by collective.
 
     Attributes:

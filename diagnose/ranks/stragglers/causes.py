@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
@@ -26,8 +26,7 @@ TELLING = 0.01  # of the kernel time: smaller families say nothing
 Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why one rank is late.
 
     Attributes:
@@ -45,8 +44,7 @@ class Reason:
     host: HostEvidence = NONE
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(msgspec.Struct, frozen=True):
     """A rank's kernels of one family over those of the typical rank: time, number, elements worked on, and FLOPs.
 
     `elements` and `flops` are None where shapes were not recorded; `ns` is the rank's own time per step.

@@ -6,9 +6,9 @@ typical ranks, by more than a tenth of the rank's lateness.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
@@ -25,8 +25,7 @@ END = "the end of the step"
 ON_DEVICE = ("slower_kernels", "more_work")
 
 
-@dataclass(frozen=True)
-class Walk:
+class Walk(msgspec.Struct, frozen=True):
     """One step in order: for each segment its name, whether it is the gap before, its duration and time in the step."""
 
     names: Names
@@ -34,8 +33,7 @@ class Walk:
     at: Ints
 
 
-@dataclass(frozen=True)
-class Divergence:
+class Divergence(msgspec.Struct, frozen=True):
     """A segment that diverges: `usual_ns` is the longest of the typical ranks, None where they have no such segment.
 
     `after` is the operation before a gap, "" at the beginning of the step.

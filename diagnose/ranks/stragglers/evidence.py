@@ -1,8 +1,8 @@
 """Which ranks make the others wait: those that are late by more than chance, step after step."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
@@ -28,8 +28,7 @@ _DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.34
 """Critical values of Dixon's r10 for 5 to 20 observations, one-sided at 5 %."""
 
 
-@dataclass(frozen=True)
-class LatenessEvidence:
+class LatenessEvidence(msgspec.Struct, frozen=True):
     """What the naming rests on; arrays of shape (ranks, steps) unless stated.
 
     Attributes:

@@ -4,9 +4,9 @@ Both ask for a large effect: what one step shows may be a long batch or a pause,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import comb
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
@@ -22,8 +22,7 @@ CHANCE = 0.01  # that the slowest in so many collectives is so by chance
 MOST_COUNTED = 1_000
 
 
-@dataclass(frozen=True)
-class Slowest:
+class Slowest(msgspec.Struct, frozen=True):
     """Collectives before which a rank alone worked longest, by more than noise, of those before which any rank did."""
 
     at: int = 0

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats
@@ -22,8 +22,7 @@ Place = tuple[HostKind, str]
 _KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
 
 
-@dataclass(frozen=True)
-class HostEvidence:
+class HostEvidence(msgspec.Struct, frozen=True):
     """What the host of a late rank does unlike the others: `where` names the place with most of the excess, else ""."""
 
     code: HostCode
@@ -31,8 +30,7 @@ class HostEvidence:
     where: str = ""
 
 
-@dataclass(frozen=True)
-class Usual:
+class Usual(msgspec.Struct, frozen=True):
     """Nanoseconds and calls of one name in one step."""
 
     ns: float

@@ -1,9 +1,9 @@
 """How far each rank is behind the others at a collective, by its own doing or by its communication. Needs no clocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
@@ -17,8 +17,7 @@ FEWEST = 3
 _TO_ONE = "sendrecv"
 
 
-@dataclass(frozen=True)
-class Excess:
+class Excess(msgspec.Struct, frozen=True):
     """What the members of a group spent until they reached each collective, above the median of the other members.
 
     Counted on each rank's own clock from the end of the group's last collective of an earlier step, where all were
@@ -50,8 +49,7 @@ class Excess:
         return self.ns[..., self.communicates].sum(axis=-1)
 
 
-@dataclass(frozen=True)
-class Lateness:
+class Lateness(msgspec.Struct, frozen=True, dict=True):
     """How far each rank is behind the others in each step, by its own doing or by that of others.
 
     Of the groups of a rank the one in which it is furthest behind by its own doing counts.

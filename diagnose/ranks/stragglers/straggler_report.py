@@ -1,7 +1,8 @@
 """The named ranks as the Diagnosis holds them, and what is said of those that cannot be named."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from diagnose.attribution.causes import EXPOSED
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, Excess, Straggler

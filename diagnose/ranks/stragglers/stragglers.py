@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Mask
@@ -70,8 +71,7 @@ class RankLateness:
         return self.reason.cause
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     """The joined ranks, of which lateness is told."""
 
     ranks: Sequence[RankDigest]

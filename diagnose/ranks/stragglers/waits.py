@@ -6,9 +6,10 @@ the rank at the beginning of the chain. The stages of a pipeline wait for each o
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
@@ -21,8 +22,7 @@ from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, La
 LONGEST_CHAIN = 16
 
 
-@dataclass(frozen=True)
-class WaitedFor:
+class WaitedFor(msgspec.Struct, frozen=True):
     """For each collective of a group: position in the job of the rank that is waited for, and the class of its reason.
 
     `late` is NOBODY where a rank was waited for that waited itself, for whom is not known.
@@ -32,8 +32,7 @@ class WaitedFor:
     class_: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(msgspec.Struct, frozen=True):
     """The instants at which one rank waits inside collectives, disjoint and in order; columns of equal length.
 
     Attributes:

@@ -1,13 +1,13 @@
 """Rows of a name and figures, in as many columns as the console has room for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.report.text.page import Page
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of so many cells, shown where the console has at least `least`; words stand left, numbers right."""
 
     name: str

@@ -1,6 +1,6 @@
 """What a patch that was put to the test bought, beside what was predicted of it."""
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.track_record import NOT_TOLD_APART, standing
@@ -11,8 +11,7 @@ from diagnose.report.views.words import speedup
 _STANDING = {"less": "less than predicted", "as": "as predicted", "more": "more than predicted"}
 
 
-@dataclass(frozen=True)
-class AppliedView:
+class AppliedView(msgspec.Struct, frozen=True):
     """What the patch bought in a line, and whether the run is slower with it."""
 
     line: str

@@ -1,6 +1,6 @@
 """What the job takes of device memory, in words."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.capacity import MemoryCount, OptimizerStates, PlannedRoom
@@ -11,8 +11,7 @@ Row = tuple[str, ...]
 _FAR = 0.25  # of the recorded peak: more than twice as far off as jobs are that the ledger was held against
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """Rows under a caption; the first cell of a row is what it is about, the others are amounts.
 
     The column `prose` holds clauses instead; 0 where none does.
@@ -24,8 +23,7 @@ class Table:
     prose: int = 0
 
 
-@dataclass(frozen=True)
-class CapacityView:
+class CapacityView(msgspec.Struct, frozen=True):
     """The memory ledger as shown.
 
     Attributes:
@@ -34,7 +32,7 @@ class CapacityView:
     """
 
     lines: list[str]
-    tables: list[Table] = field(default_factory=list)
+    tables: list[Table] = msgspec.field(default_factory=list)
 
 
 def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:

@@ -1,6 +1,6 @@
 """What to change, what would not help, and what could not be judged, as every report tells it."""
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.facts import spoken
@@ -11,8 +11,7 @@ HIDDEN_WORTH_TELLING = 0.02
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(msgspec.Struct, frozen=True):
     """The change first, `action (gain)`, then the fault that it cures; of a rule without an action its name alone."""
 
     action: str
@@ -25,8 +24,7 @@ class Headline:
         return f"{self.action} ({self.gain})" if self.gain else self.action
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
 
     `where` are the lines of the user's code that it is about, `record` what such gains came to before, "" where that is
@@ -48,8 +46,7 @@ class Change:
     record: str
 
 
-@dataclass(frozen=True)
-class Full:
+class Full(msgspec.Struct, frozen=True):
     """A finding with everything that is known of it; `where` are the lines of code, `no_line` why there are none.
 
     `record` is what such gains came to before, "" where that is not known.
@@ -65,8 +62,7 @@ class Full:
     record: str
 
 
-@dataclass(frozen=True)
-class Capture:
+class Capture(msgspec.Struct, frozen=True):
     """What to capture, so many `things`, and the rules that can be judged then, each with why it could not."""
 
     what: str
@@ -74,8 +70,7 @@ class Capture:
     rules: list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class PlanView:
+class PlanView(msgspec.Struct, frozen=True):
     """`nothing` says why there is no next change, "" where there is one; `is_judged` whether that was decided.
 
     `together` is what the whole plan buys and `numerics` the rules of it that can change the training's results;

@@ -1,8 +1,9 @@
 """A comparison in words and rows that every form of its report shares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from diagnose.diagnosis import CauseDifference, Changed, ComparedRun, Comparison, KernelDifference, Promise
 from diagnose.facts import duration, spoken
@@ -18,8 +19,7 @@ _CHANGES = {"added": "only in B", "gone": "only in A", "count": "other count", "
 Row = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """A table: its title, its heads and its rows, of which the first cell names and the others are figures."""
 
     title: str
@@ -28,8 +28,7 @@ class Rows:
     says: str = ""
 
 
-@dataclass(frozen=True)
-class ComparisonView:
+class ComparisonView(msgspec.Struct, frozen=True):
     """The headline, what it rests on, the tables that are not empty, and what has to be known besides.
 
     `sources` says what A and B are.

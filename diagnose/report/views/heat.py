@@ -1,7 +1,8 @@
 """Ranks and causes as a heat map: which rank loses its step to what."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.attribution.causes import WAITING
 from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
@@ -11,8 +12,7 @@ SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
 HOST_CLASSES: tuple[CauseClass, ...] = ("data", "host", "communication", "memory", "compute", "unexplained")
 
 
-@dataclass(frozen=True)
-class HeatRow:
+class HeatRow(msgspec.Struct, frozen=True):
     """A cause with its class and, for each column, its share of that rank's step."""
 
     name: str
@@ -20,8 +20,7 @@ class HeatRow:
     shares: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Heat:
+class Heat(msgspec.Struct, frozen=True):
     """The ranks shown, and a row for each cause, largest first; each column adds up to 1."""
 
     ranks: tuple[RankReport, ...]
@@ -59,8 +58,7 @@ def _lost_percent(rank: RankReport) -> int:
     return round(100 * sum(e.share for e in rank.ledger if e.class_ not in ("compute", "memory")))
 
 
-@dataclass(frozen=True)
-class HostRow:
+class HostRow(msgspec.Struct, frozen=True):
     """A host: means over its ranks, as shares of their steps; `shares` in the order of `HOST_CLASSES`.
 
     `waiting` for late ranks is in the shares too, in the class of what made those late.

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from diagnose.diagnosis import CauseClass, Diagnosis, WaterfallPart
 from diagnose.facts import duration
@@ -24,8 +25,7 @@ _MODEL_FLOPS = "model-flops"
 _BEYOND_MFU = "compute-bound work beyond MFU"
 
 
-@dataclass(frozen=True)
-class Basis:
+class Basis(msgspec.Struct, frozen=True):
     """What every share of the ledger is a share of: `total_ns` over `count` steps."""
 
     name: str
@@ -52,8 +52,7 @@ def basis(diagnosis: Diagnosis) -> Basis:
     return Basis(f"device step{which}", steps.device_time_ns, steps.count)
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One line of the ledger: a class, or with `class_` None one of its parts."""
 
     name: str

@@ -1,7 +1,8 @@
 """The sections of a report. Text, HTML and Markdown each show every one of them, or say why they leave it out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diagnosis that it shows
     "verdict": ("verdict", "mfu", "trains"),
@@ -31,8 +32,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
 IN_NO_SECTION = ("schema_version", "facts", "setup")  # findings show the facts that they rest on; --json has all
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """In place of a section that a report does not show."""
 
     because: str

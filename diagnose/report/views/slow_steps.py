@@ -1,14 +1,13 @@
 """The slow steps of the window and of the run, in words."""
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.diagnosis import Diagnosis, SlowStep
 from diagnose.facts import duration
 from diagnose.report.views.words import causes_named
 
 
-@dataclass(frozen=True)
-class SlowStepView:
+class SlowStepView(msgspec.Struct, frozen=True):
     """One slow step as shown: its number, its time, how many times the median that is, and why, "" where unknown."""
 
     step: str

@@ -1,6 +1,6 @@
 """The top and the foot of every report: the verdict with its grounds, and where the numbers come from."""
 
-from dataclasses import dataclass
+import msgspec
 
 from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary
 from diagnose.facts import duration, spoken
@@ -21,8 +21,7 @@ _STEP_SOURCES = {
 }
 
 
-@dataclass(frozen=True)
-class About:
+class About(msgspec.Struct, frozen=True):
     """What wrote a report: the version of diagnose, and the command line, "" when there was none."""
 
     version: str
@@ -34,8 +33,7 @@ class About:
         return [row for row in rows if row[1]]
 
 
-@dataclass(frozen=True)
-class VerdictView:
+class VerdictView(msgspec.Struct, frozen=True):
     """The verdict and what it rests on.
 
     `key` is the class that colours it, `training` says so where nothing trains, `warning` names an option that was no
@@ -151,8 +149,7 @@ def _is_told_apart(steps: Steps) -> bool:
     return abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(msgspec.Struct, frozen=True):
     """Rows of (name, value), and the files."""
 
     rows: list[tuple[str, str]]

@@ -1,8 +1,9 @@
 """Lines of the user's code as every report tells them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+import msgspec
 
 from diagnose.diagnosis import CodeLine, Diagnosis, Finding, UserFunction
 from diagnose.facts import spoken
@@ -12,8 +13,7 @@ WORTH_TELLING = 0.0005
 OUTSIDE = "<module>"  # how Python calls the code outside of functions
 
 
-@dataclass(frozen=True)
-class FunctionView:
+class FunctionView(msgspec.Struct, frozen=True):
     """One function as shown; `row` keeps the numbers that columns are sorted by, `in_file` leaves out the folders."""
 
     row: UserFunction
@@ -23,8 +23,7 @@ class FunctionView:
     total: str
 
 
-@dataclass(frozen=True)
-class UserCodeView:
+class UserCodeView(msgspec.Struct, frozen=True):
     """Where Python is: the functions of the training thread, and what their shares are of.
 
     `unknown` says why there are none and what to capture, `other` how much is in no function of the list, `cost` what

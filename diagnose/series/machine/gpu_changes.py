@@ -1,9 +1,10 @@
 """What changed for the worse on a GPU during a run: errors that were counted, links that became slower or went down."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
+
+import msgspec
 
 from diagnose.decoding import MOST_COUNT, finite
 from diagnose.series.machine.findings import GpuChange
@@ -24,8 +25,7 @@ _SLEEPS, _IDLE = ("pcie_width", "pcie_generation"), "gpu_idle"
 WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
 
 
-@dataclass(frozen=True)
-class GpuReading:
+class GpuReading(msgspec.Struct, frozen=True):
     """What was new of links and errors of a rank's GPU when the job had `step` steps behind it, in its loop `loop`.
 
     Of a GPU that is not known to be `awake` the PCIe link, which sleeps while it is idle, does not count.

@@ -1,15 +1,15 @@
 """Which quantities the readings of a machine tell, in which unit, and which way each is bad for the step."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from diagnose.facts import spoken
 
 _GIVEN = {"MHz": "{:,.0f} MHz", "W": "{:,.0f} W", "C": "{:.0f} degrees Celsius", "cores": "{:.1f} cores"}
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """A quantity.
 
     Attributes:

@@ -1,9 +1,9 @@
 """The readings of the machine in a step log, checked one by one, as columns in the order of steps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
@@ -21,8 +21,7 @@ _PER = {one.name: one.per for one in QUANTITIES}
 _MOST = {one.name: 1.0 for one in QUANTITIES if one.unit == "share"}  # two clocks, or several threads, make more
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """One line: the steps behind the job, what is so, what was counted per second over the last `over_s`."""
 
     step: int
@@ -31,8 +30,7 @@ class Reading:
     held_by: tuple[str, ...] | None
 
 
-@dataclass(frozen=True)
-class MachineReadings:
+class MachineReadings(msgspec.Struct, frozen=True):
     """What one rank read of its machine.
 
     Attributes:

@@ -16,9 +16,7 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.errors import UserError, printable
-from diagnose.trace.source import opened
 
-MAGIC = b"SQLite format 3\0"
 MISSING = int(np.iinfo(np.int64).min)  # what is no whole number, or not there
 LONGEST_TEXT = 4096
 
@@ -29,19 +27,6 @@ _LARGEST_VALUE_BYTES = 1 << 28
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 _FUNCTIONS = {"substr", "typeof"}
 _AGAIN = "export it again: nsys export --type sqlite REPORT.nsys-rep"
-
-
-def is_database(path: Path) -> bool:
-    """Whether the file begins as an SQLite database does; not where it cannot be read.
-
-    Raises:
-        UserError: it is a pipe, a socket or a device.
-    """
-    try:
-        with opened(path) as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
 
 
 class Database:

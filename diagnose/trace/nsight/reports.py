@@ -1,7 +1,6 @@
 """Reports of Nsight Systems (`.nsys-rep`), whose format only nsys knows: it exports them, where it is installed."""
 
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -58,6 +57,8 @@ def export(report: Path, target: Path) -> None:
         )
     options = ("--type=sqlite", "--force-overwrite=true", f"--output={target}")
     try:
+        import subprocess
+
         ended = subprocess.run([nsys, "export", *options, str(report.resolve())], capture_output=True, check=False)
     except OSError as error:
         raise UserError("cannot run nsys", where=nsys, why=error.strerror or str(error)) from error

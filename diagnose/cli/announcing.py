@@ -1,0 +1,69 @@
+"""What happens while a trace is read, on stderr."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diagnose.errors import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+LONGEST_NAME = 40  # cells; a line that wraps could not be erased
+PATIENCE_S = 1.0
+_ERASED = "\r\x1b[K"
+
+
+class Bar:
+    """How far each file is read, on stderr, from the first second on; nothing of it remains."""
+
+    def __init__(self, begin: float) -> None:
+        self._begin = begin
+        self._progress: Progress | None = None
+
+    def __call__(self, path: Path, done: int, size: int) -> None:
+        """Shows that `done` of the `size` bytes of the file at `path` are read."""
+        if self._progress is None:
+            if time.monotonic() - self._begin < PATIENCE_S:
+                return
+            self._progress = self._shown()
+        name = printable(path.name)[:LONGEST_NAME]
+        self._progress.update(self._progress.task_ids[0], description=name, completed=done, total=size)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _shown(self) -> "Progress":
+        from rich.console import Console  # of a large trace alone
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        columns = (TextColumn("reading {task.description}", markup=False), BarColumn(), TaskProgressColumn())
+        progress = Progress(*columns, console=Console(stderr=True, emoji=False, highlight=False), transient=True)
+        progress.add_task("")
+        sys.stderr.write(_ERASED)
+        progress.start()
+        return progress
+
+
+@contextlib.contextmanager
+def announced(path: Path, wanted: bool = True) -> Iterator[Bar | None]:
+    """A line, and soon a bar, on an interactive stderr while `path` is read; gone when it has been."""
+    if not wanted or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    name = printable(path.name or str(path))[:LONGEST_NAME]
+    sys.stderr.write(f"reading {name} ...")
+    sys.stderr.flush()
+    bar = Bar(time.monotonic())
+    try:
+        yield bar
+    finally:
+        bar.close()
+        sys.stderr.write(_ERASED)
+        sys.stderr.flush()

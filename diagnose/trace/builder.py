@@ -11,7 +11,7 @@ import numpy as np
 from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.decoding import MOST_RANKS, encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
-from diagnose.trace.arguments import MOST_ELEMENTS, Arguments
+from diagnose.trace.arguments import MOST_ELEMENTS
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within
@@ -231,23 +231,19 @@ class ColumnBuilder:
                 column.spill()
 
     def trace(self, path: str, size: int, loss: Loss) -> Trace:
-        """The finished columns; arguments that cannot be are booked in `loss`."""
-        arguments = Arguments()
-        shapes = arguments.decoded(self._shapes)
-        if arguments.damaged:
-            loss.count("unreadable-arguments")
+        """The finished columns; `shapes` are as they are written, since shares are joined by them."""
         return Trace(
             path=path,
             size=size,
             **{name: self._columns.pop(name, growing(name)).finished() for name in DTYPES},
             names=tuple(self._names),
             cats=tuple(self._cats),
-            shapes=shapes,
+            shapes=tuple(self._shapes),
             collectives=self._collective_table(),
             memory_reserved=self.memory_reserved,
             metadata={},
             loss=loss,
-            left_out=self.skipped,
+            left_out={category: self.skipped[category] for category in sorted(self.skipped)},
         )
 
     def _collective_table(self) -> Collectives:

@@ -113,8 +113,8 @@ def test_more_texts_than_are_kept_are_read_alike(tmp_path: Path) -> None:
 @compiled
 def test_categories_are_left_out_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call = KERNEL | {"cat": "python_function", "name": "train.py(3): \\d\u00e9", "args": {"Input Dims": [[9]]}}
-    other = KERNEL | {"cat": "other"}
-    events = [KERNEL, call, call | {"cat": "Python_Function", "name": "f"}, other, KERNEL | {"cat": "cpu_op", "dur": None}]
+    other, lasting_none = KERNEL | {"cat": "other"}, KERNEL | {"cat": "cpu_op", "dur": None}
+    events = [KERNEL, call, call | {"cat": "Python_Function", "name": "f"}, other, lasting_none]
     path = saved(tmp_path / "t.json", json.dumps(20 * events))
     monkeypatch.setattr(source, "BLOCK_BYTES", 1000)
     left_out = frozenset({"python_function", "other"})

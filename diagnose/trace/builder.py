@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import compress
 from operator import not_
 from typing import Any
@@ -84,8 +85,8 @@ class ColumnBuilder:
         self._left_out = left_out
         self._held_bytes = held_bytes
         self._names, self._cats, self._shapes = Names(), Interner(), Interner()
-        self._columns: dict[str, Growing] = {}
-        self._calls: dict[str, Growing] = {}
+        self._columns = {name: growing(name) for name in DTYPES}
+        self._calls = {field: Growing() for field in ("row", *_CALL_INTEGERS)}
         self._texts: dict[str, list[str]] = {field: [] for field in _CALL_TEXTS}
         self._rows = 0
 
@@ -197,10 +198,10 @@ class ColumnBuilder:
         self._put("shape", shape)
 
     def _put_calls(self, rows: Ints, args: Sequence[Args]) -> None:
-        self._calls.setdefault("row", Growing()).append(self._rows + rows)
+        self._calls["row"].append(self._rows + rows)
         for field, most in _CALL_INTEGERS.items():
             values = within(integers([getattr(a, field) for a in args]), most)
-            self._calls.setdefault(field, Growing()).append(values)
+            self._calls[field].append(values)
         for field in _CALL_TEXTS:
             self._texts[field] += [_text(getattr(a, "collective" if field == "name" else field)) for a in args]
 
@@ -222,7 +223,7 @@ class ColumnBuilder:
         self._put(column, whole)
 
     def _put(self, column: str, values: Array) -> None:
-        self._columns.setdefault(column, growing(column)).append(values)
+        self._columns[column].append(values)
 
     def _spill(self, limit: int) -> None:
         growing = [*self._columns.values(), *self._calls.values()]
@@ -235,7 +236,7 @@ class ColumnBuilder:
         return Trace(
             path=path,
             size=size,
-            **{name: self._columns.pop(name, growing(name)).finished() for name in DTYPES},
+            **{name: self._columns.pop(name).finished() for name in DTYPES},
             names=tuple(self._names),
             cats=tuple(self._cats),
             shapes=tuple(self._shapes),
@@ -247,9 +248,7 @@ class ColumnBuilder:
         )
 
     def _collective_table(self) -> Collectives:
-        columns: dict[str, Any] = {
-            field: self._calls.get(field, Growing()).finished() for field in ("row", *_CALL_INTEGERS)
-        }
+        columns: dict[str, Any] = {field: column.finished() for field, column in self._calls.items()}
         texts: dict[str, Any] = {field: tuple(values) for field, values in self._texts.items()}
         return Collectives(**columns, **texts)
 
@@ -260,7 +259,12 @@ _NO_ARGS = Args()
 def _text(value: object) -> str:
     """A text field of a collective; of a list of ranks its text, of what is too long none."""
     text = "" if value is None else value if isinstance(value, str) else str(value)
-    return sys.intern(encodable(text)) if len(text) <= _LONGEST_CALL_TEXT else ""
+    return _held(text) if len(text) <= _LONGEST_CALL_TEXT else ""
+
+
+@lru_cache(maxsize=256)  # a job has few groups, and each text once
+def _held(text: str) -> str:
+    return sys.intern(encodable(text))
 
 
 def _block_threads(warps_per_sm: Floats, blocks_per_sm: Floats) -> Ids:

@@ -1,7 +1,7 @@
 """Decoded events to growing columns."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from operator import not_
@@ -35,6 +35,7 @@ DTYPES: Mapping[str, Any] = {
 }
 """Of the columns as they are read. In a trace those of `NARROWED` are as narrow as what they hold."""
 NARROWED = frozenset(DTYPES) - {"ts", "dur", "blocks_per_sm"}
+_CALLS_AT_ONCE = 4096  # few of a chunk's events are collectives
 _MAX_NAME = 4096
 _MOST_PERCENT = 100
 _MOST_BLOCK_THREADS = 1024  # of CUDA and ROCm
@@ -87,6 +88,7 @@ class ColumnBuilder:
         self._names, self._cats, self._shapes = Names(), Interner(), Interner()
         self._columns = {name: growing(name) for name in DTYPES}
         self._calls = {field: Growing() for field in ("row", *_CALL_INTEGERS)}
+        self._held_calls: list[tuple[int, Args]] = []
         self._texts: dict[str, list[str]] = {field: [] for field in _CALL_TEXTS}
         self._rows = 0
 
@@ -133,9 +135,7 @@ class ColumnBuilder:
             return
         for name, column in scanned.columns.items():
             self._put(name, column)
-        calls = [(row, args) for row, args in scanned.calls if args.collective is not None]
-        if calls:
-            self._put_calls(np.array([row for row, _ in calls], np.int64), [args for _, args in calls])
+        self._hold_calls(scanned.calls)
         self._rows += len(scanned.columns["ts"])
         if self._held_bytes is not None:
             self._spill(self._held_bytes)
@@ -164,9 +164,7 @@ class ColumnBuilder:
         self._put("external_id", external)
         self._put_device(args)
         self._put_shapes(args)
-        calls = [row for row, a in enumerate(args) if a.collective is not None]
-        if calls:
-            self._put_calls(np.array(calls, np.int64), [args[row] for row in calls])
+        self._hold_calls(enumerate(args))
 
     def _put_device(self, args: Sequence[Args]) -> None:
         """What activities of the device have, and few other events."""
@@ -197,13 +195,20 @@ class ColumnBuilder:
             shape[row] = self._shapes[dims, bytes(a.types), bytes(a.concrete)]
         self._put("shape", shape)
 
-    def _put_calls(self, rows: Ints, args: Sequence[Args]) -> None:
-        self._calls["row"].append(self._rows + rows)
+    def _hold_calls(self, of_chunk: Iterable[tuple[int, Args]]) -> None:
+        """Keeps the collectives among rows of the chunk at hand until there are many."""
+        self._held_calls += [(self._rows + row, args) for row, args in of_chunk if args.collective is not None]
+        if len(self._held_calls) >= _CALLS_AT_ONCE:
+            self._put_calls()
+
+    def _put_calls(self) -> None:
+        held, self._held_calls = self._held_calls, []
+        self._calls["row"].append(np.array([row for row, _ in held], np.int64))
         for field, most in _CALL_INTEGERS.items():
-            values = within(integers([getattr(a, field) for a in args]), most)
-            self._calls[field].append(values)
+            self._calls[field].append(within(integers([getattr(args, field) for _, args in held]), most))
         for field in _CALL_TEXTS:
-            self._texts[field] += [_text(getattr(a, "collective" if field == "name" else field)) for a in args]
+            told = "collective" if field == "name" else field
+            self._texts[field] += [_text(getattr(args, told)) for _, args in held]
 
     def _put_memory(self, allocations: Sequence[Args]) -> None:
         self._put_reserved(
@@ -248,6 +253,7 @@ class ColumnBuilder:
         )
 
     def _collective_table(self) -> Collectives:
+        self._put_calls()
         columns: dict[str, Any] = {field: column.finished() for field, column in self._calls.items()}
         texts: dict[str, Any] = {field: tuple(values) for field, values in self._texts.items()}
         return Collectives(**columns, **texts)

@@ -181,7 +181,7 @@ def main() -> int:
             draw = random.Random(f"{given.seed} {number}")
             path.write_bytes(odd_trace(draw))
             source.BLOCK_BYTES = draw.choice([300, 3000, 1 << 20])
-            left_out = draw.choice([frozenset(), frozenset({"cpu_op"})])
+            left_out = draw.choice([frozenset(), frozenset({"cpu_op"}), frozenset({"cpu_op", "kernel"})])
             reference = outcome(path, "reference", left_out)
             if found := differences(outcome(path, "compiled", left_out, draw.random() < 0.5), reference):
                 print(f"try {number}: {found}\n{path.read_bytes()!r}")

@@ -17,7 +17,7 @@ from loading.names import free_name
 from loading.plot import Line, Panel, apart, drawn, panels
 from loading.pythons import Interpreter, found, interpreter
 from loading.readers import AGAIN, FLOOR, OURS, Reader, fitting, ours
-from loading.sources import Source, source_of
+from loading.sources import Source
 from loading.tables import bar, in_short, report, table
 from loading.timed import Timed, Untimed, timed
 from replicate import replicate
@@ -60,6 +60,15 @@ def test_a_run_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path)
     assert (tmp_path / "alive").stat().st_size == before > 0
 
 
+def test_a_run_that_takes_the_last_of_the_memory_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([5 << 30, 5 << 30])
+    monkeypatch.setattr("loading.timed.free_bytes", lambda: next(left, 1 << 20))
+
+    outcome = timed(python("import time; time.sleep(60)"), os.environ, PATIENCE_S)
+
+    assert outcome == Untimed("ended: takes more than 0 GB of memory, 0.0 GB are free")
+
+
 @pytest.mark.parametrize(
     ("code", "why"),
     [
@@ -75,7 +84,7 @@ def test_a_run_that_fails_is_named_by_its_last_line(code: str, why: str) -> None
 
 def test_readers_run_in_turn_and_none_again_that_did_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compared, "SETTLED_AFTER_S", 0)
-    monkeypatch.setattr(compared, "_free_bytes", lambda: 1000)
+    monkeypatch.setattr(compared, "free_bytes", lambda: 1000)
     log = tmp_path / "log"
     noted = f"import sys; open({str(log)!r}, 'a').write('NAME' + sys.argv[2] + ' ')"
     readers = [
@@ -154,15 +163,6 @@ def test_interpreters_are_named_asked_for_versions_and_left_out_with_a_reason(tm
         "(from github.com/AMD-AGI/TraceLens; the tracelens of PyPI is another project)"
     )
     assert others.skipped["json (none)"] == "No such file or directory"
-
-
-def test_a_source_is_told_by_what_it_holds() -> None:
-    told = source_of(SAMPLE)
-
-    assert told.name == "synthetic-memory-bound.json.gz"
-    assert told.shape.endswith(
-        "events in 0.8 MB of text: 885 with operators' shapes, none with Python functions, none with compiled regions"
-    )
 
 
 def test_rows_are_ratios_of_one_round_and_a_reader_that_was_ended_takes_more_than_so_much() -> None:

@@ -46,6 +46,14 @@ def test_texts_that_find_no_place_are_asked_for_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_processor_without_instructions_for_sixteen_bytes(tmp_path: Path) -> None:
+    done = sanitized_tries(NATIVE, 2_000, tmp_path, "-U__SSE2__")
+
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    assert "both readers agree" in done.stdout
+
+
+@pytest.mark.slow
 def test_a_read_beyond_the_end_of_the_text_is_found(tmp_path: Path) -> None:
     native = shutil.copytree(NATIVE, tmp_path / "native")
     text = (native / "text.h").read_text()

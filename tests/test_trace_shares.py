@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from trace_files import assert_same, saved, small_job
+from trace_files import OPERATOR, assert_same, saved, small_job
 
 from diagnose.errors import UserError
 from diagnose.trace import Loading, Trace, load, loading, processes, read, source
@@ -88,6 +88,33 @@ def test_a_file_that_is_cut_off_is_read_in_shares(name: str, tmp_path: Path) -> 
     parts = [read_part(path, share) for share in in_shares(path, len(text) // 4)]
     assert_same(trace_of(parts), read(path))
     assert read(path).loss.truncated
+
+
+def test_arguments_that_are_written_otherwise_and_mean_the_same_are_kept_apart(tmp_path: Path) -> None:
+    """No tensor has a size below zero: what remains of each is the same, and each has its number."""
+    events = [OPERATOR | {"args": {"Input Dims": [[-1 - number % 7]]}} for number in range(60)]
+    whole = read(path := saved(tmp_path / "t.json", events))
+    assert whole.shapes == 7 * ((b"[[]]", b"", b""),)
+    for number in (2, 5):
+        parts = [read_part(path, share) for share in shares_of(path, number)]
+        assert_same(trace_of(parts), whole)
+
+
+@pytest.mark.parametrize("at", [0, 30, 59])
+@pytest.mark.parametrize("by", [2, 5])
+def test_arguments_that_cannot_be_are_counted_once_wherever_they_stand(at: int, by: int, tmp_path: Path) -> None:
+    events = [OPERATOR | {"args": {"Input Dims": [[4, number % 3]]}} for number in range(60)]
+    events[at] = OPERATOR | {"args": {"Input Dims": "x"}}
+    whole = read(path := saved(tmp_path / "t.json", events))
+    assert whole.loss.kinds == {"unreadable-arguments": 1}
+    assert_same(trace_of([read_part(path, share) for share in shares_of(path, by)]), whole)
+
+
+@pytest.mark.long
+def test_arguments_that_cannot_be_are_handed_over_as_they_are_written(tmp_path: Path) -> None:
+    events = [OPERATOR | {"args": {"Input Dims": [[-1 - number % 7]], "Input type": "\u00e9"}} for number in range(60)]
+    path = saved(tmp_path / "t.json", json.dumps(events, ensure_ascii=False))
+    assert_same(load(path, Loading(jobs=3)), read(path))
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .readers import AGAIN, FROM_CACHE, Reader, fitting
 from .sources import Source
-from .timed import Outcome, Timed, Untimed, timed
+from .timed import Outcome, Timed, Untimed, free_bytes, timed
 
 ROOT = Path(__file__).parents[2]
 SETTLED_AFTER_S = 4  # of a file that was written just now no answer is kept
@@ -50,7 +50,7 @@ def compared(
             for reader in readers:
                 if runs[reader.name] and isinstance(runs[reader.name][-1], Untimed):
                     continue
-                why = why_not.get(reader.name) or reader.too_large(text_bytes, _free_bytes())
+                why = why_not.get(reader.name) or reader.too_large(text_bytes, free_bytes())
                 outcome = Untimed(why) if why else timed(reader.on(path, number), env, limit_s)
                 runs[reader.name].append(outcome)
                 sys.stderr.write(f"{reader.name}: {outcome}\n")
@@ -85,8 +85,3 @@ def _without_cache(
         return {}
     filled = timed(again.on(path, 0), env, limit_s)
     return {} if isinstance(filled, Timed) else dict.fromkeys((AGAIN, FROM_CACHE), f"not run, no cache: {filled.why}")
-
-
-def _free_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))

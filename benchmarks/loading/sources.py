@@ -11,7 +11,8 @@ _EVENT = re.compile(rb'"ph"\s*:')
 _HOLDS = {
     "operators' shapes": re.compile(rb'"Input [Dd]ims"'),
     "Python functions": re.compile(rb'"cat"\s*:\s*"python_function"'),
-    "compiled regions": re.compile(rb'"name"\s*:\s*"(?:CompiledFunction|Torch-Compiled Region|triton_)'),
+    "compiled regions": re.compile(rb'"name"\s*:\s*"(?:CompiledFunction|Torch-Compiled Region)'),
+    "Triton kernels": re.compile(rb'"kernel"\s*,\s*"name"\s*:\s*"triton_'),
 }
 
 

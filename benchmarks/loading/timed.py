@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 _LOOK_EVERY_S = 0.02
+LEAST_FREE_BYTES = 1 << 29  # with less the system may end any process, or stand still
 _MOST_OF_A_LINE = 160
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-])")
 
@@ -40,7 +41,7 @@ Outcome = Timed | Untimed
 
 
 def timed(command: Sequence[str], env: Mapping[str, str], limit_s: float) -> Outcome:
-    """One run; one that takes longer than the limit is killed with its process group."""
+    """One run; one that takes longer than the limit, or the last of the memory, is killed with its process group."""
     begin, peak = time.perf_counter(), 0
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
@@ -56,12 +57,22 @@ def timed(command: Sequence[str], env: Mapping[str, str], limit_s: float) -> Out
                     break
                 if wall > limit_s:
                     return Untimed(f"more than {limit_s:g} s", limit_s)
+                if (free := free_bytes()) < LEAST_FREE_BYTES:
+                    return Untimed(
+                        f"ended: takes more than {peak / 1e9:.0f} GB of memory, {free / 1e9:.1f} GB are free"
+                    )
                 time.sleep(_LOOK_EVERY_S)
         finally:
             _ended(process)
         if process.returncode:
             return Untimed(f"failed: {_last_line(said, process.returncode)}")
     return Timed(wall, used.ru_utime + used.ru_stime, peak)
+
+
+def free_bytes() -> int:
+    """Memory that processes can take without that others lose theirs."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -53,7 +53,7 @@ def past_junk(text: bytes, start: int) -> int:
 
 def last_boundary(text: bytes | bytearray, floor: int) -> int:
     """Offset just after the closing brace of the last event, at `floor` or later, that another follows; 0 for none."""
-    start, window = len(text), 1 << 14
+    start, window = len(text), 1 << 12
     while start > floor:
         start = max(floor, len(text) - window)
         cuts = [match.start() + 1 for match in BOUNDARY.finditer(text, start)]

@@ -1,7 +1,8 @@
 """Decoded events to growing columns."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import compress
 from operator import not_
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.decoding import MOST_RANKS, encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
-from diagnose.trace.arguments import MOST_ELEMENTS, Arguments
+from diagnose.trace.arguments import MOST_ELEMENTS
 from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within
@@ -34,6 +35,7 @@ DTYPES: Mapping[str, Any] = {
 }
 """Of the columns as they are read. In a trace those of `NARROWED` are as narrow as what they hold."""
 NARROWED = frozenset(DTYPES) - {"ts", "dur", "blocks_per_sm"}
+_CALLS_AT_ONCE = 4096  # few of a chunk's events are collectives
 _MAX_NAME = 4096
 _MOST_PERCENT = 100
 _MOST_BLOCK_THREADS = 1024  # of CUDA and ROCm
@@ -84,8 +86,9 @@ class ColumnBuilder:
         self._left_out = left_out
         self._held_bytes = held_bytes
         self._names, self._cats, self._shapes = Names(), Interner(), Interner()
-        self._columns: dict[str, Growing] = {}
-        self._calls: dict[str, Growing] = {}
+        self._columns = {name: growing(name) for name in DTYPES}
+        self._calls = {field: Growing() for field in ("row", *_CALL_INTEGERS)}
+        self._held_calls: list[tuple[int, Args]] = []
         self._texts: dict[str, list[str]] = {field: [] for field in _CALL_TEXTS}
         self._rows = 0
 
@@ -132,9 +135,7 @@ class ColumnBuilder:
             return
         for name, column in scanned.columns.items():
             self._put(name, column)
-        calls = [(row, args) for row, args in scanned.calls if args.collective is not None]
-        if calls:
-            self._put_calls(np.array([row for row, _ in calls], np.int64), [args for _, args in calls])
+        self._hold_calls(scanned.calls)
         self._rows += len(scanned.columns["ts"])
         if self._held_bytes is not None:
             self._spill(self._held_bytes)
@@ -163,9 +164,7 @@ class ColumnBuilder:
         self._put("external_id", external)
         self._put_device(args)
         self._put_shapes(args)
-        calls = [row for row, a in enumerate(args) if a.collective is not None]
-        if calls:
-            self._put_calls(np.array(calls, np.int64), [args[row] for row in calls])
+        self._hold_calls(enumerate(args))
 
     def _put_device(self, args: Sequence[Args]) -> None:
         """What activities of the device have, and few other events."""
@@ -196,13 +195,20 @@ class ColumnBuilder:
             shape[row] = self._shapes[dims, bytes(a.types), bytes(a.concrete)]
         self._put("shape", shape)
 
-    def _put_calls(self, rows: Ints, args: Sequence[Args]) -> None:
-        self._calls.setdefault("row", Growing()).append(self._rows + rows)
+    def _hold_calls(self, of_chunk: Iterable[tuple[int, Args]]) -> None:
+        """Keeps the collectives among rows of the chunk at hand until there are many."""
+        self._held_calls += [(self._rows + row, args) for row, args in of_chunk if args.collective is not None]
+        if len(self._held_calls) >= _CALLS_AT_ONCE:
+            self._put_calls()
+
+    def _put_calls(self) -> None:
+        held, self._held_calls = self._held_calls, []
+        self._calls["row"].append(np.array([row for row, _ in held], np.int64))
         for field, most in _CALL_INTEGERS.items():
-            values = within(integers([getattr(a, field) for a in args]), most)
-            self._calls.setdefault(field, Growing()).append(values)
+            self._calls[field].append(within(integers([getattr(args, field) for _, args in held]), most))
         for field in _CALL_TEXTS:
-            self._texts[field] += [_text(getattr(a, "collective" if field == "name" else field)) for a in args]
+            told = "collective" if field == "name" else field
+            self._texts[field] += [_text(getattr(args, told)) for _, args in held]
 
     def _put_memory(self, allocations: Sequence[Args]) -> None:
         self._put_reserved(
@@ -222,7 +228,7 @@ class ColumnBuilder:
         self._put(column, whole)
 
     def _put(self, column: str, values: Array) -> None:
-        self._columns.setdefault(column, growing(column)).append(values)
+        self._columns[column].append(values)
 
     def _spill(self, limit: int) -> None:
         growing = [*self._columns.values(), *self._calls.values()]
@@ -231,29 +237,24 @@ class ColumnBuilder:
                 column.spill()
 
     def trace(self, path: str, size: int, loss: Loss) -> Trace:
-        """The finished columns; arguments that cannot be are booked in `loss`."""
-        arguments = Arguments()
-        shapes = arguments.decoded(self._shapes)
-        if arguments.damaged:
-            loss.count("unreadable-arguments")
+        """The finished columns; `shapes` are as they are written, since shares are joined by them."""
         return Trace(
             path=path,
             size=size,
-            **{name: self._columns.pop(name, growing(name)).finished() for name in DTYPES},
+            **{name: self._columns.pop(name).finished() for name in DTYPES},
             names=tuple(self._names),
             cats=tuple(self._cats),
-            shapes=shapes,
+            shapes=tuple(self._shapes),
             collectives=self._collective_table(),
             memory_reserved=self.memory_reserved,
             metadata={},
             loss=loss,
-            left_out=self.skipped,
+            left_out={category: self.skipped[category] for category in sorted(self.skipped)},
         )
 
     def _collective_table(self) -> Collectives:
-        columns: dict[str, Any] = {
-            field: self._calls.get(field, Growing()).finished() for field in ("row", *_CALL_INTEGERS)
-        }
+        self._put_calls()
+        columns: dict[str, Any] = {field: column.finished() for field, column in self._calls.items()}
         texts: dict[str, Any] = {field: tuple(values) for field, values in self._texts.items()}
         return Collectives(**columns, **texts)
 
@@ -264,7 +265,12 @@ _NO_ARGS = Args()
 def _text(value: object) -> str:
     """A text field of a collective; of a list of ranks its text, of what is too long none."""
     text = "" if value is None else value if isinstance(value, str) else str(value)
-    return sys.intern(encodable(text)) if len(text) <= _LONGEST_CALL_TEXT else ""
+    return _held(text) if len(text) <= _LONGEST_CALL_TEXT else ""
+
+
+@lru_cache(maxsize=256)  # a job has few groups, and each text once
+def _held(text: str) -> str:
+    return sys.intern(encodable(text))
 
 
 def _block_threads(warps_per_sm: Floats, blocks_per_sm: Floats) -> Ids:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagnose.errors import UserError
+from diagnose.trace.arguments import Arguments
 from diagnose.trace.boundaries import BOUNDARY_BYTES, PROBABLE_END, last_boundary
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.checks import without_impossible_events
@@ -99,7 +100,7 @@ def trace_of(parts: Sequence[Part]) -> Trace:
         Unsplittable: the parts do not add up to the file.
     """
     part = joined(parts)
-    trace, loss = part.trace, part.trace.loss
+    trace, loss = _with_arguments(part.trace), part.trace.loss
     if part.tail is None or part.truncated:
         loss.truncated = True
         loss.count("truncated")
@@ -116,6 +117,15 @@ def trace_of(parts: Sequence[Part]) -> Trace:
         why = f"the times of all its {len(trace)} events are impossible"
         raise UserError("nothing to analyse in the trace", where=trace.path, why=why, do="capture again")
     return possible
+
+
+def _with_arguments(trace: Trace) -> Trace:
+    """The trace whose `shapes` are decoded; arguments that cannot be are booked in its loss."""
+    arguments = Arguments()
+    shapes = arguments.decoded(trace.shapes)
+    if arguments.damaged:
+        trace.loss.count("unreadable-arguments")
+    return replace(trace, shapes=shapes)
 
 
 @dataclass

@@ -7,7 +7,7 @@ values: what it does not understand is left to `events`, a whole chunk at a time
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -143,6 +143,7 @@ def _category(cats: dict[str, int], left_out: tuple[str, ...], raw: bytes) -> in
     return -1 - left_out.index(lower) if lower in left_out else cats[text]
 
 
+@lru_cache(maxsize=1024)
 def _integer(raw: bytes) -> int:
     """What a text in a number's place says.
 

@@ -104,7 +104,7 @@ class Part:
     """What was read of a share.
 
     Attributes:
-        trace: its events, without metadata.
+        trace: its events, without metadata; `shapes` are the texts of arguments, which are not decoded yet.
         head: the text before the list of events; of the first share only.
         tail: the text behind the list, None where it does not end here.
         begin: the offset in the text where it begins, None when it is empty.

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #define DEEPEST 64 /* nested values that are gone into */
 #define MOST_DIGITS 18 /* whole numbers of so many fit 63 bits */
@@ -62,9 +65,28 @@ static inline uint64_t special(uint64_t eight)
     return found & (ONES << 7);
 }
 
+#ifdef __SSE2__
+/* A bit for each of sixteen bytes that is such. */
+static inline int special_of_sixteen(const unsigned char *at)
+{
+    const __m128i sixteen = _mm_loadu_si128((const __m128i *)at);
+    const __m128i quote = _mm_cmpeq_epi8(sixteen, _mm_set1_epi8('"'));
+    const __m128i slash = _mm_cmpeq_epi8(sixteen, _mm_set1_epi8('\\'));
+    const __m128i control = _mm_cmplt_epi8(sixteen, _mm_set1_epi8(' ')); /* or beyond ASCII, below 0 there */
+    return _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), control));
+}
+#endif
+
 static inline const unsigned char *past_plain(const unsigned char *at, const unsigned char *end)
 {
     uint64_t eight;
+#ifdef __SSE2__
+    for (; end - at >= 16; at += 16) {
+        int found = special_of_sixteen(at);
+        if (found)
+            return at + __builtin_ctz((unsigned)found);
+    }
+#endif
     for (; end - at >= 8; at += 8) {
         memcpy(&eight, at, 8);
         if ((eight = special(eight)) == 0)

@@ -3,7 +3,7 @@
 Shapes and units are said where an array is a field or a result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,45 @@ def among(values: Array, wanted: Array) -> Mask:
         return np.zeros(len(values), bool)
     known = np.sort(wanted, kind="stable")
     return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Numbers of which many entries share one: `code` indexes `values`, and takes a byte where these are few."""
+
+    code: Array
+    values: Floats
+
+    @classmethod
+    def of(cls, numbers: Floats) -> "Coded":
+        """The same numbers."""
+        values, code = np.unique(numbers, return_inverse=True)
+        return cls(shortened(code.ravel(), len(values)), values.astype(np.float64))
+
+    @classmethod
+    def ones(cls, count: int) -> "Coded":
+        """1 for each of `count` entries."""
+        return cls(np.zeros(count, np.uint8), np.ones(1))
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def __getitem__(self, rows: Array) -> Floats:
+        return np.asarray(self.values[self.code[rows]])
+
+    def where(self, those: Mask) -> Mask:
+        """Mask of the entries whose value is one of `those`, a mask over the values."""
+        return marked(those, self.code)
+
+    def times(self, factor: float, where: Mask) -> "Coded":
+        """The same, multiplied by the factor where the mask says so."""
+        return self.paired(Coded(where.view(np.uint8), np.array([1.0, factor])), np.multiply)
+
+    def paired(self, other: "Coded", made: Callable[[Floats, Floats], Floats]) -> "Coded":
+        """What `made` makes of the two numbers of each entry."""
+        values, code = np.unique(made(self.values[:, None], other.values[None, :]), return_inverse=True)
+        pair = self.code.astype(np.min_scalar_type(code.size)) * np.min_scalar_type(code.size).type(len(other.values))
+        return Coded(shortened(code.ravel(), len(values))[pair + other.code], values)
 
 
 @dataclass(frozen=True, eq=False)

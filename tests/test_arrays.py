@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.arrays import (
+    Coded,
     Labels,
     among,
     by_value,
@@ -110,3 +111,32 @@ def test_sums_beyond_what_doubles_hold_are_exact() -> None:
     assert summed(which, values, 4).tolist() == [(1 << 53) + 1, 0, -2, 0]
     assert summed(which, np.array([5, 7, 1, -9]), 4).tolist() == [6, 0, -2, 0]
     assert summed(which[:0], values[:0], 2).tolist() == [0, 0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]), st.sampled_from([0.0, 0.7, 1.0]), st.booleans()),
+        max_size=9,
+    )
+)
+def test_coded_numbers_are_multiplied_bit_for_bit_as_those_that_they_stand_for(
+    given_rows: list[tuple[float, float, bool]],
+) -> None:
+    a, b = (np.array([row[at] for row in given_rows], np.float64) for at in (0, 1))
+    where = np.array([row[2] for row in given_rows], bool)
+    coded, every = Coded.of(a), np.arange(len(a))
+
+    assert len(coded) == len(a)
+    assert np.array_equal(coded[every], a)
+    assert np.array_equal(coded.where(coded.values < 1), a < 1)
+    assert np.array_equal(coded.times(0.3, where)[every], np.where(where, a * 0.3, a))
+    assert np.array_equal(coded.paired(Coded.of(b), np.multiply)[every], a * b)
+    assert np.array_equal(Coded.ones(len(a))[every], np.ones(len(a)))
+
+
+def test_many_distinct_numbers_are_coded_in_more_than_a_byte() -> None:
+    a, b = np.arange(300) / 7, np.arange(300) / 3 + 1
+    both = Coded.of(a).paired(Coded.of(b), np.multiply)
+
+    assert np.array_equal(both[np.arange(300)], a * b)
+    assert both.code.dtype.itemsize <= 4

@@ -29,11 +29,17 @@ class Items:
         activity: row of `timeline.gpu`, or NONE for a host call alone.
         owner: the item whose call launched the activity: itself, an earlier one, or NONE.
         stream: number of the stream, counted from 0.
-        edge: the item of another stream that the activity waits for, or ONE_STREAM - stream for all that holds.
+        previous: the activity before it on its stream, a row of `timeline.gpu` or NONE.
+        gap_ns: typically from the end of `previous`.
+        latency_ns: typically from the start of the launch call.
+        source: the activity of another stream that it waits for, a row of `timeline.gpu` or NONE.
+        edge: the item of `source`, or ONE_STREAM - stream for all that holds.
         wait: the item whose activity the call waits for, or ALL_STREAMS, or ONE_STREAM - stream.
         own_ns: what the call takes of the host beside waiting.
         queue: launches that a stream holds before the next one blocks.
         streams: how many streams there are.
+        edge_ns: typically from the end of `source`.
+        activities: how many the timeline has.
         events: how many events the trace has.
     """
 
@@ -41,14 +47,19 @@ class Items:
     activity: Ints
     owner: Ints
     stream: Ints
+    previous: Ints
+    gap_ns: Floats
+    latency_ns: Floats
+    source: Ints
     edge: Ints
     wait: Ints
     own_ns: Floats
     queue: int
     streams: int
+    edge_ns: float
+    activities: int
     events: int
     calls: Calls
-    starts: Starts
 
     def __len__(self) -> int:
         return len(self.call)
@@ -63,13 +74,12 @@ class Items:
     @cached_property
     def dispatched_ns(self) -> tuple[Floats, Floats]:
         """What operators take of the host to dispatch, before the call and in it."""
-        return self.calls.before[self.call, DISPATCH], self.calls.inside[self.call, DISPATCH]
+        return self.calls.before.of(DISPATCH)[self.call], self.calls.inside.of(DISPATCH)[self.call]
 
     @cached_property
     def call_ns(self) -> Floats:
         """What the call took of the host, by all causes."""
-        took: Floats = self.calls.inside.sum(axis=1)[self.call]
-        return took
+        return np.asarray(self.calls.inside.total()[self.call])
 
 
 def items_of(timeline: Timeline, windows: Ints) -> Items:
@@ -94,14 +104,19 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
         activity=activity,
         owner=_looked_up(_looked_up(activity, launcher), item_of_call),
         stream=_looked_up(activity, stream),
+        previous=starts.previous[activity],
+        gap_ns=starts.gap_ns[activity],
+        latency_ns=starts.latency_ns[activity],
+        source=starts.edge[activity],
         edge=_edges(activity, starts, stream, item_of),
         wait=np.where(target < NONE, target, np.where(awaited <= item, awaited, NONE)),
         own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
         queue=waits.queue,
         streams=len(names),
+        edge_ns=starts.edge_ns,
+        activities=len(gpu),
         events=len(trace),
         calls=calls,
-        starts=starts,
     )
 
 

@@ -24,6 +24,7 @@ Array = NDArray[Any]
 """An array of any type."""
 
 _EXACT = 1 << 53  # integers up to it are doubles
+_ROWS_IN_32_BITS = 1 << 31
 _FEW = 12
 _SHORT = 1 << 16
 _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
@@ -178,6 +179,11 @@ class Labels:
 def shortened(ids: Array, count: int) -> Array:
     """The ids, each below `count`, in as few bytes as they need: the fewer, the sooner all are compared with one."""
     return ids.astype(np.min_scalar_type(max(count - 1, 0)))
+
+
+def rows_in(rows: Ints, count: int) -> Array:
+    """Rows of a table of `count` entries, and -1, in 32 bits where these hold them."""
+    return rows.astype(np.int32) if count <= _ROWS_IN_32_BITS else rows
 
 
 def marked(marks: Mask, ids: Array) -> Mask:

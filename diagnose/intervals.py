@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Floats, Ints, Mask
 
 Intervals = Ints
 
@@ -156,6 +156,11 @@ def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
             inside += np.maximum(np.clip(ends, start, end) - np.clip(starts, start, end), 0)
         return inside
     return np.maximum(covered_before(a, ends) - covered_before(a, starts), 0)
+
+
+def covered_share(a: Intervals, starts: Ints, ends: Ints) -> Floats:
+    """The part of each window [starts[i], ends[i]) that the set covers; 0 of an empty one."""
+    return np.asarray(coverage(a, starts, ends) / np.maximum(ends - starts, 1))
 
 
 def exclusive(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:

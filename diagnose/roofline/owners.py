@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, among, combined, numbered, ordered
+from diagnose.arrays import Array, Ints, Mask, among, combined, numbered, ordered, rows_in
 from diagnose.intervals import holds, intervals
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
@@ -21,7 +21,11 @@ def operators(timeline: Timeline) -> Ints:
     The external id says it where that operator was running at the launch. Traces of old versions carry other numbers
     there; their operator is the innermost one that was running on the launching thread.
     """
-    return timeline.once(_operators)
+    return timeline.once(_narrow_operators)
+
+
+def _narrow_operators(timeline: Timeline) -> Ints:
+    return rows_in(_operators(timeline), len(timeline.trace))
 
 
 def _operators(timeline: Timeline) -> Ints:

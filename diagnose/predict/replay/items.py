@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask, numbered
+from diagnose.arrays import Floats, Ints, Mask, numbered, rows_in
 from diagnose.predict.replay.device import NONE, Starts, starts_of
 from diagnose.predict.replay.host import DISPATCH, Calls, calls_of
-from diagnose.predict.replay.waits import ONE_STREAM, waits_of
+from diagnose.predict.replay.waits import ONE_STREAM, queue_of, waits_of
 from diagnose.timeline import Activities, Timeline
 from diagnose.trace.vocabulary import RUNTIME
 
@@ -86,13 +86,15 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
     """The items of the steps whose host windows are given, in order, shape (n, 2)."""
     gpu, trace = timeline.gpu, timeline.trace
     calls = calls_of(timeline, windows)
-    call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE).astype(np.int64)
-    starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.matching(_STREAM_WAITS, *RUNTIME)]))
     names, stream = numbered(gpu.stream)
+    stream = rows_in(stream, len(names))
     mine = _launched_in(gpu, windows)
     launcher = _call_of(gpu, calls, mine)
     first = _first_of(launcher, len(calls))
-    waits = waits_of(timeline, calls, starts, first, stream)
+    queue = queue_of(timeline, first, stream)
+    call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE)
+    starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.rows_matching(_STREAM_WAITS, *RUNTIME)]))
+    waits = waits_of(timeline, calls, starts, first, stream, queue.most_ns)
     in_order = (first >= 0) & (starts.due[first] == gpu.launch_start[first])
     call, activity = _sequence(calls, starts, launcher, np.where(in_order, first, NONE), mine)
     item_of, item_of_call = _inverse(activity, len(gpu)), _inverse(call, len(calls))
@@ -111,7 +113,7 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
         edge=_edges(activity, starts, stream, item_of),
         wait=np.where(target < NONE, target, np.where(awaited <= item, awaited, NONE)),
         own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
-        queue=waits.queue,
+        queue=queue.launches,
         streams=len(names),
         edge_ns=starts.edge_ns,
         activities=len(gpu),
@@ -131,7 +133,7 @@ def _call_of(gpu: Activities, calls: Calls, mine: Ints) -> Ints:
     order = np.argsort(calls.row, kind="stable")
     at = order[np.minimum(np.searchsorted(calls.row[order], gpu.launch[mine]), len(calls) - 1)]
     hit = (calls.row[at] == gpu.launch[mine]) & (gpu.launch[mine] >= 0)
-    launcher = np.full(len(gpu), NONE, np.int64)
+    launcher = rows_in(np.full(len(gpu), NONE, np.int64), len(calls))
     launcher[mine[hit]] = at[hit]
     return launcher
 
@@ -171,7 +173,7 @@ def _edges(activity: Ints, starts: Starts, stream: Ints, item_of: Ints) -> Ints:
 
 def _inverse(rows: Ints, size: int) -> Ints:
     """For each row the item that holds it, or NONE."""
-    item_of = np.full(size, NONE, np.int64)
+    item_of = rows_in(np.full(size, NONE, np.int64), len(rows))
     held = np.flatnonzero(rows >= 0)
     item_of[rows[held]] = held
     return item_of

@@ -60,6 +60,15 @@ def numbered(values: Array) -> tuple[Array, Ints]:
     return several, (np.cumsum(there) - 1)[_above(values, int(several[0]))]
 
 
+def shortly_numbered(values: Array) -> tuple[Array, Array]:
+    """The same, the numbers in as few bytes as they need."""
+    if not _lie_close(values, len(values)):
+        several, number = np.unique(values, return_inverse=True)
+        return several, shortened(number.ravel(), len(several))
+    there, several = _told_apart(values)
+    return several, shortened(np.cumsum(there) - 1, len(several))[_above(values, int(several[0]))]
+
+
 def _above(values: Array, least: int) -> Ints:
     """How far each integer is above the least, which a narrow type may be too narrow for."""
     return np.subtract(values, least, dtype=np.int64)
@@ -232,11 +241,14 @@ def combined(*columns: Array) -> Array:
 
     In the narrowest type: numbers of 16 bits are sorted in linear time.
     """
-    number, count = np.zeros(len(columns[0]), np.int64), 1
+    number, count = np.zeros(len(columns[0]), np.uint8), 1
     for column in columns:
-        several, which = numbered(column)
-        number, count = number * len(several) + which, count * len(several)
-    return number.astype(np.min_scalar_type(count))
+        several, which = shortly_numbered(column)
+        count *= len(several)
+        number = number.astype(np.min_scalar_type(count))
+        number *= number.dtype.type(len(several))
+        number += which
+    return number
 
 
 def _lie_close(values: Array, entries: int) -> bool:

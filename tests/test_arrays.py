@@ -16,7 +16,9 @@ from diagnose.arrays import (
     marked,
     numbered,
     ordered,
+    rows_in,
     shortened,
+    shortly_numbered,
     summed,
 )
 
@@ -31,6 +33,7 @@ def test_numbered_is_unique_with_its_inverse(values: np.ndarray) -> None:
     several, which = numbered(values)
     assert several.tolist() == distinct(values).tolist() == sorted(set(values.tolist()))
     assert several[which].tolist() == values.tolist()
+    assert [each.tolist() for each in shortly_numbered(values)] == [several.tolist(), which.tolist()]
 
 
 @given(column)
@@ -140,3 +143,11 @@ def test_many_distinct_numbers_are_coded_in_more_than_a_byte() -> None:
 
     assert np.array_equal(both[np.arange(300)], a * b)
     assert both.code.dtype.itemsize <= 4
+
+
+def test_rows_take_32_bits_as_far_as_these_hold_them() -> None:
+    rows = np.array([-1, 0, 7])
+
+    assert rows_in(rows, 1 << 31).dtype == np.int32
+    assert rows_in(rows, (1 << 31) + 1).dtype == np.int64
+    assert rows_in(rows, 8).tolist() == rows.tolist()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ints, numbered, rows_in
+from diagnose.arrays import Array, Floats, Ints, rows_in, shortly_numbered
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import class_of
 from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
@@ -55,7 +55,7 @@ def kernel_rows(measured: Measured) -> tuple[KernelRow, ...]:
     at = rows_in(np.flatnonzero(measured.in_steps), len(gpu)) if measured.timeline.has_gpu else np.zeros(0, np.int64)
     if not len(at):
         return ()
-    names, group = numbered(measured.timeline.trace.name[gpu.row[at]])
+    names, group = shortly_numbered(measured.timeline.trace.name[gpu.row[at]])
     ns = np.bincount(group, weights=gpu.end[at] - gpu.start[at]).astype(np.int64)
     order = np.argsort(-ns, kind="stable")
     rank = np.empty(len(order), np.min_scalar_type(KERNELS_KEPT))
@@ -90,9 +90,10 @@ class _Grouped:
 
     def _most(self, code: Array) -> Ints:
         """For each group, the code with the most time."""
-        codes, number = numbered(code)
-        number += self.group * np.int64(len(codes))
-        pairs = np.bincount(number, weights=self.time, minlength=len(self.ns) * len(codes))
+        codes, number = shortly_numbered(code)
+        pair = self.group.astype(np.int64) * len(codes)
+        pair += number
+        pairs = np.bincount(pair, weights=self.time, minlength=len(self.ns) * len(codes))
         return codes[pairs.reshape(len(self.ns), len(codes)).argmax(axis=1)]
 
     def _mean(self, value: Floats) -> Floats:

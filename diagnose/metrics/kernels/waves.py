@@ -38,7 +38,10 @@ def waves_of(m: Measured, at: Ints) -> Floats:
 
 def tail_share_of(m: Measured, at: Ints) -> Floats:
     """The part of their time in which the last wave leaves multiprocessors idle; NaN unknown."""
-    return tail_share(waves_of(m, at))
+    found = waves_of(m, at)
+    for b in blocks(len(at)):
+        found[b] = tail_share(found[b])
+    return found
 
 
 def _described(m: Measured, of: Callable[[Measured, Ints], Floats]) -> tuple[Floats, Ints] | Unknown:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ints, Mask, combined, numbered, rows_in, shortened
+from diagnose.arrays import Array, Floats, Ints, Mask, combined, rows_in, shortly_numbered
 from diagnose.timeline import Activities, grouped
 
 NONE = -1
@@ -56,7 +56,7 @@ def starts_of(gpu: Activities, call_name: Array, wait_calls: Ints) -> Starts:
         call_name: the name id of each one's launch call.
         wait_calls: when the host made a stream wait for another (cudaStreamWaitEvent), sorted.
     """
-    previous, due = _stream_order(gpu)
+    previous = _previous(gpu)
     told = _told_to_wait(gpu, wait_calls)
     latency = _latencies(gpu, call_name, ~told)
     free = np.where(previous >= 0, gpu.end[previous], LONG_AGO)
@@ -64,6 +64,7 @@ def starts_of(gpu: Activities, call_name: Array, wait_calls: Ints) -> Starts:
     gap = _gaps(gpu, previous, free, ~told & (launched_by <= free))
     late = (gpu.start - np.maximum(free + gap, launched_by) > LATE_NS) & (gpu.launch_start > LONG_AGO)
     del free, launched_by
+    due = _due(gpu)
     edge, whole = _edges(gpu, due, late, told)
     seen = np.flatnonzero((edge >= 0) & late)
     edge_ns = float(np.median(gpu.start[seen] - gpu.end[edge[seen]])) if len(seen) else 0.0
@@ -80,9 +81,7 @@ def medians(values: Ints, use: Mask, keys: Sequence[Array], otherwise: float) ->
         missing = np.isnan(middle)
         if not missing.any():
             break
-        several, number = numbered(key)
-        group = shortened(number, len(several))
-        del number
+        several, group = shortly_numbered(key)
         middle[missing] = _group_medians(used, group[use], len(several), at_least)[group[missing]]
     middle[np.isnan(middle)] = otherwise
     return middle
@@ -96,12 +95,20 @@ def busiest(groups: Sequence[Ints]) -> list[Ints]:
     return [groups[at] for at in kept]
 
 
-def _stream_order(gpu: Activities) -> tuple[Ints, Ints]:
-    previous, due = rows_in(np.full(len(gpu), NONE, np.int64), len(gpu)), gpu.launch_start.copy()
+def _previous(gpu: Activities) -> Ints:
+    """For each activity the one before it on its stream, or NONE."""
+    previous = rows_in(np.full(len(gpu), NONE, np.int64), len(gpu))
     for queue in grouped(gpu.stream):
         previous[queue[1:]] = queue[:-1]
+    return previous
+
+
+def _due(gpu: Activities) -> Ints:
+    """When the last of each activity and all before it on its stream was launched."""
+    due = gpu.launch_start.copy()
+    for queue in grouped(gpu.stream):
         due[queue] = np.maximum.accumulate(due[queue])
-    return previous, due
+    return due
 
 
 def _latencies(gpu: Activities, call_name: Array, use: Mask) -> Floats:

@@ -83,11 +83,36 @@ def _told_apart(values: Array) -> tuple[Mask, Array]:
 
 
 def among(values: Array, wanted: Array) -> Mask:
-    """Whether each is one of `wanted`: np.isin, quicker where many are wanted that nearly ascend."""
+    """Whether each is one of `wanted`: np.isin, quicker where many are wanted that nearly ascend, or lie close."""
     if not len(wanted):
         return np.zeros(len(values), bool)
+    if _lie_close(wanted, len(wanted) + len(values)):
+        there, several = _told_apart(wanted)
+        return _looked_up(there, int(several[0]), values, False)
     known = np.sort(wanted, kind="stable")
     return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
+def first_of(keys: Array, wanted: Array) -> Ints:
+    """For each wanted integer the position of the first of `keys` that equals it, -1 without one."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    if _lie_close(keys, len(keys) + len(wanted)):
+        least = int(keys.min())
+        place = np.full(int(keys.max()) - least + 1, -1, _row_type(len(keys)))
+        place[_above(keys[::-1], least)] = np.arange(len(keys) - 1, -1, -1)  # what is written last stays: the first
+        return _looked_up(place, least, wanted, -1)
+    order = np.argsort(keys, kind="stable")
+    at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
+    return np.where(keys[at] == wanted, at, -1)
+
+
+def _looked_up(table: Array, least: int, values: Array, otherwise: Any) -> Array:
+    """For each value its entry of a table that begins with the least one, `otherwise` beyond it."""
+    beyond = (values < least) | (values >= least + len(table))
+    found = table[np.where(beyond, 0, _above(values, least))]
+    found[beyond] = otherwise
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +217,11 @@ def shortened(ids: Array, count: int) -> Array:
 
 def rows_in(rows: Ints, count: int) -> Array:
     """Rows of a table of `count` entries, and -1, in 32 bits where these hold them."""
-    return rows.astype(np.int32) if count <= _ROWS_IN_32_BITS else rows
+    return rows.astype(_row_type(count), copy=False)
+
+
+def _row_type(count: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if count <= _ROWS_IN_32_BITS else np.int64
 
 
 def marked(marks: Mask, ids: Array) -> Mask:

@@ -13,6 +13,7 @@ from diagnose.arrays import (
     combined,
     counted,
     distinct,
+    first_of,
     marked,
     numbered,
     ordered,
@@ -89,6 +90,21 @@ def test_numbered_over_nearly_all_of_a_narrow_type(width: type) -> None:
 @given(column, column)
 def test_among_is_membership(values: np.ndarray, wanted: np.ndarray) -> None:
     assert among(values, wanted).tolist() == [value in wanted.tolist() for value in values.tolist()]
+
+
+@given(column, column)
+def test_the_first_of_equal_keys_is_found(keys: np.ndarray, wanted: np.ndarray) -> None:
+    first = {key: at for at, key in reversed([*enumerate(keys.tolist())])}
+
+    assert first_of(keys, wanted).tolist() == [first.get(each, -1) for each in wanted.tolist()]
+
+
+@given(st.lists(st.integers(-9, 9), max_size=12), st.lists(st.integers(-99, 99), max_size=12))
+def test_so_it_is_where_keys_lie_close(keys: list[int], wanted: list[int]) -> None:
+    first = {key: at for at, key in reversed([*enumerate(keys)])}
+
+    assert first_of(np.array(keys, np.int8), np.array(wanted, np.int16)).tolist() == [first.get(w, -1) for w in wanted]
+    assert among(np.array(wanted, np.int16), np.array(keys, np.int8)).tolist() == [w in keys for w in wanted]
 
 
 @given(rows)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, among, combined, numbered, ordered, rows_in
+from diagnose.arrays import Array, Ints, Mask, among, combined, first_of, numbered, ordered, rows_in
 from diagnose.intervals import holds, intervals
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
@@ -45,18 +45,15 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     if not len(rows):
         return np.full(len(gpu), NONE, np.int64)
-    ids = trace.external_id[rows]
-    order = np.argsort(ids, kind="stable")
-    rows, ids = rows[order], ids[order]
     wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], NONE)
     external = trace.external_id[gpu.row]
     wanted = np.where(external > 0, external, wanted)
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    at = first_of(trace.external_id[rows], wanted)
     operator = rows[at]
     start = trace.ts[operator]
     launched = np.where(gpu.launch >= 0, trace.ts[gpu.launch], start)
     running = (start <= launched) & (launched <= start + trace.dur[operator])
-    return np.where((wanted > 0) & (ids[at] == wanted) & running, operator, NONE)
+    return np.where((at >= 0) & running, operator, NONE)
 
 
 def parents(trace: Trace, rows: Ints) -> Ints:
@@ -85,11 +82,15 @@ def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int
 def nearest(marked: Mask, parent: Ints) -> Ints:
     """For each event, given its parent, itself where it is marked, else the nearest marked one around it; NONE.
 
-    Each round looks twice as far, so that deep nests take few.
+    Each round looks twice as far, so that deep nests take few, and only from where the last one got further.
     """
     up = np.append(np.where(marked, np.arange(len(parent)), parent), NONE)
-    while not np.array_equal(further := up[up], up):
-        up = further
+    left = np.flatnonzero(~marked & (parent >= 0))
+    while len(left):
+        reached = up[left]
+        further = up[reached]
+        up[left] = further
+        left = left[further != reached]
     return up[:-1]
 
 
@@ -182,12 +183,13 @@ def _enclosing(trace: Trace, rows: Ints) -> Ints:
     up = np.arange(-1, len(rows) - 1)
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     up[1:][~same] = NONE
-    left = np.arange(len(rows))
+    left = np.flatnonzero(same & (end[:-1] < end[1:])) + 1
     for _ in range(_DEEPEST):
-        left = left[(up[left] >= 0) & (end[up[left]] < end[left])]
         if not len(left):
             return up
-        up[left] = up[up[left]]
+        further = up[up[left]]
+        up[left] = further
+        left = left[(further >= 0) & (end[further] < end[left])]
     return _by_stack(end, np.append(~same, True))
 
 

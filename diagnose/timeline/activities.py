@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from diagnose.arrays import Ids, Ints, Mask, numbered, ordered, rows_in, shortened
+from diagnose.arrays import Ids, Ints, Mask, first_of, numbered, ordered, rows_in, shortened
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.launches import Launches, launches_of
@@ -85,7 +85,6 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
         rows = rows[trace.pid[rows] == busiest]
     rows = rows[ordered(trace.ts[rows], trace.stream[rows], trace.correlation[rows], trace.dur[rows])]
     launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
-    launch_rows = launch_rows[np.argsort(trace.correlation[launch_rows], kind="stable")]
     launch = rows_in(_linked(trace, rows, launch_rows), len(trace))
     kind, kinds = _kinds(trace, rows)
     start, end = _inherited_launch(trace, rows, launch)
@@ -110,13 +109,8 @@ def _busiest(device: Ints, dur: Ints) -> int:
 
 def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
     """For each GPU row, the runtime call with its correlation, else -1."""
-    correlation, wanted = trace.correlation[launch_rows], trace.correlation[rows]
-    at = np.searchsorted(correlation, wanted)
-    at_safe = np.minimum(at, max(len(correlation) - 1, 0))
-    if not len(correlation):
-        return np.full(len(rows), NOT_LAUNCHED, np.int64)
-    hit = (correlation[at_safe] == wanted) & (wanted > 0)
-    return np.where(hit, launch_rows[at_safe], NOT_LAUNCHED)
+    at = first_of(trace.correlation[launch_rows], trace.correlation[rows])
+    return np.where(at >= 0, np.append(launch_rows, NOT_LAUNCHED)[at], NOT_LAUNCHED)
 
 
 def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:

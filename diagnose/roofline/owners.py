@@ -84,8 +84,8 @@ def nearest(marked: Mask, parent: Ints) -> Ints:
 
     Each round looks twice as far, so that deep nests take few, and only from where the last one got further.
     """
-    up = np.append(np.where(marked, np.arange(len(parent)), parent), NONE)
-    left = np.flatnonzero(~marked & (parent >= 0))
+    up = rows_in(np.append(np.where(marked, np.arange(len(parent)), parent), NONE), len(parent))
+    left = rows_in(np.flatnonzero(~marked & (parent >= 0)), len(parent))
     while len(left):
         reached = up[left]
         further = up[reached]
@@ -180,10 +180,10 @@ def _enclosing(trace: Trace, rows: Ints) -> Ints:
     halve in every round. Behind deep nests they do not, and a stack finds the rest.
     """
     pid, tid, end = trace.pid[rows], trace.tid[rows], trace.ts[rows] + trace.dur[rows]
-    up = np.arange(-1, len(rows) - 1)
+    up = rows_in(np.arange(-1, len(rows) - 1), len(rows))
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     up[1:][~same] = NONE
-    left = np.flatnonzero(same & (end[:-1] < end[1:])) + 1
+    left = rows_in(np.flatnonzero(same & (end[:-1] < end[1:])) + 1, len(rows))
     for _ in range(_DEEPEST):
         if not len(left):
             return up

@@ -3,7 +3,7 @@
 Shapes and units are said where an array is a field or a result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ Array = NDArray[Any]
 """An array of any type."""
 
 _EXACT = 1 << 53  # integers up to it are doubles
+_ROWS_IN_32_BITS = 1 << 31
 _FEW = 12
 _SHORT = 1 << 16
 _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
@@ -59,6 +60,15 @@ def numbered(values: Array) -> tuple[Array, Ints]:
     return several, (np.cumsum(there) - 1)[_above(values, int(several[0]))]
 
 
+def shortly_numbered(values: Array) -> tuple[Array, Array]:
+    """The same, the numbers in as few bytes as they need."""
+    if not _lie_close(values, len(values)):
+        several, number = np.unique(values, return_inverse=True)
+        return several, shortened(number.ravel(), len(several))
+    there, several = _told_apart(values)
+    return several, shortened(np.cumsum(there) - 1, len(several))[_above(values, int(several[0]))]
+
+
 def _above(values: Array, least: int) -> Ints:
     """How far each integer is above the least, which a narrow type may be too narrow for."""
     return np.subtract(values, least, dtype=np.int64)
@@ -73,11 +83,75 @@ def _told_apart(values: Array) -> tuple[Mask, Array]:
 
 
 def among(values: Array, wanted: Array) -> Mask:
-    """Whether each is one of `wanted`: np.isin, quicker where many are wanted that nearly ascend."""
+    """Whether each is one of `wanted`: np.isin, quicker where many are wanted that nearly ascend, or lie close."""
     if not len(wanted):
         return np.zeros(len(values), bool)
+    if _lie_close(wanted, len(wanted) + len(values)):
+        there, several = _told_apart(wanted)
+        return _looked_up(there, int(several[0]), values, False)
     known = np.sort(wanted, kind="stable")
     return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+
+
+def first_of(keys: Array, wanted: Array) -> Ints:
+    """For each wanted integer the position of the first of `keys` that equals it, -1 without one."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    if _lie_close(keys, len(keys) + len(wanted)):
+        least = int(keys.min())
+        place = np.full(int(keys.max()) - least + 1, -1, _row_type(len(keys)))
+        place[_above(keys[::-1], least)] = np.arange(len(keys) - 1, -1, -1)  # what is written last stays: the first
+        return _looked_up(place, least, wanted, -1)
+    order = np.argsort(keys, kind="stable")
+    at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
+    return np.where(keys[at] == wanted, at, -1)
+
+
+def _looked_up(table: Array, least: int, values: Array, otherwise: Any) -> Array:
+    """For each value its entry of a table that begins with the least one, `otherwise` beyond it."""
+    beyond = (values < least) | (values >= least + len(table))
+    found = table[np.where(beyond, 0, _above(values, least))]
+    found[beyond] = otherwise
+    return np.asarray(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Numbers of which many entries share one: `code` indexes `values`, and takes a byte where these are few."""
+
+    code: Array
+    values: Floats
+
+    @classmethod
+    def of(cls, numbers: Floats) -> "Coded":
+        """The same numbers."""
+        values, code = np.unique(numbers, return_inverse=True)
+        return cls(shortened(code.ravel(), len(values)), values.astype(np.float64))
+
+    @classmethod
+    def ones(cls, count: int) -> "Coded":
+        """1 for each of `count` entries."""
+        return cls(np.zeros(count, np.uint8), np.ones(1))
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def __getitem__(self, rows: Array) -> Floats:
+        return np.asarray(self.values[self.code[rows]])
+
+    def where(self, those: Mask) -> Mask:
+        """Mask of the entries whose value is one of `those`, a mask over the values."""
+        return marked(those, self.code)
+
+    def times(self, factor: float, where: Mask) -> "Coded":
+        """The same, multiplied by the factor where the mask says so."""
+        return self.paired(Coded(where.view(np.uint8), np.array([1.0, factor])), np.multiply)
+
+    def paired(self, other: "Coded", made: Callable[[Floats, Floats], Floats]) -> "Coded":
+        """What `made` makes of the two numbers of each entry."""
+        values, code = np.unique(made(self.values[:, None], other.values[None, :]), return_inverse=True)
+        pair = self.code.astype(np.min_scalar_type(code.size)) * np.min_scalar_type(code.size).type(len(other.values))
+        return Coded(shortened(code.ravel(), len(values))[pair + other.code], values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +215,15 @@ def shortened(ids: Array, count: int) -> Array:
     return ids.astype(np.min_scalar_type(max(count - 1, 0)))
 
 
+def rows_in(rows: Ints, count: int) -> Array:
+    """Rows of a table of `count` entries, and -1, in 32 bits where these hold them."""
+    return rows.astype(_row_type(count), copy=False)
+
+
+def _row_type(count: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if count <= _ROWS_IN_32_BITS else np.int64
+
+
 def marked(marks: Mask, ids: Array) -> Mask:
     """Whether each of the ids is marked; to compare all with a few is quicker than to look each up."""
     wanted = np.flatnonzero(marks)
@@ -187,11 +270,14 @@ def combined(*columns: Array) -> Array:
 
     In the narrowest type: numbers of 16 bits are sorted in linear time.
     """
-    number, count = np.zeros(len(columns[0]), np.int64), 1
+    number, count = np.zeros(len(columns[0]), np.uint8), 1
     for column in columns:
-        several, which = numbered(column)
-        number, count = number * len(several) + which, count * len(several)
-    return number.astype(np.min_scalar_type(count))
+        several, which = shortly_numbered(column)
+        count *= len(several)
+        number = number.astype(np.min_scalar_type(count))
+        number *= number.dtype.type(len(several))
+        number += which
+    return number
 
 
 def _lie_close(values: Array, entries: int) -> bool:

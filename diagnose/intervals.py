@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Floats, Ints, Mask
 
 Intervals = Ints
 
@@ -136,16 +136,8 @@ def holds(a: Intervals, times: Ints) -> Mask:
 
 
 def covered_before(a: Intervals, times: Ints) -> Ints:
-    """For each time, how many nanoseconds of the set lie before it.
-
-    That is the length of all intervals begun by then, less what the last of them has still to run: the earlier ones
-    have ended, since they are disjoint. The difference of two calls is the coverage of any window, without a loop.
-    """
-    if not len(a):
-        return np.zeros(len(times), np.int64)
-    begun = np.searchsorted(a[:, 0], times, side="right")
-    over = np.maximum(a[np.maximum(begun - 1, 0), 1] - times, 0)
-    return np.where(begun == 0, 0, np.append(0, np.cumsum(a[:, 1] - a[:, 0]))[begun] - over)
+    """For each time, how many nanoseconds of the set lie before it."""
+    return _Covered(a).before(times)
 
 
 def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
@@ -155,7 +147,34 @@ def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
         for start, end in a.tolist():
             inside += np.maximum(np.clip(ends, start, end) - np.clip(starts, start, end), 0)
         return inside
-    return np.maximum(covered_before(a, ends) - covered_before(a, starts), 0)
+    covered, inside = _Covered(a), np.empty(len(starts), np.int64)
+    for b in blocks(len(starts)):
+        inside[b] = np.maximum(covered.before(ends[b]) - covered.before(starts[b]), 0)
+    return inside
+
+
+class _Covered:
+    """How much of a set lies before a time.
+
+    That is the length of all intervals begun by then, less what the last of them has still to run: the earlier ones
+    have ended, since they are disjoint. The difference of two times is the coverage of any window, without a loop.
+    """
+
+    def __init__(self, a: Intervals) -> None:
+        self._start, self._end = np.ascontiguousarray(a[:, 0]), np.append(np.iinfo(np.int64).min, a[:, 1])
+        self._length = np.append(0, np.cumsum(a[:, 1] - a[:, 0]))
+
+    def before(self, times: Ints) -> Ints:
+        """Nanoseconds before each of the times."""
+        begun = np.searchsorted(self._start, times, side="right")
+        covered: Ints = self._length[begun]
+        covered -= np.maximum(self._end[begun], times) - times
+        return covered
+
+
+def covered_share(a: Intervals, starts: Ints, ends: Ints) -> Floats:
+    """The part of each window [starts[i], ends[i]) that the set covers; 0 of an empty one."""
+    return np.asarray(coverage(a, starts, ends) / np.maximum(ends - starts, 1))
 
 
 def exclusive(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:

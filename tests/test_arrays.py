@@ -6,16 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.arrays import (
+    Coded,
     Labels,
     among,
     by_value,
     combined,
     counted,
     distinct,
+    first_of,
     marked,
     numbered,
     ordered,
+    rows_in,
     shortened,
+    shortly_numbered,
     summed,
 )
 
@@ -30,6 +34,7 @@ def test_numbered_is_unique_with_its_inverse(values: np.ndarray) -> None:
     several, which = numbered(values)
     assert several.tolist() == distinct(values).tolist() == sorted(set(values.tolist()))
     assert several[which].tolist() == values.tolist()
+    assert [each.tolist() for each in shortly_numbered(values)] == [several.tolist(), which.tolist()]
 
 
 @given(column)
@@ -87,6 +92,21 @@ def test_among_is_membership(values: np.ndarray, wanted: np.ndarray) -> None:
     assert among(values, wanted).tolist() == [value in wanted.tolist() for value in values.tolist()]
 
 
+@given(column, column)
+def test_the_first_of_equal_keys_is_found(keys: np.ndarray, wanted: np.ndarray) -> None:
+    first = {key: at for at, key in reversed([*enumerate(keys.tolist())])}
+
+    assert first_of(keys, wanted).tolist() == [first.get(each, -1) for each in wanted.tolist()]
+
+
+@given(st.lists(st.integers(-9, 9), max_size=12), st.lists(st.integers(-99, 99), max_size=12))
+def test_so_it_is_where_keys_lie_close(keys: list[int], wanted: list[int]) -> None:
+    first = {key: at for at, key in reversed([*enumerate(keys)])}
+
+    assert first_of(np.array(keys, np.int8), np.array(wanted, np.int16)).tolist() == [first.get(w, -1) for w in wanted]
+    assert among(np.array(wanted, np.int16), np.array(keys, np.int8)).tolist() == [w in keys for w in wanted]
+
+
 @given(rows)
 def test_ordered_sorts_by_each_in_turn_and_keeps_the_order_of_equal_ones(
     given_rows: list[tuple[int, int, int]],
@@ -110,3 +130,40 @@ def test_sums_beyond_what_doubles_hold_are_exact() -> None:
     assert summed(which, values, 4).tolist() == [(1 << 53) + 1, 0, -2, 0]
     assert summed(which, np.array([5, 7, 1, -9]), 4).tolist() == [6, 0, -2, 0]
     assert summed(which[:0], values[:0], 2).tolist() == [0, 0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]), st.sampled_from([0.0, 0.7, 1.0]), st.booleans()),
+        max_size=9,
+    )
+)
+def test_coded_numbers_are_multiplied_bit_for_bit_as_those_that_they_stand_for(
+    given_rows: list[tuple[float, float, bool]],
+) -> None:
+    a, b = (np.array([row[at] for row in given_rows], np.float64) for at in (0, 1))
+    where = np.array([row[2] for row in given_rows], bool)
+    coded, every = Coded.of(a), np.arange(len(a))
+
+    assert len(coded) == len(a)
+    assert np.array_equal(coded[every], a)
+    assert np.array_equal(coded.where(coded.values < 1), a < 1)
+    assert np.array_equal(coded.times(0.3, where)[every], np.where(where, a * 0.3, a))
+    assert np.array_equal(coded.paired(Coded.of(b), np.multiply)[every], a * b)
+    assert np.array_equal(Coded.ones(len(a))[every], np.ones(len(a)))
+
+
+def test_many_distinct_numbers_are_coded_in_more_than_a_byte() -> None:
+    a, b = np.arange(300) / 7, np.arange(300) / 3 + 1
+    both = Coded.of(a).paired(Coded.of(b), np.multiply)
+
+    assert np.array_equal(both[np.arange(300)], a * b)
+    assert both.code.dtype.itemsize <= 4
+
+
+def test_rows_take_32_bits_as_far_as_these_hold_them() -> None:
+    rows = np.array([-1, 0, 7])
+
+    assert rows_in(rows, 1 << 31).dtype == np.int32
+    assert rows_in(rows, (1 << 31) + 1).dtype == np.int64
+    assert rows_in(rows, 8).tolist() == rows.tolist()

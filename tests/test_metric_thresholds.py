@@ -190,7 +190,7 @@ def test_launches_say_something_of_the_step_that_describe_four_fifths_of_it(
     described: int, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.array([0.5, np.nan])
-    fix(monkeypatch, waves, launches_of=waves.Launches(values, values, values))
+    monkeypatch.setattr(waves, "occupancy_of", lambda m, at: values)
     found = waves.occupancy_share(job(kernels=np.ones(2, bool), own_time=np.array([described, 100 - described])))
 
     assert isinstance(found, Unknown) is not known

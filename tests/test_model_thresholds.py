@@ -133,7 +133,7 @@ def test_kernels_beside_collectives_are_compared_that_are_a_twentieth_of_the_lon
     )
     gpu.end[3] = 50_000
     trace = SimpleNamespace(shape=np.array([1, 2]), name=np.zeros(2, np.int64))
-    found = contention.overlap_slowdown_factor(
+    found = contention._slowed(
         job(
             timeline=SimpleNamespace(gpu=gpu, trace=trace),
             kernels=~gpu.is_communication,

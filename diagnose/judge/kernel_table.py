@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ints, numbered
+from diagnose.arrays import Array, Floats, Ints, rows_in, shortly_numbered
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import class_of
 from diagnose.diagnosis import Bound, KernelRow, Peak, Roofs, SliceClass
 from diagnose.hardware.device import PRECISIONS
 from diagnose.metrics import Measured
-from diagnose.metrics.kernels.waves import launches_of
+from diagnose.metrics.kernels.waves import occupancy_of, tail_share_of, waves_of
 
 KERNELS_KEPT = 200
 LONGEST_NAME = 2000
@@ -52,15 +52,16 @@ def versions_of(measured: Measured) -> dict[str, str]:
 def kernel_rows(measured: Measured) -> tuple[KernelRow, ...]:
     """GPU activities by name, longest first; those behind the first 200 share the last row."""
     gpu = measured.timeline.gpu
-    at = np.flatnonzero(measured.in_steps) if measured.timeline.has_gpu else np.zeros(0, np.int64)
+    at = rows_in(np.flatnonzero(measured.in_steps), len(gpu)) if measured.timeline.has_gpu else np.zeros(0, np.int64)
     if not len(at):
         return ()
-    names, group = numbered(measured.timeline.trace.name[gpu.row[at]])
-    ns = np.bincount(group, weights=(gpu.end - gpu.start)[at]).astype(np.int64)
+    names, group = shortly_numbered(measured.timeline.trace.name[gpu.row[at]])
+    ns = np.bincount(group, weights=gpu.end[at] - gpu.start[at]).astype(np.int64)
     order = np.argsort(-ns, kind="stable")
-    rank = np.empty(len(order), np.int64)
+    rank = np.empty(len(order), np.min_scalar_type(KERNELS_KEPT))
     rank[order] = np.minimum(np.arange(len(order)), KERNELS_KEPT)
-    grouped = _Grouped(measured, at, rank[group])
+    group = rank[group]
+    grouped = _Grouped(measured, at, group)
     texts = measured.timeline.trace.names
     rows = [grouped.row(i, texts[names[own]]) for i, own in enumerate(order[:KERNELS_KEPT])]
     if len(order) > KERNELS_KEPT:
@@ -74,14 +75,13 @@ class _Grouped:
     def __init__(self, measured: Measured, at: Ints, group: Ints) -> None:
         self.measured, self.group = measured, group
         gpu, roofline = measured.timeline.gpu, measured.roofline
-        self.time = (gpu.end - gpu.start)[at]
+        self.time = (gpu.end[at] - gpu.start[at]).astype(np.float64)
         self.ns, self.count = np.bincount(group, weights=self.time), np.bincount(group)
+        self.occupancy = self._mean(occupancy_of(measured, at))
+        self.waves, self.tail = self._mean(waves_of(measured, at)), self._mean(tail_share_of(measured, at))
         above = roofline.above_roof_ns[at]
-        launched = launches_of(measured, at)
-        self.occupancy, self.waves = self._mean(launched.occupancy), self._mean(launched.waves)
-        self.tail = self._mean(launched.tail_share)
         self.known = np.bincount(group, weights=~np.isnan(above)) > 0
-        self.above = np.bincount(group, weights=np.nan_to_num(above))
+        self.above = np.bincount(group, weights=np.nan_to_num(above, copy=False))
         self.kind = self._most(gpu.kind[at])
         operator = measured.operator[at]
         self.operator = self._most(np.where(operator >= 0, measured.timeline.trace.name[operator], -1))
@@ -90,15 +90,17 @@ class _Grouped:
 
     def _most(self, code: Array) -> Ints:
         """For each group, the code with the most time."""
-        codes, number = numbered(code)
-        pairs = np.bincount(self.group * len(codes) + number, weights=self.time, minlength=len(self.ns) * len(codes))
+        codes, number = shortly_numbered(code)
+        pair = self.group.astype(np.int64) * len(codes)
+        pair += number
+        pairs = np.bincount(pair, weights=self.time, minlength=len(self.ns) * len(codes))
         return codes[pairs.reshape(len(self.ns), len(codes)).argmax(axis=1)]
 
     def _mean(self, value: Floats) -> Floats:
         """For each group, the mean by time where it is known, else NaN."""
         known = ~np.isnan(value)
         weight = np.bincount(self.group, weights=self.time * known)
-        total = np.bincount(self.group, weights=self.time * np.nan_to_num(value))
+        total = np.bincount(self.group, weights=self.time * np.nan_to_num(value, copy=False))
         return np.where(weight > 0, total / np.maximum(weight, 1), np.nan)
 
     def row(self, i: int, name: str, names: int = 1) -> KernelRow:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints, Mask, rows_in
 from diagnose.attribution.attribution import Attribution
 from diagnose.facts import Scalar, Unknown, Value
 from diagnose.hardware import Device, Gpu
@@ -166,7 +166,7 @@ class Measured(Derived):
         """Rows of the operators that launched kernels in the counted steps, ascending."""
         rows, there = self.operator[self.kernels], np.zeros(len(self.timeline.trace), bool)
         there[rows[rows >= 0]] = True
-        return np.flatnonzero(there)
+        return rows_in(np.flatnonzero(there), len(there))
 
     @cached_property
     def roofline(self) -> Roofline:

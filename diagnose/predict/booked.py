@@ -53,8 +53,9 @@ def booked_on(measured: Measured, change: Change) -> Booked:
 def _touched(measured: Measured, change: Change) -> tuple[Mask, Mask]:
     """The activities that take less time, and those whose launch goes."""
     none = np.zeros(len(measured.timeline.gpu), bool)
-    shorter = none if change.kernels is None else change.kernels < 1
-    gone = none if change.kernels is None else change.kernels == 0
+    factor = change.kernels
+    shorter = none if factor is None else factor.where(factor.values < 1)
+    gone = none if factor is None else factor.where(factor.values == 0)
     return shorter, gone if change.merge is None else gone | change.merge
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Floats, Mask
+from diagnose.arrays import Coded, Floats, Mask
 from diagnose.predict.replay import Change
 
 
@@ -58,8 +58,8 @@ def joined(one: Changed, other: Changed) -> Changed:
     return Changed(change, max(one.gain, other.gain))
 
 
-def _product(a: Floats | None, b: Floats | None) -> Floats | None:
-    return b if a is None else a if b is None else a * b
+def _product(a: Coded | None, b: Coded | None) -> Coded | None:
+    return b if a is None else a if b is None else a.paired(b, np.multiply)
 
 
 def _either(a: Mask | None, b: Mask | None) -> Mask | None:
@@ -70,8 +70,10 @@ def _bolder(a: float, b: float) -> float:
     return min(a, b) if min(a, b) < 1 else max(a, b)
 
 
-def _bolder_each(a: Floats | None, b: Floats | None) -> Floats | None:
-    if a is None or b is None:
-        return b if a is None else a
+def _bolder_each(a: Coded | None, b: Coded | None) -> Coded | None:
+    return b if a is None else a if b is None else a.paired(b, _bolder_of)
+
+
+def _bolder_of(a: Floats, b: Floats) -> Floats:
     least = np.minimum(a, b)
     return np.where(least < 1, least, np.maximum(a, b))

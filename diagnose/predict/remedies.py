@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from diagnose.arrays import Floats, Mask
+from diagnose.arrays import Coded, Mask
 from diagnose.attribution.causes import IDLE_FOR_INPUT, OPERATORS
 from diagnose.attribution.idle import Host
 from diagnose.facts import Facts, Unknown
@@ -29,7 +29,7 @@ class Remedies:
     def __init__(self, measured: Measured, facts: Facts) -> None:
         self.measured, self.facts = measured, facts
         self._groups: dict[str, Group] = {}
-        self._factors: dict[tuple[float, tuple[tuple[str, float], ...]], Floats | Unknown | None] = {}
+        self._factors: dict[tuple[float, tuple[tuple[str, float], ...]], Coded | Unknown | None] = {}
         self._no_wait: dict[tuple[Waits, Case], Mask | None] = {}
 
     def changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
@@ -64,25 +64,26 @@ class Remedies:
         causes = IDLE_FOR_INPUT if self.measured.timeline.has_gpu else (*IDLE_FOR_INPUT, *OPERATORS)
         return {**factors.host, **{cause: factors.host.get(cause, 1.0) * factors.tokens for cause in causes}}
 
-    def _kernels(self, factors: Factors) -> Floats | Unknown | None:
+    def _kernels(self, factors: Factors) -> Coded | Unknown | None:
         """Factor of each activity; the same array for the same factors, which cases and plans ask for again."""
         asked = factors.tokens, tuple(factors.kernels.items())
         if asked not in self._factors:
             self._factors[asked] = self._factor_of_each(factors)
         return self._factors[asked]
 
-    def _factor_of_each(self, factors: Factors) -> Floats | Unknown | None:
+    def _factor_of_each(self, factors: Factors) -> Coded | Unknown | None:
         """A larger batch lengthens all kernels but the optimizer's in proportion."""
         if not len(self.measured.timeline.gpu) or not (factors.kernels or factors.tokens != 1):
             return None
-        factor_of = np.ones(len(self.measured.timeline.gpu))
+        factor_of = Coded.ones(len(self.measured.timeline.gpu))
         if factors.tokens != 1:
-            factor_of[optimizer_apart(self.measured) | self.measured.timeline.gpu.is_copy] *= factors.tokens
+            longer = optimizer_apart(self.measured) | self.measured.timeline.gpu.is_copy
+            factor_of = factor_of.times(factors.tokens, longer)
         for name, factor in factors.kernels.items():
             group = self._group(name)
             if isinstance(group, Unknown):
                 return group
-            factor_of[group] *= factor
+            factor_of = factor_of.times(factor, group)
         return factor_of
 
     def _group(self, name: str) -> Group:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Labels, Mask
+from diagnose.arrays import Floats, Ints, Labels, Mask, rows_in
 from diagnose.roofline import owners
 from diagnose.roofline.calls import Call, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, direction
@@ -72,7 +72,7 @@ class _Priced(msgspec.Struct, frozen=True):
 def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     """The cost of every kernel; `operator` is aligned with the activities, as `owners.operators` returns it."""
     gpu = timeline.gpu
-    at = np.flatnonzero(~gpu.is_communication & ~gpu.is_copy)
+    at = rows_in(np.flatnonzero(~gpu.is_communication & ~gpu.is_copy), len(gpu))
     work = _Counted(counted(timeline), convolution_outputs(timeline))
     owner, which, lead, priced = _priced_owners(timeline, at, operator[at], work)
     priced = _only_known(priced)

@@ -43,8 +43,6 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
             device or the cost is unknown, and for auxiliary kernels, collectives and copies.
         bound: "compute" or "memory" where the lower bound is at least half of the kernel's time; else "latency" under
             10 us, "under-filled" with less than one block per SM, otherwise "unknown".
-        ns: time of a kernel that no earlier kernel covers, in the counted steps; 0 for collectives and copies.
-        above_roof_ns: that time above the lower bound, NaN where it is unknown.
         sized: kernels whose cost is known.
         sized_share: share of kernel time (collectives and copies left out) whose operator has a known cost.
         work: the kernels with their costs and judgements, of which the tables are made when they are asked for: of
@@ -55,12 +53,20 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
     operator: Ints
     class_: Labels
     bound: Labels
-    ns: Ints
-    above_roof_ns: Floats
     sized: Mask
     sized_share: float
     work: Work
     device: Device
+
+    @property
+    def ns(self) -> Ints:
+        """Time of a kernel that no earlier kernel covers, in the counted steps; 0 for collectives and copies."""
+        return _over_activities(self.work.timeline, self.work.costs.at, self.work.ns, 0)
+
+    @property
+    def above_roof_ns(self) -> Floats:
+        """That time above the lower bound, NaN where it is unknown."""
+        return _over_activities(self.work.timeline, self.work.costs.at, self.work.above_ns, np.nan)
 
     @cached_property
     def rows(self) -> tuple[RooflineRow, ...]:
@@ -80,7 +86,8 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
     @property
     def judged_share(self) -> float:
         """Share of kernel time that is told compute- from memory-bound by cost, not by kind."""
-        return int(self.ns[~self.class_.are("")].sum()) / max(int(self.ns.sum()), 1)
+        ns = self.work.ns
+        return int(ns[~self.work.class_.are("")].sum()) / max(int(ns.sum()), 1)
 
 
 def roofline_of(timeline: Timeline, device: Device) -> Roofline:
@@ -93,8 +100,6 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
         operator=operator,
         class_=Labels(_over_activities(timeline, costs.at, work.class_.code, CLASSES.index("")), CLASSES),
         bound=Labels(_over_activities(timeline, costs.at, work.bound.code, BOUNDS.index("unknown")), BOUNDS),
-        ns=_over_activities(timeline, costs.at, work.ns, 0),
-        above_roof_ns=_over_activities(timeline, costs.at, work.above_ns, np.nan),
         sized=_over_activities(timeline, costs.at, work.sized, False),
         sized_share=int(work.ns[work.sized].sum()) / max(kernel_ns, 1),
         work=work,
@@ -114,20 +119,21 @@ def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
     start, end = gpu.start[costs.at], gpu.end[costs.at]
     inside = iv.intervals(windows[:, 0], windows[:, 1])
     ns = iv.coverage(inside, *iv.exclusive(start, end))
+    starts_inside, share = iv.holds(inside, start), iv.covered_share(inside, start, end)
+    lasts = np.maximum(end - start, 1)
+    del start, end
     compute_s, memory_s = _lower_bounds(costs, device)
-    time_s = np.maximum(end - start, 1) / 1e9
+    class_, computes = _classes(costs, compute_s, memory_s), compute_s >= np.nan_to_num(memory_s)
     least_s = np.where(np.isnan(memory_s), compute_s, np.maximum(compute_s, memory_s))
-    class_ = _classes(costs, compute_s, memory_s)
-    share = iv.coverage(inside, start, end) / np.maximum(end - start, 1)
+    del compute_s, memory_s
     return Work(
         timeline=timeline,
         costs=costs,
         ns=ns,
-        inside=share,
-        starts_inside=iv.holds(inside, start),
+        starts_inside=starts_inside,
         above_ns=np.maximum(ns - least_s * share * 1e9, 0.0),
         class_=class_,
-        bound=_bounds(timeline, costs, least_s / time_s, compute_s >= np.nan_to_num(memory_s)),
+        bound=_bounds(timeline, costs, least_s / (lasts / 1e9), computes),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, among, combined, numbered, ordered
+from diagnose.arrays import Array, Ints, Mask, among, combined, first_of, numbered, ordered, rows_in
 from diagnose.intervals import holds, intervals
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
@@ -21,7 +21,11 @@ def operators(timeline: Timeline) -> Ints:
     The external id says it where that operator was running at the launch. Traces of old versions carry other numbers
     there; their operator is the innermost one that was running on the launching thread.
     """
-    return timeline.once(_operators)
+    return timeline.once(_narrow_operators)
+
+
+def _narrow_operators(timeline: Timeline) -> Ints:
+    return rows_in(_operators(timeline), len(timeline.trace))
 
 
 def _operators(timeline: Timeline) -> Ints:
@@ -41,18 +45,15 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     if not len(rows):
         return np.full(len(gpu), NONE, np.int64)
-    ids = trace.external_id[rows]
-    order = np.argsort(ids, kind="stable")
-    rows, ids = rows[order], ids[order]
     wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], NONE)
     external = trace.external_id[gpu.row]
     wanted = np.where(external > 0, external, wanted)
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    at = first_of(trace.external_id[rows], wanted)
     operator = rows[at]
     start = trace.ts[operator]
     launched = np.where(gpu.launch >= 0, trace.ts[gpu.launch], start)
     running = (start <= launched) & (launched <= start + trace.dur[operator])
-    return np.where((wanted > 0) & (ids[at] == wanted) & running, operator, NONE)
+    return np.where((at >= 0) & running, operator, NONE)
 
 
 def parents(trace: Trace, rows: Ints) -> Ints:
@@ -81,11 +82,15 @@ def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int
 def nearest(marked: Mask, parent: Ints) -> Ints:
     """For each event, given its parent, itself where it is marked, else the nearest marked one around it; NONE.
 
-    Each round looks twice as far, so that deep nests take few.
+    Each round looks twice as far, so that deep nests take few, and only from where the last one got further.
     """
-    up = np.append(np.where(marked, np.arange(len(parent)), parent), NONE)
-    while not np.array_equal(further := up[up], up):
-        up = further
+    up = rows_in(np.append(np.where(marked, np.arange(len(parent)), parent), NONE), len(parent))
+    left = rows_in(np.flatnonzero(~marked & (parent >= 0)), len(parent))
+    while len(left):
+        reached = up[left]
+        further = up[reached]
+        up[left] = further
+        left = left[further != reached]
     return up[:-1]
 
 
@@ -175,15 +180,16 @@ def _enclosing(trace: Trace, rows: Ints) -> Ints:
     halve in every round. Behind deep nests they do not, and a stack finds the rest.
     """
     pid, tid, end = trace.pid[rows], trace.tid[rows], trace.ts[rows] + trace.dur[rows]
-    up = np.arange(-1, len(rows) - 1)
+    up = rows_in(np.arange(-1, len(rows) - 1), len(rows))
     same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
     up[1:][~same] = NONE
-    left = np.arange(len(rows))
+    left = rows_in(np.flatnonzero(same & (end[:-1] < end[1:])) + 1, len(rows))
     for _ in range(_DEEPEST):
-        left = left[(up[left] >= 0) & (end[up[left]] < end[left])]
         if not len(left):
             return up
-        up[left] = up[up[left]]
+        further = up[up[left]]
+        up[left] = further
+        left = left[(further >= 0) & (end[further] < end[left])]
     return _by_stack(end, np.append(~same, True))
 
 

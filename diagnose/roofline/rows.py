@@ -5,6 +5,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Labels, Mask, shortened
 from diagnose.hardware import Device
 from diagnose.roofline.costs import Costs
@@ -64,12 +65,11 @@ class MatrixWork(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True, dict=True):
-    """Aligned with the kernels of `costs`: their time in the counted steps, the part of each inside, and judgements."""
+    """Aligned with the kernels of `costs`: their time in the counted steps, and judgements."""
 
     timeline: Timeline
     costs: Costs
     ns: Ints
-    inside: Floats
     starts_inside: Mask
     above_ns: Floats
     class_: Labels
@@ -79,6 +79,11 @@ class Work(msgspec.Struct, frozen=True, dict=True):
     def sized(self) -> Mask:
         """Mask of the kernels with a known cost."""
         return ~np.isnan(self.costs.flops)
+
+    def inside(self, chosen: Ints) -> Floats:
+        """The part of each of the chosen kernels that is inside the counted steps."""
+        gpu, windows, at = self.timeline.gpu, self.timeline.windows, self.costs.at[chosen]
+        return iv.covered_share(iv.intervals(windows[:, 0], windows[:, 1]), gpu.start[at], gpu.end[at])
 
 
 def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
@@ -100,8 +105,9 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Ints) 
     """The row of the kernels at the places `chosen`; `key` is family, direction and precision."""
     sized = chosen[work.sized[chosen]]
     ns, sized_ns = int(work.ns[chosen].sum()), int(work.ns[sized].sum())
-    flops = float((work.costs.flops[sized] * work.inside[sized]).sum()) if sized_ns else None
-    moved = work.costs.bytes[sized] * work.inside[sized]
+    inside = work.inside(sized)
+    flops = float((work.costs.flops[sized] * inside).sum()) if sized_ns else None
+    moved = work.costs.bytes[sized] * inside
     bytes_ = float(np.nansum(moved)) if sized_ns and not np.isnan(moved).all() else None
     tflops = flops / sized_ns / 1e3 if flops else None
     gbs = bytes_ / sized_ns if bytes_ else None
@@ -165,6 +171,6 @@ def matrix_work(work: Work) -> tuple[MatrixWork, ...]:
     works = []
     for precision in costs.precision[matrix].there():
         chosen = matrix & costs.precision.are(precision)
-        flops = float((costs.flops[chosen] * work.inside[chosen]).sum())
+        flops = float((costs.flops[chosen] * work.inside(np.flatnonzero(chosen))).sum())
         works.append(MatrixWork(precision, flops, int(work.ns[chosen].sum())))
     return tuple(sorted(works, key=lambda w: -w.flops))

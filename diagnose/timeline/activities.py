@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from diagnose.arrays import Ids, Ints, Mask, numbered, ordered
+from diagnose.arrays import Ids, Ints, Mask, first_of, numbered, ordered, rows_in, shortened
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.launches import Launches, launches_of
@@ -22,6 +22,8 @@ _COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice
 @dataclass(frozen=True)
 class Activities:
     """GPU activities of one device sorted by start; times in nanoseconds, `launch` is a row of the trace or -1.
+
+    Rows take 32 bits where they fit, and kinds as few as they need.
 
     `kind` indexes `kinds`. `host_time` is when the activity was launched: its own launch, else that of the previous
     linked activity on its stream, else NOT_LAUNCHED for the head that was launched before the window.
@@ -83,12 +85,11 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
         rows = rows[trace.pid[rows] == busiest]
     rows = rows[ordered(trace.ts[rows], trace.stream[rows], trace.correlation[rows], trace.dur[rows])]
     launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
-    launch_rows = launch_rows[np.argsort(trace.correlation[launch_rows], kind="stable")]
-    launch = _linked(trace, rows, launch_rows)
+    launch = rows_in(_linked(trace, rows, launch_rows), len(trace))
     kind, kinds = _kinds(trace, rows)
     start, end = _inherited_launch(trace, rows, launch)
     activities = Activities(
-        row=rows,
+        row=rows_in(rows, len(trace)),
         start=trace.ts[rows],
         end=trace.ts[rows] + trace.dur[rows],
         stream=trace.stream[rows],
@@ -108,13 +109,8 @@ def _busiest(device: Ints, dur: Ints) -> int:
 
 def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
     """For each GPU row, the runtime call with its correlation, else -1."""
-    correlation, wanted = trace.correlation[launch_rows], trace.correlation[rows]
-    at = np.searchsorted(correlation, wanted)
-    at_safe = np.minimum(at, max(len(correlation) - 1, 0))
-    if not len(correlation):
-        return np.full(len(rows), NOT_LAUNCHED, np.int64)
-    hit = (correlation[at_safe] == wanted) & (wanted > 0)
-    return np.where(hit, launch_rows[at_safe], NOT_LAUNCHED)
+    at = first_of(trace.correlation[launch_rows], trace.correlation[rows])
+    return np.where(at >= 0, np.append(launch_rows, NOT_LAUNCHED)[at], NOT_LAUNCHED)
 
 
 def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
@@ -136,7 +132,7 @@ def _kinds(trace: Trace, rows: Ints) -> tuple[Ids, tuple[Kind, ...]]:
     kinds = [_kind(trace.names[p // len(trace.cats)], trace.cats[p % len(trace.cats)]) for p in distinct]
     unique = tuple(dict.fromkeys(kinds))
     number = {k: i for i, k in enumerate(unique)}
-    return np.array([number[k] for k in kinds], np.int32)[index] if len(rows) else np.zeros(0, np.int32), unique
+    return shortened(np.array([number[k] for k in kinds], np.int64), len(unique))[index], unique
 
 
 def _kind(name: str, category: str) -> Kind:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Array, Ints, Mask
+from diagnose.arrays import Array, Ints, Mask, rows_in
 from diagnose.timeline.activities import Activities, activities_of
 from diagnose.timeline.derived import Derived
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
@@ -81,7 +81,7 @@ class Timeline(Derived):
         """Rows, read-only, of the same events, in order."""
         key = pattern, categories
         if key not in self._rows_matching:
-            rows = np.flatnonzero(self.trace.named_in(re.compile(pattern).match, *categories))
+            rows = rows_in(np.flatnonzero(self.trace.named_in(re.compile(pattern).match, *categories)), len(self.trace))
             rows.flags.writeable = False
             self._rows_matching[key] = rows
         return self._rows_matching[key]

@@ -6,6 +6,7 @@ import numpy as np
 from analysed import ADD, GEMM, Built, timeline
 from kineto import Trace
 
+from diagnose.arrays import Coded
 from diagnose.attribution.attribution import attribute
 from diagnose.predict.replay import Change, Replay
 from diagnose.timeline import Timeline
@@ -41,7 +42,7 @@ def of_kind(line: Timeline, *families: str) -> np.ndarray:
 
 
 def halved(line: Timeline, *families: str) -> Change:
-    return Change(kernels=np.where(of_kind(line, *families), 0.5, 1.0))
+    return Change(kernels=Coded.of(np.where(of_kind(line, *families), 0.5, 1.0)))
 
 
 def there_and_back(job: Trace) -> None:

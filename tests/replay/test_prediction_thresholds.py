@@ -108,7 +108,7 @@ def test_a_gap_between_kernels_is_twenty_microseconds_at_most(gap_us: float, cou
 
 @pytest.mark.parametrize(("count", "own"), [(5, 10.0), (4, 30.0)])
 def test_five_of_a_kind_have_a_median_of_their_own(count: int, own: float) -> None:
-    values = np.array([10.0] * count + [30.0] * 50)
+    values = np.array([10] * count + [30] * 50)
     kind = np.array([0] * count + [1] * 50)
 
     assert device.medians(values, np.ones(len(values), bool), [kind, 0 * kind], 0.0)[0] == own

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kineto import Trace
 from replay.replayed import US, replay_of
 
+from diagnose.arrays import Coded
 from diagnose.predict.replay import Change, Replay
 from diagnose.timeline import Timeline
 
@@ -67,8 +68,8 @@ def without_waits(line: Timeline, found: Replay) -> Change:
     ("how", "change"),
     [
         ({}, lambda line, found: Change()),
-        ({"gpu": 0.5}, lambda line, found: Change(kernels=np.full(len(line.gpu), 0.5))),
-        ({"gpu": 3}, lambda line, found: Change(kernels=np.full(len(line.gpu), 3.0))),
+        ({"gpu": 0.5}, lambda line, found: Change(kernels=Coded.of(np.full(len(line.gpu), 0.5)))),
+        ({"gpu": 3}, lambda line, found: Change(kernels=Coded.of(np.full(len(line.gpu), 3.0)))),
         ({"data": 0}, lambda line, found: Change(host={"data-wait": 0})),
         ({"sync": False}, without_waits),
     ],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kineto import COMMUNICATION, Trace
 from replay.replayed import replay, replay_of
 
+from diagnose.arrays import Coded
 from diagnose.predict.replay import Change, HostSpeeds
 
 pytestmark = pytest.mark.long
@@ -50,7 +51,7 @@ def test_less_work_never_takes_longer(steps: list[list[tuple[Any, ...]]], data: 
     def array(values: st.SearchStrategy[Any], size: int) -> np.ndarray:
         return np.array(data.draw(st.lists(values, min_size=size, max_size=size)))
 
-    kernels = array(FACTORS, len(line.gpu))
+    kernels = Coded.of(array(FACTORS, len(line.gpu)))
     fewer_waits = np.zeros(len(line.trace), bool)
     fewer_waits[found.waits] = array(st.booleans(), len(found.waits))
     host = data.draw(st.dictionaries(CAUSES, FACTORS))
@@ -74,7 +75,9 @@ def test_all_durations_and_times_scaled_scale_the_step_or_leave_a_floor(steps: A
     found = replay_of(line)
     names = ("launch-latency", "kernel-gap")
     all_scaled = Change(
-        kernels=np.full(len(line.gpu), factor), host=dict.fromkeys(names, factor), host_speeds=HostSpeeds(factor)
+        kernels=Coded.of(np.full(len(line.gpu), factor)),
+        host=dict.fromkeys(names, factor),
+        host_speeds=HostSpeeds(factor),
     )
 
     assert found.step_ns(all_scaled) >= factor * found.step_ns() * (1 - 1e-5)

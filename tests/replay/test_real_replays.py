@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from replay.replayed import replay_of
 
+from diagnose.arrays import Coded
 from diagnose.predict.replay import Change, HostSpeeds, Replay
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import read
@@ -69,5 +70,7 @@ def test_where_the_device_is_98_percent_busy_the_host_buys_nothing() -> None:
 def test_where_the_host_is_the_limit_faster_kernels_buy_nothing() -> None:
     line, found = in_folder("cnn-ddp-a100")
 
-    assert found.step_ns(Change(kernels=np.full(len(line.gpu), 0.5))) == pytest.approx(found.step_ns(), rel=0.005)
+    assert found.step_ns(Change(kernels=Coded.of(np.full(len(line.gpu), 0.5)))) == pytest.approx(
+        found.step_ns(), rel=0.005
+    )
     assert found.step_ns(Change(host_speeds=HostSpeeds(0.5))) == pytest.approx(0.5 * found.step_ns(), rel=0.02)

@@ -5,6 +5,7 @@ from analysed import ADD, COMM, timeline
 from kineto import Trace
 from replay.replayed import US, gemms, halved, of_kind, replay, replay_of, steps, there_and_back
 
+from diagnose.arrays import Coded
 from diagnose.predict.replay import Change
 
 
@@ -46,7 +47,7 @@ def test_collectives_that_overlap_hide_behind_the_kernels() -> None:
 def test_collectives_that_keep_their_end_keep_the_step() -> None:
     line = timeline(steps(reduces, world=2))
     found = replay_of(line)
-    faster = Change(kernels=np.where(of_kind(line, "gemm"), 0.5, 1.0), communication_keeps="end")
+    faster = Change(kernels=Coded.of(np.where(of_kind(line, "gemm"), 0.5, 1.0)), communication_keeps="end")
 
     assert found.step_ns(faster) == found.step_ns()
     assert replay(steps(lambda job: gemms(job, 1, 100, 1))).step_ns(Change(communication_keeps="end")) == 100 * US

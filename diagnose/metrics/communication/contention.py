@@ -48,14 +48,14 @@ def _alike(*keys: Array) -> list[Ints]:
 @metric("factor")
 def overlap_slowdown_factor(m: Measured) -> Value:
     """How much longer a kernel takes beside a collective than the same one, of the same shapes, alone."""
-    slowed = _slowed(m)
+    slowed = m.once(_slowed)
     return slowed if isinstance(slowed, Unknown) else slowed[0] / slowed[1]
 
 
 @metric("share", STEP)
 def overlap_slowdown_share(m: Measured) -> Value:
     """Time that kernels take beside collectives above what they take alone, of those that can be compared."""
-    slowed = _slowed(m)
+    slowed = m.once(_slowed)
     if isinstance(slowed, Unknown):
         return slowed
     return min(max(slowed[0] - slowed[1], 0.0) / max(m.attribution.total_ns, 1), 1.0)

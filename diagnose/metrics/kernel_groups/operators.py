@@ -55,7 +55,8 @@ def _launching(m: Measured) -> Launching:
     trace, rows = m.timeline.trace, m.operators
     pairs, which = owners.distinct(trace.name[rows], trace.shape[rows])
     calls = np.bincount(which, minlength=pairs.shape[1])
-    of_row = np.full(len(trace) + 1, -1)
+    which = which.astype(narrow := np.min_scalar_type(-1 - pairs.shape[1]))
+    of_row = np.full(len(trace) + 1, -1, narrow)
     of_row[rows] = which
     signatures = (
         Signature(trace.names[name], sizes_of(m, shape), shape, times)

@@ -39,9 +39,7 @@ def above_roof_share(m: Measured) -> Value:
     """Kernel time above max(FLOPs / peak, bytes / bandwidth), of the kernels with known cost; less is possible only by
     doing less work.
     """
-    blocked = _unjudged(m)
-    above = m.roofline.above_roof_ns
-    return blocked or float(np.nansum(above)) / max(m.attribution.total_ns, 1)
+    return _unjudged(m) or float(np.nansum(m.roofline.above_roof_ns)) / max(m.attribution.total_ns, 1)
 
 
 @metric("share", STEP)
@@ -62,7 +60,8 @@ def under_filled_share(m: Measured) -> Value:
     gpu, r = m.timeline.gpu, m.roofline
     if np.isnan(m.timeline.trace.blocks_per_sm[gpu.row]).all():
         return Unknown("the trace has no launch grids", capture_setting("a PyTorch that records blocks per SM"))
-    return _unjudged(m) or int(r.ns[r.bound.are("under-filled")].sum()) / max(int(r.ns.sum()), 1)
+    ns = r.ns
+    return _unjudged(m) or int(ns[r.bound.are("under-filled")].sum()) / max(int(ns.sum()), 1)
 
 
 @metric("flops_per_s")

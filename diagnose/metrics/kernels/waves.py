@@ -1,11 +1,13 @@
 """How kernels fill the device: warps that it holds at once, waves of blocks, and the part of the last wave."""
 
-import msgspec
+from collections.abc import Callable
+
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
 from diagnose.facts import STEP, Unknown, Value, capture_setting
 from diagnose.formulas.kineto import tail_share, waves
+from diagnose.intervals import blocks
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
@@ -16,38 +18,36 @@ NOT_DESCRIBED = Unknown(
 )
 
 
-class Launches(msgspec.Struct, frozen=True):
-    """How activities fill the device, each NaN where it is unknown: shape (activities,)."""
-
-    occupancy: Floats
-    waves: Floats
-    tail_share: Floats
+def occupancy_of(m: Measured, at: Ints) -> Floats:
+    """The share of the warps that a multiprocessor can hold, of the activities at these positions; NaN unknown."""
+    percent = m.timeline.trace.occupancy_percent[m.timeline.gpu.row[at]]
+    return np.where(percent > 0, percent / 100, np.nan)
 
 
-def launches_of(m: Measured, at: Ints) -> Launches:
-    """Of the activities at these positions, by what Kineto writes of their launches."""
-    trace, row = m.timeline.trace, m.timeline.gpu.row[at]
+def waves_of(m: Measured, at: Ints) -> Floats:
+    """How often these activities fill the device with blocks, by what Kineto writes of their launches; NaN unknown."""
+    trace, row, found = m.timeline.trace, m.timeline.gpu.row, np.full(len(at), np.nan)
     threads = m.timeline.device_properties.get("maxThreadsPerMultiprocessor")
-    percent = trace.occupancy_percent[row]
-    occupancy = np.where(percent > 0, percent / 100, np.nan)
-    if not isinstance(threads, int) or threads <= 0:
-        unknown = np.full(len(at), np.nan)
-        return Launches(occupancy, unknown, unknown)
-    found = waves(
-        trace.blocks_per_sm[row], trace.block_threads[row].astype(np.int64), percent.astype(np.int64), threads
-    )
-    return Launches(occupancy, found, tail_share(found))
+    if isinstance(threads, int) and threads > 0:
+        for b in blocks(len(at)):
+            of = row[at[b]]
+            block_threads, percent = trace.block_threads[of].astype(np.int64), trace.occupancy_percent[of]
+            found[b] = waves(trace.blocks_per_sm[of], block_threads, percent.astype(np.int64), threads)
+    return found
 
 
-def _over_kernels(m: Measured) -> tuple[Launches, Ints]:
-    at = np.flatnonzero(m.kernels)
-    return launches_of(m, at), m.own_time[at]
+def tail_share_of(m: Measured, at: Ints) -> Floats:
+    """The part of their time in which the last wave leaves multiprocessors idle; NaN unknown."""
+    found = waves_of(m, at)
+    for b in blocks(len(at)):
+        found[b] = tail_share(found[b])
+    return found
 
 
-def _described(m: Measured, what: str) -> tuple[Floats, Ints] | Unknown:
+def _described(m: Measured, of: Callable[[Measured, Ints], Floats]) -> tuple[Floats, Ints] | Unknown:
     """The values of the kernels that have one and their nanoseconds, where these are most of the time."""
     at = np.flatnonzero(m.kernels)
-    value, ns = getattr(launches_of(m, at), what), m.own_time[at]
+    value, ns = of(m, at), m.own_time[at]
     known = ~np.isnan(value)
     if not ns[known].any() or ns[known].sum() < MOST * ns.sum():
         return NOT_DESCRIBED
@@ -57,14 +57,14 @@ def _described(m: Measured, what: str) -> tuple[Floats, Ints] | Unknown:
 @metric("share", "the warps that the device can hold")
 def occupancy_share(m: Measured) -> Value:
     """Warps that the multiprocessors hold while kernels run, by Kineto's estimate; mean over the kernels' time."""
-    found = _described(m, "occupancy")
+    found = _described(m, occupancy_of)
     return found if isinstance(found, Unknown) else float(np.average(found[0], weights=found[1]))
 
 
 @metric("share", STEP)
 def tail_wave_share(m: Measured) -> Value:
     """Time in which the last wave of blocks leaves multiprocessors idle, were all blocks of a kernel equally long."""
-    found = _described(m, "tail_share")
+    found = _described(m, tail_share_of)
     if isinstance(found, Unknown):
         return found
     return float((found[0] * found[1]).sum()) / max(m.attribution.total_ns, 1)

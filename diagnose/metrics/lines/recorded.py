@@ -77,8 +77,11 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def inside_ns(self) -> Ints:
         """Time of each call inside the counted steps."""
-        trace, windows = self.timeline.trace, self.timeline.steps.host
-        return iv.coverage(windows, trace.ts[self.rows], trace.ends(self.rows))
+        trace, windows, inside = self.timeline.trace, self.timeline.steps.host, np.empty(len(self.rows), np.int64)
+        for b in iv.blocks(len(self.rows)):
+            rows = self.rows[b]
+            inside[b] = iv.coverage(windows, trace.ts[rows], trace.ends(rows))
+        return inside
 
     @cached_property
     def own_ns(self) -> Floats:

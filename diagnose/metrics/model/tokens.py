@@ -24,7 +24,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 def tokens_of(m: Measured) -> Tokens | Unknown:
     """Tokens of a step: as stated, else looked up in the embedding during it, else of the batches recorded."""
-    sequence, looked_up, recorded = m.settings.seq_len, _looked_up(m), _recorded(m)
+    sequence, looked_up, recorded = m.settings.seq_len, m.once(_looked_up), _recorded(m)
     counted = looked_up or recorded
     if m.settings.tokens_per_step:
         length = sequence or (counted.sequence if counted else None)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnose.arrays import Floats, Ints, Mask
+from diagnose.arrays import Coded, Floats, Ints, Mask
 from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
 from diagnose.predict.replay.host_speeds import AS_PROFILED, HostSpeeds
 
@@ -39,7 +39,7 @@ class Change:
         ValueError: `host` names a cause that no ledger has, or a factor is negative.
     """
 
-    kernels: Floats | None = None
+    kernels: Coded | None = None
     merge: Mask | None = None
     host: Mapping[str, float] = field(default_factory=dict)
     no_wait: Mask | None = None
@@ -54,7 +54,7 @@ class Change:
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
         smallest = min((self.launches, self.communication, *self.host.values()))
-        if smallest < 0 or (self.kernels is not None and (self.kernels < 0).any()):
+        if smallest < 0 or (self.kernels is not None and (self.kernels.values < 0).any()):
             raise ValueError("a factor below 0 would turn time back")
 
     def factors(self, causes: tuple[str, ...]) -> Floats:
@@ -83,5 +83,5 @@ class Change:
         )
 
 
-def _digest(column: NDArray[Any] | None, rows: Ints) -> bytes | None:
+def _digest(column: NDArray[Any] | Coded | None, rows: Ints) -> bytes | None:
     return None if column is None else hashlib.sha256(np.ascontiguousarray(column[rows]).data).digest()

@@ -7,7 +7,7 @@ import numpy as np
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.device import NONE
-from diagnose.predict.replay.host import CAUSES, DISPATCH, END_OF_STEP, ISSUING
+from diagnose.predict.replay.host import CAUSES, DISPATCH, END_OF_STEP, ISSUING, ByCause
 from diagnose.predict.replay.items import Items
 from diagnose.timeline import Activities
 
@@ -43,8 +43,8 @@ def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
     unlaunched = gone | (on_device & _merged(items, change))
     before, own = _host(items, change, _needed(items, on_device & ~unlaunched))
     stream, edge = _streams(gpu, items, change)
-    latency = items.starts.latency_ns[items.activity] * change.host.get("launch-latency", 1.0)
-    gap = items.starts.gap_ns[items.activity] * change.host.get("kernel-gap", 1.0)
+    latency = items.latency_ns * change.host.get("launch-latency", 1.0)
+    gap = items.gap_ns * change.host.get("kernel-gap", 1.0)
     return Costs(
         before=before,
         own=own,
@@ -56,7 +56,7 @@ def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
         duration=np.where(on_device, _durations(gpu, items.activity, change), 0.0),
         edge=edge,
         wait=np.where(gone | _freed(items, change), NONE, items.wait),
-        edge_ns=items.starts.edge_ns,
+        edge_ns=items.edge_ns,
         queue=items.queue,
         streams=items.streams * 2,
     )
@@ -68,14 +68,13 @@ def check_aligned(items: Items, change: Change) -> None:
     Raises:
         ValueError: an array of the change is not aligned with what it is about.
     """
-    activities = len(items.starts.previous)
     for name, array, rows in (
-        ("kernels", change.kernels, activities),
-        ("merge", change.merge, activities),
+        ("kernels", change.kernels, items.activities),
+        ("merge", change.merge, items.activities),
         ("no_wait", change.no_wait, items.events),
     ):
-        if array is not None and array.shape != (rows,):
-            raise ValueError(f"{name} has shape {array.shape} where ({rows},) is due")
+        if array is not None and len(array) != rows:
+            raise ValueError(f"{name} has {len(array)} entries where {rows} are due")
 
 
 def _durations(gpu: Activities, activity: Ints, change: Change) -> Floats:
@@ -97,10 +96,9 @@ def _merged(items: Items, change: Change) -> Mask:
     item_of[items.activity[held]] = held
     ends = (items.call >= 0) & (items.calls.row[items.call] == END_OF_STEP)
     step = np.cumsum(ends)
-    previous = items.starts.previous[items.activity]
-    before = item_of[previous]
-    follows = (previous >= 0) & (before >= 0) & (step[before] == step)
-    return follows & change.merge[items.activity] & change.merge[previous]
+    before = item_of[items.previous]
+    follows = (items.previous >= 0) & (before >= 0) & (step[before] == step)
+    return follows & change.merge[items.activity] & change.merge[items.previous]
 
 
 def _freed(items: Items, change: Change) -> Mask:
@@ -129,20 +127,18 @@ def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
     spared = np.where(items.launching, factors[DISPATCH] * (1 - change.launches), 0.0)
     stated = np.where(factors[ISSUING] < 1, factors[ISSUING], 0.0)
     less, left = (ns * spared * speeds[DISPATCH] for ns in items.dispatched_ns)
-    left = _weighted(calls.inside, unprofiled)[items.call] - left
+    left = calls.inside.weighted(unprofiled)[items.call] - left
     if not needed.all():
-        without = _weighted(calls.before[:, ISSUING], (factors[ISSUING] - stated) * speeds[ISSUING])[items.call]
-        less = np.where(needed, less, without)
-        left = np.where(needed, left, _weighted(calls.inside[:, ISSUING], stated * speeds[ISSUING])[items.call])
-    before = _weighted(calls.before, unprofiled)[items.call] - less
+        less = np.where(needed, less, _issued(calls.before, (factors[ISSUING] - stated) * speeds[ISSUING])[items.call])
+        left = np.where(needed, left, _issued(calls.inside, stated * speeds[ISSUING])[items.call])
+    before = calls.before.weighted(unprofiled)[items.call] - less
     own = items.own_ns * np.divide(left, items.call_ns, out=needed * speeds[DISPATCH], where=items.call_ns > 0)
     return np.where(called, before, 0.0), np.where(called, own, 0.0)
 
 
-def _weighted(times: Floats, factors: Floats) -> Floats:
-    """The sum of each row with its factors; not by BLAS, whose threads keep every core busy as they wait."""
-    weighted: Floats = np.einsum("ij,j->i", times, factors)
-    return weighted
+def _issued(times: ByCause, factors: Floats) -> Floats:
+    """The time of each call's issuing, each cause with its factor."""
+    return sum((times.of(cause) * factor for cause, factor in zip(ISSUING, factors, strict=True)), np.zeros(times.rows))
 
 
 def _streams(gpu: Activities, items: Items, change: Change) -> tuple[Ints, Ints]:
@@ -150,6 +146,5 @@ def _streams(gpu: Activities, items: Items, change: Change) -> tuple[Ints, Ints]
     if not change.overlap:
         return items.stream, items.edge
     collective = (items.activity >= 0) & gpu.is_communication[items.activity]
-    source = items.starts.edge[items.activity]
-    held = (items.edge != NONE) & gpu.is_communication[source] & ~collective
+    held = (items.edge != NONE) & gpu.is_communication[items.source] & ~collective
     return np.where(collective, items.streams + items.stream, items.stream), np.where(held, NONE, items.edge)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask, by_value, numbered, shortened
+from diagnose.arrays import Array, Floats, Ints, Mask, combined, rows_in, shortly_numbered
 from diagnose.timeline import Activities, grouped
 
 NONE = -1
@@ -21,6 +21,7 @@ EDGE_NS = 60_000
 COLLECTIVE_EDGE_NS = 500_000
 ENOUGH = 5
 MOST_STREAMS = 64  # that what waits is compared with
+_LARGEST = 1 << 63
 _DEFAULT_GAP_NS, _DEFAULT_LATENCY_NS = 1_000.0, 5_000.0
 
 
@@ -47,7 +48,7 @@ class Starts:
     edge_ns: float
 
 
-def starts_of(gpu: Activities, call_name: Ints, wait_calls: Ints) -> Starts:
+def starts_of(gpu: Activities, call_name: Array, wait_calls: Ints) -> Starts:
     """The rules by which the activities start.
 
     Args:
@@ -55,31 +56,35 @@ def starts_of(gpu: Activities, call_name: Ints, wait_calls: Ints) -> Starts:
         call_name: the name id of each one's launch call.
         wait_calls: when the host made a stream wait for another (cudaStreamWaitEvent), sorted.
     """
-    previous, due = _stream_order(gpu)
-    free = np.where(previous >= 0, gpu.end[previous], LONG_AGO)
-    launched = np.maximum(gpu.launch_start, LONG_AGO)
+    previous = _previous(gpu)
     told = _told_to_wait(gpu, wait_calls)
     latency = _latencies(gpu, call_name, ~told)
-    gap = _gaps(gpu, previous, free, ~told & (launched + latency <= free))
-    late = (gpu.start - np.maximum(free + gap, launched + latency) > LATE_NS) & (launched > LONG_AGO)
+    free = np.where(previous >= 0, gpu.end[previous], LONG_AGO)
+    launched_by = np.maximum(gpu.launch_start, LONG_AGO) + latency
+    gap = _gaps(gpu, previous, free, ~told & (launched_by <= free))
+    late = (gpu.start - np.maximum(free + gap, launched_by) > LATE_NS) & (gpu.launch_start > LONG_AGO)
+    del free, launched_by
+    due = _due(gpu)
     edge, whole = _edges(gpu, due, late, told)
     seen = np.flatnonzero((edge >= 0) & late)
     edge_ns = float(np.median(gpu.start[seen] - gpu.end[edge[seen]])) if len(seen) else 0.0
     return Starts(previous, due, gap, latency, edge, whole, edge_ns)
 
 
-def medians(values: Floats, use: Mask, keys: Sequence[Ints], otherwise: float) -> Floats:
+def medians(values: Ints, use: Mask, keys: Sequence[Array], otherwise: float) -> Floats:
     """For each row the median of `values` among the rows in `use` that share its first key with ENOUGH of them.
 
     The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
     """
-    middle, used = np.full(len(values), np.nan), np.flatnonzero(use)
-    ascending = used[by_value(values[used])]
+    middle, used = np.full(len(values), np.nan), values[use]
     for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
         missing = np.isnan(middle)
-        if missing.any():
-            middle[missing] = _group_medians(values, ascending, key, at_least)[missing]
-    return np.where(np.isnan(middle), otherwise, middle)
+        if not missing.any():
+            break
+        several, group = shortly_numbered(key)
+        middle[missing] = _group_medians(used, group[use], len(several), at_least)[group[missing]]
+    middle[np.isnan(middle)] = otherwise
+    return middle
 
 
 def busiest(groups: Sequence[Ints]) -> list[Ints]:
@@ -90,44 +95,64 @@ def busiest(groups: Sequence[Ints]) -> list[Ints]:
     return [groups[at] for at in kept]
 
 
-def _stream_order(gpu: Activities) -> tuple[Ints, Ints]:
-    previous, due = np.full(len(gpu), NONE, np.int64), gpu.launch_start.copy()
+def _previous(gpu: Activities) -> Ints:
+    """For each activity the one before it on its stream, or NONE."""
+    previous = rows_in(np.full(len(gpu), NONE, np.int64), len(gpu))
     for queue in grouped(gpu.stream):
         previous[queue[1:]] = queue[:-1]
+    return previous
+
+
+def _due(gpu: Activities) -> Ints:
+    """When the last of each activity and all before it on its stream was launched."""
+    due = gpu.launch_start.copy()
+    for queue in grouped(gpu.stream):
         due[queue] = np.maximum.accumulate(due[queue])
-    return previous, due
+    return due
 
 
-def _latencies(gpu: Activities, call_name: Ints, use: Mask) -> Floats:
+def _latencies(gpu: Activities, call_name: Array, use: Mask) -> Floats:
     """Launch to start where the device had nothing else to do, by name of the call."""
     busy_until = np.concatenate(([LONG_AGO], np.maximum.accumulate(gpu.end)[:-1])) if len(gpu) else gpu.end
     idle = use & (gpu.launch >= 0) & (busy_until <= gpu.launch_start) & (gpu.start >= gpu.launch_start)
     idle &= gpu.start <= gpu.launch_end + LATENCY_AT_MOST_NS
-    since = (gpu.start - np.maximum(gpu.launch_start, LONG_AGO)).astype(float)
-    return medians(since, idle, [call_name, np.zeros_like(call_name)], _DEFAULT_LATENCY_NS)
+    since = gpu.start - np.maximum(gpu.launch_start, LONG_AGO)
+    return medians(since, idle, [call_name, np.zeros(len(gpu), np.int8)], _DEFAULT_LATENCY_NS)
 
 
 def _gaps(gpu: Activities, previous: Ints, free: Ints, in_time: Mask) -> Floats:
     """End of the previous activity to the start of one that was launched in time."""
-    stream = gpu.stream.astype(np.int64)
-    pair = gpu.kind[previous].astype(np.int64) * len(gpu.kinds) + gpu.kind
-    keys = [stream * len(gpu.kinds) ** 2 + pair, pair, stream, np.zeros_like(pair)]
-    use = in_time & (previous >= 0) & (gpu.start <= free + GAP_AT_MOST_NS)
-    return medians((gpu.start - free).astype(float), use, keys, _DEFAULT_GAP_NS)
+    pair = combined(gpu.kind[previous], gpu.kind)
+    keys = [combined(gpu.stream, pair), pair, gpu.stream, np.zeros(len(gpu), np.int8)]
+    gap = gpu.start - free
+    use = in_time & (previous >= 0) & (gap <= GAP_AT_MOST_NS)
+    return medians(gap, use, keys, _DEFAULT_GAP_NS)
 
 
-def _group_medians(values: Floats, ascending: Ints, key: Ints, at_least: int) -> Floats:
-    """The median of each row's group by the rows `ascending` in value; NaN in groups with too few of these."""
-    several, number = numbered(key)
-    group = shortened(number, len(several))
-    rows = ascending[np.argsort(group[ascending], kind="stable")]
-    size = np.bincount(group[rows], minlength=len(several))
-    first = np.cumsum(size) - size
-    enough = size >= at_least
-    middle = np.full(len(size), np.nan)
-    lower, upper = (first + (size - 1) // 2)[enough], (first + size // 2)[enough]
-    middle[enough] = (values[rows[lower]] + values[rows[upper]]) / 2
-    return middle[group]
+def _group_medians(values: Ints, group: Array, groups: int, at_least: int) -> Floats:
+    """The median of the values of each group, shape (groups,); NaN for a group with too few of them."""
+    size = np.bincount(group, minlength=groups)
+    first, enough = np.cumsum(size) - size, size >= at_least
+    middle, lower, upper = np.full(groups, np.nan), first + (size - 1) // 2, first + size // 2
+    low, high = _in_groups(values, group, groups, np.stack((lower[enough], upper[enough])))
+    middle[enough] = (low.astype(np.float64) + high) / 2
+    return middle
+
+
+def _in_groups(values: Ints, group: Array, groups: int, places: Ints) -> Ints:
+    """What stands at the places where the values are ordered by group and in each ascend.
+
+    By one sort of numbers where 64 bits hold both.
+    """
+    if not len(values):
+        return np.zeros_like(places)
+    least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+    if span * groups >= _LARGEST:
+        return values[np.lexsort((values, group))[places]]
+    number = (values - least).astype(np.min_scalar_type(span * groups))
+    number += group.astype(number.dtype) * number.dtype.type(span)
+    number.sort()
+    return number[places].astype(np.int64) % span + least
 
 
 def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Mask]:
@@ -138,15 +163,16 @@ def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Ma
     it may have ended any time before (of several streams, the one launched on last). Of very many streams only the
     busiest are looked at, since each activity is compared with each stream.
     """
-    edge, whole, best = np.full(len(gpu), NONE, np.int64), np.zeros(len(gpu), bool), np.full(len(gpu), LONG_AGO)
-    reach = np.where(gpu.is_communication, COLLECTIVE_EDGE_NS, EDGE_NS)
+    edge, whole = rows_in(np.full(len(gpu), NONE, np.int64), len(gpu)), np.zeros(len(gpu), bool)
+    best = np.full(len(gpu), LONG_AGO)
     rows = np.flatnonzero(late | told)
     for queue in busiest(grouped(gpu.stream)):
         waiting = rows[gpu.stream[rows] != gpu.stream[queue[0]]]
         launched = np.searchsorted(due[queue], gpu.launch_start[waiting], side="left") - 1
         at = np.minimum(launched, np.searchsorted(gpu.end[queue], gpu.start[waiting], side="right") - 1)
         source = queue[np.maximum(at, 0)]
-        near = late[waiting] & (gpu.end[source] >= gpu.start[waiting] - reach[waiting])
+        reach = np.where(gpu.is_communication[waiting], COLLECTIVE_EDGE_NS, EDGE_NS)
+        near = late[waiting] & (gpu.end[source] >= gpu.start[waiting] - reach)
         asked = told[waiting] & ~late[waiting] & (at == launched)
         rank = np.where(asked, due[source], gpu.end[source])
         holds = (at >= 0) & (near | asked) & (rank > best[waiting])

@@ -1,12 +1,14 @@
 """The loop over the items, pass after pass, until each takes as long as the one before."""
 
+import math
 import sys
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from diagnose.arrays import Floats
+from diagnose.arrays import Floats, Ints
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.runs import runs_of
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
@@ -54,21 +56,28 @@ def _least_ns(costs: Costs) -> float:
     return max(float((costs.before + costs.own).sum()), float(work.max())) * (1 + _CONVERGED)
 
 
+def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
+    """When each of a stream's last launches started, the one that has to for the next to find a place being first."""
+    return {stream: deque([-math.inf] * places, places) for stream in np.unique(streams).tolist()}
+
+
 def _passes(costs: Costs) -> Iterator[Floats]:
     """The clocks, the host's and then those of the streams, at the end of each pass."""
-    columns = (costs.before, costs.own, costs.launches, costs.owner, costs.stream, costs.latency, costs.gap,
+    takes_a_place = costs.launches & (costs.queue < sys.maxsize)
+    columns = (costs.before, costs.own, takes_a_place, costs.owner, costs.stream, costs.latency, costs.gap,
                costs.duration, costs.edge, costs.wait)  # fmt: skip
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    queue, edge_ns, host, ends, latest = costs.queue, costs.edge_ns, 0.0, [0.0] * costs.streams, 0.0
-    begun: list[list[float]] = [[] for _ in ends]
+    edge_ns, host, ends, latest = costs.edge_ns, 0.0, [0.0] * costs.streams, 0.0
+    begun = _queues(costs.stream[takes_a_place], costs.queue)
     called, ended = [0.0] * len(rows), [0.0] * len(rows)
     while True:
-        for i, (before, own, launches, owner, stream, latency, gap, duration, edge, wait) in enumerate(rows):
+        for i, (before, own, queued, owner, stream, latency, gap, duration, edge, wait) in enumerate(rows):
             host += before
             if stream >= 0:
-                held = begun[stream]
-                if launches and len(held) >= queue and held[-queue] > host:
-                    host = held[-queue]
+                if queued:
+                    held = begun[stream]
+                    if held[0] > host:
+                        host = held[0]
                 called[i] = host
                 start = ends[stream] + gap
                 if owner >= 0 and called[owner] + latency > start:
@@ -77,7 +86,7 @@ def _passes(costs: Costs) -> Iterator[Floats]:
                     free = (ended[edge] if edge >= 0 else ends[ONE_STREAM - edge]) + edge_ns
                     if free > start:
                         start = free
-                if launches:
+                if queued:
                     held.append(start)
                 ends[stream] = ended[i] = end = start + duration
                 if end > latest:

@@ -17,6 +17,7 @@ from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
 from diagnose.predict.replay.host_speeds import Recorded, recorded_by
 from diagnose.timeline import Timeline
+from diagnose.trace.spill import narrowest
 from diagnose.trace.vocabulary import SYNCHRONISATION
 
 CAUSES = IDLE
@@ -24,7 +25,38 @@ DISPATCH = CAUSES.index("dispatch")
 ISSUING = [DISPATCH, CAUSES.index("optimizer-host")]
 END_OF_STEP = -1
 
+_BLOCK = 1 << 12  # calls whose times by cause stay in the processor's cache
 _SYNCHRONISES = re.compile(rf"({SYNCHRONISATION}|(cuda|hip)Free$)")
+
+
+@dataclass(frozen=True)
+class ByCause:
+    """Nanoseconds of host time at each of `rows` calls, by the number of the cause in CAUSES; few causes have any."""
+
+    rows: int
+    columns: Mapping[int, Ints]
+
+    def of(self, cause: int) -> Floats:
+        """The time of one cause."""
+        found = self.columns.get(cause)
+        return np.zeros(self.rows) if found is None else found.astype(np.float64)
+
+    def total(self) -> Floats:
+        """The time of all causes."""
+        return np.sum([self.of(cause) for cause in self.columns], axis=0) if self.columns else np.zeros(self.rows)
+
+    def weighted(self, factors: Floats) -> Floats:
+        """The sum of the causes, each with its factor, shape (rows,).
+
+        Not by BLAS, whose threads keep every core busy as they wait.
+        """
+        weighted, times = np.empty(self.rows), np.zeros((min(_BLOCK, self.rows), len(CAUSES)))
+        for begin in range(0, self.rows, _BLOCK):
+            block = times[: self.rows - begin]
+            for cause, ns in self.columns.items():
+                block[:, cause] = ns[begin : begin + _BLOCK]
+            np.einsum("ij,j->i", block, factors, out=weighted[begin : begin + _BLOCK])
+        return weighted
 
 
 @dataclass(frozen=True)
@@ -37,7 +69,7 @@ class Calls:
         start: the same, but not before all earlier calls had returned.
         end: when it and all earlier calls had returned.
         synchronises: whether the call waits for the device (freeing device memory does).
-        before: nanoseconds of host time by cause since the previous call, shape (n, len(CAUSES)).
+        before: host time by cause since the previous call.
         inside: the same during this one.
         recorded: of each cause, what the host did in a step.
     """
@@ -47,8 +79,8 @@ class Calls:
     start: Ints
     end: Ints
     synchronises: Mask
-    before: Floats
-    inside: Floats
+    before: ByCause
+    inside: ByCause
     recorded: Mapping[str, Recorded]
 
     def __len__(self) -> int:
@@ -115,8 +147,6 @@ def _painted(host: Host, windows: Ints) -> dict[str, Intervals]:
     return painted
 
 
-def _by_cause(painted: dict[str, Intervals], start: Ints, end: Ints) -> Floats:
-    spent = np.zeros((len(start), len(CAUSES)))
-    for cause, pieces in painted.items():
-        spent[:, CAUSES.index(cause)] = iv.coverage(pieces, start, end)
-    return spent
+def _by_cause(painted: dict[str, Intervals], start: Ints, end: Ints) -> ByCause:
+    spent = {CAUSES.index(cause): iv.coverage(pieces, start, end) for cause, pieces in painted.items()}
+    return ByCause(len(start), {cause: ns.astype(narrowest(ns)) for cause, ns in spent.items() if ns.any()})

@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask, numbered
+from diagnose.arrays import Floats, Ints, Mask, numbered, rows_in
 from diagnose.predict.replay.device import NONE, Starts, starts_of
 from diagnose.predict.replay.host import DISPATCH, Calls, calls_of
-from diagnose.predict.replay.waits import ONE_STREAM, waits_of
+from diagnose.predict.replay.waits import ONE_STREAM, queue_of, waits_of
 from diagnose.timeline import Activities, Timeline
 from diagnose.trace.vocabulary import RUNTIME
 
@@ -29,11 +29,17 @@ class Items:
         activity: row of `timeline.gpu`, or NONE for a host call alone.
         owner: the item whose call launched the activity: itself, an earlier one, or NONE.
         stream: number of the stream, counted from 0.
-        edge: the item of another stream that the activity waits for, or ONE_STREAM - stream for all that holds.
+        previous: the activity before it on its stream, a row of `timeline.gpu` or NONE.
+        gap_ns: typically from the end of `previous`.
+        latency_ns: typically from the start of the launch call.
+        source: the activity of another stream that it waits for, a row of `timeline.gpu` or NONE.
+        edge: the item of `source`, or ONE_STREAM - stream for all that holds.
         wait: the item whose activity the call waits for, or ALL_STREAMS, or ONE_STREAM - stream.
         own_ns: what the call takes of the host beside waiting.
         queue: launches that a stream holds before the next one blocks.
         streams: how many streams there are.
+        edge_ns: typically from the end of `source`.
+        activities: how many the timeline has.
         events: how many events the trace has.
     """
 
@@ -41,14 +47,19 @@ class Items:
     activity: Ints
     owner: Ints
     stream: Ints
+    previous: Ints
+    gap_ns: Floats
+    latency_ns: Floats
+    source: Ints
     edge: Ints
     wait: Ints
     own_ns: Floats
     queue: int
     streams: int
+    edge_ns: float
+    activities: int
     events: int
     calls: Calls
-    starts: Starts
 
     def __len__(self) -> int:
         return len(self.call)
@@ -63,26 +74,27 @@ class Items:
     @cached_property
     def dispatched_ns(self) -> tuple[Floats, Floats]:
         """What operators take of the host to dispatch, before the call and in it."""
-        return self.calls.before[self.call, DISPATCH], self.calls.inside[self.call, DISPATCH]
+        return self.calls.before.of(DISPATCH)[self.call], self.calls.inside.of(DISPATCH)[self.call]
 
     @cached_property
     def call_ns(self) -> Floats:
         """What the call took of the host, by all causes."""
-        took: Floats = self.calls.inside.sum(axis=1)[self.call]
-        return took
+        return np.asarray(self.calls.inside.total()[self.call])
 
 
 def items_of(timeline: Timeline, windows: Ints) -> Items:
     """The items of the steps whose host windows are given, in order, shape (n, 2)."""
     gpu, trace = timeline.gpu, timeline.trace
     calls = calls_of(timeline, windows)
-    call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE).astype(np.int64)
-    starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.matching(_STREAM_WAITS, *RUNTIME)]))
     names, stream = numbered(gpu.stream)
+    stream = rows_in(stream, len(names))
     mine = _launched_in(gpu, windows)
     launcher = _call_of(gpu, calls, mine)
     first = _first_of(launcher, len(calls))
-    waits = waits_of(timeline, calls, starts, first, stream)
+    queue = queue_of(timeline, first, stream)
+    call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE)
+    starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.rows_matching(_STREAM_WAITS, *RUNTIME)]))
+    waits = waits_of(timeline, calls, starts, first, stream, queue.most_ns)
     in_order = (first >= 0) & (starts.due[first] == gpu.launch_start[first])
     call, activity = _sequence(calls, starts, launcher, np.where(in_order, first, NONE), mine)
     item_of, item_of_call = _inverse(activity, len(gpu)), _inverse(call, len(calls))
@@ -94,14 +106,19 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
         activity=activity,
         owner=_looked_up(_looked_up(activity, launcher), item_of_call),
         stream=_looked_up(activity, stream),
+        previous=starts.previous[activity],
+        gap_ns=starts.gap_ns[activity],
+        latency_ns=starts.latency_ns[activity],
+        source=starts.edge[activity],
         edge=_edges(activity, starts, stream, item_of),
         wait=np.where(target < NONE, target, np.where(awaited <= item, awaited, NONE)),
         own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
-        queue=waits.queue,
+        queue=queue.launches,
         streams=len(names),
+        edge_ns=starts.edge_ns,
+        activities=len(gpu),
         events=len(trace),
         calls=calls,
-        starts=starts,
     )
 
 
@@ -116,7 +133,7 @@ def _call_of(gpu: Activities, calls: Calls, mine: Ints) -> Ints:
     order = np.argsort(calls.row, kind="stable")
     at = order[np.minimum(np.searchsorted(calls.row[order], gpu.launch[mine]), len(calls) - 1)]
     hit = (calls.row[at] == gpu.launch[mine]) & (gpu.launch[mine] >= 0)
-    launcher = np.full(len(gpu), NONE, np.int64)
+    launcher = rows_in(np.full(len(gpu), NONE, np.int64), len(calls))
     launcher[mine[hit]] = at[hit]
     return launcher
 
@@ -156,7 +173,7 @@ def _edges(activity: Ints, starts: Starts, stream: Ints, item_of: Ints) -> Ints:
 
 def _inverse(rows: Ints, size: int) -> Ints:
     """For each row the item that holds it, or NONE."""
-    item_of = np.full(size, NONE, np.int64)
+    item_of = rows_in(np.full(size, NONE, np.int64), len(rows))
     held = np.flatnonzero(rows >= 0)
     item_of[rows[held]] = held
     return item_of

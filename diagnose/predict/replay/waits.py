@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask
+from diagnose.arrays import Floats, Ints, Mask, rows_in
 from diagnose.predict.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, medians
 from diagnose.predict.replay.host import Calls
 from diagnose.timeline import Activities, Timeline, grouped
@@ -30,17 +30,34 @@ _FREES = re.compile(r".*Free$")
 
 @dataclass(frozen=True)
 class Waits:
-    """For each call: an activity, ALL_STREAMS, ONE_STREAM - stream, or NONE; and the host time it takes beside.
-
-    `queue` is how many launches a stream holds before the next one blocks.
-    """
+    """For each call: an activity, ALL_STREAMS, ONE_STREAM - stream, or NONE; and the host time it takes beside."""
 
     target: Ints
     own_ns: Floats
-    queue: int
 
 
-def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, stream: Ints) -> Waits:
+@dataclass(frozen=True)
+class Queue:
+    """How many launches a stream holds before the next one blocks.
+
+    `most_ns` is what each call takes of the host at most, beside waiting for room: infinite where there was room.
+    """
+
+    launches: int
+    most_ns: Floats
+
+
+def queue_of(timeline: Timeline, launched: Ints, stream: Ints) -> Queue:
+    """The queues of the streams; `launched` is the first activity that each call launched, or NONE."""
+    queue, full, usual = _full_queue(timeline, stream)
+    most_ns = np.full(len(launched), np.inf)
+    rows = np.flatnonzero(launched >= 0)
+    rows = rows[full[launched[rows]]]
+    most_ns[rows] = usual[launched[rows]]
+    return Queue(queue, most_ns)
+
+
+def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, stream: Ints, most_ns: Floats) -> Waits:
     """What each of `calls` waits for.
 
     Args:
@@ -49,6 +66,7 @@ def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, s
         starts: the order of the activities on their streams.
         launched: the first activity that each call launched, or NONE.
         stream: the number of each activity's stream.
+        most_ns: what each call takes at most beside waiting.
     """
     target, own_ns = np.full(len(calls), NONE, np.int64), (calls.end - calls.start).astype(float)
     whole, frees = _named(timeline, calls, _WHOLE_DEVICE), _named(timeline, calls, _FREES)
@@ -60,11 +78,7 @@ def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, s
     rows = _blocking_copies(timeline, calls, launched)
     target[rows] = launched[rows]
     own_ns[rows] = _typical(_beside(calls, rows, timeline.gpu.end[launched[rows]]))
-    queue, full, usual = _full_queue(timeline, stream)
-    rows = np.flatnonzero(launched >= 0)
-    rows = rows[full[launched[rows]]]
-    own_ns[rows] = np.minimum(own_ns[rows], usual[launched[rows]])
-    return Waits(target, own_ns, queue)
+    return Waits(target, np.minimum(own_ns, most_ns))
 
 
 def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
@@ -122,16 +136,16 @@ def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
     """
     gpu = timeline.gpu
     first, depth = _depths(gpu, stream)
-    took = np.where(first, gpu.launch_end - gpu.launch_start, 0).astype(float)
+    took = np.where(first, gpu.launch_end - gpu.launch_start, 0)
     shallow = first & (depth < max(_DEEP_LAUNCHES, int(depth.max(initial=0)) // 2))
     slow = _SLOW * float(np.median(took[shallow])) if shallow.any() else _BLOCKED_NS
     blocked = first & ~shallow & (took > slow)
     if blocked.sum() < ENOUGH:
-        return QUEUE_LAUNCHES, np.zeros(len(gpu), bool), took
+        return QUEUE_LAUNCHES, np.zeros(len(gpu), bool), took.astype(np.float64)
     queue = int(np.median(depth[blocked]))
     full = first & (blocked | (depth >= _NEARLY_FULL * queue))
-    name = np.where(gpu.launch >= 0, timeline.trace.name[gpu.launch], NONE).astype(np.int64)
-    keys = [name, np.zeros_like(name)]
+    name = np.where(gpu.launch >= 0, timeline.trace.name[gpu.launch], NONE)
+    keys = [name, np.zeros(len(gpu), np.int8)]
     quick = medians(took, first & (took < _BLOCKED_NS), keys, _DEFAULT_LAUNCH_NS)
     usual = medians(took, first & ~full, [name], np.nan)
     return queue, full, np.minimum(took, np.where(np.isnan(usual), quick, usual))
@@ -139,15 +153,20 @@ def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
 
 def _depths(gpu: Activities, stream: Ints) -> tuple[Mask, Ints]:
     """The first activity of each launch, and how many launches back the last one is that had started by its end."""
-    linked = np.flatnonzero(gpu.launch >= 0)
-    launch = gpu.launch[linked]
-    first_of = np.empty(int(launch.max(initial=-1)) + 1, np.int64)
-    first_of[launch[::-1]] = linked[::-1]  # what is written last stays: the first activity of each launch
-    firsts = linked[first_of[launch] == linked]
-    first, depth = np.zeros(len(gpu), bool), np.zeros(len(gpu), np.int64)
+    firsts = _first_of_launches(gpu)
+    first, depth = np.zeros(len(gpu), bool), rows_in(np.zeros(len(gpu), np.int64), len(gpu))
     first[firsts] = True
     for positions in grouped(stream[firsts]):
         of_stream = firsts[positions]
         started = np.searchsorted(gpu.start[of_stream], gpu.launch_end[of_stream], side="right")
-        depth[of_stream] = np.arange(len(of_stream)) - started + 1
+        depth[of_stream] = np.arange(1, len(of_stream) + 1) - started
     return first, depth
+
+
+def _first_of_launches(gpu: Activities) -> Ints:
+    """The first activity of each launch, ascending."""
+    linked = rows_in(np.flatnonzero(gpu.launch >= 0), len(gpu))
+    launch = gpu.launch[linked]
+    first_of = np.empty(int(launch.max(initial=-1)) + 1, linked.dtype)
+    first_of[launch[::-1]] = linked[::-1]  # what is written last stays: the first activity of each launch
+    return np.asarray(linked[first_of[launch] == linked])

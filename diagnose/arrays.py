@@ -26,7 +26,6 @@ Array = NDArray[Any]
 _EXACT = 1 << 53  # integers up to it are doubles
 _ROWS_IN_32_BITS = 1 << 31
 _FEW = 12
-_SHORT = 1 << 16
 _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less time or memory
 
 
@@ -233,15 +232,6 @@ def marked(marks: Mask, ids: Array) -> Mask:
     for each in wanted.tolist():
         mask |= ids == each
     return mask
-
-
-def by_value(values: Floats) -> Ints:
-    """Positions by value, ties in order: in linear time where all are whole and lie close together."""
-    if len(values) and values.max() - values.min() < _SHORT:
-        short = (values - values.min()).astype(np.uint16)
-        if (short == values - values.min()).all():
-            values = short
-    return np.argsort(values, kind="stable")
 
 
 def ordered(first: Array, *then: Array) -> Ints:

@@ -113,7 +113,8 @@ class Session:
         if not (broke or self.beside_a_profiler()):
             self._safely(self._finish, "capture stopped")
         self.source = None
-        quietly(self._step_range.end)
+        for end in (self._step_range.end, self.clock.rest):
+            quietly(end)
 
     def beside_a_profiler(self) -> bool:
         """Whether a profiler of the job runs: then nothing but counting is done, and its trace is the job's alone."""
@@ -267,8 +268,7 @@ class Session:
         try:
             call()
         except BaseException as error:
-            interrupt = of_the_job(error, handled)
-            if interrupt is not None:
+            if (interrupt := of_the_job(error, handled)) is not None:
                 self._interrupted(interrupt)
                 if interrupt is error:
                     raise
@@ -282,9 +282,8 @@ class Session:
     def _interrupted(self, interrupt: BaseException) -> None:
         """The job's exception is on its way through: a running profiler is stopped, files wait for the exit."""
         if self.phase in PROFILED or (self.recorder is not None and self.recorder.running):
-            self.outcome.error = (
-                f"the window was cut by {type(interrupt).__name__}, raised by a signal handler of the job"
-            )
+            name = type(interrupt).__name__
+            self.outcome.error = f"the window was cut by {name}, raised by a signal handler of the job"
             self._stop_all()
 
     def _abandon(self) -> None:
@@ -295,6 +294,7 @@ class Session:
     def _stop_all(self) -> None:
         if self.window is not None:
             self.window.phase = "done"
-        quietly(self.sampler.stop)
+        for stop in (self.sampler.stop, self.clock.rest):
+            quietly(stop)
         if self.recorder is not None:
             quietly(self.recorder.abort)

@@ -9,7 +9,6 @@ from diagnose.arrays import (
     Coded,
     Labels,
     among,
-    by_value,
     combined,
     counted,
     distinct,
@@ -43,12 +42,6 @@ def test_counted_tells_how_often_each_is_there(values: np.ndarray) -> None:
     assert dict(zip(several.tolist(), times.tolist(), strict=True)) == {
         value: values.tolist().count(value) for value in sorted(set(values.tolist()))
     }
-
-
-@given(st.lists(st.integers(-3, 3) | st.integers(-(1 << 40), 1 << 40) | st.floats(-9, 9)))
-def test_positions_by_value_keep_the_order_of_equal_ones(values: list[float]) -> None:
-    expected = sorted(range(len(values)), key=lambda at: values[at])
-    assert by_value(np.array(values, np.float64)).tolist() == expected
 
 
 @pytest.mark.parametrize("names", [3, 300, 70_000])

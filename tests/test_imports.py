@@ -124,3 +124,20 @@ print(gc.isenabled(), frozen > 1000, gc.get_freeze_count() == frozen)
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == ["True", "True", "True"]
+
+
+def test_a_module_that_another_thread_imports_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "takes_long.py").write_text("import time\nbegun = True\ntime.sleep(0.3)\ndone = True\n")
+    asked = """
+import sys, threading
+from diagnose.analysis.late import imported
+other = threading.Thread(target=imported, args=("takes_long",))
+other.start()
+while not hasattr(sys.modules.get("takes_long"), "begun"): pass
+print(imported("takes_long").done)
+"""
+    command = [sys.executable, "-c", asked]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout == "True\n"

@@ -129,3 +129,22 @@ def test_blanks_are_looked_at_once(place: str, tmp_path: Path) -> None:
     """Where every blank is looked at from every other, this many take a quarter of an hour."""
     (tmp_path / "t.json").write_bytes(PLACES[place])
     assert len(read(tmp_path / "t.json")) >= 1
+
+
+@pytest.mark.parametrize("reader", ["reference", "compiled"])
+def test_what_is_kept_of_a_collective_does_not_keep_the_text_around_it(
+    reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIAGNOSE_READER", reader)
+    args = b'"Collective name": "allreduce", "In msg nelems": 8, "Input Dims": [[8]], "else": "%b"' % (1_000_000 * b"x")
+    peaks = []
+    for number in (6, 24):
+        path = tmp_path / f"{number}.json"
+        path.write_bytes(b'{"traceEvents": [%b]}' % b", ".join(number * [EVENT[:-1] + b', "args": {%b}}' % args]))
+        tracemalloc.start()
+        try:
+            assert read(path).collectives.elements_in.tolist() == number * [8]
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 6_000_000

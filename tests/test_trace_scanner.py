@@ -259,3 +259,10 @@ def test_compiled_code_of_another_version_is_left_out() -> None:
 
     assert scanning._usable(compiled) is compiled
     assert scanning._usable(SimpleNamespace(VERSION=0)) is scanning._usable(SimpleNamespace()) is None
+
+
+@compiled
+def test_long_texts_in_the_place_of_numbers_are_not_kept() -> None:
+    kept = scanning._known_integer.cache_info().currsize
+    assert scanned(ONE.replace('"tid":2', f'"tid":"{"x" * 100}"') % "") is not None
+    assert scanning._known_integer.cache_info().currsize == kept

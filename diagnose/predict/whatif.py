@@ -11,6 +11,7 @@ from diagnose.attribution.causes import EXPOSED, OPERATORS, WAITING
 from diagnose.defects import netted
 from diagnose.diagnosis import Speedup
 from diagnose.facts import Facts, Unknown, spoken
+from diagnose.formulas import draws
 from diagnose.metrics import Measured
 from diagnose.predict.booked import booked_on
 from diagnose.predict.changed import NOTHING, Changed, Saving, combined, joined
@@ -24,7 +25,6 @@ from diagnose.trace.record import unprofiled_ns
 
 REPLAY_ERROR = 0.02  # how near the replay of a trace comes to that of the same job with the change
 WORTH_TELLING = 1.02
-MOST_DRAWS = 0.9  # of the draws of the steps that a range holds
 WAITS_FOR_WORKERS = 0.10  # of the step: below, taking a finished batch from a worker is most of it
 WORST: Case = "worst"
 BEST: Case = "best"
@@ -249,7 +249,7 @@ class Predictor:
         if now is None or then is None or together[1] <= 0 or not then.min() > 0:
             return 1.0, 1.0
         gain = before[1] * before[0].gain / (together[1] * together[0].gain)  # of the steps, the tokens left out
-        low, high = np.quantile(now / then / gain, [(1 - MOST_DRAWS) / 2, (1 + MOST_DRAWS) / 2]).tolist()
+        low, high = np.quantile(now / then / gain, draws.ENDS).tolist()
         return min(low, 1.0), max(high, 1.0)
 
     def _drawn_ns(self, changed: Changed) -> Floats | None:

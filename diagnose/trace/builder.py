@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
-from operator import not_
+from operator import attrgetter, not_
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ _CALL_INTEGERS: Mapping[str, int] = {  # each with the largest that can be meant
     "receiver": MOST_RANKS,
     "sender": MOST_RANKS,
 }
-_CALL_TEXTS = ("name", "group", "dtype", "group_ranks")
+_CALL_TEXTS = {"name": "collective", "group": "group", "dtype": "dtype", "group_ranks": "group_ranks"}
+_integers_of_call = attrgetter(*_CALL_INTEGERS)
 DTYPES: Mapping[str, Any] = {
     **dict.fromkeys(("ts", "dur", "pid", "tid", "correlation", "external_id", "bytes"), np.int64),
     **dict.fromkeys(("name", "cat", "stream", "device", "shape", "block_threads", "occupancy_percent"), np.int32),
@@ -88,7 +89,7 @@ class ColumnBuilder:
         self._names, self._cats, self._shapes = Names(), Interner(), Interner()
         self._columns = {name: growing(name) for name in DTYPES}
         self._calls = {field: Growing() for field in ("row", *_CALL_INTEGERS)}
-        self._held_calls: list[tuple[int, Args]] = []
+        self._held_calls: list[tuple[int, ...]] = []
         self._texts: dict[str, list[str]] = {field: [] for field in _CALL_TEXTS}
         self._rows = 0
 
@@ -196,19 +197,24 @@ class ColumnBuilder:
         self._put("shape", shape)
 
     def _hold_calls(self, of_chunk: Iterable[tuple[int, Args]]) -> None:
-        """Keeps the collectives among rows of the chunk at hand until there are many."""
-        self._held_calls += [(self._rows + row, args) for row, args in of_chunk if args.collective is not None]
+        """Notes the collectives among rows of the chunk at hand until there are many.
+
+        What is noted is plain: arguments as they were decoded keep the text of the whole chunk.
+        """
+        for row, args in of_chunk:
+            if args.collective is not None:
+                self._held_calls.append((self._rows + row, *map(as_int, _integers_of_call(args))))
+                for field, told in _CALL_TEXTS.items():
+                    self._texts[field].append(_text(getattr(args, told)))
         if len(self._held_calls) >= _CALLS_AT_ONCE:
             self._put_calls()
 
     def _put_calls(self) -> None:
         held, self._held_calls = self._held_calls, []
-        self._calls["row"].append(np.array([row for row, _ in held], np.int64))
-        for field, most in _CALL_INTEGERS.items():
-            self._calls[field].append(within(integers([getattr(args, field) for _, args in held]), most))
-        for field in _CALL_TEXTS:
-            told = "collective" if field == "name" else field
-            self._texts[field] += [_text(getattr(args, told)) for _, args in held]
+        row, *told = np.array(held, np.int64).reshape(-1, 1 + len(_CALL_INTEGERS)).T
+        self._calls["row"].append(row)
+        for (field, most), values in zip(_CALL_INTEGERS.items(), told, strict=True):
+            self._calls[field].append(within(values, most))
 
     def _put_memory(self, allocations: Sequence[Args]) -> None:
         self._put_reserved(

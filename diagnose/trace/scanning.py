@@ -36,6 +36,7 @@ _scanner = _usable(_scanner)
 # apart push each other out of the caches of a core.
 _ROOM = 65_608
 _MOST_EXACT_DIGITS = 15  # of a double
+_LONGEST_KNOWN = 64  # bytes of a text that is kept with what it says
 _text = msgspec.json.Decoder(str).decode
 
 
@@ -143,17 +144,23 @@ def _category(cats: dict[str, int], left_out: tuple[str, ...], raw: bytes) -> in
     return -1 - left_out.index(lower) if lower in left_out else cats[text]
 
 
-@lru_cache(maxsize=1024)
 def _integer(raw: bytes) -> int:
     """What a text in a number's place says.
 
     Raises:
         ValueError: how `numbers` reads it depends on what else is in its column.
     """
+    return _known_integer(raw) if len(raw) <= _LONGEST_KNOWN else _as_integer(raw)
+
+
+def _as_integer(raw: bytes) -> int:
     text = raw.decode("ascii")
     if len(text) > _MOST_EXACT_DIGITS and not text[0].isalpha():
         raise ValueError(text)
     return as_int(text)
+
+
+_known_integer = lru_cache(maxsize=1024)(_as_integer)
 
 
 def scanning_of(interners: Interners, left_out: Sequence[str] = (), ahead: bool = False) -> Scanning | None:

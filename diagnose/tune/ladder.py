@@ -130,7 +130,7 @@ class Ladder:
         Nobody has stated how far they lie apart, none was made again, and there is room for the change behind it.
         """
         known = self._limits.noise_share is not None or any(rung.repeats is not None for rung in self.tuning.rungs)
-        repeats = 1 + 2 * _REPEATS  # the one now, the change, a second pair of it, and the last two
+        repeats = 2 + 2 * _REPEATS  # the one now, the change, a second pair of it, and the last two
         return not known and is_small(best, proposal) and not self._no_room(repeats)
 
     def _unclear(self) -> Rung | None:

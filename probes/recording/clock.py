@@ -52,6 +52,8 @@ class StepClock:
             self._collections = None
         elif on and self._collections is None:
             self._collections = Collections()
+        elif self._collections is not None:
+            self._collections.taken_ns()  # of steps that got no time
 
     def step_is_underway(self) -> None:
         """The running step began unseen, before anything looked: it gets no time."""

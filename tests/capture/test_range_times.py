@@ -113,3 +113,16 @@ def test_collections_of_steps_without_the_profiler_are_timed_and_nothing_stays_b
     assert [spent > 0 for spent in each] == [True, True, False]  # the profiled step has its own record of them
     assert all(spent <= step for spent, step in zip(each, clock.host_times(), strict=True))
     assert gc.callbacks == before
+
+
+def test_collections_of_steps_that_got_no_time_are_no_part_of_the_next() -> None:
+    clock = StepClock(time.perf_counter_ns)
+    clock.step_begins("control")
+    for _ in range(3):
+        gc.collect()
+        clock.step_passed("control")
+    clock.step_begins("control")
+    clock.step_ended("control")
+    clock.rest()
+
+    assert clock.collection_times() == [0]

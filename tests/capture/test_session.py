@@ -1,5 +1,6 @@
 """Where the window lies, and what a session leaves behind; no training, a clock that the test moves."""
 
+import gc
 import gzip
 import json
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from diagnose.probes.bundle.rank_files import RankFiles
 from diagnose.probes.config import Config, from_environment
 from diagnose.probes.protocol import SAMPLE_STEPS_TOGETHER
+from diagnose.probes.recording.range_times import times
 from diagnose.probes.session import Session
 from diagnose.probes.window import PHASES, UNLIMITED, Plan, Window, planned, settled
 
@@ -211,3 +213,14 @@ def test_stop_is_asked_for_once_the_window_is_written(tmp_path: Path) -> None:
     drive(session, clock, 1)
 
     assert session.stop_asked
+
+
+def test_a_loop_that_breaks_leaves_nothing_that_watches_the_job(session: tuple[Session, Clock]) -> None:
+    before = list(gc.callbacks)
+    session[0].loop_begins("code")
+    drive(*session, 3)
+    watched = list(gc.callbacks)
+    session[0].loop_ended("it broke", broke=True)
+
+    assert len(watched) == len(before) + 1
+    assert (gc.callbacks, times.on) == (before, False)

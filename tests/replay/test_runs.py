@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.device import NONE
-from diagnose.predict.replay.engine import by_items_ns, period_ns
+from diagnose.predict.replay.engine import _queues, by_items_ns, period_ns
 from diagnose.predict.replay.runs import runs_of
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
 
@@ -92,3 +92,9 @@ def test_a_thousand_launches_on_one_stream_are_a_handful_of_items() -> None:
     assert runs is not None
     assert len(runs.stream) == 16
     assert period_ns(costs) == by_items_ns(costs) == 5 * items
+
+
+def test_queues_take_the_memory_of_launches_and_not_of_places() -> None:
+    """A damaged record may tell of a queue as deep as it likes."""
+    queues = _queues(np.arange(1000), 1_000_000)
+    assert {(len(each), each.maxlen) for each in queues.values()} == {(1, 1_000_000)}

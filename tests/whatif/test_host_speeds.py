@@ -68,8 +68,23 @@ def test_pauses_of_the_collector_are_those_of_the_steps_without_the_profiler() -
     assert 0.35 < least < 0.5 < most < 0.6
 
 
-@pytest.mark.parametrize("pauses", [[], [0], [None, 0]])
-def test_collections_that_were_not_timed_with_each_step_tell_nothing(pauses: list[int | None]) -> None:
-    found = job(1.0, unprofiled_host_ns=[MS, MS], unprofiled_gc_ns=pauses).measured
+@pytest.mark.parametrize(
+    ("steps", "pauses"),
+    [
+        ([MS] * 20, []),
+        ([MS] * 20, [0] * 19),
+        ([MS] * 20, [None] + [0] * 19),
+        ([0] + [MS] * 19, [0] * 20),
+        ([MS] * 19, [MS] * 19),
+    ],
+)
+def test_collections_that_were_not_timed_in_many_steps_tell_nothing(steps: list[int], pauses: list[int | None]) -> None:
+    found = job(1.0, unprofiled_host_ns=steps, unprofiled_gc_ns=pauses).measured
 
     assert isinstance(most_unprofiled_gc_share(found), Unknown)
+
+
+def test_of_many_steps_the_last_thousand_are_drawn() -> None:
+    each = job(1.0, unprofiled_host_ns=[MS] * 60_000, unprofiled_gc_ns=[MS] * 59_000 + [0] * 1000).measured
+
+    assert most_unprofiled_gc_share(each) == 0.0

@@ -2,13 +2,16 @@
 
 import numpy as np
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
+from diagnose.formulas import draws
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
 from diagnose.trace.record import unprofiled_ns
 
-MOST_DRAWS, DRAWS = 0.9, 400  # of the steps: full collections are rare, and few steps hold one more or less
+LEAST_STEPS = 20  # full collections come every ten steps or so: fewer steps may hold none
+MOST_STEPS = 1000
+MORE_UNPROFILED = another_run(f"diagnose tune --control {LEAST_STEPS} times so many steps without the profiler")
 
 
 def _durations(m: Measured) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
@@ -46,27 +49,28 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
 
 @metric("share", "the steps without the profiler", needs_gpu=False)
 def least_unprofiled_gc_share(m: Measured) -> Value:
-    """Python collects garbage in the steps that the capture took without the profiler, which are more than it profiles:
-    of draws of these steps, all but one in twenty tell more.
+    """Python collects garbage in the steps that the capture took without the profiler, where these are many. Of draws
+    of these steps, all but one in twenty tell more.
     """
-    return _drawn_gc_share(m, (1 - MOST_DRAWS) / 2)
+    return _drawn_gc_share(m, min(draws.ENDS))
 
 
 @metric("share", "the steps without the profiler", needs_gpu=False)
 def most_unprofiled_gc_share(m: Measured) -> Value:
     """The same, where all but one in twenty draws tell less."""
-    return _drawn_gc_share(m, (1 + MOST_DRAWS) / 2)
+    return _drawn_gc_share(m, max(draws.ENDS))
 
 
 def _drawn_gc_share(m: Measured, quantile: float) -> Value:
     if m.timeline.has_gpu:
         return Unknown("the device may work through a collection", nothing_helps("gc_share tells where it does not"))
     steps, pauses = (m.record.get(f"steps.unprofiled_{of}_ns") or () for of in ("host", "gc"))
-    if None in (*steps, *pauses) or len(pauses) != len(steps) or not sum(steps):
-        return Unknown("no collection was timed without the profiler", DIAGNOSE_RUN)
-    taken, spent = np.asarray(steps, np.float64), np.asarray(pauses, np.float64)
-    draws = np.random.default_rng(0).integers(0, len(taken), (DRAWS, len(taken)))
-    return min(float(np.quantile(spent[draws].sum(axis=1) / taken[draws].sum(axis=1), quantile)), 1.0)
+    timed = [] if None in (*steps, *pauses) or len(pauses) != len(steps) else [*zip(steps, pauses, strict=True)]
+    if len(timed) < LEAST_STEPS or min(timed)[0] <= 0:
+        return Unknown(f"garbage was collected beside a clock in fewer than {LEAST_STEPS} steps", MORE_UNPROFILED)
+    taken, spent = np.array(timed[-MOST_STEPS:], np.float64).T
+    drawn = draws.draws_of(len(taken))
+    return min(float(np.quantile(spent[drawn].sum(axis=1) / taken[drawn].sum(axis=1), quantile)), 1.0)
 
 
 @metric("share", "the median step", needs_gpu=False)

@@ -57,8 +57,11 @@ def _least_ns(costs: Costs) -> float:
 
 
 def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
-    """When each of a stream's last launches started, the one that has to for the next to find a place being first."""
-    return {stream: deque([-math.inf] * places, places) for stream in np.unique(streams).tolist()}
+    """When each of a stream's last launches started, the one that has to for the next to find a place being first.
+
+    The first of a queue that is not full has started long ago.
+    """
+    return {stream: deque([-math.inf], places) for stream in np.unique(streams).tolist()}
 
 
 def _passes(costs: Costs) -> Iterator[Floats]:

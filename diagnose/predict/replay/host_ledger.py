@@ -10,11 +10,10 @@ from diagnose import intervals as iv
 from diagnose.arrays import Floats
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
+from diagnose.formulas.draws import draws_of
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.host_speeds import Recorded, as_the_rest, recorded_by
 from diagnose.trace import Trace
-
-_DRAWS = 400
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class HostLedger:
         Draws of n steps lie closer together than windows of n steps do, by the root of (n - 1) / n: made up for here,
         as far as any step took as much of a cause.
         """
-        draws = np.random.default_rng(0).integers(0, self.steps, (_DRAWS, self.steps))
+        draws = draws_of(self.steps)
         wider = (self.steps / max(self.steps - 1, 1)) ** 0.5
         return {
             cause: np.clip(mean + wider * (ns[draws].mean(axis=1) - mean), ns.min(), ns.max())

@@ -18,9 +18,10 @@ from trace_files import assert_same, saved, small_job
 
 from diagnose.analysis import Options, analyze
 from diagnose.cli import main
-from diagnose.cli.loading import limited
+from diagnose.cli.loading import _counted, limited
 from diagnose.errors import UserError
 from diagnose.trace import Loading, load, read
+from diagnose.trace.spill import Growing, is_on_disk, let_go
 
 pytestmark = pytest.mark.long
 
@@ -57,7 +58,21 @@ def test_the_columns_are_the_same_and_on_disk(tmp_path: Path) -> None:
     path = saved(tmp_path / "t.json", job | {"traceEvents": 20 * job["traceEvents"]})
     found = load(path, LITTLE)
     assert_same(found, read(path))
-    assert isinstance(found.ts.base, np.memmap)
+    assert is_on_disk(found.ts)
+
+
+def test_columns_on_disk_are_let_go_and_read_again() -> None:
+    growing = Growing()
+    growing.append(np.arange(4 << 20))
+    growing.spill()
+    column = growing.finished()
+    before = int(column.sum()), _counted()
+    let_go()
+    after = _counted()
+    assert before[1] is not None
+    assert after is not None
+    assert before[1][0] - after[0] > 24 << 20
+    assert column.sum() == before[0]
 
 
 def test_events_dropped_for_their_damage_leave_the_rest_on_disk(tmp_path: Path) -> None:
@@ -67,7 +82,7 @@ def test_events_dropped_for_their_damage_leave_the_rest_on_disk(tmp_path: Path) 
     found = load(path, LITTLE)
     assert_same(found, read(path))
     assert found.loss.events == 1
-    assert isinstance(found.ts.base, np.memmap)
+    assert is_on_disk(found.ts)
 
 
 def test_python_functions_are_left_out_unless_asked_for(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from diagnose.trace import Loading, Trace, load, load_all, read
 from diagnose.trace.builder import DTYPES, NARROWED
 from diagnose.trace.reader import read_part, trace_of
 from diagnose.trace.shares import shares_of
-from diagnose.trace.spill import Growing, narrowest
+from diagnose.trace.spill import Growing, is_on_disk, narrowest
 
 LARGEST = {"tid": 2**31 - 1, "correlation": 2**31 - 1, "external_id": 2**31 - 1, "bytes": 2**31 - 1, "stream": 127}
 CALL = "train.py(7): batches"
@@ -44,7 +44,7 @@ def test_a_wide_value_widens_what_is_there(width: type, on_disk: bool) -> None:
             growing.spill()
     found = growing.finished()
     assert (found.tolist(), found.dtype) == (values, width)
-    assert isinstance(found.base, np.memmap) == on_disk
+    assert is_on_disk(found) == on_disk
 
 
 def job_with(thread: int, stream: int) -> list[dict[str, object]]:

@@ -83,12 +83,19 @@ def limited(memory_bytes: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counting(most_bytes: int) -> Iterator[None]:
-    """Raises a MemoryError once the process has taken more; nothing where it cannot be counted."""
+    """Raises a MemoryError once the process has taken more; nothing where it cannot be counted.
+
+    Where it is more only with the columns on disk that the system holds for it, these are let go.
+    """
+    from diagnose.trace.spill import let_go  # brings numpy, which an answer that is kept does without
 
     def end_when_too_much(_number: int, _frame: object) -> None:
-        if (taken_bytes() or 0) > most_bytes:
+        resident, taken = _counted() or (0, 0)
+        if taken > most_bytes:
             signal.setitimer(signal.ITIMER_REAL, _COUNT_AGAIN_S, _COUNT_AGAIN_S)  # what tidies up may end in peace
             raise MemoryError
+        if resident > most_bytes:
+            let_go()
 
     if taken_bytes() is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -104,8 +111,15 @@ def _counting(most_bytes: int) -> Iterator[None]:
 
 def taken_bytes() -> int | None:
     """Memory that the process has taken for itself, as the system's limit counts it; None where nothing says."""
+    counted = _counted()
+    return None if counted is None else counted[1]
+
+
+def _counted() -> tuple[int, int] | None:
+    """Bytes of memory that hold something of the process, and those that it has taken for itself."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[5]) * resource.getpagesize()
+            pages = file.read().split()
+        return int(pages[1]) * resource.getpagesize(), int(pages[5]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return None

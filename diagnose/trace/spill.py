@@ -3,8 +3,10 @@
 Most numbers of a trace are small, so a column of integers is as narrow as what it holds: a wide value widens it.
 """
 
+import mmap
 import tempfile
 from typing import IO, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -14,6 +16,7 @@ _ROOM = 8  # an eighth of the column is kept free behind it, so that few pieces 
 _WIDTHS = tuple(np.dtype(width) for width in (np.int8, np.int16, np.int32, np.int64))
 _LIMITS = tuple((-(1 << (8 * width.itemsize - 1)), (1 << (8 * width.itemsize - 1)) - 1, width) for width in _WIDTHS)
 _BLOCK = 1 << 20  # entries that are widened at once on disk
+_on_disk: WeakSet[mmap.mmap] = WeakSet()
 
 
 def narrowest(values: Array) -> np.dtype[Any]:
@@ -85,12 +88,24 @@ class Growing:
 
 def like(column: Array, values: Array) -> Array:
     """`values`, on disk if `column` is."""
-    if not isinstance(column.base, np.memmap):
+    if not is_on_disk(column):
         return values
     growing = Growing(values.dtype)
     growing.append(values)
     growing.spill()
     return growing.finished()
+
+
+def is_on_disk(column: Array) -> bool:
+    """Whether it was spilled, and the system reads it as it is needed."""
+    content = getattr(column.base, "obj", None)
+    return isinstance(content, mmap.mmap) and content in _on_disk
+
+
+def let_go() -> None:
+    """Gives the memory in which the system holds columns on disk back to it: what is needed of them is read again."""
+    for content in list(_on_disk):
+        content.madvise(mmap.MADV_DONTNEED)
 
 
 def _unnamed() -> IO[bytes]:
@@ -103,4 +118,6 @@ def _mapped(file: IO[bytes], dtype: np.dtype[Any]) -> Array:
     file.flush()
     if not file.tell():
         return np.empty(0, dtype)
-    return np.asarray(np.memmap(file, dtype, "r"))
+    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _on_disk.add(content)
+    return np.frombuffer(content, dtype)

@@ -59,7 +59,7 @@ class Families(msgspec.Struct, frozen=True):
     flops: Ints
 
 
-class RankDigest(msgspec.Struct, frozen=True, dict=True):
+class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     """One rank of a job, reduced to what the join and the report need.
 
     Times are nanoseconds of the rank's own clock; `base_ns + time` is its wall clock. Arrays over steps are in the

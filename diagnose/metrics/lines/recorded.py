@@ -52,12 +52,16 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def name(self) -> Ints:
         """Which of `names` each call has."""
-        return numbered(self.timeline.trace.name[self.rows])[1]
+        return self._numbered[1]
 
     @cached_property
     def names(self) -> list[str]:
         """The names of the calls, each once."""
-        return [self.timeline.trace.names[each] for each in np.unique(self.timeline.trace.name[self.rows])]
+        return [self.timeline.trace.names[each] for each in self._numbered[0].tolist()]
+
+    @cached_property
+    def _numbered(self) -> tuple[Ints, Ints]:
+        return numbered(self.timeline.trace.name[self.rows])
 
     @cached_property
     def frames(self) -> list[Frame | None]:

@@ -16,6 +16,7 @@ from diagnose.diagnosis import Rung, Tuning
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
 from diagnose.tune.evidence import pooled
+from diagnose.tune.proposals import factors_apart
 from diagnose.tune.settings import keys_of
 
 WIDTHS = (34, 26, 8, 8, 8, 8, 0)
@@ -181,9 +182,11 @@ def figures(found: Sequence[Tuned]) -> list[str]:
         median(one.finals) >= _AS_GOOD * one.by_hand.speedup[1] for one in found if one.by_hand and one.by_hand.speedup
     ]
     tunes = [tuning for one in found for tuning in one.tunings]
+    equal = [factor - 1 for tuning in tunes for factor in factors_apart(tuning.rungs)] or [0.0]
     return [
         f"- achieved inside the predicted range: {_held(pairs)} (changes that tunes tried, by all pairs of runs)",
         f"- the same of each change alone, from the job as it is: {_held(alone)}",
+        f"- equal runs lie apart: median {median(equal):.1%}, most {max(equal):.1%} ({len(equal)} pairs)",
         f"- regret of the first advice: median {median(regrets):.1%}, most {max(regrets):.1%} ({len(regrets)} jobs)",
         f"- at least {_AS_GOOD:.0%} of the speed of the cure by hand: {_of(hands)} jobs",
         f"- all tunes of a job keep the same: {sum(one.same_end == 'yes' for one in found)} of {len(found)}; the same "

@@ -117,10 +117,15 @@ def apart_share(rungs: Sequence[Rung]) -> float:
     """How far the mean steps of runs with equal settings lie apart, as a share: the root mean square of all that were
     made again; 0 where none was.
     """
+    squares = [log(factor) ** 2 for factor in factors_apart(rungs)]
+    return expm1((sum(squares) / len(squares)) ** 0.5) if squares else 0.0
+
+
+def factors_apart(rungs: Sequence[Rung]) -> list[float]:
+    """How many times as long the mean step was in the slower of two runs with equal settings, of all made again."""
     pairs = [(rungs[rung.repeats].measured, rung.measured) for rung in rungs if rung.repeats is not None]
     known = [(a.step_ms, b.step_ms) for a, b in pairs if a is not None and b is not None]
-    squares = [log(one / other) ** 2 for one, other in known if one and other]
-    return expm1((sum(squares) / len(squares)) ** 0.5) if squares else 0.0
+    return [max(one / other, other / one) for one, other in known if one and other]
 
 
 def _most_saved(gain: Speedup | None) -> float | None:

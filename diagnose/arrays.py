@@ -52,11 +52,8 @@ def counted(values: Array) -> tuple[Array, Ints]:
 
 def numbered(values: Array) -> tuple[Array, Ints]:
     """The same, and for each entry the number of its own."""
-    if not _lie_close(values, len(values)):
-        several, number = np.unique(values, return_inverse=True)
-        return several, number.ravel()
-    there, several = _told_apart(values)
-    return several, (np.cumsum(there) - 1)[_above(values, int(several[0]))]
+    several, number = shortly_numbered(values)
+    return several, number.astype(np.int64)
 
 
 def shortly_numbered(values: Array) -> tuple[Array, Array]:

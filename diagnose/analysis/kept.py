@@ -157,7 +157,8 @@ def _code_is_settled(code: States) -> bool:
 def _versions() -> Iterator[str]:
     """Of what computes beside diagnose; numpy's is told by its file, since to import it takes longer than to answer."""
     numpy = importlib.util.find_spec("numpy")
-    yield from (sys.version, msgspec.__version__, os.environ.get("DIAGNOSE_READER", ""), *time.tzname)
+    yield from (sys.version, msgspec.__version__, *time.tzname)
+    yield from (os.environ.get(name, "") for name in ("DIAGNOSE_READER", "DIAGNOSE_REPLAY"))
     yield str(state_of(Path(numpy.origin)) if numpy is not None and numpy.origin else None)
 
 

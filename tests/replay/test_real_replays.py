@@ -1,6 +1,7 @@
 """The replay on public traces, which are not part of this project (see tests/test_real_traces.py)."""
 
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 from replay.replayed import replay_of
 
-from diagnose.arrays import Coded
-from diagnose.predict.replay import Change, HostSpeeds, Replay
+from diagnose.arrays import Coded, Floats
+from diagnose.predict.replay import Change, HostSpeeds, Replay, engine, passes
+from diagnose.predict.replay.costs import Costs
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import read
 
@@ -43,6 +45,27 @@ def test_the_replay_gives_the_measured_step_within_5_percent(name: str) -> None:
 
     assert found.strict_error <= 0.05, found.because
     assert found.valid
+
+
+@pytest.mark.skipif(passes._loop is None, reason="the compiled loop is not installed")
+@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("in_runs", [True, False])
+def test_both_loops_give_the_same_clocks(name: str, in_runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+
+    def by_both(costs: Costs) -> Iterator[Floats]:
+        for one, other in zip(passes.compiled_passes(costs), passes.reference_passes(costs), strict=True):
+            assert one.tobytes() == other.tobytes()
+            compared.append(len(costs.stream))
+            yield one
+
+    monkeypatch.setattr(engine, "passes", by_both)
+    if not in_runs:
+        monkeypatch.setattr(engine, "runs_of", lambda costs: None)
+    found = replay_of(loaded(name)[0])
+    assert found.step_ns() == pytest.approx(loaded(name)[1].step_ns(), rel=1e-5)
+    assert found.step_ns(Change(host={"dispatch": 0.3, "sync": 0.7}, communication=0.9, overlap=True)) > 0
+    assert compared
 
 
 def test_and_mostly_within_2_percent() -> None:

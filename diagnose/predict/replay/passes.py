@@ -1,0 +1,141 @@
+"""Passes over the items: by compiled code where it is installed, else in Python, to the same clocks bit for bit.
+
+`diagnose.predict.replay._loop` holds the loop alone; the arrays are made here.
+"""
+
+import math
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Literal
+
+import numpy as np
+
+from diagnose.arrays import Array, Floats, Ints, Mask
+from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
+
+PASSES = 41
+_TIMES = ("before", "own", "latency", "gap", "duration")
+_LINKS = ("owner", "stream", "edge", "wait")
+_VERSION = 1  # of the compiled code that this module was written for
+
+
+def _usable(compiled: ModuleType | None) -> ModuleType | None:
+    """An editable installation may hold what was compiled of an older source."""
+    return compiled if getattr(compiled, "VERSION", None) == _VERSION else None
+
+
+_loop: ModuleType | None
+try:
+    import diagnose.predict.replay._loop as _loop
+except ImportError:  # built without a compiler, or for another Python
+    _loop = None
+_loop = _usable(_loop)
+
+
+def passes(costs: Costs) -> Iterator[Floats]:
+    """The clocks at the end of each of PASSES passes, the host's and then the streams', ns, shape (1 + streams,)."""
+    return compiled_passes(costs) if loop_in_use() == "compiled" else reference_passes(costs)
+
+
+def loop_in_use() -> Literal["compiled", "reference"]:
+    """What goes over the items; `DIAGNOSE_REPLAY=reference` asks for Python where both are there."""
+    asked = os.environ.get("DIAGNOSE_REPLAY")
+    return "reference" if _loop is None or asked == "reference" else "compiled"
+
+
+def _takes_a_place(costs: Costs) -> Mask:
+    return costs.launches & (costs.queue < sys.maxsize)
+
+
+def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
+    """When each of a stream's last launches started, the one that has to for the next to find a place being first.
+
+    The first of a queue that is not full has started long ago.
+    """
+    return {stream: deque([-math.inf], places) for stream in np.unique(streams).tolist()}
+
+
+def reference_passes(costs: Costs) -> Iterator[Floats]:
+    """The same in Python, which is what the compiled loop has to do."""
+    takes_a_place = _takes_a_place(costs)
+    columns = (costs.before, costs.own, takes_a_place, costs.owner, costs.stream, costs.latency, costs.gap,
+               costs.duration, costs.edge, costs.wait)  # fmt: skip
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    edge_ns, host, ends, latest = costs.edge_ns, 0.0, [0.0] * costs.streams, 0.0
+    begun = _queues(costs.stream[takes_a_place], costs.queue)
+    called, ended = [0.0] * len(rows), [0.0] * len(rows)
+    for _ in range(PASSES):
+        for i, (before, own, queued, owner, stream, latency, gap, duration, edge, wait) in enumerate(rows):
+            host += before
+            if stream >= 0:
+                if queued:
+                    held = begun[stream]
+                    if held[0] > host:
+                        host = held[0]
+                called[i] = host
+                start = ends[stream] + gap
+                if owner >= 0 and called[owner] + latency > start:
+                    start = called[owner] + latency
+                if edge != -1:
+                    free = (ended[edge] if edge >= 0 else ends[ONE_STREAM - edge]) + edge_ns
+                    if free > start:
+                        start = free
+                if queued:
+                    held.append(start)
+                ends[stream] = ended[i] = end = start + duration
+                if end > latest:
+                    latest = end
+            else:
+                called[i] = host
+            if wait != -1:
+                until = ended[wait] if wait >= 0 else latest if wait == ALL_STREAMS else ends[ONE_STREAM - wait]
+                if until > host:
+                    host = until
+            host += own
+        yield np.array([host, *ends])
+
+
+def compiled_passes(costs: Costs) -> Iterator[Floats]:
+    """The same by compiled code.
+
+    Raises:
+        ValueError: an item refers to an item or a stream that is not there.
+    """
+    assert _loop is not None
+    arrays = arrays_of(costs)
+    for _ in range(PASSES):
+        _loop.passed(*arrays.values(), costs.edge_ns)
+        yield arrays["clocks"][:-1].copy()
+
+
+def arrays_of(costs: Costs) -> dict[str, Array]:
+    """What the compiled loop takes, in its order: the columns, then what it writes to and `first`.
+
+    `called` and `ended` are times of each item. `clocks` are the host's, the streams' and the latest of the streams'.
+    `begun` are the starts of the last launches: places `first[s]` to `first[s + 1]` for the queue of stream s, of which
+    the next launch takes `following[s]`. What is at a place before has started long ago.
+    """
+    takes_a_place = _takes_a_place(costs)
+    first = _first_places(costs, takes_a_place)
+    return {
+        **{name: np.ascontiguousarray(getattr(costs, name), np.float64) for name in _TIMES},
+        **{name: np.ascontiguousarray(getattr(costs, name), np.int64) for name in _LINKS},
+        "takes_a_place": takes_a_place,
+        "called": np.zeros(len(costs.stream)),
+        "ended": np.zeros(len(costs.stream)),
+        "clocks": np.zeros(costs.streams + 2),
+        "begun": np.full(first[-1], -np.inf),
+        "first": first,
+        "following": first[:-1].copy(),
+    }
+
+
+def _first_places(costs: Costs, takes_a_place: Mask) -> Ints:
+    """Where the places of each stream's queue begin, and where the last ends: no more of them than launches in all."""
+    stream = np.clip(costs.stream[takes_a_place], -1, costs.streams)
+    launches = np.bincount(stream + 1, minlength=costs.streams + 2)[1 : costs.streams + 1]
+    return np.concatenate(([0], np.cumsum(np.minimum(launches * PASSES, costs.queue))))

@@ -1,0 +1,185 @@
+"""Items at random, usual and odd, and what both loops over them come to.
+
+    python tests/replay/passed_items.py 10000 --seed 1 --module build/_loop.so
+
+tries as many, and ends with 1 where the loops differ, or where the compiled one takes what refers to nothing.
+`--module` is another build of it, for a sanitizer.
+"""
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from diagnose.arrays import Array, Floats
+from diagnose.predict.replay import passes
+from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.device import NONE
+from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
+
+STREAMS = 3
+NANOSECONDS = [0.0, 1.0, 2.0, 7.0, 20.0, 50.0]
+CODES = [ONE_STREAM, ONE_STREAM - 1]
+AMISS = [-(2**63), 2**63 - 1, 2**31, 1000, STREAMS, ONE_STREAM - STREAMS, ALL_STREAMS]
+
+
+def job(seed: int) -> Costs:
+    """Items of four kinds: calls that launch, calls alone, later activities of an earlier call, and unlinked ones."""
+    pick = Random(seed).choice
+    host = pick([NANOSECONDS, [0.0] * 20 + [400.0]])  # steady, or far ahead until it stalls
+    columns: dict[str, list[Any]] = {name: [] for name in Costs.__dataclass_fields__}
+    calls: list[int] = []
+    held: list[int] = []
+    for at in range(Random(seed).randint(1, 60)):
+        kind = pick(["launch"] * 8 + ["host", "later" if calls else "launch", "unlinked"])
+        called, on_device = kind in ("launch", "host"), kind != "host"
+        calls += [at] if called else []
+        item = {
+            "before": pick(host) if called else 0.0,
+            "own": pick(host) if called else 0.0,
+            "launches": kind == "launch",
+            "owner": {"launch": at, "later": calls[-1] if calls else NONE}.get(kind, NONE),
+            "stream": pick([0] * 6 + [1, 2]) if on_device else NONE,
+            "latency": pick([5.0, 9.0, -np.inf]) if on_device else 0.0,
+            "gap": pick([0.0, 2.0]) if on_device else 0.0,
+            "duration": pick(NANOSECONDS) if on_device else 0.0,
+            "edge": pick([NONE] * 9 + CODES + held[-4:]) if on_device else NONE,
+            "wait": pick([NONE] * 9 + [ALL_STREAMS, *CODES, *held[-4:], *[at] * on_device]) if called else NONE,
+        }
+        held += [at] if on_device else []
+        for name, value in item.items():
+            columns[name].append(value)
+    arrays = {name: np.array(values) for name, values in columns.items() if values}
+    return Costs(**arrays, edge_ns=pick([0.0, 3.0]), queue=pick([1, 3, 8, 9, 20, 40, 1021]), streams=STREAMS)
+
+
+def odd_job(seed: int) -> Costs:
+    """Of a few items or none, each linked with any, earlier and later; times of which no sum is exact."""
+    draw = Random(seed)
+    items = draw.choice([0, 1, 2, 5, 30, 60])
+    there = [*range(items), NONE, *(ONE_STREAM - stream for stream in range(STREAMS))]
+
+    def column(value: Callable[[], float]) -> Array:
+        return np.array([value() for _ in range(items)], np.float64)
+
+    def links(of: list[int]) -> Array:
+        return np.array(draw.choices(of, k=items), np.int64)
+
+    rare = [NONE] * draw.choice([0, 200])
+    return Costs(
+        before=column(lambda: draw.expovariate(0.1)),
+        own=column(lambda: draw.uniform(-1, 9)),
+        launches=np.array(draw.choices([False, True], k=items), bool),
+        owner=links([*range(items), NONE]),
+        stream=links([NONE, *range(STREAMS)]),
+        latency=column(lambda: draw.choice([-np.inf, draw.uniform(0, 9)])),
+        gap=column(lambda: draw.uniform(-1, 1)),
+        duration=column(lambda: draw.expovariate(0.1)),
+        edge=links(there + rare),
+        wait=links([*there, ALL_STREAMS, *rare]),
+        edge_ns=draw.uniform(0, 3),
+        queue=draw.choice([1, 2, 7, 1021, 10**12, sys.maxsize]),
+        streams=STREAMS,
+    )
+
+
+def amiss(seed: int) -> Costs:
+    """The same with links to what is not there."""
+    draw, costs = Random(seed), odd_job(seed)
+    name = draw.choice(["owner", "stream", "edge", "wait"])
+    column = getattr(costs, name).copy()
+    for _ in range(draw.choice([1, 5])):
+        if len(column):
+            column[draw.randrange(len(column))] = draw.choice(AMISS)
+    return replace(costs, **{name: column})
+
+
+def refers_to_nothing(costs: Costs) -> bool:
+    """Whether a link that is followed leads nowhere."""
+    items, on_device = len(costs.stream), costs.stream >= 0
+
+    def nowhere(links: Array, *others: int) -> Array:
+        known = (links > ONE_STREAM - costs.streams) & (links < items) & (links != ALL_STREAMS)
+        return ~known & ~np.isin(links, others)
+
+    bad = (costs.stream >= costs.streams) | (costs.owner >= items) | nowhere(costs.edge)
+    return bool(((on_device & bad) | nowhere(costs.wait, ALL_STREAMS)).any())
+
+
+def bits(clocks: Iterator[Floats], count: int = 6) -> list[bytes]:
+    """The clocks of the first passes."""
+    return [each.tobytes() for each in islice(clocks, count)]
+
+
+def agree(costs: Costs) -> bool:
+    """Whether both loops give the same, bit for bit."""
+    return bits(passes.compiled_passes(costs)) == bits(passes.reference_passes(costs))
+
+
+def is_refused(costs: Costs) -> bool:
+    """Whether the compiled loop finds what refers to nothing."""
+    try:
+        bits(passes.compiled_passes(costs))
+    except ValueError:
+        return True
+    return False
+
+
+def damaged(seed: int) -> None:
+    """The compiled loop over arrays of which one is cut, of another type, or filled with anything."""
+    draw = Random(seed)
+    costs = draw.choice([job, odd_job])(seed)
+    arrays = passes.arrays_of(costs)
+    name = draw.choice([*arrays])
+    kept = arrays[name][: draw.randrange(len(arrays[name]) + 1)].copy()
+    other = arrays[name].astype(draw.choice([np.int64, np.float64, np.float32, bool]))
+    anything = np.frombuffer(draw.randbytes(arrays[name].nbytes), arrays[name].dtype).copy()
+    small = np.array(draw.choices(range(-2, 9), k=len(arrays[name]))).astype(arrays[name].dtype)
+    arrays[name] = draw.choice([kept, other, anything, small])
+    try:
+        for _ in range(3):
+            passes._loop.passed(*arrays.values(), costs.edge_ns)
+    except ValueError:
+        pass
+
+
+def use(module: Path) -> None:
+    """Goes over items by that build of the compiled module."""
+    spec = importlib.util.spec_from_file_location("diagnose.predict.replay._loop", module)
+    assert spec is not None
+    assert spec.loader is not None
+    passes._loop = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(passes._loop)
+
+
+def main() -> int:
+    """The exit code: 1 where the loops differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tries", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--module", type=Path)
+    given = parser.parse_args()
+    np.seterr(all="ignore")
+    if given.module:
+        use(given.module)
+    refused = 0
+    for seed in range(given.seed, given.seed + given.tries):
+        damaged(seed)
+        wrong = amiss(seed)
+        refused += is_refused(wrong)
+        if not agree(job(seed)) or not agree(odd_job(seed)) or is_refused(wrong) != refers_to_nothing(wrong):
+            print(f"seed {seed}: the loops differ")
+            return 1
+    print(f"{given.tries} tries, {refused} with links to nothing refused: both loops agree")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,8 +22,11 @@ from diagnose.arrays import Array, Floats
 from diagnose.predict.replay import passes
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.device import NONE
+from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
 
+LINKS = ("launches", "owner", "stream", "edge", "wait")
+TIMES = ("before", "own", "latency", "gap", "duration")
 STREAMS = 3
 NANOSECONDS = [0.0, 1.0, 2.0, 7.0, 20.0, 50.0]
 CODES = [ONE_STREAM, ONE_STREAM - 1]
@@ -34,7 +37,7 @@ def job(seed: int) -> Costs:
     """Items of four kinds: calls that launch, calls alone, later activities of an earlier call, and unlinked ones."""
     pick = Random(seed).choice
     host = pick([NANOSECONDS, [0.0] * 20 + [400.0]])  # steady, or far ahead until it stalls
-    columns: dict[str, list[Any]] = {name: [] for name in Costs.__dataclass_fields__}
+    columns: dict[str, list[Any]] = {name: [] for name in (*LINKS, *TIMES)}
     calls: list[int] = []
     held: list[int] = []
     for at in range(Random(seed).randint(1, 60)):
@@ -56,8 +59,15 @@ def job(seed: int) -> Costs:
         held += [at] if on_device else []
         for name, value in item.items():
             columns[name].append(value)
-    arrays = {name: np.array(values) for name, values in columns.items() if values}
-    return Costs(**arrays, edge_ns=pick([0.0, 3.0]), queue=pick([1, 3, 8, 9, 20, 40, 1021]), streams=STREAMS)
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    edge_ns, queue = pick([0.0, 3.0]), pick([1, 3, 8, 9, 20, 40, 1021])
+    links = Links(**{name: arrays[name] for name in LINKS}, queue=queue, streams=STREAMS)
+    return Costs(links, **{name: arrays[name] for name in TIMES}, edge_ns=edge_ns)
+
+
+def relinked(costs: Costs, **columns: Any) -> Costs:
+    """The same items with other links."""
+    return replace(costs, links=replace(costs.links, **columns))
 
 
 def odd_job(seed: int) -> Costs:
@@ -73,20 +83,18 @@ def odd_job(seed: int) -> Costs:
         return np.array(draw.choices(of, k=items), np.int64)
 
     rare = [NONE] * draw.choice([0, 200])
+    launches = np.array(draw.choices([False, True], k=items), bool)
+    owner, stream = links([*range(items), NONE]), links([NONE, *range(STREAMS)])
+    edge, wait = links(there + rare), links([*there, ALL_STREAMS, *rare])
+    queue = draw.choice([1, 2, 7, 1021, 10**12, sys.maxsize])
     return Costs(
+        Links(launches, owner, stream, edge, wait, queue, STREAMS),
         before=column(lambda: draw.expovariate(0.1)),
         own=column(lambda: draw.uniform(-1, 9)),
-        launches=np.array(draw.choices([False, True], k=items), bool),
-        owner=links([*range(items), NONE]),
-        stream=links([NONE, *range(STREAMS)]),
         latency=column(lambda: draw.choice([-np.inf, draw.uniform(0, 9)])),
         gap=column(lambda: draw.uniform(-1, 1)),
         duration=column(lambda: draw.expovariate(0.1)),
-        edge=links(there + rare),
-        wait=links([*there, ALL_STREAMS, *rare]),
         edge_ns=draw.uniform(0, 3),
-        queue=draw.choice([1, 2, 7, 1021, 10**12, sys.maxsize]),
-        streams=STREAMS,
     )
 
 
@@ -94,23 +102,23 @@ def amiss(seed: int) -> Costs:
     """The same with links to what is not there."""
     draw, costs = Random(seed), odd_job(seed)
     name = draw.choice(["owner", "stream", "edge", "wait"])
-    column = getattr(costs, name).copy()
+    column = getattr(costs.links, name).copy()
     for _ in range(draw.choice([1, 5])):
         if len(column):
             column[draw.randrange(len(column))] = draw.choice(AMISS)
-    return replace(costs, **{name: column})
+    return relinked(costs, **{name: column})
 
 
 def refers_to_nothing(costs: Costs) -> bool:
     """Whether a link that is followed leads nowhere."""
-    items, on_device = len(costs.stream), costs.stream >= 0
+    links = costs.links
 
-    def nowhere(links: Array, *others: int) -> Array:
-        known = (links > ONE_STREAM - costs.streams) & (links < items) & (links != ALL_STREAMS)
-        return ~known & ~np.isin(links, others)
+    def nowhere(awaited: Array, *others: int) -> Array:
+        known = (awaited > ONE_STREAM - links.streams) & (awaited < len(links)) & (awaited != ALL_STREAMS)
+        return ~known & ~np.isin(awaited, others)
 
-    bad = (costs.stream >= costs.streams) | (costs.owner >= items) | nowhere(costs.edge)
-    return bool(((on_device & bad) | nowhere(costs.wait, ALL_STREAMS)).any())
+    bad = (links.stream >= links.streams) | (links.owner >= len(links)) | nowhere(links.edge)
+    return bool(((links.on_device & bad) | nowhere(links.wait, ALL_STREAMS)).any())
 
 
 def bits(clocks: Iterator[Floats], count: int = 6) -> list[bytes]:

@@ -1,6 +1,5 @@
 """The compiled loop over the items: its clocks are those of the loop in Python bit for bit. It need not be there."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay.passed_items import agree, amiss, bits, damaged, is_refused, job, odd_job, refers_to_nothing
+from replay.passed_items import agree, amiss, bits, damaged, is_refused, job, odd_job, refers_to_nothing, relinked
 
 from diagnose.predict.replay import passes
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.engine import period_ns
+from diagnose.predict.replay.links import Links
 
 SEEDS = st.integers(0, 2**32)
 compiled = pytest.mark.skipif(passes._loop is None, reason="the compiled loop is not installed")
@@ -21,7 +21,7 @@ tried = settings(max_examples=300, deadline=None, database=None)
 
 def job_of(items: int) -> Costs:
     """A steady job of at least as many items."""
-    return next(costs for costs in map(job, range(1000)) if len(costs.stream) >= items)
+    return next(costs for costs in map(job, range(1000)) if len(costs.links) >= items)
 
 
 # -- the same clocks ---------------------------------------------------------------------------------------------------
@@ -46,33 +46,25 @@ def test_the_clocks_of_items_linked_with_any_are_the_same(seed: int) -> None:
 @pytest.mark.parametrize("queue", [1, 2, 59, 60, 61, 119, 121, 2400, 2500, 10**12])
 def test_a_queue_of_any_depth_gives_the_same_clocks(queue: int) -> None:
     """As many places as launches of a pass, of all passes, or of none: they fill in different passes."""
-    ones = np.ones(60)
-    costs = replace(
-        odd_job(1),
-        **dict.fromkeys(("before", "own", "latency", "gap"), ones / 7),
-        duration=ones,
-        launches=np.ones(60, bool),
-        owner=np.arange(60),
-        stream=np.zeros(60, np.int64),
-        edge=np.full(60, -1),
-        wait=np.full(60, -1),
-        queue=queue,
-    )
+    each, none, ones = np.arange(60), np.full(60, -1), np.ones(60)
+    links = Links(ones > 0, each, np.zeros(60, np.int64), none, none, queue, 1)
+    costs = Costs(links, ones / 7, ones / 7, ones / 7, ones / 7, ones, 0.0)
     of_all = passes.PASSES
     assert bits(passes.compiled_passes(costs), of_all) == bits(passes.reference_passes(costs), of_all)
 
 
 @compiled
 def test_no_items_take_no_time() -> None:
-    none = next(costs for costs in map(odd_job, range(100)) if not len(costs.stream))
-    assert [*map(bytes, bits(passes.compiled_passes(none)))] == 6 * [bytes(8 * (1 + none.streams))]
+    none = next(costs for costs in map(odd_job, range(100)) if not len(costs.links))
+    assert [*map(bytes, bits(passes.compiled_passes(none)))] == 6 * [bytes(8 * (1 + none.links.streams))]
     assert agree(none)
 
 
 @compiled
 def test_columns_of_any_width_give_the_same_clocks() -> None:
     costs = job_of(30)
-    narrow = replace(costs, stream=costs.stream.astype(np.int8), wait=costs.wait.astype(np.int32)[::-1][::-1])
+    stream, wait = costs.links.stream.astype(np.int8), costs.links.wait.astype(np.int32)[::-1][::-1]
+    narrow = relinked(costs, stream=stream, wait=wait)
     assert bits(passes.compiled_passes(narrow)) == bits(passes.compiled_passes(costs))
 
 
@@ -80,8 +72,8 @@ def test_queues_take_the_memory_of_launches_and_not_of_places() -> None:
     """A damaged record may tell of a queue as deep as it likes."""
     queues = passes._queues(np.arange(1000), 1_000_000)
     assert {(len(each), each.maxlen) for each in queues.values()} == {(1, 1_000_000)}
-    costs = replace(job_of(30), queue=10**12)
-    assert len(passes.arrays_of(costs)["begun"]) <= passes.PASSES * len(costs.stream)
+    costs = relinked(job_of(30), queue=10**12)
+    assert len(passes.arrays_of(costs)["begun"]) <= passes.PASSES * len(costs.links)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -1,16 +1,15 @@
 """Runs of items give the period that a loop over the items one by one gives."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay.passed_items import job
+from replay.passed_items import job, relinked
 
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.device import NONE
 from diagnose.predict.replay.engine import by_items_ns, period_ns
+from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.runs import runs_of
 
 SEEDS = st.integers(0, 2**32)
@@ -27,10 +26,10 @@ def test_the_period_is_that_of_the_items(seed: int) -> None:
 @given(SEEDS)
 def test_without_a_limit_to_the_queue_runs_are_exact_and_with_one_never_faster(seed: int) -> None:
     costs = job(seed)
-    endless = replace(costs, queue=10_000)
+    endless = relinked(costs, queue=10_000)
     runs = runs_of(endless)
     assert runs is not None
-    assert by_items_ns(replace(runs, queue=10_000)) == pytest.approx(by_items_ns(endless), rel=1e-5)
+    assert by_items_ns(relinked(runs, queue=10_000)) == pytest.approx(by_items_ns(endless), rel=1e-5)
     if (limited := runs_of(costs)) is not None:
         assert by_items_ns(limited) >= by_items_ns(costs) * (1 - 1e-5)
 
@@ -38,22 +37,10 @@ def test_without_a_limit_to_the_queue_runs_are_exact_and_with_one_never_faster(s
 def test_a_thousand_launches_on_one_stream_are_a_handful_of_items() -> None:
     items = 1000
     own = np.arange(items)
-    costs = Costs(
-        before=np.ones(items),
-        own=np.full(items, 2.0),
-        launches=np.ones(items, bool),
-        owner=own,
-        stream=np.zeros(items, np.int64),
-        latency=np.full(items, 5.0),
-        gap=np.ones(items),
-        duration=np.full(items, 4.0),
-        edge=np.full(items, NONE),
-        wait=np.full(items, NONE),
-        edge_ns=0.0,
-        queue=1021,
-        streams=2,
-    )
+    ones, none = np.ones(items), np.full(items, NONE)
+    links = Links(ones > 0, own, np.zeros(items, np.int64), none, none, queue=1021, streams=2)
+    costs = Costs(links, ones, own=2 * ones, latency=5 * ones, gap=ones, duration=4 * ones, edge_ns=0.0)
     runs = runs_of(costs)
     assert runs is not None
-    assert len(runs.stream) == 16
+    assert len(runs.links) == 16
     assert period_ns(costs) == by_items_ns(costs) == 5 * items

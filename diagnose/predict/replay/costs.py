@@ -1,6 +1,7 @@
 """A change applied to the items of a step."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -9,7 +10,10 @@ from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.device import NONE
 from diagnose.predict.replay.host import CAUSES, DISPATCH, END_OF_STEP, ISSUING, ByCause
 from diagnose.predict.replay.items import Items
+from diagnose.predict.replay.links import Links
 from diagnose.timeline import Activities
+
+_KNOWN = 4  # links that are kept for other changes that leave the same
 
 
 @dataclass(frozen=True)
@@ -18,22 +22,32 @@ class Costs:
 
     `before` and `own` are host time before the call and in it. `latency` is from the launch to the earliest start,
     minus infinity for an activity that needs no launch. `gap` follows the activity before on the stream, `edge_ns`
-    the activity of item `edge`. `launches` marks the items that take a place in their stream's queue.
+    the activity of item `links.edge`; gap and duration of an item without an activity are 0.
     """
 
+    links: Links
     before: Floats
     own: Floats
-    launches: Mask
-    owner: Ints
-    stream: Ints
     latency: Floats
     gap: Floats
     duration: Floats
-    edge: Ints
-    wait: Ints
     edge_ns: float
-    queue: int
-    streams: int
+
+    @cached_property
+    def host(self) -> Floats:
+        """What each item takes of the host."""
+        return self.before + self.own
+
+    @cached_property
+    def busy(self) -> Floats:
+        """What each item takes of its stream."""
+        return self.gap + self.duration
+
+    @cached_property
+    def busiest_ns(self) -> float:
+        """The work of the host, or of the busiest stream."""
+        on_stream = np.bincount(np.maximum(self.links.stream, 0), self.busy, minlength=1)
+        return max(float(self.host.sum()), float(on_stream.max()))
 
 
 def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
@@ -42,23 +56,15 @@ def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
     gone = on_device & _vanished(items, change)
     unlaunched = gone | (on_device & _merged(items, change))
     before, own = _host(items, change, _needed(items, on_device & ~unlaunched))
-    stream, edge = _streams(gpu, items, change)
-    latency = items.latency_ns * change.host.get("launch-latency", 1.0)
     gap = items.gap_ns * change.host.get("kernel-gap", 1.0)
     return Costs(
+        links=_links(gpu, items, change, gone | _freed(items, change)),
         before=before,
         own=own,
-        launches=on_device & (items.owner == np.arange(len(items))),
-        owner=items.owner,
-        stream=stream,
-        latency=np.where(unlaunched, -np.inf, latency),
+        latency=np.where(unlaunched, -np.inf, items.latency_ns * change.host.get("launch-latency", 1.0)),
         gap=np.where(unlaunched, 0.0, gap),
         duration=np.where(on_device, _durations(gpu, items.activity, change), 0.0),
-        edge=edge,
-        wait=np.where(gone | _freed(items, change), NONE, items.wait),
         edge_ns=items.edge_ns,
-        queue=items.queue,
-        streams=items.streams * 2,
     )
 
 
@@ -141,10 +147,27 @@ def _issued(times: ByCause, factors: Floats) -> Floats:
     return sum((times.of(cause) * factor for cause, factor in zip(ISSUING, factors, strict=True)), np.zeros(times.rows))
 
 
-def _streams(gpu: Activities, items: Items, change: Change) -> tuple[Ints, Ints]:
-    """Streams and edges; those of collectives that overlap are their own, and kernels do not wait for them."""
-    if not change.overlap:
-        return items.stream, items.edge
+def _links(gpu: Activities, items: Items, change: Change, no_wait: Mask) -> Links:
+    """What the items wait for, but those of the mask: the same object for changes that leave the same."""
+    released = np.flatnonzero(no_wait & (items.wait != NONE))
+    known, content = items.known_links, (change.overlap, released.tobytes())
+    if content not in known:
+        if len(known) == _KNOWN:
+            known.clear()
+        known[content] = _changed_links(gpu, items, change.overlap, released)
+    return known[content]
+
+
+def _changed_links(gpu: Activities, items: Items, overlap: bool, released: Ints) -> Links:
+    stream, edge = _apart(gpu, items) if overlap else (items.stream, items.edge)
+    wait = items.wait.copy()
+    wait[released] = NONE
+    launches = (items.activity >= 0) & (items.owner == np.arange(len(items)))
+    return Links(launches, items.owner, stream, edge, wait, items.queue, items.streams * 2)
+
+
+def _apart(gpu: Activities, items: Items) -> tuple[Ints, Ints]:
+    """Streams and edges with the collectives on streams of their own, for which kernels do not wait."""
     collective = (items.activity >= 0) & gpu.is_communication[items.activity]
     held = (items.edge != NONE) & gpu.is_communication[items.source] & ~collective
     return np.where(collective, items.streams + items.stream, items.stream), np.where(held, NONE, items.edge)

@@ -21,7 +21,8 @@ def period_ns(costs: Costs) -> float:
     if (runs := runs_of(costs)) is None:
         return by_items_ns(costs)
     most = by_items_ns(runs)
-    if most <= _least_ns(costs) or most <= by_items_ns(replace(runs, queue=sys.maxsize)) * (1 + _CONVERGED):
+    endless = replace(runs, links=replace(runs.links, queue=sys.maxsize))
+    if most <= _least_ns(costs) or most <= by_items_ns(endless) * (1 + _CONVERGED):
         return most
     return by_items_ns(costs)
 
@@ -45,6 +46,4 @@ def by_items_ns(costs: Costs) -> float:
 
 def _least_ns(costs: Costs) -> float:
     """The work of the busiest clock, and what the last digits may add."""
-    on_device = costs.stream >= 0
-    work = np.bincount(costs.stream[on_device], (costs.gap + costs.duration)[on_device], minlength=1)
-    return max(float((costs.before + costs.own).sum()), float(work.max())) * (1 + _CONVERGED)
+    return costs.busiest_ns * (1 + _CONVERGED)

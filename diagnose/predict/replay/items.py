@@ -5,7 +5,8 @@ that wait or end a step; activities do that are later kernels of a graph, that t
 stream holds back.
 """
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from diagnose.arrays import Floats, Ints, Mask, numbered, rows_in
 from diagnose.predict.replay.device import NONE, Starts, starts_of
 from diagnose.predict.replay.host import DISPATCH, Calls, calls_of
+from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ONE_STREAM, queue_of, waits_of
 from diagnose.timeline import Activities, Timeline
 from diagnose.trace.vocabulary import RUNTIME
@@ -41,6 +43,7 @@ class Items:
         edge_ns: typically from the end of `source`.
         activities: how many the timeline has.
         events: how many events the trace has.
+        known_links: what the items wait for under changes, by what these take away.
     """
 
     call: Ints
@@ -60,6 +63,7 @@ class Items:
     activities: int
     events: int
     calls: Calls
+    known_links: dict[Hashable, Links] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.call)
@@ -107,7 +111,7 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
         owner=_looked_up(_looked_up(activity, launcher), item_of_call),
         stream=_looked_up(activity, stream),
         previous=starts.previous[activity],
-        gap_ns=starts.gap_ns[activity],
+        gap_ns=np.where(activity >= 0, starts.gap_ns[activity], 0.0),
         latency_ns=starts.latency_ns[activity],
         source=starts.edge[activity],
         edge=_edges(activity, starts, stream, item_of),

@@ -15,6 +15,7 @@ import numpy as np
 
 from diagnose.arrays import Array, Floats, Ints, Mask
 from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
 
 PASSES = 41
@@ -48,7 +49,7 @@ def loop_in_use() -> Literal["compiled", "reference"]:
 
 
 def _takes_a_place(costs: Costs) -> Mask:
-    return costs.launches & (costs.queue < sys.maxsize)
+    return costs.links.launches & (costs.links.queue < sys.maxsize)
 
 
 def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
@@ -61,12 +62,12 @@ def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
 
 def reference_passes(costs: Costs) -> Iterator[Floats]:
     """The same in Python, which is what the compiled loop has to do."""
-    takes_a_place = _takes_a_place(costs)
-    columns = (costs.before, costs.own, takes_a_place, costs.owner, costs.stream, costs.latency, costs.gap,
-               costs.duration, costs.edge, costs.wait)  # fmt: skip
+    links, takes_a_place = costs.links, _takes_a_place(costs)
+    columns = (costs.before, costs.own, takes_a_place, links.owner, links.stream, costs.latency, costs.gap,
+               costs.duration, links.edge, links.wait)  # fmt: skip
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    edge_ns, host, ends, latest = costs.edge_ns, 0.0, [0.0] * costs.streams, 0.0
-    begun = _queues(costs.stream[takes_a_place], costs.queue)
+    edge_ns, host, ends, latest = costs.edge_ns, 0.0, [0.0] * links.streams, 0.0
+    begun = _queues(links.stream[takes_a_place], links.queue)
     called, ended = [0.0] * len(rows), [0.0] * len(rows)
     for _ in range(PASSES):
         for i, (before, own, queued, owner, stream, latency, gap, duration, edge, wait) in enumerate(rows):
@@ -119,23 +120,23 @@ def arrays_of(costs: Costs) -> dict[str, Array]:
     `begun` are the starts of the last launches: places `first[s]` to `first[s + 1]` for the queue of stream s, of which
     the next launch takes `following[s]`. What is at a place before has started long ago.
     """
-    takes_a_place = _takes_a_place(costs)
-    first = _first_places(costs, takes_a_place)
+    links, takes_a_place = costs.links, _takes_a_place(costs)
+    first = _first_places(links, takes_a_place)
     return {
         **{name: np.ascontiguousarray(getattr(costs, name), np.float64) for name in _TIMES},
-        **{name: np.ascontiguousarray(getattr(costs, name), np.int64) for name in _LINKS},
+        **{name: np.ascontiguousarray(getattr(links, name), np.int64) for name in _LINKS},
         "takes_a_place": takes_a_place,
-        "called": np.zeros(len(costs.stream)),
-        "ended": np.zeros(len(costs.stream)),
-        "clocks": np.zeros(costs.streams + 2),
+        "called": np.zeros(len(links)),
+        "ended": np.zeros(len(links)),
+        "clocks": np.zeros(links.streams + 2),
         "begun": np.full(first[-1], -np.inf),
         "first": first,
         "following": first[:-1].copy(),
     }
 
 
-def _first_places(costs: Costs, takes_a_place: Mask) -> Ints:
+def _first_places(links: Links, takes_a_place: Mask) -> Ints:
     """Where the places of each stream's queue begin, and where the last ends: no more of them than launches in all."""
-    stream = np.clip(costs.stream[takes_a_place], -1, costs.streams)
-    launches = np.bincount(stream + 1, minlength=costs.streams + 2)[1 : costs.streams + 1]
-    return np.concatenate(([0], np.cumsum(np.minimum(launches * PASSES, costs.queue))))
+    stream = np.clip(links.stream[takes_a_place], -1, links.streams)
+    launches = np.bincount(stream + 1, minlength=links.streams + 2)[1 : links.streams + 1]
+    return np.concatenate(([0], np.cumsum(np.minimum(launches * PASSES, links.queue))))

@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask
+from diagnose.arrays import Floats
 from diagnose.predict.replay.costs import Costs
-from diagnose.predict.replay.device import NONE
-
-_LONGEST = 64  # items of a run, so that a queue of about 1,000 launches holds many
-_HELD = 8  # runs that a shorter queue holds at least
+from diagnose.predict.replay.links import Runs
 
 
 def runs_of(costs: Costs) -> Costs | None:
@@ -18,81 +15,35 @@ def runs_of(costs: Costs) -> Costs | None:
     Unless queues fill, the clocks at the ends of the runs are those of the items. Where they do the clocks of the runs
     are no earlier: a run has to wait before its first call for all that its last one could find in the queue.
     """
-    longest = min(_LONGEST, costs.queue // _HELD)
-    if not longest or not len(costs.stream):
+    if (runs := costs.links.runs) is None:
         return None
-    first = _first_items(costs, longest)
-    run = np.repeat(np.arange(len(first)), np.diff(first, append=len(costs.stream)))
-    on_device = costs.stream >= 0
-    opening = np.minimum.reduceat(np.where(on_device, np.arange(len(run)), len(run)), first)
-    used = opening < len(run)
-    opening = np.where(used, opening, 0)
-    busy = np.where(on_device, costs.gap + costs.duration, 0.0)
-    gap = np.where(used, costs.gap[opening], 0.0)
-    duration = np.add.reduceat(busy, first) - gap
+    busy = np.add.reduceat(costs.busy, runs.first)
+    gap = np.where(runs.used, costs.gap[runs.opening], 0.0)
     return Costs(
-        before=costs.before[first],
-        own=np.add.reduceat(costs.before + costs.own, first) - costs.before[first],
-        launches=np.logical_or.reduceat(costs.launches, first),
-        owner=np.where(used, _numbered(_owner(costs)[opening], run), NONE),
-        stream=np.where(used, costs.stream[opening], NONE),
-        latency=np.maximum.reduceat(_launched_end(costs, busy, first, run), first) - duration,
+        links=runs.links,
+        before=costs.before[runs.first],
+        own=np.add.reduceat(costs.host, runs.first) - costs.before[runs.first],
+        latency=np.maximum.reduceat(_launched_end(costs, busy, runs), runs.first) - (busy - gap),
         gap=gap,
-        duration=duration,
-        edge=_numbered(costs.edge[first], run),
-        wait=_numbered(costs.wait[first], run),
+        duration=busy - gap,
         edge_ns=costs.edge_ns,
-        queue=costs.queue // longest - 1,
-        streams=costs.streams,
     )
 
 
-def _first_items(costs: Costs, longest: int) -> Ints:
-    """The first item of each run: what waits is alone, what is waited for ends a run, what has launched begins one."""
-    item = np.arange(len(costs.stream))
-    owner, on_device = _owner(costs), costs.stream >= 0
-    waits, child = costs.wait != NONE, on_device & (owner != item)
-    begins = waits | (costs.edge != NONE)
-    begins[0] = True
-    begins[owner[child]] = True
-    begins[1:] |= waits[:-1] | _switches(costs.stream, on_device)
-    begins[1:] |= np.where(child[1:], owner[1:] != owner[:-1], child[:-1])
-    awaited = np.concatenate((costs.wait[costs.wait >= 0], costs.edge[costs.edge >= 0])) + 1
-    begins[awaited[awaited < len(item)]] = True
-    first = np.flatnonzero(begins)
-    place = item - np.repeat(first, np.diff(first, append=len(item)))
-    return np.flatnonzero(place % longest == 0)
-
-
-def _switches(stream: Ints, on_device: Mask) -> Mask:
-    """Mask of the items but the first that are on another stream than the last activity before them."""
-    last = np.maximum.accumulate(np.where(on_device, np.arange(len(stream)), 0))
-    return on_device[1:] & (stream[1:] != stream[last[:-1]])
-
-
-def _owner(costs: Costs) -> Ints:
-    """The item that launched each, itself where none did."""
-    return np.where(costs.owner >= 0, costs.owner, np.arange(len(costs.owner)))
-
-
-def _launched_end(costs: Costs, busy: Floats, first: Ints, run: Ints) -> Floats:
+def _launched_end(costs: Costs, busy: Floats, runs: Runs) -> Floats:
     """When the run of each item ends if the item starts as soon as its launch allows, after the call that the run's
-    launches count from: its own first one, or that of the item that launched all of it."""
-    host = costs.before + costs.own
-    called = _sum_before(host, first, run) + costs.before - costs.before[first][run]
-    after = np.add.reduceat(busy, first)[run] - _sum_before(busy, first, run) - busy
-    owner = _owner(costs)
-    since = np.where(run[owner] == run, called[owner], 0.0)
-    bound = (costs.stream >= 0) & (costs.owner >= 0)
+    launches count from: its own first one, or that of the item that launched all of it.
+
+    `busy` is what the stream takes for each run.
+    """
+    called = _sum_before(costs.host, runs) + costs.before - np.repeat(costs.before[runs.first], runs.lengths)
+    after = np.repeat(busy, runs.lengths) - _sum_before(costs.busy, runs) - costs.busy
+    since = np.where(runs.caller >= 0, called[runs.caller], 0.0)
+    bound = costs.links.on_device & (costs.links.owner >= 0)
     return np.where(bound, since + costs.latency + costs.duration + after, -np.inf)
 
 
-def _sum_before(values: Floats, first: Ints, run: Ints) -> Floats:
+def _sum_before(values: Floats, runs: Runs) -> Floats:
     """For each item the sum over those of its run before it."""
     before = np.cumsum(values) - values
-    return before - before[first][run]
-
-
-def _numbered(items: Ints, run: Ints) -> Ints:
-    """The runs of the items; what is below zero stays as it is."""
-    return np.where(items >= 0, run[np.maximum(items, 0)], items)
+    return before - np.repeat(before[runs.first], runs.lengths)

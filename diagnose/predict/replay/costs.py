@@ -1,19 +1,18 @@
 """A change applied to the items of a step."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.device import NONE
-from diagnose.predict.replay.host import CAUSES, DISPATCH, END_OF_STEP, ISSUING, ByCause
+from diagnose.predict.replay.host import CAUSES, DISPATCH, ISSUING, ByCause
 from diagnose.predict.replay.items import Items
+from diagnose.predict.replay.lately import lately
 from diagnose.predict.replay.links import Links
 from diagnose.timeline import Activities
-
-_KNOWN = 4  # links that are kept for other changes that leave the same
 
 
 @dataclass(frozen=True)
@@ -52,18 +51,18 @@ class Costs:
 
 def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
     """The items' costs under `change`, whose arrays are aligned."""
-    on_device = items.activity >= 0
-    gone = on_device & _vanished(items, change)
-    unlaunched = gone | (on_device & _merged(items, change))
-    before, own = _host(items, change, _needed(items, on_device & ~unlaunched))
+    factor = np.ones(len(items)) if change.kernels is None else change.kernels[items.activity]
+    gone = items.on_device & (factor == 0)
+    unlaunched = gone | _merged(items, change)
+    before, own = _host(items, change, _needed(items, unlaunched))
     gap = items.gap_ns * change.host.get("kernel-gap", 1.0)
     return Costs(
-        links=_links(gpu, items, change, gone | _freed(items, change)),
+        links=_links(gpu, items, change.overlap, _released(items, change, gone)),
         before=before,
         own=own,
         latency=np.where(unlaunched, -np.inf, items.latency_ns * change.host.get("launch-latency", 1.0)),
         gap=np.where(unlaunched, 0.0, gap),
-        duration=np.where(on_device, _durations(gpu, items.activity, change), 0.0),
+        duration=items.duration_ns * factor * np.where(items.is_communication, change.communication, 1.0),
         edge_ns=items.edge_ns,
     )
 
@@ -83,40 +82,26 @@ def check_aligned(items: Items, change: Change) -> None:
             raise ValueError(f"{name} has {len(array)} entries where {rows} are due")
 
 
-def _durations(gpu: Activities, activity: Ints, change: Change) -> Floats:
-    factor = np.ones(len(activity)) if change.kernels is None else change.kernels[activity]
-    communication = np.where(gpu.is_communication[activity], change.communication, 1.0)
-    return (gpu.end[activity] - gpu.start[activity]) * factor * communication
-
-
-def _vanished(items: Items, change: Change) -> Mask:
-    return np.zeros(len(items), bool) if change.kernels is None else change.kernels[items.activity] == 0
-
-
 def _merged(items: Items, change: Change) -> Mask:
     """The activities that fuse into the one before them on their stream, in the same step."""
     if change.merge is None:
         return np.zeros(len(items), bool)
-    held = np.flatnonzero(items.activity >= 0)
-    item_of = np.full(len(change.merge), NONE, np.int64)
-    item_of[items.activity[held]] = held
-    ends = (items.call >= 0) & (items.calls.row[items.call] == END_OF_STEP)
-    step = np.cumsum(ends)
-    before = item_of[items.previous]
-    follows = (items.previous >= 0) & (before >= 0) & (step[before] == step)
-    return follows & change.merge[items.activity] & change.merge[items.previous]
+    return items.follows & change.merge[items.activity] & change.merge[items.previous]
 
 
-def _freed(items: Items, change: Change) -> Mask:
-    """The calls that no longer wait."""
-    row = np.where(items.call >= 0, items.calls.row[items.call], NONE)
-    return np.zeros(len(items), bool) if change.no_wait is None else (row >= 0) & change.no_wait[row]
+def _released(items: Items, change: Change, gone: Mask) -> Ints:
+    """The items that no longer wait."""
+    waiting, row = items.waiting
+    released = gone[waiting] if change.no_wait is None else gone[waiting] | ((row >= 0) & change.no_wait[row])
+    return np.asarray(waiting[released])
 
 
-def _needed(items: Items, launched: Mask) -> Mask:
+def _needed(items: Items, unlaunched: Mask) -> Mask:
     """The calls that launch nothing, or still launch something."""
+    if not unlaunched.any():
+        return np.ones(len(items), bool)
     still = np.zeros(len(items), bool)
-    still[items.owner[launched & (items.owner >= 0)]] = True
+    still[items.owner[~unlaunched & (items.owner >= 0)]] = True
     return ~items.launching | still
 
 
@@ -130,16 +115,18 @@ def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
     calls, factors, called = items.calls, change.factors(CAUSES), items.call >= 0
     speeds = change.speeds(CAUSES)
     unprofiled = factors * speeds
-    spared = np.where(items.launching, factors[DISPATCH] * (1 - change.launches), 0.0)
     stated = np.where(factors[ISSUING] < 1, factors[ISSUING], 0.0)
-    less, left = (ns * spared * speeds[DISPATCH] for ns in items.dispatched_ns)
-    left = calls.inside.weighted(unprofiled)[items.call] - left
+    before, left = (times.weighted(unprofiled)[items.call] for times in (calls.before, calls.inside))
+    less = np.zeros(len(items))
+    if change.launches != 1:
+        spared = np.where(items.launching, factors[DISPATCH] * (1 - change.launches), 0.0)
+        less, inside = (ns * spared * speeds[DISPATCH] for ns in items.dispatched_ns)
+        left = left - inside
     if not needed.all():
         less = np.where(needed, less, _issued(calls.before, (factors[ISSUING] - stated) * speeds[ISSUING])[items.call])
         left = np.where(needed, left, _issued(calls.inside, stated * speeds[ISSUING])[items.call])
-    before = calls.before.weighted(unprofiled)[items.call] - less
     own = items.own_ns * np.divide(left, items.call_ns, out=needed * speeds[DISPATCH], where=items.call_ns > 0)
-    return np.where(called, before, 0.0), np.where(called, own, 0.0)
+    return np.where(called, before - less, 0.0), np.where(called, own, 0.0)
 
 
 def _issued(times: ByCause, factors: Floats) -> Floats:
@@ -147,27 +134,23 @@ def _issued(times: ByCause, factors: Floats) -> Floats:
     return sum((times.of(cause) * factor for cause, factor in zip(ISSUING, factors, strict=True)), np.zeros(times.rows))
 
 
-def _links(gpu: Activities, items: Items, change: Change, no_wait: Mask) -> Links:
-    """What the items wait for, but those of the mask: the same object for changes that leave the same."""
-    released = np.flatnonzero(no_wait & (items.wait != NONE))
-    known, content = items.known_links, (change.overlap, released.tobytes())
-    if content not in known:
-        if len(known) == _KNOWN:
-            known.clear()
-        known[content] = _changed_links(gpu, items, change.overlap, released)
-    return known[content]
+def _links(gpu: Activities, items: Items, overlap: bool, released: Ints) -> Links:
+    """What the items wait for, but for those released: the same object for changes that leave the same."""
+    changed = partial(_changed_links, gpu, items, overlap, released)
+    return lately(items.known_links, (overlap, released.tobytes()), changed)
 
 
 def _changed_links(gpu: Activities, items: Items, overlap: bool, released: Ints) -> Links:
     stream, edge = _apart(gpu, items) if overlap else (items.stream, items.edge)
     wait = items.wait.copy()
     wait[released] = NONE
-    launches = (items.activity >= 0) & (items.owner == np.arange(len(items)))
+    launches = items.on_device & (items.owner == np.arange(len(items)))
     return Links(launches, items.owner, stream, edge, wait, items.queue, items.streams * 2)
 
 
 def _apart(gpu: Activities, items: Items) -> tuple[Ints, Ints]:
     """Streams and edges with the collectives on streams of their own, for which kernels do not wait."""
-    collective = (items.activity >= 0) & gpu.is_communication[items.activity]
-    held = (items.edge != NONE) & gpu.is_communication[items.source] & ~collective
-    return np.where(collective, items.streams + items.stream, items.stream), np.where(held, NONE, items.edge)
+    held = (items.edge != NONE) & gpu.is_communication[items.source] & ~items.is_communication
+    return np.where(items.is_communication, items.streams + items.stream, items.stream), np.where(
+        held, NONE, items.edge
+    )

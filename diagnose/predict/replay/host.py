@@ -6,7 +6,7 @@ calls overlap, the time counts once.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from diagnose.attribution.causes import IDLE
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
 from diagnose.predict.replay.host_speeds import Recorded, recorded_by
+from diagnose.predict.replay.lately import lately
 from diagnose.timeline import Timeline
 from diagnose.trace.spill import narrowest
 from diagnose.trace.vocabulary import SYNCHRONISATION
@@ -35,6 +36,7 @@ class ByCause:
 
     rows: int
     columns: Mapping[int, Ints]
+    _known: dict[bytes, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def of(self, cause: int) -> Floats:
         """The time of one cause."""
@@ -46,10 +48,11 @@ class ByCause:
         return np.sum([self.of(cause) for cause in self.columns], axis=0) if self.columns else np.zeros(self.rows)
 
     def weighted(self, factors: Floats) -> Floats:
-        """The sum of the causes, each with its factor, shape (rows,).
+        """The sum of the causes, each with its factor, shape (rows,), which is kept and not to be written to."""
+        return lately(self._known, factors.tobytes(), lambda: self._weighted(factors))
 
-        Not by BLAS, whose threads keep every core busy as they wait.
-        """
+    def _weighted(self, factors: Floats) -> Floats:
+        """Not by BLAS, whose threads keep every core busy as they wait."""
         weighted, times = np.empty(self.rows), np.zeros((min(_BLOCK, self.rows), len(CAUSES)))
         for begin in range(0, self.rows, _BLOCK):
             block = times[: self.rows - begin]

@@ -13,7 +13,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask, numbered, rows_in
 from diagnose.predict.replay.device import NONE, Starts, starts_of
-from diagnose.predict.replay.host import DISPATCH, Calls, calls_of
+from diagnose.predict.replay.host import DISPATCH, END_OF_STEP, Calls, calls_of
 from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ONE_STREAM, queue_of, waits_of
 from diagnose.timeline import Activities, Timeline
@@ -38,6 +38,8 @@ class Items:
         edge: the item of `source`, or ONE_STREAM - stream for all that holds.
         wait: the item whose activity the call waits for, or ALL_STREAMS, or ONE_STREAM - stream.
         own_ns: what the call takes of the host beside waiting.
+        duration_ns: how long the activity took; as `gap_ns` 0 without one.
+        is_communication: mask of the activities that are collectives.
         queue: launches that a stream holds before the next one blocks.
         streams: how many streams there are.
         edge_ns: typically from the end of `source`.
@@ -57,6 +59,8 @@ class Items:
     edge: Ints
     wait: Ints
     own_ns: Floats
+    duration_ns: Ints
+    is_communication: Mask
     queue: int
     streams: int
     edge_ns: float
@@ -67,6 +71,25 @@ class Items:
 
     def __len__(self) -> int:
         return len(self.call)
+
+    @cached_property
+    def on_device(self) -> Mask:
+        """Mask of the items with an activity."""
+        return self.activity >= 0
+
+    @cached_property
+    def waiting(self) -> tuple[Ints, Ints]:
+        """The items whose call waits, and the call's row of the trace, or NONE."""
+        items = np.flatnonzero(self.wait != NONE)
+        call = self.call[items]
+        return items, np.where(call >= 0, self.calls.row[call], NONE)
+
+    @cached_property
+    def follows(self) -> Mask:
+        """Mask of the activities with another before them on their stream in the same step."""
+        step = np.cumsum((self.call >= 0) & (self.calls.row[self.call] == END_OF_STEP))
+        before = _inverse(self.activity, self.activities)[self.previous]
+        return self.on_device & (self.previous >= 0) & (before >= 0) & (step[before] == step)
 
     @cached_property
     def launching(self) -> Mask:
@@ -117,6 +140,8 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
         edge=_edges(activity, starts, stream, item_of),
         wait=np.where(target < NONE, target, np.where(awaited <= item, awaited, NONE)),
         own_ns=np.where(call >= 0, waits.own_ns[call], 0.0),
+        duration_ns=np.where(activity >= 0, gpu.end[activity] - gpu.start[activity], 0),
+        is_communication=(activity >= 0) & gpu.is_communication[activity],
         queue=queue.launches,
         streams=len(names),
         edge_ns=starts.edge_ns,

@@ -10,7 +10,7 @@ from diagnose.facts import Fact
 from diagnose.predict.plan import Weight, pays
 from diagnose.predict.replay import device, waits
 from diagnose.predict.replay.host_speeds import Recorded, speeds_that_fit
-from diagnose.predict.replay.replay import Replay, _typical, host_speeds_for
+from diagnose.predict.replay.replay import Replay, _standing_for_all, host_speeds_for
 from diagnose.predict.whatif import Predictor
 
 US, MS = 1_000, 1_000_000
@@ -39,10 +39,33 @@ def test_a_replay_is_believed_that_misses_the_step_by_a_twentieth_at_most(error:
 
 def test_three_steps_are_replayed_and_fewer_of_many_activities() -> None:
     few, many = (SimpleNamespace(gpu=range(count)) for count in (9_000, 9 * 40_000))
-    lengths = np.array([10, 11, 12, 13, 14, 50, 60, 70, 80])
+    lengths = np.array([96, 97, 98, 99, 100, 101, 102, 103, 104])
 
-    assert len(_typical(few, lengths)) == 3  # type: ignore[arg-type]
-    assert len(_typical(many, lengths)) == 2  # type: ignore[arg-type]
+    assert _standing_for_all(few, lengths) == (3, 4, 5)  # type: ignore[arg-type]
+    assert _standing_for_all(many, lengths) == (3, 4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("longest", "steps"), [(259, (0, 1, 2)), (265, tuple(range(6)))])
+def test_all_steps_are_replayed_where_the_usual_ones_miss_the_mean_by_more_than_a_twentieth(
+    longest: int, steps: tuple[int, ...]
+) -> None:
+    few: Any = SimpleNamespace(gpu=range(100))
+    lengths = np.array([200, 200, 200, 200, 200, longest])
+
+    assert _standing_for_all(few, lengths) == steps
+
+
+@pytest.mark.parametrize(("lengths", "steps"), [([10, 10, 10, 40, 10, 10, 10, 40], (1, 3, 4, 6)), ([10, 10, 90], (1,))])
+def test_of_many_activities_steps_from_the_shortest_to_the_longest_are_replayed(
+    lengths: list[int], steps: tuple[int, ...]
+) -> None:
+    each = 25_000 if len(lengths) > 3 else 80_000
+    many: Any = SimpleNamespace(gpu=range(each * len(lengths)))
+
+    found = _standing_for_all(many, np.array(lengths))
+
+    assert len(found) == len(steps)
+    assert sorted(np.array(lengths)[list(found)]) == sorted(np.array(lengths)[list(steps)])
 
 
 def recorded(ns: float = 1e6, events: float = 100.0) -> dict[str, Recorded]:

@@ -22,12 +22,14 @@ MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens 
 STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
 DEVICE_BOUND_SHARE = 0.02
+ALIKE_SHARE = 0.05  # of the mean step: replayed steps that lie further apart from it predict for other steps
 
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
 NOT_STEADY = "the host takes longer than the device in these steps, so they do not last: profile more of them"
 NOT_RECORDED = "kernels were launched, but what the GPU did was not recorded"
 NOT_KNOWN = "the job runs on a device whose activities diagnose does not know"
 NOT_LINKED = "the trace does not link kernels to the calls that launched them"
+NOT_ALIKE = "its steps take so different times that those few that can be replayed do not stand for all"
 NO_STEP = "the trace holds no step"
 
 
@@ -36,7 +38,7 @@ class Replay:
     """Steps of one rank that can be replayed with a change.
 
     Attributes:
-        steps: the replayed ones, as rows of the counted steps: on a device those whose time is closest to the median.
+        steps: the replayed ones, as rows of the counted steps: on a device those that stand for all.
         measured_ns: mean time of these steps, on the device where there is one.
         waits: rows of the trace of the calls in them that wait for the device, for `Change.no_wait`.
         recorded: what the host did in such a step by each cause, as far as `Change.host_speeds` scales it.
@@ -58,7 +60,7 @@ class Replay:
         """
         if not timeline.has_gpu:
             return _on_host(timeline, attribution)
-        return _on_device(timeline, _typical(timeline, attribution.windows[:, 1] - attribution.windows[:, 0]))
+        return _on_device(timeline, attribution.windows[:, 1] - attribution.windows[:, 0])
 
     @classmethod
     def failed(cls, because: str) -> "Replay":
@@ -125,7 +127,10 @@ def host_speeds_for(
     return speeds_that_fit(replay.recorded, known, lambda speeds: replay.step_ns(Change(host_speeds=speeds)) <= wanted)
 
 
-def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
+def _on_device(timeline: Timeline, lengths: Ints) -> Replay:
+    steps = _standing_for_all(timeline, lengths)
+    if not _stand_for_all(lengths, steps):
+        return Replay.failed(NOT_ALIKE)
     items = items_of(timeline, _host_windows(timeline, steps))
     activity = items.activity[items.activity >= 0]
     communicates = bool(timeline.gpu.is_communication[activity].any())
@@ -141,12 +146,26 @@ def _on_device(timeline: Timeline, steps: tuple[int, ...]) -> Replay:
     )
 
 
-def _typical(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:
-    """The steps whose length is closest to the median, in order: at most STEPS, and as few as hold little enough."""
-    nearest = np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")[:STEPS]
+def _standing_for_all(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:
+    """Steps whose mean is that of all, in order, as few as hold little enough.
+
+    They are the STEPS closest to the median, unless what happens in some steps alone makes the mean another one: then
+    all of them, or as many from the shortest to the longest.
+    """
     each = len(timeline.gpu) / max(len(lengths), 1)
-    most = STEPS if each * STEPS <= MOST_ACTIVITIES else max(int(MOST_ACTIVITIES / each), 1)
-    return tuple(sorted(nearest[:most].tolist()))
+    most = max(int(MOST_ACTIVITIES / each), 1) if each else len(lengths)
+    nearest = np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")[: min(most, STEPS)]
+    typical = tuple(sorted(nearest.tolist()))
+    if _stand_for_all(lengths, typical):
+        return typical
+    order, count = np.argsort(lengths, kind="stable"), min(most, len(lengths))
+    spread = order[(np.arange(count) * 2 + 1) * len(lengths) // (2 * count)]
+    return tuple(sorted(spread.tolist()))
+
+
+def _stand_for_all(lengths: Ints, steps: tuple[int, ...]) -> bool:
+    """Whether the mean of these steps is that of all, about which the report speaks."""
+    return bool(abs(lengths[list(steps)].mean() - lengths.mean()) <= ALIKE_SHARE * lengths.mean()) if steps else True
 
 
 def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change) -> float:

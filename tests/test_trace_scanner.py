@@ -19,8 +19,6 @@ from diagnose.trace.builder import ColumnBuilder, Interner
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-NATIVE = ROOT / "diagnose" / "trace" / "native"
-SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-std=c11", "-fPIC", "-shared")
 GIVEN = ("DIAGNOSE_REAL_TRACES", "DIAGNOSE_MORE_TRACES", "DIAGNOSE_HOSTILE_INPUTS")
 compiled = pytest.mark.skipif(scanning._scanner is None, reason="the compiled reader is not installed")
 ONE = '{"ph":"X","cat":"cpu_op","name":"mm","pid":1,"tid":2,"ts":5.5,"dur":1,"args":{%s}}'

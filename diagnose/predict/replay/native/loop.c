@@ -17,7 +17,7 @@
 #error "sums would not be rounded to doubles, as those of Python are"
 #endif
 
-#define VERSION 1 /* `diagnose.predict.replay.passes` leaves out any other: one more with each change of what is passed or done */
+#define VERSION 1 /* `passes` leaves out any other: one more with each change of what is taken or done */
 
 enum { NONE = -1, ALL_STREAMS = -2, ONE_STREAM = -3 }; /* as `diagnose.predict.replay.waits` has them */
 

@@ -51,7 +51,8 @@ NO_MFU = Mfu(
 def diagnose(case: Case) -> Diagnosis:
     """The diagnosis of one job."""
     ranks, part = case.ranks, (sections := Sections()).part
-    ledger = ledger_of(case.job, case.positions)
+    undivided = ledger_of(case.job, case.positions)
+    ledger = part("ledger_by_step", lambda: divided_by_step(undivided, case.job, case.positions), undivided)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, grounds_of(ranks, case.facts, case.job.view.distortion))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
@@ -63,7 +64,7 @@ def diagnose(case: Case) -> Diagnosis:
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks, case.measured),
-        ledger=part("ledger_by_step", lambda: divided_by_step(ledger, case.job, case.positions), ledger),
+        ledger=ledger,
         waterfall=part("waterfall", lambda: _waterfall(case, ledger, work), ()),
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),

@@ -8,6 +8,7 @@ the documentation included.
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE
 from diagnose.attribution.leading import (
@@ -26,6 +27,9 @@ from diagnose.facts import spoken
 MUCH_UNOBSERVED = 0.10  # of the step: from there on a verdict is less sure, and says so
 TOO_MANY_LOST = 0.20  # of the kernel launches: nothing is decided
 MANY_LOST = 0.02  # of the kernel launches: no verdict is sure
+ODD_FACTOR = 2.0  # times the median step: a longer one is another kind of step
+ODD_SHARE = 1 / 3  # of the steps at most: more of them are what the job does
+FEW_ODD = 2  # steps, which do not tell how often they come
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
 __all__ = [
@@ -88,14 +92,16 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
     if refused or leaders is None:
         return Verdict(class_="undecided", confidence="low", because=refused)
     leading, runner_up = leaders
-    unobserved = unobserved_share(causes)
+    unobserved, (odd, that_they_decide) = unobserved_share(causes), _odd_steps(ledger, leading)
     sure = _confidence(leading, shares[leading], bool(runner_up), grounds)
     says = _SAYS | {"communication": _communication(ledger, grounds)} | ({} if grounds.has_gpu else _ON_HOST)
     return Verdict(
         class_=_NAMES[leading],
         between=(_NAMES[leading], _NAMES[runner_up]) if runner_up else (),
-        confidence=_LESS_SURE[sure] if unobserved > MUCH_UNOBSERVED else sure,
-        because=_because(leaders, shares, grounds, says) + _beside(unobserved, leaders, leader(shares), grounds),
+        confidence=_LESS_SURE[sure] if unobserved > MUCH_UNOBSERVED or 0 < odd <= FEW_ODD else sure,
+        because=_because(leaders, shares, grounds, says)
+        + _beside(unobserved, leaders, leader(shares), grounds)
+        + that_they_decide,
     )
 
 
@@ -106,6 +112,28 @@ def is_close(ledger: tuple[LedgerEntry, ...], between: tuple[VerdictClass, ...])
 
 def _by_cause(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
     return {entry.cause: entry.share for entry in ledger}
+
+
+def _odd_steps(ledger: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]:
+    """How many steps much longer than the others make the class what it is, and that they do; 0 where they do not.
+
+    A checkpoint or an evaluation in a window is a fact of the window, and one or two do not tell how often they come.
+    """
+    told = [entry for entry in ledger if entry.by_step_ns]
+    if not told:
+        return 0, ""
+    by_step = np.array([entry.by_step_ns for entry in told], np.float64)
+    each = by_step.sum(axis=0)
+    odd = each > ODD_FACTOR * np.median(each)
+    if not 0 < odd.sum() <= ODD_SHARE * len(odd):
+        return 0, ""
+    others = by_step[:, ~odd].sum(axis=1) / max(float(each[~odd].sum()), 1.0)
+    without = leader(class_shares(dict(zip((e.cause for e in told), others.tolist(), strict=True))))[0]
+    if without in ("", leading):
+        return 0, ""
+    number = int(odd.sum())
+    decide = "step decides" if number == 1 else "steps decide"
+    return number, f"; {number} long {decide} it: the {len(odd) - number} others are {_NAMES[without]}"
 
 
 def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Labels, Mask, rows_in
-from diagnose.roofline import owners
+from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import Call, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, direction
 from diagnose.roofline.flops import Counted, convolution_outputs, counted
@@ -83,7 +83,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     ran = _precisions(timeline, at, lead, which, matrix, priced)
     way = priced.direction[which].but(~matrix, "")
     indirect = matrix & _indirect(timeline, at, owner, which)
-    return Costs(at, np.where(np.isnan(flops), owners.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
+    return Costs(at, np.where(np.isnan(flops), nests.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
 
 
 def _priced_owners(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> tuple[Ints, Ints, Ints, _Priced]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
-from diagnose.roofline import owners
+from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import ATTENTION_FORMULAS, CONVOLUTION_FORMULAS, direction, gradient_mask
 from diagnose.timeline import Timeline
@@ -115,7 +115,7 @@ def _attention(trace: Trace, way: str) -> Ints:
 
 
 def _outermost(trace: Trace, rows: Ints) -> Ints:
-    return rows[owners.parents(trace, rows) == owners.NONE]
+    return rows[nests.parents(trace, rows) == nests.NONE]
 
 
 def _unknown_backwards(timeline: Timeline, operator: Ints, known: Ints) -> Ints:
@@ -125,7 +125,7 @@ def _unknown_backwards(timeline: Timeline, operator: Ints, known: Ints) -> Ints:
     at = np.flatnonzero(kinds[gpu.kind] & ~gpu.tagged(AUXILIARY) & (operator >= 0)) if len(gpu) else gpu.row
     if not len(at):
         return np.zeros(0, np.int64)
-    at = at[owners.around(trace, known, operator[at]) == owners.NONE]
+    at = at[owners.around(trace, known, operator[at]) == nests.NONE]
     passes = owners.distinct(operator[at], trace.name[gpu.row[at]])[1]
     repeated = np.bincount(passes)[passes] > 1 if len(at) else np.zeros(0, bool)
     return np.setdiff1d(operator[at], operator[at][repeated])

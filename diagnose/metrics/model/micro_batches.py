@@ -12,7 +12,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.run.memory import memory_peak_bytes, memory_total_bytes
 from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 from diagnose.metrics.unknowns import NO_SHAPES
-from diagnose.roofline import owners
+from diagnose.roofline import nests
 from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS
@@ -109,7 +109,7 @@ def _bytes_per_step(m: Measured) -> float:
     """Bytes that the innermost operators read and write, were all of their tensors of fp32."""
     trace, host = m.timeline.trace, m.timeline.steps.host
     rows = np.flatnonzero(trace.rows_of(*OPS))
-    around = owners.parents(trace, rows)
+    around = nests.parents(trace, rows)
     innermost = np.delete(rows, around[around >= 0])
     at = np.searchsorted(host[:, 0], trace.ts[innermost], side="right") - 1
     inside = (at >= 0) & (trace.ts[innermost] < host[np.maximum(at, 0), 1])

@@ -132,9 +132,7 @@ class Measured(Derived):
     @cached_property
     def in_steps(self) -> Mask:
         """Mask of the GPU activities that start inside the counted steps."""
-        windows, start = self.timeline.windows, self.timeline.gpu.start
-        at = np.searchsorted(windows[:, 0], start, side="right") - 1
-        return (at >= 0) & (start < windows[np.maximum(at, 0), 1])
+        return iv.which_holds(self.timeline.windows, self.timeline.gpu.start) >= 0
 
     @cached_property
     def own_time(self) -> Ints:

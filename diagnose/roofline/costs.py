@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Labels, Mask, rows_in
+from diagnose.arrays import Floats, Ints, Labels, Mask, distinct, rows_in
 from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import Call, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, direction
@@ -197,6 +197,6 @@ def _indirect(timeline: Timeline, at: Ints, owner: Ints, which: Ints) -> Mask:
 def _item_bytes(timeline: Timeline) -> Ints:
     """By name id, the bytes of an element as the names of GPU activities tell them; 0 unknown."""
     item = np.zeros(len(timeline.trace.names), np.int64)
-    for name in np.unique(timeline.trace.name[timeline.gpu.row]).tolist():
+    for name in distinct(timeline.trace.name[timeline.gpu.row]).tolist():
         item[name] = element_bytes(timeline.trace.names[name])
     return item

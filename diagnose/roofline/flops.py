@@ -130,10 +130,7 @@ def _depth(parent: Ints) -> Ints:
 
 
 def _in_steps(timeline: Timeline, rows: Ints) -> Mask:
-    start = timeline.trace.ts[rows]
-    host = timeline.steps.host
-    at = np.searchsorted(host[:, 0], start, side="right") - 1
-    return (at >= 0) & (start < host[np.maximum(at, 0), 1])
+    return iv.which_holds(timeline.steps.host, timeline.trace.ts[rows]) >= 0
 
 
 def _covered(timeline: Timeline, rows: Ints) -> float:

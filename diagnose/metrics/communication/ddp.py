@@ -178,10 +178,9 @@ def steps_repeat(m: Measured) -> Value:
         return Unknown(
             "two steps with operators are needed to compare them", another_run("capture three steps or more")
         )
-    begin = trace.ts[rows]
-    at = np.searchsorted(windows[:, 0], begin, side="right") - 1
-    inside = (at >= 0) & (begin < windows[np.maximum(at, 0), 1])
-    return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
+    step = iv.which_holds(windows, trace.ts[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    return _alike(step, trace.name[rows].astype(np.int64), len(windows), len(trace.names))
 
 
 def _alike(step: Ints, name: Ints, steps: int, names: int) -> bool:

@@ -4,6 +4,7 @@ from math import inf
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.attribution.causes import CAUSES, OPERATORS
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
@@ -111,9 +112,7 @@ def _bytes_per_step(m: Measured) -> float:
     rows = np.flatnonzero(trace.rows_of(*OPS))
     around = nests.parents(trace, rows)
     innermost = np.delete(rows, around[around >= 0])
-    at = np.searchsorted(host[:, 0], trace.ts[innermost], side="right") - 1
-    inside = (at >= 0) & (trace.ts[innermost] < host[np.maximum(at, 0), 1])
-    shaped = innermost[inside & (trace.shape[innermost] >= 0)]
+    shaped = innermost[(iv.which_holds(host, trace.ts[innermost]) >= 0) & (trace.shape[innermost] >= 0)]
     each, times = np.unique(trace.shape[shaped], return_counts=True)
     elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
     return _BYTES_MOVED * elements / max(m.timeline.steps.count, 1)

@@ -88,8 +88,8 @@ class Measured(Derived):
 
     def ranges(self, pattern: str) -> iv.Intervals:
         """The instants on the host at which a range whose name matches is open; nested ones are one."""
-        trace, mask = self.timeline.trace, self.timeline.matching(pattern, *ANNOTATIONS)
-        return iv.intervals(trace.ts[mask], trace.ends(mask))
+        trace, rows = self.timeline.trace, self.timeline.rows_matching(pattern, *ANNOTATIONS)
+        return iv.intervals(trace.ts[rows], trace.ends(rows))
 
     def recorded(self, value: Scalar | None) -> Value:
         """The setting that the record holds, or why it is not known."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints, Mask, among, distinct
 from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import ATTENTION_FORMULAS, CONVOLUTION_FORMULAS, direction, gradient_mask
@@ -50,7 +50,7 @@ def convolution_gradients(timeline: Timeline, rows: Ints, operator: Ints) -> Int
 def _inside(timeline: Timeline, rows: Ints, pattern: str) -> Mask:
     """Of which of the rows an operator whose name matches runs inside."""
     inner = timeline.rows_matching(pattern, *OPS)
-    return np.isin(rows, owners.around(timeline.trace, rows, inner))
+    return among(rows, owners.around(timeline.trace, rows, inner))
 
 
 def _gradient_kernels(timeline: Timeline, rows: Ints, operator: Ints) -> tuple[Ints, Mask]:
@@ -87,7 +87,7 @@ def attention_pairs(timeline: Timeline, operator: Ints, known: Ints) -> Paired:
     if not len(unknown):
         return _undone([], [])
     goes_forward, goes_back = (_attention(trace, way) for way in ("forward", "backward"))
-    forward, backward = _outermost(trace, goes_forward), _outermost(trace, np.intersect1d(goes_back, known))
+    forward, backward = _outermost(trace, goes_forward), _outermost(trace, goes_back[among(goes_back, known)])
     events = np.concatenate([forward, backward, unknown])
     kind = np.repeat([0, 1, 2], [len(forward), len(backward), len(unknown)])
     order = np.argsort(trace.ts[events], kind="stable")
@@ -128,4 +128,5 @@ def _unknown_backwards(timeline: Timeline, operator: Ints, known: Ints) -> Ints:
     at = at[owners.around(trace, known, operator[at]) == nests.NONE]
     passes = owners.distinct(operator[at], trace.name[gpu.row[at]])[1]
     repeated = np.bincount(passes)[passes] > 1 if len(at) else np.zeros(0, bool)
-    return np.setdiff1d(operator[at], operator[at][repeated])
+    own = operator[at]
+    return distinct(own[~among(own, own[repeated])])

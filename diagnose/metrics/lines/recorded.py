@@ -123,11 +123,11 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
         the user's code.
         """
         trace = self.timeline.trace
-        marks = self.timeline.matching(STEP_MARK, *ANNOTATIONS)
+        marks = self.timeline.rows_matching(STEP_MARK, *ANNOTATIONS)
         turns = thread_turns(trace.pid[self.rows], trace.tid[self.rows])  # one of each thread
         threads = _threads(trace, self.rows[turns])
         which = np.repeat(np.arange(len(threads)), np.diff(turns, append=len(self.rows)))
-        steps = np.flatnonzero(marks if marks.any() else trace.rows_of(*OPS, *RUNTIME))
+        steps = marks if len(marks) else np.flatnonzero(trace.rows_of(*OPS, *RUNTIME))
         steps = steps[thread_turns(trace.pid[steps], trace.tid[steps])]
         works = np.isin(threads, _threads(trace, steps))
         ns = np.bincount(which, weights=np.where(self.folded >= 0, self.own_ns, 0.0))

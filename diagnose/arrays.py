@@ -105,9 +105,11 @@ def first_of(keys: Array, wanted: Array) -> Ints:
 
 def _looked_up(table: Array, least: int, values: Array, otherwise: Any) -> Array:
     """For each value its entry of a table that begins with the least one, `otherwise` beyond it."""
-    beyond = (values < least) | (values >= least + len(table))
-    found = table[np.where(beyond, 0, _above(values, least))]
-    found[beyond] = otherwise
+    above = _above(values, least)
+    found = np.take(table, above, mode="clip")
+    beyond = above.view(np.uint64) >= len(table)  # what is negative is large
+    if beyond.any():
+        found[beyond] = otherwise
     return np.asarray(found)
 
 
@@ -234,9 +236,9 @@ def marked(marks: Mask, ids: Array) -> Mask:
 def ordered(first: Array, *then: Array) -> Ints:
     """Positions by `first`, those that tie by each of `then` in turn: np.lexsort, which sorts by all of them."""
     order = np.argsort(first, kind="stable")
-    ties = np.flatnonzero(first[order[1:]] == first[order[:-1]])
-    if then and len(ties):
-        tied = np.union1d(ties, ties + 1)
+    ties = first[order[1:]] == first[order[:-1]]
+    if then and ties.any():
+        tied = np.flatnonzero(np.append(ties, False) | np.append(False, ties))
         rows = order[tied]
         order[tied] = rows[np.lexsort((*(column[rows] for column in reversed(then)), first[rows]))]
     return order

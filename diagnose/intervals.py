@@ -135,6 +135,21 @@ def holds(a: Intervals, times: Ints) -> Mask:
     return (begun > 0) & (times < a[np.maximum(begun - 1, 0), 1])
 
 
+def which_holds(a: Intervals, times: Ints) -> Ints:
+    """For each time the number of the interval that holds it, -1 for none; of several the last that has begun.
+
+    Ascending times stand in a row in each interval, so that these are looked up among the times.
+    """
+    if (times[1:] < times[:-1]).any() or len(times) <= len(a):
+        begun = np.searchsorted(a[:, 0], times, side="right") - 1
+        return np.where((begun >= 0) & (times < np.append(a[:, 1], 0)[begun]), begun, -1)
+    turns = np.searchsorted(times, a)
+    turns[:, 1] = np.clip(turns[:, 1], turns[:, 0], np.append(turns[1:, 0], len(times)))
+    numbers = np.full(2 * len(a) + 1, -1)
+    numbers[1::2] = np.arange(len(a))
+    return np.repeat(numbers, np.diff(turns.ravel(), prepend=0, append=len(times)))
+
+
 def covered_before(a: Intervals, times: Ints) -> Ints:
     """For each time, how many nanoseconds of the set lie before it."""
     return _Covered(a).before(times)

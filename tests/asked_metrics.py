@@ -11,7 +11,9 @@ from diagnose.trace.record import CaptureRecord
 
 def job(record: dict[str, Any] | None = None, **facts: Any) -> Any:
     """A job with this record, and these attributes of what is measured."""
-    return SimpleNamespace(record=CaptureRecord(record or {}), unrecorded=Unknown("not recorded", None), **facts)
+    made = SimpleNamespace(record=CaptureRecord(record or {}), unrecorded=Unknown("not recorded", None), **facts)
+    made.once = lambda derive: derive(made)
+    return made
 
 
 def fix(monkeypatch: pytest.MonkeyPatch, module: Any, **values: Any) -> None:

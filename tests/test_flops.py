@@ -12,7 +12,8 @@ from kineto import Trace
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, direction, flops_of
 from diagnose.roofline.flops import CountedFlops, count, counted
-from diagnose.roofline.owners import around, directly_inside, parents
+from diagnose.roofline.nests import parents
+from diagnose.roofline.owners import around, directly_inside
 
 X, W = [32, 64, 56, 56], [128, 64, 3, 3]
 CONV = 2 * 32 * 128 * 64 * 9 * 28 * 28  # of X and W with stride 2 and padding 1

@@ -24,6 +24,7 @@ from diagnose.intervals import (
     subtract,
     total,
     union,
+    which_holds,
 )
 
 END = 40
@@ -152,3 +153,16 @@ def test_nothing() -> None:
 @given(pairs, st.lists(instant, max_size=8))
 def test_holds_tells_each_instant(a: list[tuple[int, int]], times: list[int]) -> None:
     assert holds(of(a), np.array(times, np.int64)).tolist() == [time in points(a) for time in times]
+
+
+@given(st.lists(st.tuples(instant, instant), max_size=6), st.lists(instant, max_size=30), st.booleans())
+def test_a_time_is_held_by_the_last_interval_that_has_begun(
+    pairs: list[tuple[int, int]], at: list[int], rise: bool
+) -> None:
+    windows = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+    times = sorted(at) if rise else at
+    last = [max((i for i, (begin, _) in enumerate(windows.tolist()) if begin <= t), default=-1) for t in times]
+
+    found = which_holds(windows, np.array(times, np.int64))
+
+    assert found.tolist() == [i if i >= 0 and t < windows[i, 1] else -1 for i, t in zip(last, times, strict=True)]

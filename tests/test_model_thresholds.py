@@ -207,7 +207,7 @@ def test_a_convolution_is_searched_for_that_takes_ten_times_as_long_as_later(too
 def test_experts_have_sixteen_products_in_a_step(products: int, routed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.arange(products)
     each = tuple(Signature("aten::mm", ((8 + row, 64), (64, 64)), row, calls=1) for row in range(products))
-    fix(monkeypatch, experts, launching=Launching(each, of_operator=rows, of_activity=rows))
+    fix(monkeypatch, experts, launching=Launching(each, of_operator=rows, of_activity=rows), dispatched=rows)
     timeline = SimpleNamespace(trace=SimpleNamespace(ts=rows), steps=SimpleNamespace(count=1))
     found = experts._expert_rows(job(timeline=timeline, operators=rows))
 
@@ -216,7 +216,7 @@ def test_experts_have_sixteen_products_in_a_step(products: int, routed: bool, mo
 
 
 def test_an_element_is_read_and_written_in_eight_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(micro_batches.owners, "parents", lambda trace, rows: np.array([-1]))
+    monkeypatch.setattr(micro_batches.nests, "parents", lambda trace, rows: np.array([-1]))
     monkeypatch.setattr(micro_batches, "tensor_elements", lambda shape: 100)
     trace = SimpleNamespace(
         rows_of=lambda *_: np.array([True]), ts=np.array([5]), shape=np.array([0]), shapes=[("a", "b", "c")]

@@ -78,7 +78,8 @@ class _Grouped:
         self.time = (gpu.end[at] - gpu.start[at]).astype(np.float64)
         self.ns, self.count = np.bincount(group, weights=self.time), np.bincount(group)
         self.occupancy = self._mean(occupancy_of(measured, at))
-        self.waves, self.tail = self._mean(waves_of(measured, at)), self._mean(tail_share_of(measured, at))
+        often = waves_of(measured, at)
+        self.tail, self.waves = self._mean(tail_share_of(often)), self._mean(often)
         above = roofline.above_roof_ns[at]
         self.known = np.bincount(group, weights=~np.isnan(above)) > 0
         self.above = np.bincount(group, weights=np.nan_to_num(above, copy=False))
@@ -97,7 +98,7 @@ class _Grouped:
         return codes[pairs.reshape(len(self.ns), len(codes)).argmax(axis=1)]
 
     def _mean(self, value: Floats) -> Floats:
-        """For each group, the mean by time where it is known, else NaN."""
+        """For each group, the mean by time where it is known, else NaN; the values are written to."""
         known = ~np.isnan(value)
         weight = np.bincount(self.group, weights=self.time * known)
         total = np.bincount(self.group, weights=self.time * np.nan_to_num(value, copy=False))

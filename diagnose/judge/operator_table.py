@@ -7,7 +7,8 @@ from diagnose.arrays import Floats, Ints, numbered
 from diagnose.diagnosis import OperatorRow
 from diagnose.judge.kernel_table import LONGEST_NAME
 from diagnose.metrics import Measured
-from diagnose.roofline.owners import NONE, distinct, parents
+from diagnose.roofline.nests import NONE, parents
+from diagnose.roofline.owners import distinct
 from diagnose.trace import Trace
 from diagnose.trace.arguments import tensor_sizes
 from diagnose.trace.vocabulary import OPS

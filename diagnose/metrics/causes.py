@@ -62,7 +62,7 @@ def _cause_metric(
         if m.timeline.trace.left_out and {"python", "gc"} & {*causes}:
             return NO_PYTHON
         share = m.share(*causes)
-        if share or unmarked is None or watched(m) or m.timeline.matching(marks, *ANNOTATIONS, *PYTHON).any():
+        if share or unmarked is None or watched(m) or len(m.timeline.rows_matching(marks, *ANNOTATIONS, *PYTHON)):
             return share
         return unmarked
 

@@ -88,8 +88,8 @@ class Measured(Derived):
 
     def ranges(self, pattern: str) -> iv.Intervals:
         """The instants on the host at which a range whose name matches is open; nested ones are one."""
-        trace, mask = self.timeline.trace, self.timeline.matching(pattern, *ANNOTATIONS)
-        return iv.intervals(trace.ts[mask], trace.ends(mask))
+        trace, rows = self.timeline.trace, self.timeline.rows_matching(pattern, *ANNOTATIONS)
+        return iv.intervals(trace.ts[rows], trace.ends(rows))
 
     def recorded(self, value: Scalar | None) -> Value:
         """The setting that the record holds, or why it is not known."""
@@ -132,9 +132,7 @@ class Measured(Derived):
     @cached_property
     def in_steps(self) -> Mask:
         """Mask of the GPU activities that start inside the counted steps."""
-        windows, start = self.timeline.windows, self.timeline.gpu.start
-        at = np.searchsorted(windows[:, 0], start, side="right") - 1
-        return (at >= 0) & (start < windows[np.maximum(at, 0), 1])
+        return iv.which_holds(self.timeline.windows, self.timeline.gpu.start) >= 0
 
     @cached_property
     def own_time(self) -> Ints:

@@ -218,8 +218,8 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 def _families(names: tuple[str, ...], ran: Ran, windows: Ints) -> Families:
-    step = np.searchsorted(windows[:, 0], ran.start, side="right") - 1
-    inside = (step >= 0) & (ran.start < windows[np.maximum(step, 0), 1])
+    step = iv.which_holds(windows, ran.start)
+    inside = step >= 0
     shape = len(windows), len(names)
     cell = step[inside] * len(names) + ran.family[inside]
     each = (ran.ns, np.ones(len(step), np.int64), ran.elements, ran.flops)

@@ -47,9 +47,7 @@ def _by_name(timeline: Timeline, marked: Mask) -> tuple[Ints, Ints]:
     ns, count = np.zeros(names, np.int64), np.zeros(names, np.int64)
     for block in iv.blocks(len(trace), names):
         rows = block.start + np.flatnonzero(marked[block])
-        begin = trace.ts[rows]
-        step = np.searchsorted(windows[:, 0], begin, side="right") - 1
-        rows = rows[(step >= 0) & (begin < windows[np.maximum(step, 0), 1])]
+        rows = rows[iv.which_holds(windows, trace.ts[rows]) >= 0]
         if len(rows):
             count += np.bincount(trace.name[rows], minlength=names)
             ns += summed(trace.name[rows], trace.dur[rows], names)

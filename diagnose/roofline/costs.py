@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Labels, Mask, rows_in
-from diagnose.roofline import owners
+from diagnose.arrays import Floats, Ints, Labels, Mask, distinct, rows_in
+from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import Call, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, direction
 from diagnose.roofline.flops import Counted, convolution_outputs, counted
@@ -83,7 +83,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     ran = _precisions(timeline, at, lead, which, matrix, priced)
     way = priced.direction[which].but(~matrix, "")
     indirect = matrix & _indirect(timeline, at, owner, which)
-    return Costs(at, np.where(np.isnan(flops), owners.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
+    return Costs(at, np.where(np.isnan(flops), nests.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
 
 
 def _priced_owners(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> tuple[Ints, Ints, Ints, _Priced]:
@@ -197,6 +197,6 @@ def _indirect(timeline: Timeline, at: Ints, owner: Ints, which: Ints) -> Mask:
 def _item_bytes(timeline: Timeline) -> Ints:
     """By name id, the bytes of an element as the names of GPU activities tell them; 0 unknown."""
     item = np.zeros(len(timeline.trace.names), np.int64)
-    for name in np.unique(timeline.trace.name[timeline.gpu.row]).tolist():
+    for name in distinct(timeline.trace.name[timeline.gpu.row]).tolist():
         item[name] = element_bytes(timeline.trace.names[name])
     return item

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
-from diagnose.roofline import owners
+from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key
 from diagnose.roofline.gradients import BACKWARD_OVER_FORWARD, attention_pairs, convolution_gradients, says_no_mask
@@ -91,7 +91,7 @@ def _counted(timeline: Timeline) -> Counted | None:
         total[unsaid] *= convolution_gradients(timeline, sized[unsaid], operator) / 2
     found = Counted(sized, total, causal[known], np.zeros(0, np.int64), len(rows) - len(sized))
     found = _with_pairs(found, *attention_pairs(timeline, operator, sized))
-    return replace(found, flops=_beyond_nested(found.flops, owners.parents(trace, found.rows)))
+    return replace(found, flops=_beyond_nested(found.flops, nests.parents(trace, found.rows)))
 
 
 def _with_pairs(sized: Counted, rows: Ints, forward: Ints) -> Counted:
@@ -130,10 +130,7 @@ def _depth(parent: Ints) -> Ints:
 
 
 def _in_steps(timeline: Timeline, rows: Ints) -> Mask:
-    start = timeline.trace.ts[rows]
-    host = timeline.steps.host
-    at = np.searchsorted(host[:, 0], start, side="right") - 1
-    return (at >= 0) & (start < host[np.maximum(at, 0), 1])
+    return iv.which_holds(timeline.steps.host, timeline.trace.ts[rows]) >= 0
 
 
 def _covered(timeline: Timeline, rows: Ints) -> float:

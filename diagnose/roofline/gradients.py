@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
-from diagnose.roofline import owners
+from diagnose.arrays import Ints, Mask, among, distinct
+from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import ATTENTION_FORMULAS, CONVOLUTION_FORMULAS, direction, gradient_mask
 from diagnose.timeline import Timeline
@@ -50,7 +50,7 @@ def convolution_gradients(timeline: Timeline, rows: Ints, operator: Ints) -> Int
 def _inside(timeline: Timeline, rows: Ints, pattern: str) -> Mask:
     """Of which of the rows an operator whose name matches runs inside."""
     inner = timeline.rows_matching(pattern, *OPS)
-    return np.isin(rows, owners.around(timeline.trace, rows, inner))
+    return among(rows, owners.around(timeline.trace, rows, inner))
 
 
 def _gradient_kernels(timeline: Timeline, rows: Ints, operator: Ints) -> tuple[Ints, Mask]:
@@ -87,7 +87,7 @@ def attention_pairs(timeline: Timeline, operator: Ints, known: Ints) -> Paired:
     if not len(unknown):
         return _undone([], [])
     goes_forward, goes_back = (_attention(trace, way) for way in ("forward", "backward"))
-    forward, backward = _outermost(trace, goes_forward), _outermost(trace, np.intersect1d(goes_back, known))
+    forward, backward = _outermost(trace, goes_forward), _outermost(trace, goes_back[among(goes_back, known)])
     events = np.concatenate([forward, backward, unknown])
     kind = np.repeat([0, 1, 2], [len(forward), len(backward), len(unknown)])
     order = np.argsort(trace.ts[events], kind="stable")
@@ -115,7 +115,7 @@ def _attention(trace: Trace, way: str) -> Ints:
 
 
 def _outermost(trace: Trace, rows: Ints) -> Ints:
-    return rows[owners.parents(trace, rows) == owners.NONE]
+    return rows[nests.parents(trace, rows) == nests.NONE]
 
 
 def _unknown_backwards(timeline: Timeline, operator: Ints, known: Ints) -> Ints:
@@ -125,7 +125,8 @@ def _unknown_backwards(timeline: Timeline, operator: Ints, known: Ints) -> Ints:
     at = np.flatnonzero(kinds[gpu.kind] & ~gpu.tagged(AUXILIARY) & (operator >= 0)) if len(gpu) else gpu.row
     if not len(at):
         return np.zeros(0, np.int64)
-    at = at[owners.around(trace, known, operator[at]) == owners.NONE]
+    at = at[owners.around(trace, known, operator[at]) == nests.NONE]
     passes = owners.distinct(operator[at], trace.name[gpu.row[at]])[1]
     repeated = np.bincount(passes)[passes] > 1 if len(at) else np.zeros(0, bool)
-    return np.setdiff1d(operator[at], operator[at][repeated])
+    own = operator[at]
+    return distinct(own[~among(own, own[repeated])])

@@ -131,6 +131,7 @@ def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
         costs=costs,
         ns=ns,
         starts_inside=starts_inside,
+        inside_share=share,
         above_ns=np.maximum(ns - least_s * share * 1e9, 0.0),
         class_=class_,
         bound=_bounds(timeline, costs, least_s / (lasts / 1e9), computes),

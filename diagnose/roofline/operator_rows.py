@@ -6,6 +6,7 @@ from diagnose.arrays import Ints
 from diagnose.hardware import Device
 from diagnose.roofline.owners import distinct
 from diagnose.roofline.rows import RooflineRow, Work, row_of
+from diagnose.timeline import grouped
 from diagnose.trace.arguments import tensor_sizes
 
 MOST = 20
@@ -21,9 +22,11 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     keys, number = distinct(trace.name[owner[known]], trace.shape[owner[known]])
     ns = np.bincount(number, weights=work.ns[known], minlength=keys.shape[1])
     longest = np.argsort(-ns, kind="stable")[:MOST]
+    rank = np.full(keys.shape[1], MOST, np.uint8)
+    rank[longest] = np.arange(len(longest))
     rows = []
-    for at in longest[ns[longest] > 0]:
-        chosen = known[number == at]
+    for at, chosen in zip(longest[ns[longest] > 0], grouped(rank[number]), strict=False):
+        chosen = known[chosen]
         name = _spelled(trace.names[keys[0, at]], trace.shapes[keys[1, at]] if keys[1, at] >= 0 else None)
         rows.append(row_of(work, device, (name, "", _precision(work, chosen)), chosen))
     return tuple(rows)

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, among, combined, first_of, numbered, ordered, rows_in
+from diagnose.arrays import Array, Ints, among, first_of, numbered, ordered, rows_in
 from diagnose.intervals import holds, intervals
-from diagnose.timeline import Timeline, thread_turns
+from diagnose.roofline.nests import NONE, enclosing, nested_order
+from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
 
-NONE = -1
 _ROUNDS = 32  # of candidates handed on; what is left then lies behind deep nests
-_DEEPEST = 128  # such rounds over what is left alone: stacks of Python are less deep, and a pass over all costs as much
 
 
 def operators(timeline: Timeline) -> Ints:
@@ -56,15 +55,6 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     return np.where((at >= 0) & running, operator, NONE)
 
 
-def parents(trace: Trace, rows: Ints) -> Ints:
-    """For each of `rows`, the position in `rows` of the innermost other one around it on its thread, -1 without one."""
-    order = _nested_order(trace, rows)
-    up = _enclosing(trace, rows[order])
-    parent = np.full(len(rows), NONE, np.int64)
-    parent[order] = np.where(up >= 0, order[up], NONE)
-    return parent
-
-
 def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
     """Each of `outer`, of one thread, and the `rows` of that thread, `outer` among them, that are directly inside it.
 
@@ -77,21 +67,6 @@ def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int
         ends = end[at + 1 : last]
         reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, ends))[:-1]
         yield int(rows[at]), rows[at + 1 : last][(ends > reached) & (ends <= end[at])]
-
-
-def nearest(marked: Mask, parent: Ints) -> Ints:
-    """For each event, given its parent, itself where it is marked, else the nearest marked one around it; NONE.
-
-    Each round looks twice as far, so that deep nests take few, and only from where the last one got further.
-    """
-    up = rows_in(np.append(np.where(marked, np.arange(len(parent)), parent), NONE), len(parent))
-    left = rows_in(np.flatnonzero(~marked & (parent >= 0)), len(parent))
-    while len(left):
-        reached = up[left]
-        further = up[reached]
-        up[left] = further
-        left = left[further != reached]
-    return up[:-1]
 
 
 def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
@@ -108,9 +83,8 @@ def _running(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints
     """For each instant of a thread, the innermost of `rows` that was running there; what ends then no longer runs."""
     if not len(rows):
         return np.full(len(time), NONE, np.int64)
-    rows = rows[_nested_order(trace, rows)]
-    up = _enclosing(trace, rows)
-    end = trace.ts[rows] + trace.dur[rows]
+    rows = rows[nested_order(trace, rows)]
+    up, end = enclosing(trace, rows), trace.ends(rows)
     at = _last_begun(trace, rows, pid, tid, time)
     for _ in range(_ROUNDS):
         over = (at >= 0) & (end[at] <= time)
@@ -158,53 +132,6 @@ def _ladder(up: Ints) -> list[Ints]:
     while not np.array_equal(further := top[top], top):
         steps.append(top := further)
     return steps
-
-
-def _nested_order(trace: Trace, rows: Ints) -> Ints:
-    """By thread, then by start, then the longer first: an event comes after all that it is inside of."""
-    by_time = ordered(trace.ts[rows], -trace.dur[rows])
-    return by_time[np.argsort(_thread_numbers(trace, rows)[by_time], kind="stable")]
-
-
-def _thread_numbers(trace: Trace, rows: Ints) -> Array:
-    """A number for the thread of each row, ascending by process and thread."""
-    pid, tid = trace.pid[rows], trace.tid[rows]
-    turns = thread_turns(pid, tid)
-    return np.repeat(combined(pid[turns], tid[turns]), np.diff(turns, append=len(rows)))
-
-
-def _enclosing(trace: Trace, rows: Ints) -> Ints:
-    """Positions of the innermost enclosing events, for rows in nested order.
-
-    The candidate is the event before; one that ended earlier hands on its own candidate, so that chains of siblings
-    halve in every round. Behind deep nests they do not, and a stack finds the rest.
-    """
-    pid, tid, end = trace.pid[rows], trace.tid[rows], trace.ts[rows] + trace.dur[rows]
-    up = rows_in(np.arange(-1, len(rows) - 1), len(rows))
-    same = (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1])
-    up[1:][~same] = NONE
-    left = rows_in(np.flatnonzero(same & (end[:-1] < end[1:])) + 1, len(rows))
-    for _ in range(_DEEPEST):
-        if not len(left):
-            return up
-        further = up[up[left]]
-        up[left] = further
-        left = left[(further >= 0) & (end[further] < end[left])]
-    return _by_stack(end, np.append(~same, True))
-
-
-def _by_stack(end: Ints, is_last: Mask) -> Ints:
-    """The same in one pass over the events; `is_last` marks the last of each thread."""
-    enclosing, running = [], list[int]()
-    ends = end.tolist()
-    for row, (until, last) in enumerate(zip(ends, is_last.tolist(), strict=True)):
-        while running and ends[running[-1]] < until:
-            running.pop()
-        enclosing.append(running[-1] if running else NONE)
-        running.append(row)
-        if last:
-            running.clear()
-    return np.array(enclosing, np.int64)
 
 
 def distinct(*columns: Array) -> tuple[Ints, Ints]:

@@ -5,7 +5,6 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Labels, Mask, shortened
 from diagnose.hardware import Device
 from diagnose.roofline.costs import Costs
@@ -65,12 +64,15 @@ class MatrixWork(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True, dict=True):
-    """Aligned with the kernels of `costs`: their time in the counted steps, and judgements."""
+    """Aligned with the kernels of `costs`: their time in the counted steps, which part of each is in there, and
+    judgements.
+    """
 
     timeline: Timeline
     costs: Costs
     ns: Ints
     starts_inside: Mask
+    inside_share: Floats
     above_ns: Floats
     class_: Labels
     bound: Labels
@@ -79,11 +81,6 @@ class Work(msgspec.Struct, frozen=True, dict=True):
     def sized(self) -> Mask:
         """Mask of the kernels with a known cost."""
         return ~np.isnan(self.costs.flops)
-
-    def inside(self, chosen: Ints) -> Floats:
-        """The part of each of the chosen kernels that is inside the counted steps."""
-        gpu, windows, at = self.timeline.gpu, self.timeline.windows, self.costs.at[chosen]
-        return iv.covered_share(iv.intervals(windows[:, 0], windows[:, 1]), gpu.start[at], gpu.end[at])
 
 
 def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
@@ -103,15 +100,16 @@ def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
 
 def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Ints) -> RooflineRow:
     """The row of the kernels at the places `chosen`; `key` is family, direction and precision."""
-    sized = chosen[work.sized[chosen]]
-    ns, sized_ns = int(work.ns[chosen].sum()), int(work.ns[sized].sum())
-    inside = work.inside(sized)
+    each_ns, is_sized = work.ns[chosen], work.sized[chosen]
+    sized = chosen[is_sized]
+    ns, sized_ns = int(each_ns.sum()), int(each_ns[is_sized].sum())
+    inside = work.inside_share[sized]
     flops = float((work.costs.flops[sized] * inside).sum()) if sized_ns else None
     moved = work.costs.bytes[sized] * inside
     bytes_ = float(np.nansum(moved)) if sized_ns and not np.isnan(moved).all() else None
     tflops = flops / sized_ns / 1e3 if flops else None
     gbs = bytes_ / sized_ns if bytes_ else None
-    above = work.above_ns[sized]
+    above, fewer = work.above_ns[sized], int(each_ns[work.costs.indirect[chosen]].sum()) / max(ns, 1)
     each_bytes = (bytes_ or 0.0) / max(len(sized), 1)
     return RooflineRow(
         *key,
@@ -123,10 +121,10 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Ints) 
         intensity=flops / bytes_ if flops and bytes_ else 0.0 if bytes_ else None,
         tflops=tflops,
         gbs=gbs,
-        class_=_most(work.class_[chosen], work.ns[chosen]),
-        bound=_most(work.bound[chosen], work.ns[chosen]),
+        class_=_most(work.class_[chosen], each_ns),
+        bound=_most(work.bound[chosen], each_ns),
         above_roof_ns=int(np.nansum(above)) if len(above) and not np.isnan(above).all() else None,
-        note=_note(work, device, key, chosen, tflops, gbs, sized_ns / ns if ns else 0.0, each_bytes),
+        note=_note(device, key, fewer, tflops, gbs, sized_ns / ns if ns else 0.0, each_bytes),
     )
 
 
@@ -137,17 +135,15 @@ def _most(labels: Labels, ns: Ints) -> str:
 
 
 def _note(
-    work: Work,
     device: Device,
     key: tuple[str, str, str],
-    chosen: Ints,
+    fewer: float,
     tflops: float | None,
     gbs: float | None,
     sized: float,
     bytes_per_kernel: float,
 ) -> str:
     notes = []
-    fewer = work.ns[chosen[work.costs.indirect[chosen]]].sum() / max(work.ns[chosen].sum(), 1)
     if fewer >= 0.005:
         notes.append(
             f"{100 * fewer:.0f} % of the time is in Winograd or FFT convolutions, which do fewer operations than the "
@@ -171,6 +167,6 @@ def matrix_work(work: Work) -> tuple[MatrixWork, ...]:
     works = []
     for precision in costs.precision[matrix].there():
         chosen = matrix & costs.precision.are(precision)
-        flops = float((costs.flops[chosen] * work.inside(np.flatnonzero(chosen))).sum())
+        flops = float((costs.flops[chosen] * work.inside_share[chosen]).sum())
         works.append(MatrixWork(precision, flops, int(work.ns[chosen].sum())))
     return tuple(sorted(works, key=lambda w: -w.flops))

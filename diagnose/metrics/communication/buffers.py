@@ -66,8 +66,8 @@ def _spans(m: Measured) -> iv.Intervals:
     around a broadcast that pack and unpack, as far as no other operator comes between.
     """
     trace, line = m.timeline.trace, m.timeline
-    in_python = line.matching(IN_PYTHON, *PYTHON)
-    if in_python.any():
+    in_python = line.rows_matching(IN_PYTHON, *PYTHON)
+    if len(in_python):
         return iv.intervals(trace.ts[in_python], trace.ends(in_python))
     return _runs_with_broadcasts(m)
 

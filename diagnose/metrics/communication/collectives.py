@@ -63,7 +63,7 @@ def collectives_per_step(m: Measured) -> Value:
     """Collective kernels in a step; collective calls in a trace without a GPU."""
     if m.timeline.has_gpu:
         return int((m.timeline.gpu.is_communication & m.in_steps).sum()) / max(m.timeline.steps.count, 1)
-    return len(_sizes(m)) / max(m.timeline.steps.count, 1)
+    return len(m.once(_sizes)) / max(m.timeline.steps.count, 1)
 
 
 def _sizes(m: Measured) -> list[int]:
@@ -99,7 +99,7 @@ def _host_sizes(m: Measured) -> list[int]:
 @metric("bytes", needs_gpu=False)
 def mean_collective_bytes(m: Measured) -> Value:
     """Mean message size of the collectives whose size was recorded."""
-    sizes = _sizes(m)
+    sizes = m.once(_sizes)
     return (
         sum(sizes) / len(sizes) if sizes else Unknown("no collective carries its size", capture_setting("torch >= 2.3"))
     )
@@ -108,7 +108,7 @@ def mean_collective_bytes(m: Measured) -> Value:
 @metric("share", "collectives", needs_gpu=False)
 def small_collective_share(m: Measured) -> Value:
     """Collectives of less than 1 MiB, which pay latency instead of bandwidth, of those whose size was recorded."""
-    sizes = _sizes(m)
+    sizes = m.once(_sizes)
     if not sizes:
         return Unknown("no collective carries its size", capture_setting("torch >= 2.3"))
     return sum(s < _SMALL_BYTES for s in sizes) / len(sizes)

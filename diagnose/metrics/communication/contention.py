@@ -27,8 +27,9 @@ def _slowed(m: Measured) -> tuple[float, float] | Unknown:
     lasts = gpu.end[rows] - gpu.start[rows]
     covered = iv.coverage(comm, gpu.start[rows], gpu.end[rows])
     beside = without = 0.0
-    for same in _alike(trace.name[gpu.row[rows]], trace.name[m.operator[rows]], shape):
-        over, alone = same[covered[same] > _COVERED * lasts[same]], same[covered[same] == 0]
+    mostly = covered > _COVERED * lasts
+    for same in _alike(trace.name[gpu.row[rows]], trace.name[m.operator[rows]], shape) if mostly.any() else ():
+        over, alone = same[mostly[same]], same[covered[same] == 0]
         if len(over) >= _ENOUGH and len(alone) >= _ENOUGH:
             beside += len(over) * float(np.median(lasts[over]))
             without += len(over) * float(np.median(lasts[alone]))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, Mask, counted
+from diagnose.arrays import Ints, Mask, among, counted
 from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.kernel_groups.phases import COPY_BACK, gradient_copies
@@ -64,7 +64,7 @@ def gradients_are_bucket_views(m: Measured) -> Value:
     recorded = m.record.flag("ddp.gradient_as_bucket_view")
     if recorded is not None:
         return recorded
-    if bool(m.timeline.matching(COPY_BACK, *ANNOTATIONS).any()):
+    if len(m.timeline.rows_matching(COPY_BACK, *ANNOTATIONS)):
         return False
     return Unknown("the trace shows no copies of gradients, and no capture record says", DIAGNOSE_RUN)
 
@@ -152,7 +152,7 @@ def _with_shapes(m: Measured, pattern: str, fits: Callable[[Json, Json], bool]) 
     trace, mask = m.timeline.trace, m.timeline.matching(pattern, *OPS)
     known = {shape: bool(fits(*trace.shapes[shape][:2])) for shape in set(trace.shape[mask].tolist()) - {-1}}
     fitting = np.array([shape for shape, fit in known.items() if fit], np.int64)
-    return mask & np.isin(trace.shape, fitting)
+    return mask & among(trace.shape, fitting)
 
 
 def _reduces(m: Measured) -> Mask:
@@ -178,10 +178,9 @@ def steps_repeat(m: Measured) -> Value:
         return Unknown(
             "two steps with operators are needed to compare them", another_run("capture three steps or more")
         )
-    begin = trace.ts[rows]
-    at = np.searchsorted(windows[:, 0], begin, side="right") - 1
-    inside = (at >= 0) & (begin < windows[np.maximum(at, 0), 1])
-    return _alike(at[inside], trace.name[rows[inside]].astype(np.int64), len(windows), len(trace.names))
+    step = iv.which_holds(windows, trace.ts[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    return _alike(step, trace.name[rows].astype(np.int64), len(windows), len(trace.names))
 
 
 def _alike(step: Ints, name: Ints, steps: int, names: int) -> bool:

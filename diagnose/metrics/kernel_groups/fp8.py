@@ -15,7 +15,7 @@ LONG_NS = 100_000  # so long a product is large, whatever its sizes
 
 
 class Fp8Products(msgspec.Struct, frozen=True):
-    """Aligned with the GPU activities: which are products that gain, and their time in fp8 over their time as they are.
+    """Mask of the GPU activities that are products that gain, and of each their time in fp8 over that as they are.
 
     `best` and `worst` are NaN where the sizes, the peaks or the bandwidth are not known.
     """
@@ -31,7 +31,7 @@ def gaining_products(m: Measured) -> Mask:
 
     Where sizes are not recorded, products of 100 us or more.
     """
-    return fp8_products(m).gains
+    return m.once(fp8_products).gains
 
 
 def fp8_products(m: Measured) -> Fp8Products:
@@ -45,8 +45,8 @@ def fp8_products(m: Measured) -> Fp8Products:
         casts_s, full_s, takes_s = _seconds(m, at, bytes_per_s)
         sized[at] = ~np.isnan(full_s)
         best[at], worst[at] = product_factors(casts_s / takes_s, np.minimum(full_s / takes_s, 1), ratio)
-    gains = np.where(sized, worst < 1, m.own_time >= LONG_NS)
-    return Fp8Products(half & gains, best, worst)
+    gains = half & np.where(sized, worst < 1, m.own_time >= LONG_NS)
+    return Fp8Products(gains, best[gains], worst[gains])
 
 
 def peak_ratio(m: Measured) -> float | None:

@@ -60,7 +60,7 @@ def unfused_norm(m: Measured) -> Group:
 
 def _norm_gradients(m: Measured) -> iv.Intervals:
     """The instants at which autograd computes them: it calls the nodes of a norm in the reverse of its order."""
-    trace, nodes = m.timeline.trace, np.flatnonzero(m.timeline.matching(BACKWARD, *ANNOTATIONS))
+    trace, nodes = m.timeline.trace, m.timeline.rows_matching(BACKWARD, *ANNOTATIONS)
     nodes = nodes[np.argsort(trace.ts[nodes], kind="stable")]
     called = [name.rpartition(" ")[2] for name in trace.names]
     chosen = nodes[found_near(trace.name[nodes], called, lambda name: name.startswith("RsqrtBackward"), _norm_backward)]

@@ -9,7 +9,7 @@ from functools import reduce
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, among, combined, distinct
+from diagnose.arrays import Array, Ints, Mask, among, combined, distinct, marked, rows_in
 from diagnose.facts import Unknown, another_run
 from diagnose.metrics.kernel_groups.registry import Group
 from diagnose.metrics.measured import Measured
@@ -101,8 +101,17 @@ def sequences(m: Measured, anchors: set[str], members: Members) -> Group:
     trace = m.timeline.trace
     if not len(m.operators):
         return NOT_LINKED
-    order = m.operators[np.argsort(trace.ts[m.operators], kind="stable")]
+    order = m.operators[dispatched(m)]
     return by_operator(m, order[found_near(trace.name[order], trace.names, anchors.__contains__, members)])
+
+
+def dispatched(m: Measured) -> Ints:
+    """Positions of the launching operators in the order of their dispatch."""
+    return m.once(_dispatched)
+
+
+def _dispatched(m: Measured) -> Ints:
+    return rows_in(np.argsort(m.timeline.trace.ts[m.operators], kind="stable"), len(m.operators))
 
 
 def found_near(name: Array, names: Sequence[str], is_anchor: Callable[[str], bool], members: Members) -> Ints:
@@ -110,7 +119,7 @@ def found_near(name: Array, names: Sequence[str], is_anchor: Callable[[str], boo
 
     It is asked once for each different surrounding of NEAR names on either side, "" where the sequence has ended.
     """
-    anchor = np.flatnonzero(np.array([is_anchor(each) for each in names], bool)[name])
+    anchor = np.flatnonzero(marked(np.array([is_anchor(each) for each in names], bool), name))
     if not len(anchor):
         return anchor
     near = anchor[:, None] + np.arange(-NEAR, NEAR + 1)

@@ -62,8 +62,8 @@ def recomputed(m: Measured) -> Group:
     calls: what runs from the first to the last of them inside one function of the backward pass.
     """
     line = m.timeline
-    stacks = line.matching(RECOMPUTE, *PYTHON)
-    if stacks.any():
+    stacks = line.rows_matching(RECOMPUTE, *PYTHON)
+    if len(stacks):
         spans = np.stack([line.trace.ts[stacks], line.trace.ends(stacks)], 1)
     else:
         backward = line.rows_matching(BACKWARD, *ANNOTATIONS)

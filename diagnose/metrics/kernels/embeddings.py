@@ -26,13 +26,13 @@ NO_SIZES = Unknown("the sizes of the embedding tables are not recorded", capture
 def _rows(m: Measured, pattern: str) -> Ints:
     """Rows of the operators that begin in the counted steps."""
     trace, host = m.timeline.trace, m.timeline.steps.host
-    rows = np.flatnonzero(m.timeline.matching(pattern, *OPS))
+    rows = m.timeline.rows_matching(pattern, *OPS)
     at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
     return rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])] if len(host) else rows[:0]
 
 
 def _share(m: Measured, pattern: str) -> float | Unknown:
-    trace, rows = m.timeline.trace, np.flatnonzero(m.timeline.matching(pattern, *OPS))
+    trace, rows = m.timeline.trace, m.timeline.rows_matching(pattern, *OPS)
     return m.share_of(m.timeline.launched_in(iv.intervals(trace.ts[rows], trace.ends(rows))) & m.kernels)
 
 

@@ -34,20 +34,20 @@ def fp8_share(m: Measured) -> Value:
 @metric("share", STEP)
 def fp8_product_share(m: Measured) -> Value:
     """Half-precision products of linear layers that fp8 makes faster, casts included; without sizes the long ones."""
-    return m.share_of(fp8_products(m).gains)
+    return m.share_of(m.once(fp8_products).gains)
 
 
 @metric("factor")
 def fp8_best_factor(m: Measured) -> Value:
     """Time in fp8 of the products that gain, over their time as they are, in the best case, casts included."""
-    found = fp8_products(m)
+    found = m.once(fp8_products)
     return _mean(m, found.gains, found.best)
 
 
 @metric("factor")
 def fp8_worst_factor(m: Measured) -> Value:
     """The same in the worst case."""
-    found = fp8_products(m)
+    found = m.once(fp8_products)
     return _mean(m, found.gains, found.worst)
 
 
@@ -55,5 +55,5 @@ def _mean(m: Measured, gains: Mask, factor: Floats) -> Value:
     """The factor over the products that gain, by their time; unknown where it is so for one of them."""
     if not gains.any():
         return _NONE_GAINS
-    mean = float(np.average(factor[gains], weights=m.own_time[gains]))
+    mean = float(np.average(factor, weights=m.own_time[gains]))
     return NO_SHAPES if np.isnan(mean) else mean

@@ -30,7 +30,7 @@ def eager_attention_share(m: Measured) -> Value:
     Recognised by operators with an argument or a result of tokens x tokens, where the token counts are those of the
     softmax operators.
     """
-    return m.share_of(eager_attention(m))
+    return m.share_of(m.once(eager_attention))
 
 
 @metric("share", STEP)
@@ -57,15 +57,14 @@ def least_fusible_left_share(m: Measured) -> Value:
     step, with no other kernel between them, the longest one, whose bytes are still read and written.
     """
     gpu, at = m.timeline.gpu, np.flatnonzero(m.kernels)
-    at = at[np.lexsort((gpu.start[at], gpu.stream[at]))]
+    at = at[np.argsort(gpu.stream[at], kind="stable")]  # activities are in order of start
     chosen, step = fusible(m)[at], np.searchsorted(m.timeline.windows[:, 0], gpu.start[at], side="right")
     apart = (np.diff(gpu.stream[at]) != 0) | (np.diff(step) != 0)
     parts = np.concatenate(([True], ~chosen[1:] | ~chosen[:-1] | apart))[: len(at)]
     run, ns = np.cumsum(parts)[chosen], m.own_time[at][chosen]
     if not ns.sum():
         return _NONE_FUSIBLE
-    longest = np.zeros(int(run.max()) + 1)
-    np.maximum.at(longest, run, ns)
+    longest = np.maximum.reduceat(ns, np.flatnonzero(np.diff(run, prepend=-1)))
     return float(longest.sum() / ns.sum())
 
 
@@ -83,7 +82,7 @@ def most_fused_attention_left_share(m: Measured) -> Value:
 
 def _fused_attention(m: Measured, times: float) -> Value:
     """So many times what the FLOPs of the products take at the peak, of the time that attention takes now."""
-    kernels, peak = eager_attention(m), peak_flops(m)
+    kernels, peak = m.once(eager_attention), peak_flops(m)
     if isinstance(kernels, Unknown):
         return kernels
     if not kernels.any():

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose import intervals as iv
+from diagnose.arrays import Ints
 from diagnose.attribution.idle import Host
 from diagnose.facts import Unknown, Value, capture_setting
 from diagnose.metrics.measured import Measured
@@ -19,15 +20,12 @@ _OF_LAUNCHES, _OF_TENSORS = 0.3, 0.5  # most operators outside the optimizer mak
 
 
 def _calls_per_step(m: Measured, pattern: str) -> float:
-    return _per_step(m, m.timeline.matching(pattern, *RUNTIME))
+    return _per_step(m, m.timeline.rows_matching(pattern, *RUNTIME))
 
 
-def _per_step(m: Measured, calls: Mask) -> float:
-    rows = np.flatnonzero(calls)
-    start, host = m.timeline.trace.ts[rows], m.timeline.steps.host
-    at = np.searchsorted(host[:, 0], start, side="right") - 1
-    inside = (at >= 0) & (start < host[np.maximum(at, 0), 1])
-    return int(inside.sum()) / max(m.timeline.steps.count, 1)
+def _per_step(m: Measured, rows: Ints) -> float:
+    step = iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows])
+    return int(np.count_nonzero(step >= 0)) / max(m.timeline.steps.count, 1)
 
 
 @metric("count")
@@ -40,7 +38,7 @@ def launches_per_step(m: Measured) -> Value:
 def syncs_per_step(m: Measured) -> Value:
     """Calls in a step with which the host waits for the device, copies to the host that hold it included."""
     _, held = Host(m.timeline).long_copies()
-    return _per_step(m, held | m.timeline.matching(SYNCHRONISATION, *RUNTIME))
+    return _per_step(m, np.flatnonzero(held | m.timeline.matching(SYNCHRONISATION, *RUNTIME)))
 
 
 @metric("count")
@@ -70,6 +68,6 @@ def allocator_caches(m: Measured) -> Value:
 def _tensors_allocated(m: Measured) -> float:
     """The part of the operators that make a tensor inside which the driver allocates."""
     line = m.timeline
-    made, mallocs = (np.flatnonzero(line.matching(*of)) for of in ((_NEW_TENSOR, *OPS), (_MALLOC, *RUNTIME)))
+    made, mallocs = line.rows_matching(_NEW_TENSOR, *OPS), line.rows_matching(_MALLOC, *RUNTIME)
     inside = owners.around(line.trace, made, mallocs)
     return len(np.unique(inside[inside >= 0])) / max(len(made), 1)

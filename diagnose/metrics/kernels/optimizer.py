@@ -29,7 +29,7 @@ def optimizer_kind(m: Measured) -> Value:
 @metric("share", STEP)
 def single_tensor_optimizer_share(m: Measured) -> Value:
     """Kernels under an optimizer that loops over parameters, and the idle time in its host code."""
-    if optimizer_kind(m) != "single":
+    if m.once(optimizer_kind) != "single":
         return 0.0
     kernels = int(m.own_time[optimizer(m)].sum()) / max(m.attribution.total_ns, 1)
     return min(kernels + m.share("optimizer-host"), 1.0)

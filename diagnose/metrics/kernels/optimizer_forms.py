@@ -73,7 +73,7 @@ def optimizer_name(m: Measured) -> Value:
 
 def _by_range(m: Measured) -> str | None:
     """The class whose steps take longest; of one that wraps another (sharded states, SAM), the one that it wraps."""
-    trace, rows = m.timeline.trace, np.flatnonzero(m.timeline.matching(r"Optimizer\.step#", *ANNOTATIONS))
+    trace, rows = m.timeline.trace, m.timeline.rows_matching(r"Optimizer\.step#", *ANNOTATIONS)
     rows = rows[_innermost(trace, rows)]
     if not len(rows):
         return None
@@ -103,7 +103,7 @@ def optimizer_faster_form(m: Measured) -> Value:
 
     By the torch of the record; where that is not known, what torch has had for years counts as there.
     """
-    kind, name = optimizer_kind(m), optimizer_name(m)
+    kind, name = m.once(optimizer_kind), m.once(optimizer_name)
     if kind == "fused":
         return "none"
     if isinstance(name, Unknown):
@@ -133,9 +133,9 @@ def most_optimizer_left_share(m: Measured) -> Value:
 
 
 def _left(m: Measured, case: str, of_foreach: float) -> Value:
-    form = optimizer_faster_form(m)
+    form = m.once(optimizer_faster_form)
     if form == "fused":
-        return float(getattr(FUSED[str(optimizer_name(m))], case))
+        return float(getattr(FUSED[str(m.once(optimizer_name))], case))
     if form == "foreach":
         return of_foreach
     return form if isinstance(form, Unknown) else Unknown("torch.optim has no faster form of it", _OWN_FORM)

@@ -30,7 +30,7 @@ def cpu_optimizer_form(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def cpu_optimizer_can_fuse(m: Measured) -> Value:
     """Whether torch.optim has a fused update of this optimizer on CPUs, by the torch of the record."""
-    name = optimizer_name(m)
+    name = m.once(optimizer_name)
     if isinstance(name, Unknown):
         return name
     return name in FUSED and is_since(FUSED_SINCE, m.record.text("versions.torch"), unknown=True)

@@ -42,6 +42,10 @@ def copy_cast_share(m: Measured) -> Value:
 @metric("share", STEP)
 def gpu_busy_share(m: Measured) -> Value:
     """Part of the step in which the device does anything, collectives that wait included."""
+    return m.once(_busy_share)
+
+
+def _busy_share(m: Measured) -> float:
     gpu, windows = m.timeline.gpu, m.timeline.windows
     busy = iv.intervals(gpu.start, gpu.end)
     return int(iv.coverage(busy, windows[:, 0], windows[:, 1]).sum()) / max(m.attribution.total_ns, 1)
@@ -50,8 +54,7 @@ def gpu_busy_share(m: Measured) -> Value:
 @metric("share", STEP)
 def gpu_idle_share(m: Measured) -> Value:
     """Part of the step in which the device does nothing."""
-    busy = gpu_busy_share(m)
-    return busy if isinstance(busy, Unknown) else 1 - float(busy)
+    return 1 - m.once(_busy_share)
 
 
 @metric("count")

@@ -36,11 +36,13 @@ def waves_of(m: Measured, at: Ints) -> Floats:
     return found
 
 
-def tail_share_of(m: Measured, at: Ints) -> Floats:
-    """The part of their time in which the last wave leaves multiprocessors idle; NaN unknown."""
-    found = waves_of(m, at)
-    for b in blocks(len(at)):
-        found[b] = tail_share(found[b])
+def tail_share_of(often: Floats) -> Floats:
+    """The part of their time in which the last wave leaves multiprocessors idle, of kernels with so many waves; NaN
+    unknown.
+    """
+    found = np.empty(len(often))
+    for b in blocks(len(often)):
+        found[b] = tail_share(often[b])
     return found
 
 
@@ -64,7 +66,7 @@ def occupancy_share(m: Measured) -> Value:
 @metric("share", STEP)
 def tail_wave_share(m: Measured) -> Value:
     """Time in which the last wave of blocks leaves multiprocessors idle, were all blocks of a kernel equally long."""
-    found = _described(m, tail_share_of)
+    found = _described(m, lambda m, at: tail_share_of(waves_of(m, at)))
     if isinstance(found, Unknown):
         return found
     return float((found[0] * found[1]).sum()) / max(m.attribution.total_ns, 1)

@@ -7,11 +7,12 @@ import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints, Mask, numbered
+from diagnose.arrays import Array, Floats, Ints, Mask, numbered
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.user_code import CALLS, Spent, UserCode
 from diagnose.metrics.unknowns import NO_PYTHON
-from diagnose.roofline.owners import NONE, distinct, nearest, parents
+from diagnose.roofline.nests import NONE, enclosing, nearest, nested_order
+from diagnose.roofline.owners import distinct
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
 from diagnose.trace.python_frames import DOINGS, called, doing_of, user_frame
@@ -26,8 +27,7 @@ def recorded(timeline: Timeline) -> UserCode | Unknown | None:
     """The training thread's code, each line with the libraries' calls that it makes; None without recorded calls."""
     if timeline.trace.left_out:
         return NO_PYTHON
-    calls = _Calls(timeline, np.flatnonzero(timeline.trace.rows_of(*PYTHON)))
-    calls = _Calls(timeline, calls.rows[calls.inside_ns > 0])
+    calls = _Calls.of(timeline)
     if not calls.is_user.any():
         return None
     training = calls.of_training_thread()
@@ -44,10 +44,26 @@ def recorded(timeline: Timeline) -> UserCode | Unknown | None:
 
 
 class _Calls(msgspec.Struct, frozen=True, dict=True):
-    """The recorded calls of all threads as columns, in the order of `rows`."""
+    """The recorded calls of all threads as columns, in nested order.
+
+    `rows` are those of the trace, `inside_ns` is their time inside the counted steps.
+    """
 
     timeline: Timeline
     rows: Ints
+    inside_ns: Ints
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "_Calls":
+        """Those that are partly in the counted steps."""
+        trace, windows = timeline.trace, timeline.steps.host
+        rows = np.flatnonzero(trace.rows_of(*PYTHON))
+        inside = np.empty(len(rows), np.int64)
+        for b in iv.blocks(len(rows)):
+            inside[b] = iv.coverage(windows, trace.ts[rows[b]], trace.ends(rows[b]))
+        there = np.flatnonzero(inside)
+        order = there[nested_order(trace, rows[there])]
+        return cls(timeline, rows[order], inside[order])
 
     @cached_property
     def name(self) -> Ints:
@@ -76,22 +92,12 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def parent(self) -> Ints:
         """The call that each was made by, NONE for the outermost."""
-        return parents(self.timeline.trace, self.rows)
-
-    @cached_property
-    def inside_ns(self) -> Ints:
-        """Time of each call inside the counted steps."""
-        trace, windows, inside = self.timeline.trace, self.timeline.steps.host, np.empty(len(self.rows), np.int64)
-        for b in iv.blocks(len(self.rows)):
-            rows = self.rows[b]
-            inside[b] = iv.coverage(windows, trace.ts[rows], trace.ends(rows))
-        return inside
+        return enclosing(self.timeline.trace, self.rows)
 
     @cached_property
     def own_ns(self) -> Floats:
-        """The same without the calls that it makes."""
-        made = self.parent >= 0
-        below = np.bincount(self.parent[made], weights=self.inside_ns[made], minlength=len(self.rows))
+        """Time of each call inside the counted steps, without the calls that it makes."""
+        below = np.bincount(self.parent + 1, weights=self.inside_ns, minlength=len(self.rows) + 1)[1:]
         return np.maximum(self.inside_ns - below, 0.0)
 
     @cached_property
@@ -100,10 +106,10 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
         return nearest(self.is_user, self.parent)
 
     @cached_property
-    def doing(self) -> Ints:
+    def doing(self) -> Array:
         """What each is done for, as a place in DOINGS: by itself and all calls around it, the first of the list."""
-        told = np.array([DOINGS.index(doing_of(name) or DOINGS[-1]) for name in self.names])[self.name]
-        found = np.full(len(self.rows), _OTHERWISE)
+        told = np.array([DOINGS.index(doing_of(name) or DOINGS[-1]) for name in self.names], np.int8)[self.name]
+        found = np.full(len(self.rows), _OTHERWISE, np.int8)
         for doing in range(_OTHERWISE - 1, -1, -1):
             marked = told == doing
             ends = self.is_user if DOINGS[doing] == "optimizer" else marked  # a closure's code is the step's again
@@ -117,12 +123,13 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
         the user's code.
         """
         trace = self.timeline.trace
-        marks = self.timeline.matching(STEP_MARK, *ANNOTATIONS)
-        turns = thread_turns(trace.pid[self.rows], trace.tid[self.rows])
-        threads, of_turn = np.unique(_thread(trace, self.rows[turns]), return_inverse=True)
-        which = np.repeat(of_turn, np.diff(turns, append=len(self.rows)))
-        steps = np.flatnonzero(marks if marks.any() else trace.rows_of(*OPS, *RUNTIME))
-        works = np.isin(threads, _thread(trace, steps))
+        marks = self.timeline.rows_matching(STEP_MARK, *ANNOTATIONS)
+        turns = thread_turns(trace.pid[self.rows], trace.tid[self.rows])  # one of each thread
+        threads = _threads(trace, self.rows[turns])
+        which = np.repeat(np.arange(len(threads)), np.diff(turns, append=len(self.rows)))
+        steps = marks if len(marks) else np.flatnonzero(trace.rows_of(*OPS, *RUNTIME))
+        steps = steps[thread_turns(trace.pid[steps], trace.tid[steps])]
+        works = np.isin(threads, _threads(trace, steps))
         ns = np.bincount(which, weights=np.where(self.folded >= 0, self.own_ns, 0.0))
         chosen = np.flatnonzero(works) if works.any() else np.arange(len(threads))
         return which == chosen[ns[chosen].argmax()]
@@ -141,11 +148,9 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
     def _stacks(self, chosen: Mask) -> tuple[Ints, list[tuple[Frame, ...]]]:
         """For each of the user's calls the number of its stack, and the stacks: its own frame behind those around it.
 
-        A call begins after the one that made it, so that one pass in order of begin finds the stack around each.
+        A call stands behind the one that made it, so that one pass finds the stack around each.
         """
         users = np.flatnonzero(chosen & self.is_user)
-        begin, ns = (column[self.rows[users]] for column in (self.timeline.trace.ts, self.timeline.trace.dur))
-        users = users[np.lexsort((users, -ns, begin))]
         made = self.parent[users]
         around = np.where(made >= 0, self.folded[made], NONE)
         number, known = np.full(len(self.rows) + 1, NONE), dict[tuple[int, int], int]()
@@ -160,5 +165,5 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
         return number, stacks
 
 
-def _thread(trace: Trace, rows: Ints) -> Ints:
+def _threads(trace: Trace, rows: Ints) -> Ints:
     return trace.pid[rows].astype(np.int64) * (1 << 32) + trace.tid[rows]

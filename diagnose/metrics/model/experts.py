@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
+from diagnose.arrays import Ints, Mask, shortened
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, capture_setting, nothing_helps
-from diagnose.metrics.kernel_groups.operators import Signature, by_operator, launching
+from diagnose.metrics.kernel_groups.operators import Signature, by_operator, dispatched, launching
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.metrics.registry import metric
@@ -66,9 +66,9 @@ def _expert_rows(m: Measured) -> tuple[Ints, Ints] | Unknown:
         unsized = sum(operator.calls for operator in found.signatures if operator.name in _WEIGHT)
         return NO_SHAPES if unsized >= fewest else (m.operators[:0], m.operators[:0])
     known = np.array([(numbers[of[1]], of[0]) if of else (-1, 0) for of in operands])
-    weight, tokens = known[found.of_operator].T
-    order = np.lexsort((m.timeline.trace.ts[m.operators], weight))
-    order = order[weight[order] >= 0]
+    weight, tokens = (column[found.of_operator] for column in known.T)
+    order = dispatched(m)[weight[dispatched(m)] >= 0]
+    order = order[np.argsort(shortened(weight[order], len(numbers)), kind="stable")]
     routed = order[_are_routed(weight[order], tokens[order], fewest)]
     return m.operators[routed], tokens[routed]
 

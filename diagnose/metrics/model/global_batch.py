@@ -31,7 +31,7 @@ def learning_rate_rule(m: Measured) -> Value:
     """How the learning rate follows the global batch: "linear" for SGD (Goyal et al. 2017), "square root" for Adam and
     RMSprop (Malladi et al. 2022); unknown for other optimizers.
     """
-    name = optimizer_name(m)
+    name = m.once(optimizer_name)
     if isinstance(name, Unknown):
         return name
     lower = str(name).lower()

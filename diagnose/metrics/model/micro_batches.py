@@ -4,6 +4,7 @@ from math import inf
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.attribution.causes import CAUSES, OPERATORS
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
@@ -12,7 +13,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.run.memory import memory_peak_bytes, memory_total_bytes
 from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 from diagnose.metrics.unknowns import NO_SHAPES
-from diagnose.roofline import owners
+from diagnose.roofline import nests
 from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS
@@ -109,11 +110,9 @@ def _bytes_per_step(m: Measured) -> float:
     """Bytes that the innermost operators read and write, were all of their tensors of fp32."""
     trace, host = m.timeline.trace, m.timeline.steps.host
     rows = np.flatnonzero(trace.rows_of(*OPS))
-    around = owners.parents(trace, rows)
+    around = nests.parents(trace, rows)
     innermost = np.delete(rows, around[around >= 0])
-    at = np.searchsorted(host[:, 0], trace.ts[innermost], side="right") - 1
-    inside = (at >= 0) & (trace.ts[innermost] < host[np.maximum(at, 0), 1])
-    shaped = innermost[inside & (trace.shape[innermost] >= 0)]
+    shaped = innermost[(iv.which_holds(host, trace.ts[innermost]) >= 0) & (trace.shape[innermost] >= 0)]
     each, times = np.unique(trace.shape[shaped], return_counts=True)
     elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
     return _BYTES_MOVED * elements / max(m.timeline.steps.count, 1)

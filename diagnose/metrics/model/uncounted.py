@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose.arrays import Ints
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import CAUSES
 from diagnose.facts import Unknown
@@ -42,21 +42,27 @@ def uncounted(m: Measured) -> tuple[Uncounted, ...]:
 
     Kernels without a launch in the trace are left out: their operators ran before it, as others' kernels run after.
     """
-    gpu, ns, declared = m.timeline.gpu, m.roofline.ns, declared_flops(m)
+    return m.once(_uncounted)
+
+
+def _uncounted(m: Measured) -> tuple[Uncounted, ...]:
+    gpu, declared = m.timeline.gpu, declared_flops(m)
     if isinstance(declared, Unknown) or declared[0] != "operators" or not len(gpu):
         return ()
-    chosen = gpu.is_compute_bound & (gpu.launch >= 0) & ~gpu.tagged(AUXILIARY) & ~m.roofline.sized & (ns > 0)
+    at = np.flatnonzero(gpu.is_compute_bound & (gpu.launch >= 0) & ~gpu.tagged(AUXILIARY) & ~m.roofline.sized)
+    ns = m.roofline.ns[at] if len(at) else at
+    at, ns = at[ns > 0], ns[ns > 0]
     keys = [(cause_of(kind), kind.sub == _BACKWARD) for kind in gpu.kinds]
     found = []
     for cause, is_backward in dict.fromkeys(keys):
         alike = np.array([key == (cause, is_backward) for key in keys], bool)
-        those = chosen & alike[gpu.kind]
+        those = alike[gpu.kind[at]]
         if those.any():
-            found.append(Uncounted(cause, is_backward, _per_step(m, those), int(ns[those].sum())))
+            found.append(Uncounted(cause, is_backward, _per_step(m, at[those]), int(ns[those].sum())))
     return tuple(sorted(found, key=lambda row: -row.ns))
 
 
-def _per_step(m: Measured, activities: Mask) -> float:
+def _per_step(m: Measured, activities: Ints) -> float:
     """Operators that launched them, or kernels of the most frequent name, since one operator may launch several."""
     operator = m.operator[activities]
     names = np.bincount(m.timeline.trace.name[m.timeline.gpu.row[activities]])

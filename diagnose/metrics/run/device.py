@@ -4,8 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
+from diagnose.arrays import distinct
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, analysis_option, capture_setting, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -38,9 +37,9 @@ def gpu_vendor(m: Measured) -> Value:
     calls = line.trace.name[line.gpu.launch[line.gpu.launch >= 0]]
     vendor = (
         _told(_BY_NAME, [line.device_name])
-        or _told(_BY_CALL, (line.trace.names[name] for name in np.unique(calls)))
+        or _told(_BY_CALL, (line.trace.names[name] for name in distinct(calls)))
         or ("AMD" if board is not None and board.is_amd else "")
-        or _told(_BY_KERNEL, (line.trace.names[name] for name in np.unique(line.trace.name[line.gpu.row])))
+        or _told(_BY_KERNEL, (line.trace.names[name] for name in distinct(line.trace.name[line.gpu.row])))
     )
     return vendor or Unknown("the trace names no device", capture_setting("a torch that writes deviceProperties"))
 

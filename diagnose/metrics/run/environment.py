@@ -111,10 +111,10 @@ def detects_anomalies(m: Measured) -> Value:
     else by these looks.
     """
     told = setting(m, "detects_anomalies")
-    functions = int(m.timeline.matching(_FUNCTION, *OPS).sum())
+    functions = len(m.timeline.rows_matching(_FUNCTION, *OPS))
     if told is True or not functions:
         return told
-    return int(m.timeline.matching(_CHECK, *OPS).sum()) >= 0.5 * functions
+    return len(m.timeline.rows_matching(_CHECK, *OPS)) >= 0.5 * functions
 
 
 @metric("flag", needs_gpu=False)

@@ -103,8 +103,8 @@ def _batches_with_gradients(m: Measured) -> float | None:
         _in_each_step(m, starts)
         for starts in (
             m.ranges(OPTIMIZER_STEP)[:, 0],
-            trace.ts[line.matching(FETCH, *ANNOTATIONS)],
-            trace.ts[line.matching(ROOT_GRADIENT, *OPS)],
+            trace.ts[line.rows_matching(FETCH, *ANNOTATIONS)],
+            trace.ts[line.rows_matching(ROOT_GRADIENT, *OPS)],
         )
     )
     return fetches if updates == 1 and fetches == gradients else None
@@ -141,4 +141,4 @@ def compile_mode(m: Measured) -> Value:
 @metric("flag")
 def uses_cuda_graphs(m: Measured) -> Value:
     """Whether the host launches CUDA graphs."""
-    return bool(m.timeline.matching(GRAPH_LAUNCH, "cuda_runtime", "cuda_driver", "runtime").any())
+    return len(m.timeline.rows_matching(GRAPH_LAUNCH, "cuda_runtime", "cuda_driver", "runtime")) > 0

@@ -40,7 +40,7 @@ def trains(m: Measured) -> Value:
     if m.record.text("optimizer.class") or isinstance(m.record.get("training_arguments"), dict) or _seen(m):
         return True
     shows_operators = bool(m.timeline.trace.rows_of(*OPS).any())
-    if shows_operators and not m.timeline.matching(GRAPH_LAUNCH, *RUNTIME).any():
+    if shows_operators and not len(m.timeline.rows_matching(GRAPH_LAUNCH, *RUNTIME)):
         return False
     if _named(m, _KERNELS, *GPU_CATEGORIES) or m.timeline.gpu.of_family("optimizer").any():
         return True

@@ -8,7 +8,7 @@ receives is recorded call by call and launched as one kernel after the last.
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, among
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import collective_kind
@@ -45,7 +45,9 @@ def fields_of(timeline: Timeline, activity: Ints) -> Fields:
     field[kernel] = batch
     rows = timeline.rows_matching(_ANNOTATION, *ANNOTATIONS)
     annotation = _taken(rows, _around(trace, rows, launch))
-    alone = np.flatnonzero((field >= 0) & ~np.isin(np.arange(len(field)), kernel))
+    by_itself = field >= 0
+    by_itself[kernel] = False
+    alone = np.flatnonzero(by_itself)
     messages = _messages(timeline, np.append(alone, kernel), np.append(field[alone], batch))
     return Fields(field, annotation, messages)
 
@@ -93,7 +95,7 @@ def _batches(trace: Trace, records: Ints, launch: Ints, field: Ints) -> tuple[In
     """Sends and receives that launch nothing themselves: indexes of their fields, and the kernel that follows each."""
     names = trace.collectives.name
     sends = np.array([i for i in records.tolist() if collective_kind(names[i]) == SEND_RECEIVE], np.int64)
-    sends = sends[~np.isin(sends, field)]
+    sends = sends[~among(sends, field)]
     known = np.flatnonzero(launch >= 0)
     if not len(sends) or not len(known):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -1,0 +1,109 @@
+"""Which events of a thread run inside which.
+
+Events are told in nested order: by thread, then by begin, then the longer first, so that each comes after all that it
+is inside of. What is around each is then found in one pass, by compiled code where it is installed (`nests.c`).
+"""
+
+from types import ModuleType
+
+import numpy as np
+
+from diagnose.arrays import Array, Ints, Mask, combined, ordered, rows_in
+from diagnose.timeline import thread_turns
+from diagnose.trace import Trace
+
+NONE = -1
+_DEEPEST = 128  # rounds over what is left alone: stacks of Python are less deep, and a pass over all costs as much
+
+_nests: ModuleType | None
+try:
+    import diagnose.roofline._nests as _nests
+except ImportError:  # built without a compiler, or for another Python
+    _nests = None
+
+
+def parents(trace: Trace, rows: Ints) -> Ints:
+    """For each of `rows`, the position in `rows` of the innermost other one around it on its thread, -1 without one."""
+    order = nested_order(trace, rows)
+    up = enclosing(trace, rows[order])
+    parent = np.full(len(rows), NONE, np.int64)
+    parent[order] = np.where(up >= 0, order[up], NONE)
+    return parent
+
+
+def nested_order(trace: Trace, rows: Ints) -> Ints:
+    """Positions of `rows` by thread, then by begin, then the longer first."""
+    by_time = ordered(trace.ts[rows], -trace.dur[rows])
+    return by_time[np.argsort(_thread_numbers(trace, rows)[by_time], kind="stable")]
+
+
+def _thread_numbers(trace: Trace, rows: Ints) -> Array:
+    """A number for the thread of each row, ascending by process and thread."""
+    pid, tid = trace.pid[rows], trace.tid[rows]
+    turns = thread_turns(pid, tid)
+    return np.repeat(combined(pid[turns], tid[turns]), np.diff(turns, append=len(rows)))
+
+
+def enclosing(trace: Trace, rows: Ints) -> Ints:
+    """Positions of the innermost enclosing events, for rows in nested order; -1 for the outermost."""
+    end, is_first = trace.ends(rows), np.zeros(len(rows), bool)
+    is_first[thread_turns(trace.pid[rows], trace.tid[rows])] = True
+    up = rows_in(np.arange(-1, len(rows) - 1), len(rows))
+    if _nests is not None and up.dtype == np.int32:
+        _nests.enclosing(end, is_first, up)
+        return up
+    return _by_rounds(end, is_first, up)
+
+
+def _by_rounds(end: Ints, is_first: Mask, up: Array) -> Array:
+    """The same without compiled code; `up` is the event before each.
+
+    One that ended earlier hands on its own candidate, so that chains of siblings halve in every round. Behind deep
+    nests they do not, and a stack finds the rest.
+    """
+    up[is_first] = NONE
+    left = rows_in(np.flatnonzero(~is_first[1:] & (end[:-1] < end[1:])) + 1, len(up))
+    for _ in range(_DEEPEST):
+        if not len(left):
+            return up
+        further = up[up[left]]
+        up[left] = further
+        left = left[(further >= 0) & (end[further] < end[left])]
+    return _by_stack(end, is_first)
+
+
+def _by_stack(end: Ints, is_first: Mask) -> Ints:
+    """The same in one pass over the events."""
+    enclosing, running = [], list[int]()
+    ends = end.tolist()
+    for row, (until, first) in enumerate(zip(ends, is_first.tolist(), strict=True)):
+        if first:
+            running.clear()
+        while running and ends[running[-1]] < until:
+            running.pop()
+        enclosing.append(running[-1] if running else NONE)
+        running.append(row)
+    return np.array(enclosing, np.int64)
+
+
+def nearest(marked: Mask, up: Ints) -> Ints:
+    """For each event in nested order, of which `up` are the enclosing ones, itself where it is marked, else the nearest
+    marked one around it; -1 without one.
+    """
+    if _nests is not None and up.dtype == np.int32:
+        found = np.empty_like(up)
+        _nests.nearest(marked, up, found)
+        return found
+    return _nearest_by_rounds(marked, up)
+
+
+def _nearest_by_rounds(marked: Mask, up: Array) -> Array:
+    """The same without compiled code: each round looks twice as far, and only from where the last one got further."""
+    found = rows_in(np.append(np.where(marked, np.arange(len(up)), up), NONE), len(up))
+    left = rows_in(np.flatnonzero(~marked & (up >= 0)), len(up))
+    while len(left):
+        reached = found[left]
+        further = found[reached]
+        found[left] = further
+        left = left[further != reached]
+    return found[:-1]

@@ -91,6 +91,17 @@ def test_a_wait_for_the_device_costs_no_more_than_the_host_was_blocked() -> None
     assert found["python"] == (109 + 500 - 207) * US
 
 
+def test_each_wait_costs_what_the_host_was_blocked_in_it() -> None:
+    def waits_twice(job: Trace) -> None:
+        waits_then_works(job)
+        job.launch(GEMM, 50)
+        waits_then_works(job)
+
+    found = causes(between_two_kernels(waits_twice))
+
+    assert found["sync"] == (100 + 50) * US
+
+
 def test_a_wait_of_less_than_20_us_costs_only_its_own_time() -> None:
     found = causes(between_two_kernels(waits_then_works, gpu_us=10))
 

@@ -126,6 +126,23 @@ print(gc.isenabled(), frozen > 1000, gc.get_freeze_count() == frozen)
     assert done.stdout.split() == ["True", "True", "True"]
 
 
+def test_numpy_starts_no_threads_in_a_command_and_a_job_of_it_has_the_environment_as_it_was() -> None:
+    asked = """
+import os
+from diagnose.analysis.late import imported
+imported("diagnose.arrays", of_command=True)
+print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+    plain = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    own = plain | {"OPENBLAS_NUM_THREADS": "2"}
+    done = [
+        subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, env=each).stdout
+        for each in (plain, own)
+    ]
+
+    assert [each.split() for each in done] == [["1", "None"], ["2", "2"]]
+
+
 def test_a_module_that_another_thread_imports_is_waited_for(tmp_path: Path) -> None:
     (tmp_path / "takes_long.py").write_text("import time\nbegun = True\ntime.sleep(0.3)\ndone = True\n")
     asked = """

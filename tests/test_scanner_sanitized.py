@@ -37,11 +37,14 @@ def test_a_processor_without_instructions_for_sixteen_bytes(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_read_beyond_the_end_of_the_text_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bound", "none"), [("end - at >= 8", "end - at >= 1"), ("text->end - text->at < 8", "text->end == text->at")]
+)
+def test_a_read_beyond_the_end_of_the_text_is_found(bound: str, none: str, tmp_path: Path) -> None:
     native = shutil.copytree(NATIVE, tmp_path / "native")
     text = (native / "text.h").read_text()
-    assert "end - at >= 8" in text
-    (native / "text.h").write_text(text.replace("end - at >= 8", "end - at >= 1"))
+    assert bound in text
+    (native / "text.h").write_text(text.replace(bound, none))
 
     done = sanitized_tries(native / SOURCE.name, SCRIPT, 500, tmp_path)
 

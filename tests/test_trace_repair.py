@@ -226,8 +226,8 @@ def test_kernels_a_minute_off(reads: Any) -> None:
     assert reads([HOST, at(10, 5), at(61e6, 5)]).loss.kinds == {"timestamp-outside-window": 1}
 
 
-def test_kernels_shortly_before_the_first_launch_are_kept(reads: Any) -> None:
-    assert not reads([HOST, at(-100, 5), at(10, 5)]).loss
+def test_kernels_beside_any_work_of_the_host_are_kept(reads: Any) -> None:
+    assert not reads([HOST, at(-100, 5), at(10, 5), at(100e6, 9, cat="cpu_op", pid=5), at(100e6, 5)]).loss
 
 
 def test_a_kernel_that_covers_its_successors(reads: Any) -> None:

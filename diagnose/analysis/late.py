@@ -1,11 +1,15 @@
 """Modules that are imported when they are needed, and stay until the process ends."""
 
+import contextlib
 import gc
 import importlib
+import os
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 
 _process = {"is a command": False}
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def imported(module: str, *, of_command: bool = False) -> ModuleType:
@@ -24,8 +28,25 @@ def imported(module: str, *, of_command: bool = False) -> ModuleType:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return importlib.import_module(module)
+        with _one_blas_thread():
+            return importlib.import_module(module)
     finally:
         gc.freeze()
         if collecting:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Where numpy is imported in here its BLAS starts no threads: they would spin on each core and never get work.
+
+    A job that the command starts has the environment as it was.
+    """
+    if _BLAS_THREADS in os.environ:
+        yield
+        return
+    os.environ[_BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_BLAS_THREADS, None)

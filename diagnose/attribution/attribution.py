@@ -124,9 +124,10 @@ def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts
     gpu = timeline.gpu
     start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
     number, causes = _kernel_causes(timeline, bound)
+    number = shortened(number[rows], len(causes))
     parts: Parts = []
     for at, cause in enumerate(causes):
-        of_cause = number[rows] == at
+        of_cause = number == at
         if of_cause.any():
             parts.append((cause, iv.intervals(start[of_cause], end[of_cause])))
     return parts

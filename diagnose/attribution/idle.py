@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Mask
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import GRAPH_CAPTURE
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
@@ -168,20 +168,17 @@ def _bubbles(sync: Intervals, idle: Intervals, busy: Intervals) -> Intervals:
     is the wait's doing up to `b`, and the host's own beyond.
     """
     blocked = iv.coverage(busy, sync[:, 0], sync[:, 1])
-    rows = np.flatnonzero(blocked >= SYNC_BLOCK_NS)
-    bubbles = [iv.EMPTY]
-    for row in rows:
-        begin = sync[row, 0]
-        until = sync[row + 1, 0] if row + 1 < len(sync) else np.iinfo(np.int64).max
-        first = np.searchsorted(idle[:, 1], begin, side="right")
-        last = np.searchsorted(idle[:, 0], until, side="left")
-        after = np.clip(idle[first:last], begin, until)
-        bubbles.append(_first_ns(after, int(blocked[row])))
-    return iv.union(*bubbles)
+    until = np.append(sync[1:, 0], np.iinfo(np.int64).max)
+    long = blocked >= SYNC_BLOCK_NS
+    waits = np.stack((sync[long, 0], until[long]), axis=1)
+    after = iv.intersect(idle, waits)
+    wait = np.searchsorted(waits[:, 0], after[:, 0], side="right") - 1
+    return _first_ns(after, wait, blocked[long])
 
 
-def _first_ns(pieces: Intervals, ns: int) -> Intervals:
-    """The first `ns` nanoseconds of the set."""
+def _first_ns(pieces: Intervals, group: Ints, ns: Ints) -> Intervals:
+    """The first `ns` nanoseconds of each group of pieces; `group` numbers them and ascends."""
     lengths = pieces[:, 1] - pieces[:, 0]
-    before = np.concatenate(([0], np.cumsum(lengths)[:-1])) if len(lengths) else lengths
-    return iv.intervals(pieces[:, 0], np.minimum(pieces[:, 1], pieces[:, 0] + np.maximum(ns - before, 0)))
+    before = np.cumsum(lengths) - lengths
+    left = ns[group] - (before - before[np.searchsorted(group, group)])
+    return iv.intervals(pieces[:, 0], np.minimum(pieces[:, 1], pieces[:, 0] + np.maximum(left, 0)))

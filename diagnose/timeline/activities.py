@@ -87,17 +87,18 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
     launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
     launch = rows_in(_linked(trace, rows, launch_rows), len(trace))
     kind, kinds = _kinds(trace, rows)
-    start, end = _inherited_launch(trace, rows, launch)
+    start = trace.ts[rows]
+    launch_start, launch_end = _inherited_launch(trace, rows, launch)
     activities = Activities(
         row=rows_in(rows, len(trace)),
-        start=trace.ts[rows],
-        end=trace.ts[rows] + trace.dur[rows],
+        start=start,
+        end=start + trace.dur[rows],
         stream=trace.stream[rows],
         kind=kind,
         kinds=kinds,
         launch=launch,
-        launch_start=start,
-        launch_end=end,
+        launch_start=launch_start,
+        launch_end=launch_end,
     )
     return activities, launches_of(trace, launch_rows, captures)
 

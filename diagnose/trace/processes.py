@@ -95,9 +95,13 @@ class Worker(Generic[Task, Answer]):
                     pipe.close()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", _START, json.dumps(sys.path)]
         return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            [sys.executable, "-c", _START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"OPENBLAS_NUM_THREADS": "1", **os.environ},  # as in a command: numpy is asked for no products
+            start_new_session=True,
         )
 
 

@@ -71,23 +71,45 @@ static const Field ARGUMENTS[] = {/* by length */
 #define ARGUMENTS_KNOWN (sizeof(ARGUMENTS) / sizeof(*ARGUMENTS))
 #define LONGEST_KEY 25
 
-static const Field FIELDS[] = {
-    FIELD("ph", 0, HAS_PH),   FIELD("cat", 0, HAS_CAT), FIELD("name", 0, HAS_NAME), FIELD("pid", 0, HAS_PID),
-    FIELD("tid", 0, HAS_TID), FIELD("ts", 0, HAS_TS),   FIELD("dur", 0, HAS_DUR),   FIELD("args", 0, HAS_ARGS),
+typedef struct {
+    char written[8]; /* the key with its quotes and the colon */
+    unsigned char size, bit;
+} Member;
+
+#define MEMBER(name, bit) {"\"" name "\":", sizeof(name) + 2, bit}
+
+static const Member MEMBERS[] = {/* as PyTorch writes them one after the other */
+    MEMBER("ph", HAS_PH),   MEMBER("cat", HAS_CAT), MEMBER("name", HAS_NAME), MEMBER("pid", HAS_PID),
+    MEMBER("tid", HAS_TID), MEMBER("ts", HAS_TS),   MEMBER("dur", HAS_DUR),   MEMBER("args", HAS_ARGS),
 };
-#define FIELDS_KNOWN (sizeof(FIELDS) / sizeof(*FIELDS))
+#define MEMBERS_KNOWN (sizeof(MEMBERS) / sizeof(*MEMBERS))
+
+static const char COMPLETE[8] = "\"X\"";
 
 static inline int is_field(const Field *field, const Span *key)
 {
     return field->size == key->size && *field->name == *key->begin && !memcmp(field->name, key->begin, key->size);
 }
 
-static const Field *field_of(const Span *key)
+static const Member *member_of(const Span *key)
 {
-    for (size_t each = 0; each < FIELDS_KNOWN; each++)
-        if (is_field(&FIELDS[each], key))
-            return &FIELDS[each];
+    for (const Member *each = MEMBERS; each < MEMBERS + MEMBERS_KNOWN; each++)
+        if (each->size == key->size + 3 && !memcmp(each->written + 1, key->begin, key->size))
+            return each;
     return NULL;
+}
+
+/* The key of a member and the colon; `member` comes as the one that is expected and goes as what it is, NULL of none known. */
+static inline int read_member(Text *text, const Member **member)
+{
+    Span key;
+    next_byte(text);
+    if (*member < MEMBERS + MEMBERS_KNOWN && take_written(text, (*member)->written, (*member)->size))
+        return 1;
+    if (!read_string(text, &key) || !key.plain || !take(text, ':'))
+        return 0;
+    *member = member_of(&key);
+    return 1;
 }
 
 /* By the first of its length, so that a key is compared with few. */
@@ -171,6 +193,11 @@ static int read_field(Text *text, int field, Event *event, const Asked *asked)
     Span phase;
     switch (field) {
     case HAS_PH:
+        next_byte(text);
+        if (take_written(text, COMPLETE, 3)) {
+            event->phase = 'X';
+            return 1;
+        }
         if (!read_string(text, &phase) || phase.size != 1)
             return 0;
         event->phase = *phase.begin;
@@ -214,19 +241,20 @@ static inline void clear(Event *event)
 
 static int read_event(Text *text, Event *event, const Asked *asked)
 {
-    Span key;
+    const Member *expected = MEMBERS;
     clear(event);
     if (!take(text, '{'))
         return 0;
     do {
-        const Field *field;
-        if (!read_string(text, &key) || !key.plain || !take(text, ':'))
+        const Member *member = expected;
+        if (!read_member(text, &member))
             return 0;
-        field = field_of(&key);
-        if (field && !is_first(&event->seen, field->place))
+        if (member && !is_first(&event->seen, member->bit))
             return 0;
-        if (!(field ? read_field(text, field->place, event, asked) : skip_value(text, DEEPEST)))
+        if (!(member ? read_field(text, member->bit, event, asked) : skip_value(text, DEEPEST)))
             return 0;
+        if (member)
+            expected = member + 1;
     } while (take(text, ','));
     return take(text, '}') && event->phase;
 }

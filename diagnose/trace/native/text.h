@@ -57,6 +57,27 @@ static inline int take(Text *text, int wanted)
     return 1;
 }
 
+/* Whether the text goes on with the first `size` bytes of `wanted`, and past them; near its end it says no.
+ *
+ * To ask for what is mostly there is quicker than to look where it ends, since what follows need not wait for that. */
+static inline int take_written(Text *text, const char wanted[8], size_t size)
+{
+    uint64_t here, there;
+    if (text->end - text->at < 8)
+        return 0;
+    memcpy(&here, text->at, 8);
+    memcpy(&there, wanted, 8);
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if ((here ^ there) << (64 - 8 * size))
+        return 0;
+#else
+    if (memcmp(text->at, wanted, size))
+        return 0;
+#endif
+    text->at += size;
+    return 1;
+}
+
 /* A high bit in the first of eight bytes that is a quote, a backslash, a control character, or beyond ASCII. */
 static inline uint64_t special(uint64_t eight)
 {

@@ -24,7 +24,7 @@ import msgspec
 from advice_jobs.kinds import KINDS, Kind
 from first_advice import command
 from msgspec.structs import replace
-from tune_pairs import Further, further
+from tune_pairs import Further, further, told_apart
 from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 
 from diagnose.analysis import analyze
@@ -141,6 +141,7 @@ def measured(kind: Kind, folder: Path, times: int, again: bool) -> Tuned:
         alone=tuple(each for each in singles if each.rule != BY_HAND),
         by_hand=next((each for each in singles if each.rule == BY_HAND), None),
         further=tuple(_further(kind, each, tuning, again) for each, tuning in tunings),
+        told_apart=tuple(apart for each, tuning in tunings for apart in told_apart(each, tuning)),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from diagnose.compare import compare
 from diagnose.diagnosis import Rung, Settings, Tuning
 from diagnose.diagnosis.terms import Estimate
+from diagnose.tune import TuneFolder
 from diagnose.tune.evidence import pooled
 from diagnose.tune.running import Run
 
@@ -71,6 +72,15 @@ def further(folder: Path, tuning: Tuning, runs: Callable[[Path], Run], most_s: f
         found[rung.number] = [speedup for speedup in made if speedup is not None]
         known.write_bytes(msgspec.json.encode(found[rung.number]))
     return found
+
+
+def told_apart(folder: Path, tuning: Tuning) -> Iterator[bool]:
+    """Of each run that was made again whether `compare` calls one of the two equal runs better than the other."""
+    kept, rungs = TuneFolder(folder), tuning.rungs
+    for rung in rungs:
+        if rung.repeats is not None and rung.diagnosis and rungs[rung.repeats].diagnosis:
+            both = kept.diagnosis(rungs[rung.repeats].diagnosis), kept.diagnosis(rung.diagnosis)
+            yield compare(*both).verdict in ("better", "worse")
 
 
 def _before(tuning: Tuning, rung: Rung) -> Settings:

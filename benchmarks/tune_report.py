@@ -46,6 +46,7 @@ class Tuned:
         alone: each change that a run can make, from the job as it is.
         by_hand: the cure that stands beside the job.
         further: of each tune, speed-ups by pairs of runs that were made after it.
+        told_apart: of each two equal runs of the tunes whether `compare` calls one of them better.
     """
 
     job: str
@@ -55,6 +56,7 @@ class Tuned:
     alone: tuple[Alone, ...]
     by_hand: Alone | None
     further: tuple[Further, ...] = ()
+    told_apart: tuple[bool, ...] = ()
 
     @property
     def promises(self) -> Iterator[tuple[int, Rung, int]]:
@@ -174,11 +176,13 @@ def figures(found: Sequence[Tuned]) -> list[str]:
     ]
     tunes = [tuning for one in found for tuning in one.tunings]
     equal = [factor - 1 for tuning in tunes for factor in factors_apart(tuning.rungs)] or [0.0]
+    apart = [told for one in found for told in one.told_apart]
     return [
         f"- achieved inside the predicted range: {_held(pairs)} (changes that tunes tried, by all pairs of runs)",
         f"- the same by the runs of the tunes alone: {_held(by_tunes)}",
         f"- the same of each change alone, from the job as it is: {_held(alone)}",
         f"- equal runs lie apart: median {median(equal):.1%}, most {max(equal):.1%} ({len(equal)} pairs)",
+        f"- equal runs of which one is called better: {_of(apart)} pairs",
         f"- regret of the first advice: median {median(regrets):.1%}, most {max(regrets):.1%} ({len(regrets)} jobs)",
         f"- at least {_AS_GOOD:.0%} of the speed of the cure by hand: {_of(hands)} jobs",
         f"- all tunes of a job keep the same: {sum(one.same_end == 'yes' for one in found)} of {len(found)}; the same "

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from made_up_jobs import diagnosed
 from msgspec.structs import replace
-from tune_pairs import further
+from tune_pairs import further, told_apart
 from tune_report import Alone, Tuned, figures
 
 from diagnose.diagnosis import Rung, Settings, Tuning
 from diagnose.diagnosis.terms import Estimate
-from diagnose.tune import Ran
+from diagnose.tune import Ran, TuneFolder
 from diagnose.tune.running import Run
 
 FIRST = Rung(number=0, change="the job as it is", outcome="ok", decision="first", total=(1.0, 1.0, 1.0))
@@ -104,6 +104,16 @@ def test_a_promise_is_held_against_pairs_beyond_those_of_the_tune_which_are_made
     assert rung.achieved is not None
     assert pairs == 3
     assert 1.9 < rung.achieved[1] < 2.0
+
+
+@pytest.mark.parametrize(("again_ms", "apart"), [(81.0, False), (120.0, True)])
+def test_equal_runs_are_counted_of_which_one_is_called_better(again_ms: float, apart: bool, tmp_path: Path) -> None:
+    folder = TuneFolder(tmp_path)
+    first = replace(FIRST, diagnosis=folder.keep(0, diagnosed(80.0)))
+    file = folder.keep(1, diagnosed(again_ms))
+    again = Rung(number=1, change="run 0 again", outcome="ok", decision="again", repeats=0, diagnosis=file)
+
+    assert list(told_apart(tmp_path, Tuning(command=("train.py",), rungs=(first, again)))) == [apart]
 
 
 def test_no_run_is_made_where_predictions_alone_are_made_anew(tmp_path: Path) -> None:

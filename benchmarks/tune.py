@@ -5,8 +5,9 @@
     python benchmarks/tune.py --again                         # what the rules say of the runs that are kept, none made
 
 Each job of `advice_jobs/kinds.py` that is named here is tuned `--times` times, then run with each change that a run can
-make by itself, and with the cure that stands beside the job (`followed`), typed by hand. All of it stays in `--keep`,
-and what is there is not run again. Needs torch, transformers and accelerate, and a machine that does nothing else.
+make by itself, and with the cure that stands beside the job (`followed`), typed by hand. What a tune tried is run
+again, without and with it, until there are three pairs of runs. All of it stays in `--keep`, and what is there is not
+run again. Needs torch, transformers and accelerate, and a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import msgspec
 from advice_jobs.kinds import KINDS, Kind
 from first_advice import command
 from msgspec.structs import replace
+from tune_pairs import Further, further, told_apart
 from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 
 from diagnose.analysis import analyze
@@ -37,6 +39,7 @@ RUNS, BUDGET_S, MOST_S = 12, 360, 90.0
 LOOP = {"steps": 300}
 WINDOW = Window(steps=8, at_step=132, control=120)  # most steps of the loop without the profiler, and some for samples
 PAIRS = 2  # of runs without and with a change by itself
+PAIRS_OF_A_PROMISE = 3  # and of what a tune tried, its own among them
 JOBS = (
     "loader sleeps, 0 workers", "loader sleeps on both ranks", "loader computes", "tokenises in the collator",
     "Trainer, batch 1 x accumulation 8", "dynamic padding, skewed lengths", "AdamW, one tensor at a time",
@@ -137,7 +140,16 @@ def measured(kind: Kind, folder: Path, times: int, again: bool) -> Tuned:
         advised_by_hand=first.next.rule in kind.right and all(each.rule != first.next.rule for each in singles),
         alone=tuple(each for each in singles if each.rule != BY_HAND),
         by_hand=next((each for each in singles if each.rule == BY_HAND), None),
+        further=tuple(_further(kind, each, tuning, again) for each, tuning in tunings),
+        told_apart=tuple(apart for each, tuning in tunings for apart in told_apart(each, tuning)),
     )
+
+
+def _further(kind: Kind, folder: Path, tuning: Tuning, again: bool) -> Further:
+    """Pairs of runs of what the tune tried, beyond those by which it decided; `again` makes none."""
+    asked = command(kind, {**kind.slow, **LOOP})
+    pairs = 0 if again else PAIRS_OF_A_PROMISE
+    return further(folder, tuning, lambda into: JobRuns(asked, os.environ | QUIET, into, WINDOW), MOST_S, pairs)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

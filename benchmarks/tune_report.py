@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from msgspec.structs import replace
+from tune_pairs import Further, decided, with_further
 
 from diagnose.compare import FLOOR_ON_HOST
 from diagnose.diagnosis import Rung, Tuning
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
-from diagnose.tune.evidence import pooled
 from diagnose.tune.proposals import factors_apart
 from diagnose.tune.settings import keys_of
 
@@ -46,6 +45,8 @@ class Tuned:
         advised_by_hand: whether the first advice is that cure and no run of a tune can make it.
         alone: each change that a run can make, from the job as it is.
         by_hand: the cure that stands beside the job.
+        further: of each tune, speed-ups by pairs of runs that were made after it.
+        told_apart: of each two equal runs of the tunes whether `compare` calls one of them better.
     """
 
     job: str
@@ -54,19 +55,16 @@ class Tuned:
     advised_by_hand: bool
     alone: tuple[Alone, ...]
     by_hand: Alone | None
+    further: tuple[Further, ...] = ()
+    told_apart: tuple[bool, ...] = ()
 
     @property
-    def predicted_rungs(self) -> Iterator[Rung]:
-        """Of each tried change the run that decides: its `achieved` is of all pairs of runs with and without it.
-
-        Those at the end, of the first and the best run, are such pairs of a change that is kept alone.
-        """
-        for tuning in self.tunings:
-            tried = (rung for rung in tuning.rungs if rung.predicted and rung.achieved and rung.decision != "refused")
-            last = {rung.number if rung.repeats is None else rung.repeats: rung for rung in tried}
-            kept = [rung for rung in tuning.rungs if rung.decision == "kept"]
-            for rung in last.values():
-                yield replace(rung, achieved=_with_the_last(tuning, rung)) if kept == [rung] else rung
+    def promises(self) -> Iterator[tuple[int, Rung, int]]:
+        """Of each tune and each tried change the run that decides, and the pairs of runs that `achieved` is of."""
+        for number, tuning in enumerate(self.tunings):
+            for rung, pairs in decided(tuning):
+                more = self.further[number].get(rung.number, ()) if self.further else ()
+                yield number, with_further(rung, more), pairs + len(more)
 
     @property
     def of_first_advice(self) -> float | None:
@@ -112,13 +110,6 @@ class Tuned:
         if all(each == kept[0] for each in kept):
             return "yes"
         return "other numbers" if all(keys_of(each) == keys_of(kept[0]) for each in kept) else "no"
-
-
-def _with_the_last(tuning: Tuning, kept: Rung) -> Estimate | None:
-    """The speed-up of the one change that is kept, by its own pairs of runs and those at the end."""
-    last = (rung for rung in tuning.rungs if rung.repeats == kept.number and not rung.rule)
-    pairs = [each for each in (kept.achieved, *(rung.achieved for rung in last)) if each is not None]
-    return pooled(pairs) if pairs else None
 
 
 def final_of(tuning: Tuning) -> Estimate:
@@ -173,8 +164,10 @@ def _cells(tuned: Tuned) -> tuple[str, ...]:
 
 def figures(found: Sequence[Tuned]) -> list[str]:
     """The bars, each as a sentence."""
-    rungs = [rung for tuned in found for rung in tuned.predicted_rungs]
+    rungs = [rung for tuned in found for _, rung, _ in tuned.promises]
     pairs = [(rung.predicted, rung.achieved) for rung in rungs if rung.predicted and rung.achieved]
+    own = [rung for tuned in found for tuning in tuned.tunings for rung, _ in decided(tuning)]
+    by_tunes = [(rung.predicted, rung.achieved) for rung in own if rung.predicted and rung.achieved]
     alone = [(each.predicted, each.speedup) for one in found for each in one.alone if each.predicted and each.speedup]
     regrets = [one.regret for one in found]
     healthy = [one for one in found if one.job.startswith("healthy")]
@@ -183,10 +176,13 @@ def figures(found: Sequence[Tuned]) -> list[str]:
     ]
     tunes = [tuning for one in found for tuning in one.tunings]
     equal = [factor - 1 for tuning in tunes for factor in factors_apart(tuning.rungs)] or [0.0]
+    apart = [told for one in found for told in one.told_apart]
     return [
         f"- achieved inside the predicted range: {_held(pairs)} (changes that tunes tried, by all pairs of runs)",
+        f"- the same by the runs of the tunes alone: {_held(by_tunes)}",
         f"- the same of each change alone, from the job as it is: {_held(alone)}",
         f"- equal runs lie apart: median {median(equal):.1%}, most {max(equal):.1%} ({len(equal)} pairs)",
+        f"- equal runs of which one is called better: {_of(apart)} pairs",
         f"- regret of the first advice: median {median(regrets):.1%}, most {max(regrets):.1%} ({len(regrets)} jobs)",
         f"- at least {_AS_GOOD:.0%} of the speed of the cure by hand: {_of(hands)} jobs",
         f"- all tunes of a job keep the same: {sum(one.same_end == 'yes' for one in found)} of {len(found)}; the same "
@@ -232,6 +228,9 @@ def written(found: Sequence[Tuned], folder: Path, again: bool) -> Path:
         *_table((*HEADS, "regret", "same end"), (_job_row(one) for one in found)), "",
         "## Runs of the tunes", "",
         *_table(("job", "tune", "run", "change", "predicted", "achieved", "inside", "outcome"), _rung_rows(found)), "",
+        "## What was promised and what came", "",
+        "By all pairs of runs without and with the change: those of the tune, and those that were made after it.", "",
+        *_table(("job", "tune", "change", "predicted", "achieved", "inside", "pairs"), _promise_rows(found)), "",
         "## Each change alone", "",
         *_table(("job", "rule", "change", "predicted", "achieved", "inside"), _alone_rows(found)), "",
     ]  # fmt: skip
@@ -262,6 +261,12 @@ def _rung_rows(found: Sequence[Tuned]) -> Iterator[Sequence[str]]:
                     *_beside(rung.predicted, came),
                     rung.decision,
                 )
+
+
+def _promise_rows(found: Sequence[Tuned]) -> Iterator[Sequence[str]]:
+    for tuned in found:
+        for number, rung, pairs in tuned.promises:
+            yield tuned.job, str(number), rung.change, *_beside(rung.predicted, rung.achieved), str(pairs)
 
 
 def _alone_rows(found: Sequence[Tuned]) -> Iterator[Sequence[str]]:

@@ -160,3 +160,10 @@ def test_probes_of_another_version_are_refused() -> None:
         decoded(content.replace(b'"version":1', b'"version":9'))
     with pytest.raises(UserError, match="cannot be read"):
         decoded(content.replace(b'"batch_size":10', b'"batch_size":-1'))
+
+
+@pytest.mark.parametrize("cores", [{"usable": 0}, {"usable": 8, "shared": 0}, {"usable": 8, "quota": 0}])
+def test_an_answer_of_no_cores_says_nothing_of_them(cores: dict[str, int]) -> None:
+    said = report_of(made(cores={"local_ranks": 1, **cores}), Question())
+
+    assert stage(said, "dataset").in_job_samples_per_s == pytest.approx(100)

@@ -152,10 +152,10 @@ class Cores(msgspec.Struct, frozen=True):
 
     @property
     def per_rank(self) -> float | None:
-        """As many as one rank has; None where it is not known."""
-        if self.usable is None or self.local_ranks is None:
+        """As many as one rank has; None where it is not known, and of an answer of no cores, which nobody has."""
+        if not self.usable or self.local_ranks is None:
             return None
-        return cores_of_rank(self.usable, self.local_ranks, (self.shared, self.quota))
+        return cores_of_rank(self.usable, self.local_ranks, (self.shared, self.quota)) or None
 
 
 class Measured(msgspec.Struct, frozen=True):

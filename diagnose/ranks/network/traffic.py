@@ -72,7 +72,7 @@ def _exposed(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
 
     Each rank's exposed time is looked through once for all its groups.
     """
-    waiting = [held_up_ns(ranks, group) for group in matched]
+    waiting = held_up_ns(ranks, matched)
     sums = [np.zeros((2, len(group.call)), np.int64) for group in matched]
     of_rank: list[list[tuple[int, int]]] = [[] for _ in ranks]
     for number, group in enumerate(matched):

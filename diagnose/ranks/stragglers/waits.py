@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import class_of
-from diagnose.ranks.collectives.matching import GroupMatch, Match
+from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.rank_work import stopped
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, Lateness, is_point_to_point
@@ -176,32 +176,48 @@ def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[W
     """
     classes = tuple(sorted({class_ for entry in late_ranks for class_ in entry.class_}))
     parts: list[list[Ints]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
-    for group, entry in zip(matched, late_ranks, strict=True):
+    for group, entry, waiting in zip(matched, late_ranks, held_up_ns(ranks, matched), strict=True):
         about = np.stack((entry.late, np.array([classes.index(c) for c in entry.class_], np.int64)), axis=1)
-        waiting = held_up_ns(ranks, group)
         for m, p in enumerate(group.members.tolist()):
             times = np.stack((group.start[:, m], group.start[:, m] + waiting[:, m]), axis=1)
             parts[p].append(np.concatenate((times, about), axis=1)[waiting[:, m] > 0])
     return tuple(_waits(rank, np.concatenate(pieces), classes) for rank, pieces in zip(ranks, parts, strict=True))
 
 
-def held_up_ns(ranks: Sequence[RankDigest], group: GroupMatch) -> Ints:
-    """Nanoseconds that each rank of each collective waits for the last one, shape (instances, members).
+def held_up_ns(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
+    """Of each group the nanoseconds that each rank of each collective waits for the last one, shape (instances,
+    members).
 
     Until that one comes, and what it does not wait for the transfer itself. Of messages until it comes alone: a stage
     waits for their transfer, whatever the sender does meanwhile. So without a GPU, where a host that works looks like
     one that waits.
     """
-    beside = np.zeros_like(group.start)
-    if is_point_to_point(ranks, group) or not all(ranks[p].has_gpu for p in group.members.tolist()):
-        return group.waiting
-    for m, p in enumerate(group.members.tolist()):
-        last = group.last == m
-        start, end, calls = group.start[last, m], group.end[last, m], ranks[p].calls
-        stops, _ = stopped(ranks[p], calls.start, calls.end, ranks[p].windows)
-        beside[last] = np.maximum(end - start - iv.coverage(stops, start, end), 0)[:, None]
-        beside[last, m] = 0
-    return group.waiting + beside
+    held = [group.waiting.copy() for group in matched]
+    came_last: dict[int, list[tuple[int, int]]] = {}
+    for number, group in enumerate(matched):
+        members = group.members.tolist()
+        if not is_point_to_point(ranks, group) and all(ranks[p].has_gpu for p in members):
+            for m, p in enumerate(members):
+                came_last.setdefault(p, []).append((number, m))
+    for p, places in came_last.items():
+        for (number, m), beside in zip(places, _beside_ns(ranks[p], matched, places), strict=True):
+            last = matched[number].last == m
+            others = np.arange(held[number].shape[1]) != m
+            held[number][np.ix_(last, others)] += beside[:, None]
+    return held
+
+
+def _beside_ns(rank: RankDigest, matched: Match, places: Sequence[tuple[int, int]]) -> list[Ints]:
+    """For each place, a group and the rank's column in it: how long the rank does something else inside the
+    collectives to which it came last, shape (those,).
+    """
+    lasts = [matched[number].last == m for number, m in places]
+    start = [matched[number].start[last, m] for (number, m), last in zip(places, lasts, strict=True)]
+    end = [matched[number].end[last, m] for (number, m), last in zip(places, lasts, strict=True)]
+    stops, _ = stopped(rank, rank.calls.start, rank.calls.end, rank.windows)
+    since, until = np.concatenate(start), np.concatenate(end)
+    beside = np.maximum(until - since - iv.coverage(stops, since, until), 0)
+    return np.split(beside, np.cumsum([len(each) for each in start])[:-1])
 
 
 def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:

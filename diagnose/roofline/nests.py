@@ -1,7 +1,7 @@
 """Which events of a thread run inside which.
 
 Events are told in nested order: by thread, then by begin, then the longer first, so that each comes after all that it
-is inside of. What is around each is then found in one pass, by compiled code where it is installed (`nests.c`).
+is inside of. What is around each is then found in one pass, by compiled code where it is installed (`native/nests.c`).
 """
 
 from types import ModuleType

@@ -15,6 +15,7 @@ COPY = "void at::native::elementwise_kernel<at::native::direct_copy_kernel_cuda(
 HOOK = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 COPY_BACK = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+GATHER = "_allgather_base"
 DDP, FSDP = "DistributedDataParallel.forward", "FSDP::root_pre_forward"
 BUCKET = 25 * MIB
 Ddp = Callable[[Trace], object]
@@ -169,13 +170,14 @@ def contention(faulty: bool) -> list[Trace]:
     return train(step)
 
 
-def gathers(forward_us: float, backward_us: float = 0, shard: int = 64 * MIB, **more: Any) -> Ddp:
+def gathers(forward_us: float, backward_us: float = 0, shard: int = 64 * MIB, later_us: float = 0, **more: Any) -> Ddp:
     """A step of FSDP: all-gathers that the forward pass and, with `backward_us`, the backward pass wait for."""
+    units = [us for us in (forward_us, later_us) if us]
 
     def step(job: Trace) -> None:
-        passes(job, FSDP, before=lambda job: job.collective("_allgather_base", shard, forward_us, wait=True, **more))
+        passes(job, FSDP, before=lambda job: [job.collective(GATHER, shard, us, wait=True, **more) for us in units])
         if backward_us:
-            reduced(job, shard, backward_us, "_allgather_base", wait=True)
+            reduced(job, shard, backward_us, GATHER, wait=True)
         reduced(job, 2 * shard, 20, "_reduce_scatter_base", wait=True)
 
     return step
@@ -185,7 +187,7 @@ def layers(faulty: bool) -> list[Trace]:
     """FSDP over four layers: each is gathered when it is needed, or all are asked for before the first computes."""
 
     def gathered(job: Trace) -> None:
-        job.collective("_allgather_base", 64 * MIB, 200)
+        job.collective(GATHER, 64 * MIB, 200)
 
     def step(job: Trace) -> None:
         with job.annotation(FSDP, 5):
@@ -267,7 +269,8 @@ DISTRIBUTED = {
     "slow-links": Faulty("warning", links),
     "slow-network": Faulty("warning", links, record={"slurm": {"SLURM_NNODES": "2"}}, network_gbs=250),
     "contended-multiprocessors": Faulty("info", contention),
-    "late-all-gathers": Faulty("warning", lambda faulty: train(gathers(400 if faulty else 20))),
+    "late-all-gathers": Faulty("warning", lambda faulty: train(gathers(20, later_us=400 if faulty else 20))),
+    "gathered-as-one-unit": Faulty("warning", lambda faulty: train(gathers(400 if faulty else 20))),
     "unprefetched-gathers": Faulty("warning", layers),
     "latency-bound-collectives": Faulty("warning", short_messages),
     "parameters-gathered-twice": Faulty(

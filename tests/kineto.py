@@ -32,6 +32,7 @@ NCCL = {  # Collective name: (annotation, kernel, factor of the input size that 
     "_reduce_scatter_base": ("_reduce_scatter_base", "ReduceScatter_Sum_{}_RING_LL", "divided"),
     "broadcast": ("broadcast", "Broadcast_RING_LL", "same"),
     "all_to_allv": ("all_to_all", "SendRecv", "same"),
+    "send": ("send", "SendRecv", "same"),
 }
 NCCL_TYPES = {"BFloat16": ("bf16", 2), "Half": ("f16", 2), "Float": ("f32", 4), "Int": ("i32", 4), "Byte": ("u8", 1)}
 Kernels = str | Sequence[tuple[str, float]]

@@ -64,7 +64,7 @@ def _causes(measured: Measured, track: ProcessTrack) -> Iterator[Event]:
     """The pieces in which no kernel runs but the device idles, copies, or waits for others."""
     attribution = measured.attribution
     shown = [cause in WITHOUT_KERNELS or cause in COPIES for cause in attribution.causes]
-    names = [cause_name(cause, divided=measured.job.matched) for cause in attribution.causes]
+    names = [cause_name(cause, divided=measured.job.undivided is None) for cause in attribution.causes]
     pieces = (attribution.start.tolist(), attribution.end.tolist(), attribution.cause.tolist())
     for begin, end, cause in zip(*pieces, strict=True):
         if shown[cause] and end > begin:

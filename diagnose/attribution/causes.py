@@ -206,6 +206,17 @@ LATENESS: Mapping[LatenessCause, str] = {
     "link": "because its link is slower",
     "unknown": "for an unknown reason",
 }
+LATE_BY: Mapping[str, str] = {
+    "data": "its data",
+    "host": "its host code",
+    "slower_kernels": "slower kernels",
+    "more_work": "more work",
+    "gc": "garbage collection",
+    "checkpoint": "its logging or checkpoints",
+    "link": "a slower link",
+    "unknown": "an unknown reason",
+}
+"""What makes a rank late, as a thing."""
 _LATENESS_OF_CLASS: Mapping[CauseClass, LatenessCause] = {"data": "data", "host": "host"}
 
 

@@ -76,8 +76,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
 
     Low is what is promised, and below 1 where the worst case is a slower step; high is the best case, null where only
-    the worst is known. It is null altogether when nothing is predicted; `assumes` says what the range rests on, ""
-    without one. [1, high] without an assumption is a bound: what the step gains if the fault goes at no cost.
+    the worst is known. It is null altogether when nothing is predicted; `assumes` says what the range rests on, and
+    without one why none is told, "" where there is no more to say. [1, high] without an assumption is a bound: what the
+    step gains if the fault goes at no cost.
     `booked_share` is what the ledger books, of the step, on the work that the change touches, and low promises no more;
     `hidden_share` is what the best case saves beyond it: work that passes beside other work and holds up the step all
     the same. Both are null where nothing is replayed.

@@ -91,7 +91,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     `bytes`, `algbw_gbs`, `busbw_gbs` (GB/s) and `expected_busbw_gbs` (of the size curve for this topology) are null
     where sizes or the topology are unknown; times are per collective, medians. `exposed_share` is exposed
     communication, of the steps of the ranks: exposed transfer and exposed waiting. The latter is
-    `exposed_waiting_share`, null where the ranks could not be matched.
+    `exposed_waiting_share`, null where the ranks could not be matched or some of the group have no trace.
     """
 
     kind: str

@@ -74,7 +74,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         evidence=evidence,
         predicted_speedup=gain,
         patch=patch,
-        assumes=predictor.assumes(rule) if gain is not None else "",
+        assumes=predictor.assumes(rule) if gain is not None else predictor.withheld(rule),
         booked_share=saving.booked if saving else None,
         hidden_share=saving.hidden if saving else None,
         numerics=rule.numerics,

@@ -1,10 +1,9 @@
 """What would not help, and what could not be judged."""
 
 from diagnose.diagnosis import NotAdvised, NotJudged
-from diagnose.facts import Facts, Unknown, analysis_option, another_run
+from diagnose.facts import Facts, Unknown, another_run
 from diagnose.judge.case import Case, Judged
 from diagnose.patch.worlds import world_of
-from diagnose.ranks.stragglers.straggler_report import missing_suspect
 
 
 def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
@@ -31,10 +30,8 @@ def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
         listed = ", ".join(str(rank) for rank in case.left_out)
         why = f"rank {listed} recorded no GPU activity and is left out: the other ranks did"
         entries.insert(0, NotJudged.lacking("ranks", why, another_run("capture those ranks again")))
-    if suspect := missing_suspect(case.job):
-        entries.insert(0, NotJudged.lacking("straggler", suspect, analysis_option("the traces of all ranks")))
     exposed = case.facts["exposed_communication_share"].value
-    if not case.job.view.matched and not isinstance(exposed, Unknown) and float(exposed) > 0:
-        unmatched = case.job.view.why_unmatched
-        entries.insert(0, NotJudged.lacking("transfer_or_wait", unmatched.because, unmatched.capture))
+    undivided = case.job.view.undivided
+    if undivided and not isinstance(exposed, Unknown) and float(exposed) > 0:
+        entries.insert(0, NotJudged.lacking("transfer_or_wait", undivided.because, undivided.capture))
     return tuple(entries)

@@ -12,7 +12,14 @@ from diagnose.trace.distortion import distorted_by
 
 STRETCHED = (STEP, HOST_STEP, RUN, "communication time", "all-gathers after the first of a step")
 TOLD_BY_SHARES = ("recompute_pays_off", "unobserved_decides")
-OF_LATE_RANKS = ("straggler_cause", "straggler_host_code", "straggler_reason", "straggler_where")
+OF_LATE_RANKS = (
+    "late_in_turn",
+    "most_waited_rank_share",
+    "straggler_cause",
+    "straggler_host_code",
+    "straggler_reason",
+    "straggler_where",
+)
 TOLD_BY_RANGES = {  # facts by their causes
     ("data-wait",): "data_wait_share",
     ("logging",): "logging_share",

@@ -28,7 +28,10 @@ WORTH_TELLING = 1.02
 WAITS_FOR_WORKERS = 0.10  # of the step: below, taking a finished batch from a worker is most of it
 WORST: Case = "worst"
 BEST: Case = "best"
-HIDDEN_BY_HOST = "no gain is predicted: the host, as slow as profiled, hides it, and its unprofiled speed is not known"
+HIDDEN_BY_HOST = (
+    "no gain is predicted: the host, as slow as profiled, hides it, what the trace does not show of the host included; "
+    "its unprofiled speed is not known"
+)
 PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
 
@@ -180,8 +183,9 @@ class Predictor:
         return (rule, *alike) if first is rule else (rule,)
 
     def _is_hidden(self, rule: Rule, after: Sequence[Rule], best: float) -> bool:
-        """Whether faster kernels buy nothing only because the host is as slow as the profiler makes it."""
-        if self._is_calibrated or best >= WORTH_TELLING or not (rule.remedy and rule.remedy.kernels):
+        """Whether faster kernels or transfers buy nothing only because the host is as slow as the profiler makes it."""
+        on_device = rule.remedy and (rule.remedy.kernels or rule.remedy.communication)
+        if self._is_calibrated or best >= WORTH_TELLING or not on_device:
             return False
         now, then = self._device_ns(after), self._device_ns((*after, rule))
         return now is not None and then is not None and now >= WORTH_TELLING * then
@@ -197,8 +201,7 @@ class Predictor:
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
-        if (best := self._gain(rule, (), "best")) is not None and self._is_hidden(rule, (), best):
-            each.append(HIDDEN_BY_HOST)
+        each.append(self.withheld(rule))
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(
@@ -206,6 +209,11 @@ class Predictor:
                 f"saves {hidden} beyond it, work that passes beside other work and holds up the step all the same"
             )
         return "; ".join(dict.fromkeys(text for text in each if text))
+
+    def withheld(self, rule: Rule) -> str:
+        """Why no gain is told of a change that is replayed, "" where there is no such reason."""
+        best = self._gain(rule, (), "best")
+        return HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
 
     @property
     def _is_calibrated(self) -> bool:

@@ -33,8 +33,9 @@ class JobView(msgspec.Struct, frozen=True):
 
     `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
     `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what of
-    the step goes, beside a rank's own wait for data, when no rank waits for data. `late_rank_missing` says that a rank
-    without a trace may be the late one, `suspicion` that the steps are too few to name one that may be. `distortion` is
+    the step goes, beside a rank's own wait for data, when no rank waits for data. `late_rank_missing` says why a rank
+    without a trace may be the late one, `suspicion` why the steps are too few to name one that may be; else None.
+    `most_waited_for` is the rank that causes most of the waiting in collectives, and what part of it. `distortion` is
     how many times as long the profiler makes a step, where shares of it say nothing of the job's own; else None.
     """
 
@@ -48,11 +49,17 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
-    late_rank_missing: bool = False
+    late_rank_missing: Unknown | None = None
     cured_by_data: bool = False
     shared_data_wait_share: float = 0.0
     suspicion: Unknown | None = None
+    most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
+
+    @property
+    def undivided(self) -> Unknown | None:
+        """Why nobody knows what of the exposed communication is waiting, None where it is known."""
+        return self.late_rank_missing if self.matched else self.why_unmatched
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -159,6 +166,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         cured_by_data=_cured_by_data(ranks, by_rank, late),
         shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
         suspicion=_suspicion(by_rank),
+        most_waited_for=_most_waited_for(by_rank),
     )
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
 
@@ -216,6 +224,12 @@ def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
     steps = "one step is" if suspected.of_steps == 1 else f"{suspected.of_steps} steps are"
     because = f"rank {suspected.rank} may be the one that the others wait for; {steps} too few to tell"
     return Unknown(because, another_run("capture six steps or more of every rank (diagnose run --steps 6)"))
+
+
+def _most_waited_for(lateness: Sequence[RankLateness]) -> tuple[int, float] | None:
+    """The rank that causes most of the waiting, and what part of it; None where nobody waits."""
+    most, every = max(lateness, key=lambda late: late.caused_ns), sum(late.caused_ns for late in lateness)
+    return (most.rank, most.caused_ns / every) if every else None
 
 
 def _with_parts(attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, iv.Intervals]]) -> Attribution:

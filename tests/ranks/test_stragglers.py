@@ -215,8 +215,10 @@ def test_a_missing_rank_may_be_the_late_one() -> None:
     present, whole = job(traces[:3]), job(traces)
 
     assert named(present) == []
-    assert "trace is missing (3) may be the late one" in missing_suspect(present)
-    assert missing_suspect(whole) == ""
+    suspect = missing_suspect(present)
+    assert suspect is not None
+    assert "trace is missing (3) may be the late one" in suspect.because
+    assert missing_suspect(whole) is None
 
 
 @pytest.mark.long

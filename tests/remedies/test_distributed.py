@@ -202,7 +202,7 @@ def test_what_ranks_without_a_trace_take_of_the_network_is_unknown(tmp_path: Pat
 def test_prefetching_that_is_on(tmp_path: Path) -> None:
     record = {"fsdp": {"class": "FullyShardedDataParallel", "forward_prefetch": True}}
 
-    found = answer(train(gathers(400)), tmp_path, record)
+    found = answer(train(gathers(20, later_us=400)), tmp_path, record)
 
     assert finding(found, "late-all-gathers") is None
     assert "prefetches in the forward pass already" in not_advised(found)

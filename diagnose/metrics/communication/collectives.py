@@ -27,13 +27,13 @@ def exposed_communication_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def transfer_share(m: Measured) -> Value:
     """Exposed transfer: exposed communication less the exposed waiting, what the network costs."""
-    return m.share(EXPOSED) if m.job.matched else m.job.why_unmatched
+    return m.job.undivided or m.share(EXPOSED)
 
 
 @metric("share", STEP, needs_gpu=False)
 def waiting_share(m: Measured) -> Value:
     """Exposed waiting: time inside exposed collectives in which this rank waits for a later one."""
-    return m.share(*WAITING) if m.job.matched else m.job.why_unmatched
+    return m.job.undivided or m.share(*WAITING)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -41,8 +41,8 @@ def passing_waiting_share(m: Measured) -> Value:
     """Exposed waiting for ranks that are late in turn, none of them steadily: it comes again with each collective.
     A rank that is only suspected to be late steadily counts as late in turn.
     """
-    if not m.job.matched:
-        return m.job.why_unmatched
+    if m.job.undivided:
+        return m.job.undivided
     steady = straggler_share(m)
     return max(m.share(*WAITING) - (0.0 if isinstance(steady, Unknown) else float(steady)), 0.0)
 

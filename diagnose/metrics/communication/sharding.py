@@ -3,6 +3,7 @@
 import numpy as np
 
 from diagnose import intervals as iv
+from diagnose.arrays import Mask
 from diagnose.attribution.causes import EXPOSED
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.communication.gradients import FORWARD
@@ -35,22 +36,50 @@ def fsdp_prefetches_forward(m: Measured) -> Value:
     return m.recorded(m.record.flag("fsdp.forward_prefetch"))
 
 
-def _exposed_gathers(m: Measured, in_backward: bool) -> float:
-    sent = m.messages
-    which = sent.gathers & (sent.in_backward == in_backward)
-    return iv.total(iv.intersect(m.attribution.pieces(EXPOSED), sent.when(which))) / max(m.attribution.total_ns, 1)
+def _exposed_gathers(m: Measured, which: Mask) -> float:
+    return m.pieces_share(iv.intersect(m.attribution.pieces(EXPOSED), m.messages.when(which)))
+
+
+def _first_gathers(m: Measured) -> Mask:
+    """Mask of the messages that are the first all-gather of a step: its unit's parameters are needed by all after it,
+    and the optimizer changes them before it, so that no kernel of the step can hide it.
+    """
+    sent, windows = m.messages, m.attribution.windows
+    rows = np.flatnonzero(sent.gathers)
+    step = np.searchsorted(windows[:, 0], sent.start[rows], side="right")
+    first = np.zeros(len(sent.kind), bool)
+    first[rows[np.append(True, step[1:] != step[:-1])[: len(rows)]]] = True
+    return first & ~sent.in_backward
+
+
+@metric("share", STEP)
+def first_gather_share(m: Measured) -> Value:
+    """Exposed first all-gather of each step: of the unit that computes first, before which nothing can hide it."""
+    return _exposed_gathers(m, _first_gathers(m))
+
+
+@metric("share", "the parameters that a forward pass gathers")
+def first_unit_share(m: Measured) -> Value:
+    """What the first all-gather of a step carries; 1 where the whole model is one unit."""
+    sent, first = m.messages, _first_gathers(m)
+    if first.any() and (first == (sent.gathers & ~sent.in_backward)).all():
+        return 1.0
+    gathered, sizes = _gathered(m, "bytes"), sent.bytes[first & (sent.bytes > 0)]
+    if isinstance(gathered, Unknown) or not len(sizes):
+        return NO_GATHER
+    return min(float(sizes.mean()) / gathered, 1.0)
 
 
 @metric("share", STEP)
 def forward_gather_share(m: Measured) -> Value:
-    """Exposed all-gathers that the forward pass launches."""
-    return _exposed_gathers(m, in_backward=False)
+    """Exposed all-gathers that the forward pass launches, but for the first of a step, which nothing can hide."""
+    return _exposed_gathers(m, m.messages.gathers & ~m.messages.in_backward & ~_first_gathers(m))
 
 
 @metric("share", STEP)
 def backward_gather_share(m: Measured) -> Value:
     """Exposed all-gathers that the backward pass launches: of parameters that were freed after the forward pass."""
-    return _exposed_gathers(m, in_backward=True)
+    return _exposed_gathers(m, m.messages.gathers & m.messages.in_backward)
 
 
 @metric("share", "all-gathers after the first of a step")

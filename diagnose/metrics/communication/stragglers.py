@@ -1,7 +1,9 @@
 """Late ranks: what they cost, what their cure buys, and what makes them late."""
 
-from diagnose.attribution.causes import waiting_for
-from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting
+from collections.abc import Mapping
+
+from diagnose.attribution.causes import LATE_BY, WAITING, waiting_for
+from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting, nothing_helps, spoken
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -12,6 +14,16 @@ NOWHERE = Unknown(
         "with_stack=True in a run of its own", another_run("name parts of the step with diagnose.probes.range")
     ),
 )
+
+ONE_RANK = 0.8  # of the waiting, from which on it is one rank that the others wait for
+_TURNS: Mapping[str, str] = {
+    waiting_for("data"): "data",
+    waiting_for("host"): "host code",
+    waiting_for("compute"): "more or slower kernels",
+    waiting_for("memory"): "more or slower kernels",
+    waiting_for("communication"): "communication elsewhere",
+    waiting_for("unexplained"): "no known reason",
+}
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -50,12 +62,12 @@ def least_straggler_cure_share(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def late_rank_may_be_missing(m: Measured) -> Value:
     """Whether the ranks wait in collectives for a time that no analysed rank accounts for, and ranks are missing."""
-    return m.job.late_rank_missing
+    return m.job.late_rank_missing is not None
 
 
 def _unless_suspected(m: Measured, share: float) -> Value:
-    """The share, unless the ranks were not matched or the steps are too few to name a late one."""
-    return (m.job.suspicion or share) if m.job.matched else m.job.why_unmatched
+    """The share, unless the ranks were not matched, one is missing, or the steps are too few to name a late one."""
+    return m.job.undivided or m.job.suspicion or share
 
 
 def _single_process(m: Measured) -> bool:
@@ -68,7 +80,7 @@ def straggler_cause(m: Measured) -> Value:
     """What makes the worst rank late: data, host, slower_kernels, more_work, gc, checkpoint, link, unknown or none."""
     if _single_process(m):
         return "none"
-    return m.job.straggler_cause if m.job.matched else m.job.why_unmatched
+    return m.job.undivided or m.job.straggler_cause
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -95,14 +107,45 @@ def waiting_for_data_share(m: Measured) -> Value:
     return m.share(waiting_for("data"))
 
 
+@metric("share", STEP, needs_gpu=False)
+def waiting_for_host_share(m: Measured) -> Value:
+    """Exposed waiting in collectives for ranks that are late by what their hosts do, data left out."""
+    return m.job.undivided or m.share(waiting_for("host"))
+
+
+@metric("share", "the waiting in collectives", needs_gpu=False)
+def most_waited_rank_share(m: Measured) -> Value:
+    """What the rank causes that causes most of the waiting in collectives, late steadily or now and then."""
+    if m.job.undivided:
+        return m.job.undivided
+    if m.job.most_waited_for is None:
+        return Unknown("no rank waits for another", nothing_helps("the ranks come together"))
+    return m.job.most_waited_for[1]
+
+
+@metric("text", needs_gpu=False)
+def late_in_turn(m: Measured) -> Value:
+    """Who is waited for where no rank is late steadily, and what makes it late, in words."""
+    share = most_waited_rank_share(m)
+    if isinstance(share, Unknown) or m.job.most_waited_for is None:
+        return share
+    by = _TURNS[max(WAITING, key=m.share)]
+    if float(share) < ONE_RANK:
+        return f"they come late in turn, most of all by {by}"
+    return f"rank {m.job.most_waited_for[0]} causes {spoken(share, 'share')} of the waiting, most of it by {by}"
+
+
 @metric("text", needs_gpu=False)
 def straggler_reason(m: Measured) -> Value:
     """What makes the worst rank late, in words: its cause, and what tells the cure."""
     cause = straggler_cause(m)
     if m.job.cured_by_data:
-        return "data, for which the other ranks wait, too (cured by data-wait)"
+        return "its data, for which the other ranks wait, too (cured by data-wait)"
     more = {"more": ", of which it runs more than the others", "slower": ", the same as the others', but slower"}
-    return f"{cause}{more.get(m.job.straggler_host_code, '')}" if cause == "host" else cause
+    if isinstance(cause, Unknown):
+        return cause
+    told = LATE_BY.get(m.job.straggler_cause, "none")
+    return f"{told}{more.get(m.job.straggler_host_code, '')}" if cause == "host" else told
 
 
 @metric("text", needs_gpu=False)
@@ -112,7 +155,7 @@ def straggler_host_code(m: Measured) -> Value:
     """
     if _single_process(m):
         return "none"
-    return m.job.straggler_host_code if m.job.matched else m.job.why_unmatched
+    return m.job.undivided or m.job.straggler_host_code
 
 
 @metric("text", needs_gpu=False)

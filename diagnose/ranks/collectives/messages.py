@@ -13,7 +13,7 @@ from diagnose.trace.vocabulary import BACKWARD
 
 LEAST_BYTES = 1 << 20  # a smaller reduction carries a metric, a norm or the first bucket
 NOT_RECORDED = -1
-_REDUCTIONS = ("allreduce", "reducescatter")
+REDUCTIONS = ("allreduce", "reducescatter")
 
 
 class Messages(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Messages(msgspec.Struct, frozen=True):
         Where the trace does not show the backward pass, of all such reductions.
         """
         large = (self.bytes >= LEAST_BYTES) | (self.bytes == NOT_RECORDED)
-        found: Mask = np.isin(self.kind, _REDUCTIONS) & large & ~np.isin(self.dtype, ("int", "long", "byte"))
+        found: Mask = np.isin(self.kind, REDUCTIONS) & large & ~np.isin(self.dtype, ("int", "long", "byte"))
         return found & self.in_backward if self.in_backward.any() else found
 
 

@@ -62,7 +62,7 @@ def _matched(ranks: Sequence[RankDigest], matched: Match) -> Iterator[Sample]:
                 transfer=transfer[alike],
                 waiting=np.rint(waiting[alike].mean(axis=1)).astype(np.int64),
                 exposed_ns=int(exposed[alike].sum()),
-                exposed_waiting_ns=int(waited[alike].sum()),
+                exposed_waiting_ns=None if group.absent else int(waited[alike].sum()),
                 absent=group.absent,
             )
 

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from diagnose.attribution.causes import EXPOSED
+from diagnose import intervals as iv
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, Excess, Straggler
-from diagnose.facts import spoken
+from diagnose.facts import Unknown, analysis_option, spoken
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
+from diagnose.ranks.replay.changes import Changes
 from diagnose.ranks.stragglers.divergence import first_diverging
 from diagnose.ranks.stragglers.evidence import MIN_SHARE
+from diagnose.ranks.stragglers.lateness import NOBODY
 from diagnose.ranks.stragglers.stragglers import RankLateness
 from diagnose.timeline import Timeline
 
@@ -93,33 +95,59 @@ def suspected_of(job: Job) -> tuple[Straggler, ...]:
     return tuple(_straggler(b, job, (), None) for b in job.lateness if b.persistence == "suspected")
 
 
-def missing_suspect(job: Job) -> str:
-    """Why a rank without a trace may be the late one, "" when nothing speaks for it.
+def missing_suspect(job: Job) -> Unknown | None:
+    """Why a rank without a trace may be the late one, None when nothing speaks for it.
 
     The shortest duration over the present ranks is taken for the transfer, and holds what they all wait for others.
     Of steps that the profiler distorts nobody knows why ranks wait.
     """
-    if job.view.distortion is not None:
-        return ""
     missing = missing_ranks(job.ranks)
-    left = sum(job.ledger(p).get(EXPOSED, 0) for p in range(len(job.ranks)))
-    share = left / max(sum(rank.total_ns for rank in job.ranks), 1)
-    unexplained = max(share, _waited(job))
-    if not missing or job.stragglers or len(job.ranks) < 2 or unexplained < MIN_SHARE:
-        return ""
+    if job.view.distortion is not None or not missing or job.stragglers or len(job.ranks) < 2:
+        return None
+    unexplained = max(_may_be_missed(job)) / max(sum(rank.total_ns for rank in job.ranks), 1)
+    if unexplained < MIN_SHARE:
+        return None
     listed = ", ".join(str(rank) for rank in missing[:8]) + (", ..." if len(missing) > 8 else "")
-    return (
+    return Unknown(
         f"a rank whose trace is missing ({listed}) may be the late one: {spoken(unexplained, 'share')} of the others' "
-        "step is in collectives, for which no present rank accounts"
+        "step is in collectives, for which no present rank accounts",
+        analysis_option("the traces of all ranks"),
     )
 
 
 def suspecting(job: Job) -> Job:
-    """The job, whose ranks know whether a missing one may be late."""
-    return replace(job, view=replace(job.view, late_rank_missing=bool(missing_suspect(job))))
+    """The job, whose ranks know whether a missing one may be late: then no transfer is told from waiting for it."""
+    suspect = missing_suspect(job)
+    if suspect is None:
+        return job
+    changes = job.changes if job.changes.because else Changes(because=suspect.because)
+    view = replace(job.view, late_rank_missing=suspect, bus_bytes_per_s=suspect)
+    return replace(job, view=view, changes=changes)
 
 
-def _waited(job: Job) -> float:
-    """Share of the step that ranks wait inside collectives, named ranks left out."""
-    waited = sum(int(waits.exposed_ns.sum()) for waits in job.waits)
-    return waited / max(sum(rank.total_ns for rank in job.ranks), 1)
+def _may_be_missed(job: Job) -> tuple[int, int]:
+    """Nanoseconds of all ranks in exposed collectives that a missing one may hold up: seen as transfer, and as waiting.
+
+    In a group whose ranks are all there one of them comes last; if it waited itself, in a group with others, it is no
+    present rank that the rest wait for.
+    """
+    transfer = waited = 0
+    for position, (rank, whole) in enumerate(zip(job.ranks, _whole_groups(job), strict=True)):
+        waits = job.waits[position] if job.waits else None
+        seen = iv.EMPTY if waits is None else iv.intervals(waits.start, waits.end)
+        transfer += iv.total(iv.subtract(rank.exposed, iv.union(seen, whole)))
+        if waits is not None:
+            elsewhere = waits.late == NOBODY
+            passed_on = iv.intervals(waits.start[elsewhere], waits.end[elsewhere])
+            missed = iv.union(iv.subtract(seen, whole), passed_on)
+            waited += iv.total(iv.intersect(rank.exposed, missed))
+    return transfer, waited
+
+
+def _whole_groups(job: Job) -> list[iv.Intervals]:
+    """The instants of each rank in collectives of groups whose ranks all have a trace."""
+    parts: list[list[iv.Intervals]] = [[] for _ in job.ranks]
+    for group in job.match:
+        for m, p in enumerate(group.members.tolist() if not group.absent else ()):
+            parts[p].append(iv.intervals(group.start[:, m], group.end[:, m]))
+    return [iv.union(*each) for each in parts]

@@ -78,7 +78,9 @@ def _full(page: Page, full: Full, details: bool) -> None:
     if full.record:
         page.field("so far", full.record)
     page.field("do", plain(finding.do))
-    if details and finding.assumes:
+    if finding.assumes and finding.predicted_speedup is None:
+        page.field("gain", plain(finding.assumes))
+    elif finding.assumes and details:
         page.field("assumes", plain(finding.assumes))
     for i, line in enumerate(full.typed):
         page.field("" if i else "type", Text(line, "bold"))

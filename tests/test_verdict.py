@@ -286,3 +286,12 @@ def test_the_class_of_communication_says_what_of_it_is_counted(
     own = tuple(LedgerEntry(cause=c, class_="communication", ns=10, share=share) for c in causes)
 
     assert verdict_of((*own, *ledger(compute=0.4)), replace(GROUNDS, waiting_apart=waiting_apart)).because == says
+
+
+@pytest.mark.parametrize(("copied", "what"), [(0.55, "copies to the device"), (0.53, "data")])
+def test_what_is_copied_is_not_called_data(copied: float, what: str) -> None:
+    """Offloaded weights are copied as batches are: nine tenths of what waits decide how it is named."""
+    found = verdict(data=0.6 - copied, compute=0.4, **{"copy-HtoD": copied})
+
+    assert found.class_ == "data-bound"
+    assert found.because == f"60.0 % of the device step waits for {what}"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown, Value, another_run, nothing_helps
+from diagnose.facts import Capture, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.trace.vocabulary import GRAPH_LAUNCH
@@ -14,17 +14,19 @@ _OTHERS = nothing_helps("the operators that launch these kernels record no sizes
 
 def where_recorded(value: Value, m: Measured) -> Value:
     """The value; what is unknown for want of shapes, though they were recorded, with its reason and remedy."""
-    capture = value.capture if isinstance(value, Unknown) else None
-    if capture is None or NO_SHAPES.capture is None or capture.what != NO_SHAPES.capture.what:
+    if not isinstance(value, Unknown) or not _asks_for_shapes(value.capture) or not m.once(_has_shapes):
         return value
-    if not m.once(_has_shapes):
-        return value
+    or_else = value.capture.or_else if value.capture else None
     replayed = m.once(_replayed_share)
     if replayed >= _REPLAYED:
         because = f"CUDA graphs replay {100 * replayed:.0f} % of the kernel time, and no operator is called then"
-        return Unknown(because, capture.or_else or _WITHOUT_GRAPHS)
+        return Unknown(because, or_else or _WITHOUT_GRAPHS)
     because = "shapes were recorded, but not of the operators that launch these kernels"
-    return Unknown(because if value == NO_SHAPES else value.because, capture.or_else or _OTHERS)
+    return Unknown(because if value == NO_SHAPES else value.because, or_else or _OTHERS)
+
+
+def _asks_for_shapes(capture: Capture | None) -> bool:
+    return capture is not None and NO_SHAPES.capture is not None and capture.what == NO_SHAPES.capture.what
 
 
 def _has_shapes(m: Measured) -> bool:

@@ -45,19 +45,28 @@ def test_what_ran_and_what_is_declared_agree_within_a_twentieth(
     assert mfu._check(nothing).endswith("apart") is apart
 
 
+def why_first(opens: float, more: float, numerics: bool = False) -> str:
+    opener, other = (
+        SimpleNamespace(predicted_speedup=(least, 2.0), numerics=alters)
+        for least, alters in ((opens, False), (more, numerics))
+    )
+    given: Any = (opener, SimpleNamespace(findings=[opener, other]))
+    return next_change._why_first(*given)
+
+
 @pytest.mark.parametrize(("more", "less_sure"), [(1.1055, True), (1.1045, False)])
 def test_a_change_promises_more_by_half_a_per_cent(more: float, less_sure: bool) -> None:
-    opener, other = (SimpleNamespace(predicted_speedup=(least, 2.0)) for least in (1.1, more))
-    given: Any = (opener, SimpleNamespace(findings=[opener, other]))
+    assert (why_first(1.1, more) != next_change._OPENS_PLAN) is less_sure
 
-    assert next_change._is_less_sure(*given) is less_sure
+
+@pytest.mark.parametrize(("more", "alike"), [(1.1195, True), (1.1205, False)])
+def test_a_change_of_numerics_yields_to_one_that_promises_as_much_within_two_per_cent(more: float, alike: bool) -> None:
+    assert (why_first(1.1, more, numerics=True) == next_change._GENTLER) is alike
+    assert why_first(1.1, more) == next_change._LEADS
 
 
 def test_a_change_that_may_cost_time_is_as_sure_as_one_that_may_buy_nothing() -> None:
-    opener, other = (SimpleNamespace(predicted_speedup=(least, 2.0)) for least in (0.85, 1.0))
-    given: Any = (opener, SimpleNamespace(findings=[opener, other]))
-
-    assert next_change._is_less_sure(*given) is False
+    assert why_first(0.85, 1.0) == next_change._OPENS_PLAN
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.021, 1), (0.019, 0)])

@@ -233,3 +233,61 @@ def test_parameters_without_tokens_are_an_option_that_is_not_used(tmp_path: Path
 
     assert mfu.unused_option.startswith("--params is not used")
     assert not mfu.check
+
+
+def test_what_runs_again_in_the_backward_pass_is_no_model_flop(tmp_path: Path) -> None:
+    """One product forward, the same again, and one of the gradient: a third of what ran is recomputation."""
+    mfu = run(tmp_path, checkpointed()).mfu
+
+    assert mfu.executed_value == pytest.approx(1.5 * (mfu.value or 0))
+    assert mfu.model_flops_per_step == 2 * 2 * 4096**3
+    assert mfu_line(mfu).endswith("FLOPs of the operators that ran once, recomputation left out")
+
+
+def test_recomputation_that_no_operator_shows_leaves_no_numerator(tmp_path: Path) -> None:
+    shown, hidden = tmp_path / "shown", tmp_path / "hidden"
+    shown.mkdir(), hidden.mkdir()
+    capture = {"model": {"gradient_checkpointing": True}}
+
+    assert run(shown, checkpointed(), capture).mfu.value is not None
+    assert run(hidden, capture=capture).mfu.reason.startswith("activations are computed again")
+
+
+def checkpointed() -> Trace:
+    square = [[4096, 4096], [4096, 4096]]
+    job = Trace()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", square, GEMM, 300)
+            with job.backward("autograd::engine::evaluate_function: CheckpointFunctionBackward"):
+                job.op("aten::mm", square, GEMM, 300)
+                with job.inside("autograd::engine::evaluate_function: MmBackward0"):
+                    job.op("aten::mm", square, GEMM, 300)
+    return job
+
+
+def test_more_than_the_half_precision_peak_is_possible_in_fp8(tmp_path: Path) -> None:
+    """70 % of the fp8 peak is 140 % of that in bf16; as a share of the peak that ran it is stated."""
+    job = Trace()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::_scaled_mm", [[16384, 16384]] * 2, "sm90_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n", 6350)
+    (tmp_path / "half").mkdir()
+    reason = run(tmp_path / "half", job).mfu.reason
+
+    assert reason.startswith("140 % of the bf16 peak: most of the FLOPs ran in fp8, of whose peak it is 70 %")
+    assert run(tmp_path, job, peak_tflops=1979).mfu.value == pytest.approx(0.7, abs=0.01)
+
+
+def test_replayed_kernels_have_no_operators_that_another_capture_would_size(tmp_path: Path) -> None:
+    job = Trace()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::copy_", [[2048], [2048]], ADD, 10)
+            job.launch(GEMM, 900)
+            job._events[-2]["name"] = "cudaGraphLaunch"
+    mfu = run(tmp_path, job).mfu
+
+    assert mfu.reason.startswith("CUDA graphs replay 99 % of the kernel time, and no operator is called then")
+    assert "record_shapes" not in mfu.reason or "without CUDA graphs" in mfu.reason
+    assert "--flops-per-step" in (*mfu.or_pass, *mfu.reason.split())

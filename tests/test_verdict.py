@@ -314,3 +314,12 @@ def test_a_class_that_few_long_steps_make_is_less_sure(host: tuple[int, ...], co
     assert (found.class_, found.confidence) == ("host-bound", confidence)
     assert found.because.endswith(says)
     assert ("decide" in found.because) is bool(says)
+
+
+@pytest.mark.parametrize(("copied", "what"), [(0.55, "copies to the device"), (0.53, "data")])
+def test_what_is_copied_is_not_called_data(copied: float, what: str) -> None:
+    """Offloaded weights are copied as batches are: nine tenths of what waits decide how it is named."""
+    found = verdict(data=0.6 - copied, compute=0.4, **{"copy-HtoD": copied})
+
+    assert found.class_ == "data-bound"
+    assert found.because == f"60.0 % of the device step waits for {what}"

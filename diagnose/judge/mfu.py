@@ -10,11 +10,12 @@ from diagnose.formulas.mfu_conventions import MFU_AS
 from diagnose.hardware import Device
 from diagnose.judge.waterfall import MatrixTime
 from diagnose.metrics import Measured
-from diagnose.metrics.model.flops import NUMERATORS, counted_flops, model_flops
-from diagnose.metrics.model.mfu import declared_flops, mfu_share
+from diagnose.metrics.model.flops import NUMERATORS, ONCE, counted_flops, model_flops
+from diagnose.metrics.model.mfu import declared_flops, mfu_share, own_peak
 from diagnose.metrics.model.tokens import tokens_of
 from diagnose.metrics.model.uncounted import uncounted
 from diagnose.metrics.nsight import in_terms_of_recorder
+from diagnose.metrics.recorded_shapes import where_recorded
 from diagnose.metrics.run.device import peak_flops
 from diagnose.roofline import Roofline, RooflineRow
 
@@ -31,25 +32,25 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
     """
     first = ranks[0]
     declared, peak = declared_flops(first), peak_flops(first)
-    value = in_terms_of_recorder(mfu_share(first), first.timeline.trace)
+    value = where_recorded(in_terms_of_recorder(mfu_share(first), first.timeline.trace), first)
     total_ns = max(sum(m.accounted_ns for m in ranks), 1)
     mfu = None if work is None else (work.model_ns + work.padding_ns) / total_ns
     scale = _scale(first, mfu)
-    precision, own_peak = _own(first)
+    own_precision, own_flops = own_peak(first)
     tokens = tokens_of(first)
     return Mfu(
         value=mfu,
         reason=f"{value.because}; {value.capture_next}" if isinstance(value, Unknown) else "",
-        numerator="" if isinstance(declared, Unknown) else NUMERATORS[declared[0]],
+        numerator=_numerator(first),
         model_flops_per_step=None if isinstance(declared, Unknown) else declared[1],
         peak_flops=None if isinstance(peak, Unknown) else peak[0],
         peak_source="unknown" if isinstance(peak, Unknown) else peak[1],
         conventions=_conventions(first, scale),
         executed_value=_scaled(counted_flops(first), scale),
         goodput_value=None if work is None or _padding(first) is None else work.model_ns / total_ns,
-        own_precision=precision,
-        own_peak_flops=own_peak,
-        own_value=_against(mfu, peak, own_peak),
+        own_precision=own_precision,
+        own_peak_flops=own_flops,
+        own_value=_against(mfu, peak, own_flops),
         tokens_per_step=None if isinstance(tokens, Unknown) else tokens.per_step,
         tokens_per_s=None if isinstance(tokens, Unknown) else tokens.per_step * _steps(ranks) / total_ns * 1e9,
         check=_check(first),
@@ -58,6 +59,15 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
         **_listed_peak(first.device),
         or_pass=_or_pass(value, declared, peak),
     )
+
+
+def _numerator(m: Measured) -> str:
+    """What is counted, in words; "" where nothing can be."""
+    declared, counted = declared_flops(m), counted_flops(m)
+    if isinstance(declared, Unknown):
+        return ""
+    less = declared[0] == "operators" and not isinstance(counted, Unknown) and declared[1] < counted
+    return NUMERATORS[declared[0]] + (ONCE if less else "")
 
 
 def roofline_of_job(ranks: Sequence[Measured]) -> tuple[RooflineEntry, ...]:
@@ -186,15 +196,6 @@ def _conventions(m: Measured, scale: float | None) -> tuple[Convention, ...]:
     if isinstance(found, Unknown):
         return ()
     return tuple(Convention(name=n, model_flops_per_step=f, value=_scaled(f, scale)) for n, f in found.items())
-
-
-def _own(m: Measured) -> tuple[str | None, float | None]:
-    """The precision of most matrix FLOPs, and its peak."""
-    works = [work for work in m.roofline.matrix if work.precision]
-    if not works:
-        return None, None
-    most = max(works, key=lambda work: work.flops).precision
-    return most, m.device.peak(most)
 
 
 def _against(mfu: float | None, peak: tuple[float, str] | Unknown, own_peak: float | None) -> float | None:

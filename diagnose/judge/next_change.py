@@ -2,7 +2,7 @@
 
 from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
-from diagnose.predict.plan import WORTH_PLANNING, pays, promised
+from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
 
 SAME_PROMISE = 0.005  # gains are told with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
@@ -10,6 +10,7 @@ _UNSAFE = "the capture is at fault, which comes before every change"
 _OPENS_PLAN = "no other change buys more in its worst case"
 _MAY_BUY_MORE = "it is severe, what it buys is not known, and what opens the plan promises little"
 _LEADS = "it is critical, and may buy more than what is surer to buy something"
+_GENTLER = "what buys a little more in its worst case changes the numerics"
 _ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
 _DOUBTED = "the capture is in doubt, and what else was found is for information and promises nothing"
@@ -76,7 +77,7 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     if opener is not None:
         if severe is not None and opener.severity == "info" and findings.index(severe) < findings.index(opener):
             return severe, _MAY_BUY_MORE
-        return opener, _LEADS if _is_less_sure(opener, diagnosis) else _OPENS_PLAN
+        return opener, _why_first(opener, diagnosis)
     doubt = next((f for f in findings if f.class_ == "validity" and f.severity == "warning"), None)
     if changes and doubt and changes[0].severity == "info" and changes[0].predicted_speedup is None:
         return doubt, _DOUBTED
@@ -85,10 +86,14 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     return (findings[0], _OF_CAPTURE) if findings else None
 
 
-def _is_less_sure(opener: Finding, diagnosis: Diagnosis) -> bool:
-    """Whether another change buys more in its worst case than the one that opens the plan."""
-    surest = max(promised(finding.predicted_speedup) for finding in diagnosis.findings)
-    return opener.predicted_speedup is not None and surest > promised(opener.predicted_speedup) + SAME_PROMISE
+def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:
+    """Why the opener of the plan precedes every other change, also those that buy more in their worst case."""
+    surest = promised(opener.predicted_speedup)
+    more = [f for f in diagnosis.findings if promised(f.predicted_speedup) > surest + SAME_PROMISE]
+    if opener.predicted_speedup is None or not more:
+        return _OPENS_PLAN
+    alike = all(f.numerics and promised(f.predicted_speedup) < surest + ALIKE for f in more)
+    return _GENTLER if alike and not opener.numerics else _LEADS
 
 
 def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:

@@ -30,6 +30,7 @@ MANY_LOST = 0.02  # of the kernel launches: no verdict is sure
 ODD_FACTOR = 2.0  # times the median step: a longer one is another kind of step
 ODD_SHARE = 1 / 3  # of the steps at most: more of them are what the job does
 FEW_ODD = 2  # steps, which do not tell how often they come
+MOSTLY_COPIES = 0.90  # of what waits for data
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
 __all__ = [
@@ -52,6 +53,7 @@ _NAMES: dict[str, VerdictClass] = {
     "memory": "memory-bound",
 }
 _LESS_SURE: Mapping[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
+_COPIES = ("copy-HtoD", "host-to-device")
 _ON_HOST = {"compute": "runs compute-bound operators", "memory": "runs memory-bound operators"}  # without a GPU
 _SAYS = {
     "data": "waits for data",
@@ -94,7 +96,8 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
     leading, runner_up = leaders
     unobserved, (odd, that_they_decide) = unobserved_share(causes), _odd_steps(ledger, leading)
     sure = _confidence(leading, shares[leading], bool(runner_up), grounds)
-    says = _SAYS | {"communication": _communication(ledger, grounds)} | ({} if grounds.has_gpu else _ON_HOST)
+    told = {"communication": _communication(ledger, grounds), "data": _data(causes, shares["data"])}
+    says = _SAYS | told | ({} if grounds.has_gpu else _ON_HOST)
     return Verdict(
         class_=_NAMES[leading],
         between=(_NAMES[leading], _NAMES[runner_up]) if runner_up else (),
@@ -195,6 +198,12 @@ def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     held = {entry.cause for entry in ledger if entry.ns and entry.class_ == "communication"}
     names = [EXPOSED_TRANSFER if cause == EXPOSED else CAUSES[cause].spoken for cause in CAUSES if cause in held]
     return f"is {' and '.join(names)}" if names else _SAYS["communication"]
+
+
+def _data(causes: Mapping[str, float], share: float) -> str:
+    """What the class holds: copies may as well be of offloaded weights, which are no data of the job."""
+    copied = sum(causes.get(cause, 0.0) for cause in _COPIES)
+    return "waits for copies to the device" if copied > MOSTLY_COPIES * share else _SAYS["data"]
 
 
 def _because(leaders: tuple[str, str], shares: Mapping[str, float], grounds: Grounds, says: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from diagnose.defects import netted
 from diagnose.facts import A_DEFECT, HOST_STEP, STEP, Fact, Facts, Unit, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.nsight import in_terms_of_recorder
+from diagnose.metrics.recorded_shapes import where_recorded
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -26,7 +27,7 @@ class Metric(msgspec.Struct, frozen=True):
         """The fact for one rank."""
         blocked = measured.without_gpu if self.needs_gpu else None
         value = blocked if blocked is not None else netted(self.name, lambda: self._measured(measured), _not_judged)
-        value = in_terms_of_recorder(value, measured.timeline.trace)
+        value = where_recorded(in_terms_of_recorder(value, measured.timeline.trace), measured)
         on_host = self.of == STEP and not self.needs_gpu and not measured.timeline.has_gpu
         return Fact(self.name, value, self.unit, HOST_STEP if on_host else self.of)
 

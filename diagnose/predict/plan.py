@@ -1,6 +1,6 @@
 """The plan: which change comes first, and what comes after it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -12,6 +12,9 @@ from diagnose.rule import Rule
 WORTH_PLANNING = 1.02
 MOST_PLANNED = 5
 EFFORTS = ("setting", "code", "cluster")
+ALIKE = 0.02  # of a speedup: nobody tells gains apart that lie closer
+
+_Merit = tuple[bool, bool, bool, float, float, int, bool, str]
 
 
 class Weight(msgspec.Struct, frozen=True):
@@ -64,8 +67,9 @@ def plan_of(
     What is critical comes first where it pays, or may pay and is of what bounds the step, unless another change is sure
     to buy more than it can; what is for information comes after a critical fault whose cure may buy more. The best of
     those that are left is the one that promises most; ties go to the best case, the least effort and unchanged
-    numerics. What buys less than the noise comes after what buys more; how far steps lie apart says nothing about what
-    is saved over the run. A remedy that another excludes, or that sets what another sets, is not planned beside it.
+    numerics. A change of numerics comes after one of like gain that leaves them alone and takes no more effort. What
+    buys less than the noise comes after what buys more; how far steps lie apart says nothing about what is saved over
+    the run. A remedy that another excludes, or that sets what another sets, is not planned beside it.
 
     Args:
         predictor: predicts.
@@ -84,7 +88,9 @@ def plan_of(
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]
         if not open_:
             break
-        best = max(open_, key=partial(_merit, ranges, noise, weight))
+        merit = partial(_merit, ranges, noise, weight)
+        best = max(open_, key=merit)
+        best = max((rule for rule in open_ if _is_gentler(rule, best, ranges, merit)), key=merit, default=best)
         gain = ranges[best.id]
         assert gain is not None
         together = _both(together, gain)
@@ -135,9 +141,18 @@ def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:
     return best is not None and any(other is not None and other[0] > best for other in ranges)
 
 
+def _is_gentler(rule: Rule, best: Rule, ranges: Mapping[str, Speedup | None], merit: Callable[[Rule], _Merit]) -> bool:
+    """Whether the rule's change buys as much as that of the best one, which alters numerics, with less to be tried."""
+    if rule.numerics or not best.numerics or EFFORTS.index(rule.effort) > EFFORTS.index(best.effort):
+        return False
+    (worst, most), (least, other) = ((promised(ranges[each.id]), _most(ranges[each.id])) for each in (best, rule))
+    alike = least > worst - ALIKE and other > most - ALIKE
+    return alike and merit(rule)[:3] == merit(best)[:3]
+
+
 def _merit(
     ranges: Mapping[str, Speedup | None], noise: Mapping[str, float], weights: Mapping[str, Weight], rule: Rule
-) -> tuple[bool, bool, bool, float, float, int, bool, str]:
+) -> _Merit:
     """What is not noise, what leads and what does not follow, then worst and best case to two digits, then effort."""
     gain, weight = ranges[rule.id], weights[rule.id]
     others = ((weights[name], each) for name, each in ranges.items())

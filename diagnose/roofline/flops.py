@@ -61,6 +61,15 @@ def count(timeline: Timeline) -> CountedFlops | None:
     )
 
 
+def count_within(timeline: Timeline, spans: iv.Intervals) -> float:
+    """FLOPs of one step that the operators do which begin in the spans of the host's time."""
+    operators = counted(timeline)
+    if operators is None or not len(spans):
+        return 0.0
+    chosen = _in_steps(timeline, operators.rows) & iv.holds(spans, timeline.trace.ts[operators.rows])
+    return float(operators.flops[chosen].sum()) / max(timeline.steps.count, 1)
+
+
 def counted(timeline: Timeline) -> Counted | None:
     """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them.
 

@@ -38,6 +38,7 @@ DEVICE_ALLOCATION = (
     r"|cuMem(Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)"
 )
 HOST_ALLOCATION = r"(cuda|hip)(HostAlloc|HostFree|MallocHost|FreeHost|HostMalloc|HostRegister|HostUnregister)"
+GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"
 SYNCHRONISATION = r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
 
 

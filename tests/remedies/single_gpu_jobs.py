@@ -9,7 +9,7 @@ from typing import Any
 from analysed import ADD, FOREACH, FUSED, GEMM, SOFTMAX
 from embedding_jobs import dense_gradient, lookups
 from expert_jobs import grouped, one_by_one
-from kineto import Trace
+from kineto import COMPUTE, COPY, Trace
 from kineto_host import BF16
 
 from diagnose.analysis import analyze
@@ -147,6 +147,11 @@ def tokenises(us: float) -> Work:
     )
 
 
+def copies(stream: int) -> Work:
+    """A batch of 25 MB from pinned memory: 500 us."""
+    return lambda trace: trace.copy(25_000_000, pinned=True, stream=stream)
+
+
 def rotation(us: float) -> Work:
     """Rotary embeddings of the queries."""
 
@@ -182,6 +187,7 @@ class Case:
 BATCHED = recorded({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}, **small_model())
 FAST = (op("aten::mm", [LARGE, LARGE], GEMM, 11_200),)
 CASES = {
+    "exposed-copies": Case(job(product(), copies(COMPUTE)), job(product(), copies(COPY))),
     "dense-embedding-gradients": Case(job(product(), dense_gradient(1_000_000)), job(product(), dense_gradient(4096))),
     "experts-one-by-one": Case(job(product(), one_by_one()), job(product(), grouped())),
     "embeddings-one-by-one": Case(job(product(), lookups(26)), job(product(), lookups(2))),

@@ -231,3 +231,15 @@ def test_pinned_memory_promises_nothing_of_the_copy_itself_but_may_shorten_it_to
     worst, best = finding(found, "pageable-copies").predicted_speedup or (None, None)
     assert worst == pytest.approx(1.0, abs=0.02)
     assert best == pytest.approx(4.0 / 2.4, rel=0.02)
+
+
+def test_products_that_mixed_precision_leaves_in_fp32_are_not_told_to_use_it(tmp_path: Path) -> None:
+    """One file says that half precision is on; its finding on the rest must not say to switch it on."""
+    sgemm = product(600, kernel="ampere_sgemm_128x64_tn")
+    mixed, plain = (finding(analysed(tmp_path / n, job(*work)), "fp32-without-tensor-cores").do for n, work in (
+        ("mixed", (product(), sgemm)), ("plain", (sgemm,)),
+    ))  # fmt: skip
+
+    assert "mixed precision leaves in fp32" in mixed
+    assert "bfloat16" not in mixed
+    assert "bfloat16" in plain

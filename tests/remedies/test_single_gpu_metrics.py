@@ -132,6 +132,16 @@ def test_what_runs_forward_inside_the_backward_pass_is_recomputed() -> None:
     assert value(found, "recompute_share") == pytest.approx(0.25, abs=0.01)
 
 
+def test_a_reentrant_checkpoint_runs_forward_until_it_calls_the_backward_pass() -> None:
+    def backward(trace: Trace) -> None:
+        with trace.backward("autograd::engine::evaluate_function: CheckpointFunctionBackward"):
+            trace.op("aten::mm", [WEIGHT, WEIGHT], GEMM, 500)
+            with trace.inside("autograd::engine::evaluate_function: MmBackward0"):
+                trace.op("aten::mm", [WEIGHT, WEIGHT], GEMM, 1000)
+
+    assert value(job(product(500), backward), "recompute_share") == pytest.approx(0.25, abs=0.01)
+
+
 def test_stacks_name_the_recomputation() -> None:
     def recomputes(trace: Trace) -> None:
         with trace.backward():

@@ -102,6 +102,21 @@ def test_of_equal_gains_the_smaller_effort_comes_first_then_unchanged_numerics()
     assert ids(planned(alone, *rules)) == ["x-setting", "y-numerics", "z-code", "w-cluster"]
 
 
+@pytest.mark.parametrize(
+    ("gain", "keys", "order"),
+    [
+        ((1.04, 1.08), "", ["plain", "numerics"]),
+        ((1.04, 1.08), 'effort = "code"', ["numerics", "plain"]),
+        ((1.02, 1.08), "", ["numerics", "plain"]),
+        ((1.04, 1.05), "", ["numerics", "plain"]),
+    ],
+)
+def test_of_like_gains_the_one_that_alters_no_numerics_comes_first(gain: Speedup, keys: str, order: list[str]) -> None:
+    alone = {"numerics": (1.05, 1.075), "plain": gain}
+
+    assert ids(planned(alone, named("numerics", "numerics = true"), named("plain", keys))) == order
+
+
 def test_what_buys_less_than_steps_lie_apart_comes_last_and_is_marked() -> None:
     alone = {"sure": (1.04, 1.05), "hopeful": (1.0, 1.3), "small": (1.03, 1.04)}
     rules = named("sure"), named("hopeful"), named("small")

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown, another_run
 from diagnose.metrics.kernel_groups.registry import Group, group
@@ -15,6 +16,7 @@ FORWARD_ONLY = (
     r"|scaled_dot_product_attention)$"
 )
 RECOMPUTE = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn"
+CHECKPOINT = rf"{BACKWARD}: CheckpointFunctionBackward$"  # of torch, Megatron and DeepSpeed alike
 
 
 @group("optimizer")
@@ -59,34 +61,40 @@ def recomputed(m: Measured) -> Group:
     """Kernels launched by a forward pass that runs again inside the backward pass.
 
     Told by ranges of torch.utils.checkpoint where stacks were recorded, else by operators that only a forward pass
-    calls: what runs from the first to the last of them inside one function of the backward pass.
+    calls: what runs from the first to the last of them inside one function of the backward pass; and by reentrant
+    checkpoints, which run forward before they call the backward pass of their block.
     """
+    spans = m.once(recompute_spans)
+    return spans if isinstance(spans, Unknown) else m.kernels & iv.holds(spans, m.timeline.gpu.launch_start)
+
+
+def recompute_spans(m: Measured) -> iv.Intervals | Unknown:
+    """The instants on the host at which a forward pass runs again; how they are told is said by `recomputed`."""
     line = m.timeline
     stacks = line.rows_matching(RECOMPUTE, *PYTHON)
     if len(stacks):
-        spans = np.stack([line.trace.ts[stacks], line.trace.ends(stacks)], 1)
-    else:
-        backward = line.rows_matching(BACKWARD, *ANNOTATIONS)
-        if not len(backward):
-            return Unknown("the trace marks no backward pass", another_run("capture CPU activities of an eager model"))
-        spans = _forward_spans(m, backward)
-    return m.kernels & _launched_in(m, spans)
+        return iv.intervals(line.trace.ts[stacks], line.trace.ends(stacks))
+    backward = line.rows_matching(BACKWARD, *ANNOTATIONS)
+    if not len(backward):
+        return Unknown("the trace marks no backward pass", another_run("capture CPU activities of an eager model"))
+    return iv.union(_forward_spans(m, backward), _reentrant_spans(m, backward))
 
 
-def _forward_spans(m: Measured, backward: Ints) -> Ints:
+def _forward_spans(m: Measured, backward: Ints) -> iv.Intervals:
     trace = m.timeline.trace
     forward = m.timeline.rows_matching(FORWARD_ONLY, *ANNOTATIONS)
     around = owners.around(trace, backward, forward)
     forward, around = forward[around >= 0], around[around >= 0]
     begin, end = trace.ts[forward], trace.ends(forward)
     spans = [(begin[around == row].min(), end[around == row].max()) for row in np.unique(around)]
-    return np.array(spans, np.int64).reshape(-1, 2)
+    return iv.intervals(*np.array(spans, np.int64).reshape(-1, 2).T)
 
 
-def _launched_in(m: Measured, spans: Ints) -> Mask:
-    spans = spans[np.argsort(spans[:, 0], kind="stable")]
-    if not len(spans):
-        return np.zeros(len(m.timeline.gpu), bool)
-    ends = np.maximum.accumulate(spans[:, 1])
-    at = np.searchsorted(spans[:, 0], m.timeline.gpu.launch_start, side="right") - 1
-    return (at >= 0) & (m.timeline.gpu.launch_start < ends[np.maximum(at, 0)])
+def _reentrant_spans(m: Measured, backward: Ints) -> iv.Intervals:
+    """From the begin of each checkpoint to the first function of the backward pass that it calls."""
+    trace, checkpoints = m.timeline.trace, m.timeline.rows_matching(CHECKPOINT, *ANNOTATIONS)
+    begin, end = trace.ts[checkpoints], trace.ends(checkpoints)
+    inside = owners.around(trace, checkpoints, backward)
+    nested = np.sort(trace.ts[backward[(inside >= 0) & (inside != backward)]])
+    following = np.append(nested, np.iinfo(np.int64).max)[np.searchsorted(nested, begin)]
+    return iv.intervals(begin, np.minimum(end, following))

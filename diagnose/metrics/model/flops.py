@@ -13,13 +13,19 @@ from diagnose.formulas.model_flops import (
     flops_per_token,
     partly_frozen_flops_per_token,
 )
+from diagnose.metrics.kernel_groups.phases import recompute_spans
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.tokens import tokens_of
 from diagnose.metrics.unknowns import GRAPHS_CAPTURED, NO_SHAPES
+from diagnose.roofline.flops import count_within
 
 MIN_COVERED = 0.9
 FROZEN_FROM = 0.001
 COUNTS_AGREE = 0.01
+_HIDDEN = Unknown(
+    "activations are computed again (gradient checkpointing), and the trace does not tell by which operators",
+    analysis_option("--flops-per-step"),
+)
 NUMERATORS = {
     "given": "FLOPs per step as given by --flops-per-step",
     "palm": "PaLM: 6 FLOPs per multiplied parameter and token, plus attention without a causal discount",
@@ -30,13 +36,15 @@ NUMERATORS = {
     "hf": "transformers' floating_point_ops: 6 FLOPs per parameter outside the embeddings, attention left out",
     "operators": "FLOPs of leaf matrix, convolution and attention operators that ran",
 }
+ONCE = ", those of a forward pass that runs again in the backward pass left out"
 
 
 def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
     """FLOPs of one step on one rank by convention, the declared numerator first.
 
     What the user states comes first, then the count that he names (`Settings.mfu_as`), then PaLM's where the model's
-    sizes and the tokens are known, then 6N with a stated number of parameters, then the operators that ran.
+    sizes and the tokens are known, then 6N with a stated number of parameters, then the operators that ran,
+    recomputation left out.
     """
     if captures_graphs_alone(m):
         return GRAPHS_CAPTURED
@@ -48,10 +56,26 @@ def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
     if named in by_size:
         by_convention[named] = by_size[named]
     by_convention |= by_size
+    needed = needed_flops(m)
+    if not isinstance(needed, Unknown):
+        by_convention["operators"] = needed
+    return by_convention or (needed if isinstance(needed, Unknown) else NO_SHAPES)
+
+
+def needed_flops(m: Measured) -> float | Unknown:
+    """FLOPs of the operators of one step without those of a forward pass that runs again inside the backward pass."""
     counted = counted_flops(m)
-    if not isinstance(counted, Unknown):
-        by_convention["operators"] = counted
-    return by_convention or (counted if isinstance(counted, Unknown) else NO_SHAPES)
+    if isinstance(counted, Unknown):
+        return counted
+    again = m.once(_recomputed_flops)
+    return again if isinstance(again, Unknown) else counted - again
+
+
+def _recomputed_flops(m: Measured) -> float | Unknown:
+    """FLOPs of one step that are done again; unknown where the record says that some are, and the trace shows none."""
+    spans = m.once(recompute_spans)
+    again = 0.0 if isinstance(spans, Unknown) else count_within(m.timeline, spans)
+    return _HIDDEN if not again and m.record.flag("model.gradient_checkpointing") else again
 
 
 def counted_flops(m: Measured) -> float | Unknown:

@@ -47,9 +47,28 @@ def _of_peak(m: Measured, flops: float | Unknown, numerator: str) -> Value:
     if isinstance(flops, Unknown):
         return flops
     value = formula.mfu_share(flops, m.step_s, peak[0])
-    if value > 1:
+    return value if value <= 1 else _above(m, value, peak[0], numerator)
+
+
+def _above(m: Measured, value: float, peak: float, numerator: str) -> Unknown:
+    """Why it is above the peak: most FLOPs ran in a precision that has a higher one, or a figure is wrong."""
+    precision, own = own_peak(m)
+    if own is not None and value * peak <= own:
         return Unknown(
-            f"{100 * value:.0f} % of the peak is impossible: the peak or the numerator is wrong ({numerator})",
-            analysis_option("--flops-per-step and --peak-tflops"),
+            f"{100 * value:.0f} % of the {m.device.matrix_precision} peak: most of the FLOPs ran in {precision}, of "
+            f"whose peak it is {100 * value * peak / own:.0f} %",
+            analysis_option(f"--peak-tflops {own / 1e12:.0f}"),
         )
-    return value
+    return Unknown(
+        f"{100 * value:.0f} % of the peak is impossible: the peak or the numerator is wrong ({numerator})",
+        analysis_option("--flops-per-step and --peak-tflops"),
+    )
+
+
+def own_peak(m: Measured) -> tuple[str | None, float | None]:
+    """The precision of most matrix FLOPs, and its peak."""
+    works = [work for work in m.roofline.matrix if work.precision]
+    if not works:
+        return None, None
+    most = max(works, key=lambda work: work.flops).precision
+    return most, m.device.peak(most)

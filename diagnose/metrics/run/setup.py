@@ -10,12 +10,11 @@ from diagnose.arrays import Ints
 from diagnose.facts import Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP
+from diagnose.trace.vocabulary import ANNOTATIONS, GRAPH_LAUNCH, OPS, OPTIMIZER_STEP
 
 _LIGER_TABLE = Path(__file__).parents[2] / "data" / "liger_model_types.json"
 FETCH = r"enumerate\(DataLoader\)#"
 ROOT_GRADIENT = r"aten::ones_like$"  # of the loss, one for each backward pass
-GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"
 
 
 @metric("text", needs_gpu=False)

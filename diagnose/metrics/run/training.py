@@ -5,9 +5,8 @@ import re
 from diagnose.facts import Unknown, Value, capture_setting
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.run.setup import GRAPH_LAUNCH
 from diagnose.probes.protocol import BACKWARD_RANGE
-from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, OPTIMIZER_STEP, PYTHON, RUNTIME
+from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, GRAPH_LAUNCH, OPS, OPTIMIZER_STEP, PYTHON, RUNTIME
 
 # Names of operators: autograd's engine, its functions, gradients of operators, fused and foreach updates. The engine
 # calls a function by its node's name, so that compiled code ("CompiledFunctionBackward") is among them.

@@ -120,12 +120,18 @@ def mfu_line(mfu: Mfu, details: bool = False) -> str:
         return _mfu_unknown(mfu)
     least = f"; at least, since the FLOPs of {mfu.missing} per step are not known" if mfu.missing else ""
     if not details:
-        counted_by = _COUNTED_BY.get(mfu.conventions[0].name, "") if mfu.conventions else ""
+        counted_by = (_COUNTED_BY.get(mfu.conventions[0].name, "") if mfu.conventions else "") + _once(mfu)
         return plain(f"MFU of {mfu_denominator(mfu)}{counted_by}{_own_precision(mfu)}{least}")
     peak = "" if mfu.peak_flops is None else f"{mfu.peak_flops / 1e12:,.1f} TFLOP/s"
     source = f" ({mfu.peak_source})" if mfu.peak_source else ""
     flops = "" if mfu.model_flops_per_step is None else f": {spoken(mfu.model_flops_per_step, 'flops')} per step"
     return plain(f"MFU = {mfu.numerator}{flops} / (peak {peak} x the step){source}{least}")
+
+
+def _once(mfu: Mfu) -> str:
+    """That recomputation is not counted, where the operators that ran are what is counted and some ran again."""
+    by_operators = bool(mfu.conventions) and mfu.conventions[0].name == "operators"
+    return " once, recomputation left out" if by_operators and mfu.executed_value != mfu.value else ""
 
 
 def mfu_details(mfu: Mfu) -> list[str]:

@@ -1,0 +1,82 @@
+"""Who makes the host wait for the device: an operator that reads a value, loss scaling, or the loop itself."""
+
+import msgspec
+import numpy as np
+
+from diagnose.arrays import Ints
+from diagnose.attribution.idle import Host
+from diagnose.facts import Unknown, Value, capture_setting, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.roofline import owners
+from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP, RUNTIME, SYNCHRONISATION
+
+OPERATOR, SCALER, LOOP = "an operator", "GradScaler", "the loop"
+_CHECK = r"aten::_amp_foreach_non_finite_check_and_unscale_"
+_OPERATOR = r"(?!autograd::)\w+::"
+_READ = r"aten::_local_scalar_dense$"
+_NO_OPERATORS = Unknown(
+    "the trace shows no operators, so it is not told who waits",
+    capture_setting("ProfilerActivity.CPU and CUDA together"),
+)
+_NO_WAITS = Unknown("no call waits for the device", nothing_helps("the host runs ahead of it"))
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The calls of one kind that take the host longest: their name, and who makes them, None where that is not told."""
+
+    call: str
+    by: str | None
+
+
+@metric("text")
+def sync_call(m: Measured) -> Value:
+    """The call with which the host waits longest for the device, such as cudaStreamSynchronize."""
+    wait = m.once(_longest)
+    return wait.call if wait else _NO_WAITS
+
+
+@metric("text")
+def sync_by(m: Measured) -> Value:
+    """Who makes that call: "an operator" that reads a value of the device, "GradScaler", which does so before each step
+    of an optimizer that is not fused, or "the loop", as with torch.cuda.synchronize().
+    """
+    wait = m.once(_longest)
+    return (wait.by or _NO_OPERATORS) if wait else _NO_WAITS
+
+
+def _longest(m: Measured) -> Wait | None:
+    trace, rows = m.timeline.trace, _waits(m)
+    if not len(rows):
+        return None
+    operators = m.timeline.rows_matching(_OPERATOR, *OPS)
+    reader = owners.around(trace, operators, rows)
+    by = np.where(reader < 0, 0, np.where(np.isin(reader, _scaler_reads(m)), 2, 1))
+    kinds, which = owners.distinct(trace.name[rows], by)
+    name, who = kinds[:, np.argmax(np.bincount(which, weights=trace.dur[rows]))].tolist()
+    return Wait(trace.names[name], (LOOP, OPERATOR, SCALER)[who] if len(operators) else None)
+
+
+def _waits(m: Measured) -> Ints:
+    """Calls of the counted steps, on threads that launch, that return when the device has come so far."""
+    line = m.timeline
+    calls = Host(line).long_copies()[1] | line.matching(SYNCHRONISATION, *RUNTIME)
+    rows = np.flatnonzero(calls & line.on_threads(line.launching_threads))
+    at = np.searchsorted(line.steps.host[:, 0], line.trace.ts[rows], side="right") - 1
+    return rows[(at >= 0) & (line.trace.ts[rows] < line.steps.host[np.maximum(at, 0), 1])]
+
+
+def _scaler_reads(m: Measured) -> Ints:
+    """Reads with which GradScaler asks whether a gradient overflowed: the last before an optimizer's step, behind the
+    check of the gradients.
+    """
+    trace = m.timeline.trace
+    checks, reads, steps = (
+        m.timeline.rows_matching(pattern, *ANNOTATIONS) for pattern in (_CHECK, _READ, OPTIMIZER_STEP)
+    )
+    checked, read, begin = np.sort(trace.ts[checks]), trace.ts[reads], np.sort(trace.ts[steps])
+    last = np.searchsorted(read, begin) - 1
+    before = np.append(np.iinfo(np.int64).min, begin[:-1])
+    last, before = last[last >= 0], before[last >= 0]
+    check = np.searchsorted(checked, read[last]) - 1
+    return reads[last[(check >= 0) & (np.append(checked, 0)[check] > before)]]

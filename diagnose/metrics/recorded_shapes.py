@@ -1,0 +1,42 @@
+"""Why sizes of operators are unknown in a trace that holds some: recording shapes again would not tell them."""
+
+import numpy as np
+
+from diagnose.facts import Capture, Unknown, Value, another_run, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.unknowns import NO_SHAPES
+from diagnose.trace.vocabulary import GRAPH_LAUNCH
+
+_REPLAYED = 0.1  # of the kernel time of the steps: less is no reason for what lacks in all of it
+_WITHOUT_GRAPHS = another_run("capture some steps without CUDA graphs, with record_shapes=True")
+_OTHERS = nothing_helps("the operators that launch these kernels record no sizes")
+
+
+def where_recorded(value: Value, m: Measured) -> Value:
+    """The value; what is unknown for want of shapes, though they were recorded, with its reason and remedy."""
+    if not isinstance(value, Unknown) or not _asks_for_shapes(value.capture) or not m.once(_has_shapes):
+        return value
+    or_else = value.capture.or_else if value.capture else None
+    replayed = m.once(_replayed_share)
+    if replayed >= _REPLAYED:
+        because = f"CUDA graphs replay {100 * replayed:.0f} % of the kernel time, and no operator is called then"
+        return Unknown(because, or_else or _WITHOUT_GRAPHS)
+    because = "shapes were recorded, but not of the operators that launch these kernels"
+    return Unknown(because if value == NO_SHAPES else value.because, or_else or _OTHERS)
+
+
+def _asks_for_shapes(capture: Capture | None) -> bool:
+    return capture is not None and NO_SHAPES.capture is not None and capture.what == NO_SHAPES.capture.what
+
+
+def _has_shapes(m: Measured) -> bool:
+    return bool((m.timeline.trace.shape >= 0).any())
+
+
+def _replayed_share(m: Measured) -> float:
+    """Of the time of kernels in the counted steps: those that the launch of a graph started."""
+    gpu, trace = m.timeline.gpu, m.timeline.trace
+    of_graphs = np.zeros(len(trace) + 1, bool)
+    of_graphs[m.timeline.rows_matching(GRAPH_LAUNCH, "cuda_runtime", "cuda_driver", "runtime")] = True
+    time = m.own_time[m.kernels]
+    return float(time[of_graphs[gpu.launch[m.kernels]]].sum() / max(time.sum(), 1))

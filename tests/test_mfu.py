@@ -279,11 +279,14 @@ def test_more_than_the_half_precision_peak_is_possible_in_fp8(tmp_path: Path) ->
     assert run(tmp_path, job, peak_tflops=1979).mfu.value == pytest.approx(0.7, abs=0.01)
 
 
-def test_replayed_kernels_have_no_operators_that_another_capture_would_size(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dims", [[[2048], [2048]], None])
+def test_replayed_kernels_have_no_operators_that_another_capture_would_size(
+    tmp_path: Path, dims: list[list[int]] | None
+) -> None:
     job = Trace()
     for _ in range(3):
         with job.step():
-            job.op("aten::copy_", [[2048], [2048]], ADD, 10)
+            job.op("aten::copy_", dims, ADD, 10)
             job.launch(GEMM, 900)
             job._events[-2]["name"] = "cudaGraphLaunch"
     mfu = run(tmp_path, job).mfu

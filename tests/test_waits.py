@@ -31,6 +31,14 @@ def clipped(trace: Trace) -> None:
     updates(trace)
 
 
+def stepped(trace: Trace) -> None:
+    """A trainer's range around the scaler, whose gradients were unscaled before it, to be clipped."""
+    trace.op(SCALED, kernel=FOREACH, gpu_us=10)
+    with trace.inside("diagnose.optimizer"):
+        trace.item()
+        updates(trace)
+
+
 def synchronises(call: str) -> Work:
     return lambda trace: trace.sync(call, stream=None)
 
@@ -48,6 +56,7 @@ def reads(trace: Trace) -> None:
     [
         (reads, "an operator", "cudaStreamSynchronize"),
         (scaled, "GradScaler", "cudaStreamSynchronize"),
+        (stepped, "GradScaler", "cudaStreamSynchronize"),
         (clipped, "an operator", "cudaStreamSynchronize"),
         (synchronises("cudaDeviceSynchronize"), "the loop", "cudaDeviceSynchronize"),
         (synchronises("cudaEventSynchronize"), "the loop", "cudaEventSynchronize"),

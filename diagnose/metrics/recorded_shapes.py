@@ -1,4 +1,4 @@
-"""Why sizes of operators are unknown in a trace that holds some: recording shapes again would not tell them."""
+"""Why sizes of operators are unknown where recording shapes, or doing so again, would not tell them."""
 
 import numpy as np
 
@@ -9,19 +9,21 @@ from diagnose.trace.vocabulary import GRAPH_LAUNCH
 
 _REPLAYED = 0.1  # of the kernel time of the steps: less is no reason for what lacks in all of it
 _WITHOUT_GRAPHS = another_run("capture some steps without CUDA graphs, with record_shapes=True")
-_OTHERS = nothing_helps("the operators that launch these kernels record no sizes")
+_OTHERS = nothing_helps("shapes recorded again would tell no more")
 
 
 def where_recorded(value: Value, m: Measured) -> Value:
-    """The value; what is unknown for want of shapes, though they were recorded, with its reason and remedy."""
-    if not isinstance(value, Unknown) or not _asks_for_shapes(value.capture) or not m.once(_has_shapes):
+    """The value; what is unknown for want of shapes that no capture like this one has, with its reason and remedy."""
+    if not isinstance(value, Unknown) or not _asks_for_shapes(value.capture):
         return value
     or_else = value.capture.or_else if value.capture else None
     replayed = m.once(_replayed_share)
     if replayed >= _REPLAYED:
         because = f"CUDA graphs replay {100 * replayed:.0f} % of the kernel time, and no operator is called then"
         return Unknown(because, or_else or _WITHOUT_GRAPHS)
-    because = "shapes were recorded, but not of the operators that launch these kernels"
+    if not m.once(_has_shapes):
+        return value
+    because = "shapes were recorded, but none that tell the work of the operators that launch these kernels"
     return Unknown(because if value == NO_SHAPES else value.because, or_else or _OTHERS)
 
 

@@ -74,9 +74,14 @@ def _scaler_reads(m: Measured) -> Ints:
     checks, reads, steps = (
         m.timeline.rows_matching(pattern, *ANNOTATIONS) for pattern in (_CHECK, _READ, OPTIMIZER_STEP)
     )
-    checked, read, begin = np.sort(trace.ts[checks]), trace.ts[reads], np.sort(trace.ts[steps])
-    last = np.searchsorted(read, begin) - 1
-    before = np.append(np.iinfo(np.int64).min, begin[:-1])
-    last, before = last[last >= 0], before[last >= 0]
-    check = np.searchsorted(checked, read[last]) - 1
-    return reads[last[(check >= 0) & (np.append(checked, 0)[check] > before)]]
+    reads = reads[np.argsort(trace.ts[reads], kind="stable")]
+    last = np.searchsorted(trace.ts[reads], trace.ts[steps]) - 1
+    reads = reads[np.unique(last[last >= 0])]
+    checked, updated = (_latest(times, trace.ts[reads]) for times in (trace.ts[checks], trace.ends(steps)))
+    return reads[checked > updated]
+
+
+def _latest(times: Ints, before: Ints) -> Ints:
+    """The latest of the times before each instant; none is as early as can be."""
+    ordered = np.append(np.iinfo(np.int64).min, np.sort(times))
+    return ordered[np.searchsorted(ordered, before) - 1]

@@ -15,6 +15,7 @@ NOTHING_TRAINS = (
 )
 LIGHT_FROM = 1.2  # profiled over unprofiled step time from which on the latter's parts are told, too
 LIGHT_SHOWN = 4
+_FILES_SHOWN = 4
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
     "pattern": "found by the repeating pattern of kernels",
@@ -184,6 +185,20 @@ def shapes_line(trace: TraceSummary) -> str:
 
 def loss_line(trace: TraceSummary) -> str:
     """What of the files could not be read, "" when nothing was lost."""
+    return "; ".join(part for part in (_unread_files(trace), _unread_parts(trace)) if part)
+
+
+def _unread_files(trace: TraceSummary) -> str:
+    """The files of the job in which there is no trace."""
+    if not trace.unreadable:
+        return ""
+    shown, more = trace.unreadable[:_FILES_SHOWN], len(trace.unreadable) - _FILES_SHOWN
+    names = ", ".join(plain(file) for file in shown) + (f" and {counted(more, 'more file')}" if more > 0 else "")
+    return f"no trace can be read in {names}: empty, or cut off before the first event"
+
+
+def _unread_parts(trace: TraceSummary) -> str:
+    """What is missing in the files that were read."""
     loss = trace.loss
     if not (loss.events or loss.bytes or loss.truncated or loss.kinds):
         return ""

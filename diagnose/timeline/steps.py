@@ -15,8 +15,10 @@ from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
 
 NAMED_RANGES = "named ranges"
+WHOLE = ("window", "unlinked steps")  # the whole capture: without marks, or with ones that hold no linked launch
 BY_DEVICE = ("optimizer kernels", "pattern")  # whose boundaries lie on the device
 _FIRST_IS_LEFT_OUT_FROM = 3
+_MAY_MISS = 0.01  # of the launches of a step
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,24 @@ def _marks(trace: Trace, prefix: str, rows: Ints) -> StepMarks:
     return StepMarks(prefix, windows, tuple(numbers[counted].tolist()), tuple(sorted(others.tolist())))
 
 
+def without_cut_steps(marks: StepMarks, launched: Ints, cut: Mask) -> StepMarks:
+    """Without the last steps, whose GPU activities lie behind the end of the file or of the recording: they would count
+    as short steps of full work. All stay where that leaves none.
+
+    Args:
+        marks: the steps on the host.
+        launched: when each kernel launch begins.
+        cut: those whose activity is cut off.
+    """
+    if marks.source in (*WHOLE, *BY_DEVICE) or not cut.any():
+        return marks
+    step = np.searchsorted(marks.host[:, 1], launched, side="right")
+    made, missing = (np.bincount(of, minlength=len(marks.host))[: len(marks.host)] for of in (step, step[cut]))
+    whole = np.flatnonzero((made > 0) & (missing <= _MAY_MISS * made))
+    kept = int(whole[-1]) + 1 if len(whole) else len(marks.host)
+    return replace(marks, host=marks.host[:kept], numbers=marks.numbers[:kept])
+
+
 def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
     """Step k ends on the device when the last activity launched during host steps up to k ends.
 
@@ -141,7 +161,8 @@ def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints, lau
         marks = StepMarks("ProfilerStep", device, tuple(_numbers(trace, rows)[first_at].tolist()), marks.others)
     elif marks.source not in BY_DEVICE:
         begin, end_of_host = _host_window(trace, int(launched[start.argmin()]), (first, last))
-        marks = StepMarks("window", np.array([[begin, end_of_host]]), (0,))
+        source = WHOLE[marks.source != WHOLE[0]]
+        marks = StepMarks(source, np.array([[begin, end_of_host]]), (0,))
         device = np.array([[first, last]])
     else:
         device = np.clip(marks.host, first, last)

@@ -6,6 +6,11 @@ from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import JOBS_PROFILER
 from diagnose.timeline import Timeline
 
+_NO_LINKS = Unknown(
+    "no GPU activity is linked to a launch: the correlation ids of the trace are missing or cannot be used",
+    another_run("capture with torch.profiler, and pass the file as it wrote it"),
+)
+
 
 @metric("text", needs_gpu=False)
 def captured_with(m: Measured) -> Value:
@@ -51,14 +56,16 @@ def cut_capture(m: Measured) -> Value:
 @metric("share", "kernel launches", needs_gpu=False)
 def gpu_events_lost_share(m: Measured) -> Value:
     """Kernel launches whose GPU activity is missing: Kineto drops it when its buffer fills or the clock is off."""
+    if m.timeline.is_unlinked:
+        return _NO_LINKS
     if not m.timeline.launches:
         return Unknown("no kernel launch was recorded", another_run("capture CPU and CUDA activities together"))
     return lost_share(m.timeline)
 
 
 def lost_share(timeline: Timeline) -> float:
-    """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded."""
-    return timeline.lost_launches / max(timeline.launches, 1)
+    """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded, or none can be linked to any."""
+    return 0.0 if timeline.is_unlinked else timeline.lost_launches / max(timeline.launches, 1)
 
 
 @metric("count", needs_gpu=False)

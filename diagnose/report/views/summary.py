@@ -6,7 +6,7 @@ from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary
 from diagnose.facts import duration, spoken
 from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
 from diagnose.report.views.job_words import told
-from diagnose.report.views.ledger import CLASS_NAMES, basis
+from diagnose.report.views.ledger import CLASS_NAMES, WHOLE, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 
@@ -18,6 +18,7 @@ LIGHT_SHOWN = 4
 _FILES_SHOWN = 4
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
+    "unlinked steps": "the whole capture, since no GPU activity is linked to a launch in its step marks",
     "pattern": "found by the repeating pattern of kernels",
 }
 
@@ -145,7 +146,7 @@ def _fact(diagnosis: Diagnosis, name: str) -> float | None:
 
 def _is_told_apart(steps: Steps) -> bool:
     """Whether steps on the host last otherwise than on the device; a window without marks is no step of the host."""
-    if steps.source == "window" or not steps.count or steps.device_time_ns is None:
+    if steps.source in WHOLE or not steps.count or steps.device_time_ns is None:
         return False
     return abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns
 

@@ -177,8 +177,10 @@ def _verdict(steps: _Steps, work: Work, speedup: Estimate | None, width: float |
     if speedup is None or width is None:
         return "not_comparable", _why_untold(steps)
     low, mid, high = speedup
-    if low > 1 or high < 1:
-        return ("better" if low > 1 else "worse"), f"the 99 % interval, {low:.3f} to {high:.3f}, excludes 1"
+    if low > 1:
+        return "better", f"the 99 % interval, {low:.3f} to {high:.3f}, excludes 1"
+    if high < 1:
+        return "worse", f"the 99 % interval, {1 / high:.3f} to {1 / low:.3f} times as slow, excludes 1"
     seen = 100 * math.expm1(width)
     return "no_difference", f"{mid:.3f}x is within the noise: this pair could have shown {seen:.1f} % or more"
 

@@ -35,6 +35,9 @@ def test_a_run_is_worse_by_the_same_interval() -> None:
     there, back = (compare(*pair) for pair in itertools.permutations((run(*EVEN), run(*(0.8 * ms for ms in EVEN)))))
 
     assert (there.verdict, back.verdict) == ("better", "worse")
+    assert back.speedup is not None
+    assert headline(back).startswith("B is 1.25x slower")
+    assert f"{1 / back.speedup[2]:.3f} to {1 / back.speedup[0]:.3f} times as slow" in back.because
     assert back.speedup == pytest.approx(tuple(1 / factor for factor in reversed(there.speedup or ())))
 
 

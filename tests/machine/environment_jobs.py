@@ -134,14 +134,6 @@ def blocking() -> Mapping[str, Any]:
     return trace
 
 
-def shifted(trace: Mapping[str, Any], us: float) -> Mapping[str, Any]:
-    """The trace with the times of its GPU `us` earlier, as a clock that is behind that of the host writes them."""
-    for event in trace["traceEvents"]:
-        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"):
-            event["ts"] -= us
-    return trace
-
-
 def alone() -> Mapping[str, Any]:
     """Steps of kernels of which each has ended before the next is launched."""
     job = Trace()

@@ -1,9 +1,7 @@
 """What silently slows a job: each variable and setting is found by its record, and a sane environment is silent."""
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from analysed import ADD
@@ -15,11 +13,9 @@ from machine.environment_jobs import (
     SANE,
     Record,
     Set,
-    alone,
     blocking,
     exchanging,
     plain_job,
-    shifted,
     variable,
 )
 from own_words import in_its_words
@@ -77,19 +73,6 @@ def test_launches_that_block_are_told_by_the_trace_alone(tmp_path: Path) -> None
     (tmp_path / "rank0.json").write_text(json.dumps(blocking()), encoding="utf-8")
 
     assert "blocking-launches" in rules(analyze(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("trace", "blocks"), [(alone, False), (blocking, None)], ids=["launches return at once", "launches block"]
-)
-def test_a_clock_offset_is_no_blocking(
-    trace: Callable[[], Mapping[str, Any]], blocks: bool | None, tmp_path: Path
-) -> None:
-    (tmp_path / "rank0.json").write_text(json.dumps(shifted(trace(), 3000)), encoding="utf-8")
-    found = analyze(tmp_path)
-
-    assert "blocking-launches" not in rules(found)
-    assert fact(found, "launches_block") is blocks
 
 
 def test_what_blocks_is_undone_before_anything_is_compiled(tmp_path: Path) -> None:

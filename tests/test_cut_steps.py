@@ -92,3 +92,23 @@ def test_without_links_the_marks_tell_nothing_and_no_kernel_is_called_lost(id: i
     assert "no GPU activity is linked to a launch" in lost.because
     assert "no GPU activity is linked to a launch in its step marks" in steps_line(found)
     assert not {"lost-gpu-events"} & {finding.rule for finding in found.findings}
+
+
+def test_whole_steps_that_do_no_work_on_the_device_do_not_stand_for_those_that_do(tmp_path: Path) -> None:
+    trace = job()
+    for kernel in kernels(trace)[:50]:
+        kernel["pid"], kernel["dur"] = 1, 0.001
+    found = diagnosed(tmp_path, without_kernels(trace, 58, 59))
+
+    assert found.steps.numbers == (15,)
+    assert found.steps.device_time_ns
+
+
+def test_a_last_step_that_launches_no_kernel_counts_where_nothing_is_cut(tmp_path: Path) -> None:
+    built = Trace()
+    for number in range(5):
+        with built.step():
+            built.op("aten::mm", SIZES, GEMM, 200) if number < 4 else built.copy(1 << 20)
+            built.sync()
+
+    assert diagnosed(tmp_path, json.dumps(built.json())).steps.numbers == (11, 12, 13, 14)

@@ -102,26 +102,28 @@ def _marks(trace: Trace, prefix: str, rows: Ints) -> StepMarks:
     return StepMarks(prefix, windows, tuple(numbers[counted].tolist()), tuple(sorted(others.tolist())))
 
 
-def without_cut_steps(marks: StepMarks, launched: Ints, cut: Mask) -> StepMarks:
-    """Without the last steps, whose GPU activities lie behind the end of the file or of the recording: they would count
-    as short steps of full work. All stay where that leaves none.
+def whole_steps(marks: StepMarks, launched: Ints, cut: Mask) -> Mask:
+    """Mask of the steps, without the last ones whose GPU activities lie behind the end of the file or the recording:
+    these would count as short steps of full work.
 
     Args:
         marks: the steps on the host.
         launched: when each kernel launch begins.
         cut: those whose activity is cut off.
     """
-    if marks.source in (*WHOLE, *BY_DEVICE) or not cut.any():
-        return marks
-    step = np.searchsorted(marks.host[:, 1], launched, side="right")
-    made, missing = (np.bincount(of, minlength=len(marks.host))[: len(marks.host)] for of in (step, step[cut]))
+    steps = len(marks.host)
+    if not cut.any():
+        return np.ones(steps, bool)
+    at = np.searchsorted(marks.host[:, 1], launched, side="right")
+    made, missing = (np.bincount(of, minlength=steps)[:steps] for of in (at, at[cut]))
     whole = np.flatnonzero((made > 0) & (missing <= _MAY_MISS * made))
-    kept = int(whole[-1]) + 1 if len(whole) else len(marks.host)
-    return replace(marks, host=marks.host[:kept], numbers=marks.numbers[:kept])
+    return np.arange(steps) <= whole.max(initial=-1)
 
 
-def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
+def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints, whole: Mask) -> StepWindows:
     """Step k ends on the device when the last activity launched during host steps up to k ends.
+
+    Only whole steps count, where any of them does work.
 
     Args:
         trace: the rank's trace.
@@ -129,6 +131,7 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
         start: when each GPU activity starts, in order.
         end: when each ends.
         launched: when each was launched, the smallest integer when that is not known.
+        whole: which steps have all their activities.
     """
     inside = launched >= marks.host[0, 0]
     if marks.source in ("window", *BY_DEVICE) or not inside.any():
@@ -141,7 +144,8 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     np.maximum.at(last, step[counted], end[counted])
     ends = np.maximum.accumulate(last)
     device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
-    return _counted(trace, marks, device, worked & (device[:, 1] > device[:, 0]))
+    worked &= device[:, 1] > device[:, 0]
+    return _counted(trace, marks, device, worked & whole if (worked & whole).any() else worked)
 
 
 def host_only(trace: Trace, marks: StepMarks) -> StepWindows:

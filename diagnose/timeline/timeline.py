@@ -15,7 +15,7 @@ from diagnose.timeline.derived import Derived
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.launches import Launches
 from diagnose.timeline.on_threads import on_any_thread
-from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps, without_cut_steps
+from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps, whole_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
@@ -184,9 +184,9 @@ def _steps(
     marks, spans = host_steps(trace, step_range), captures.spans
     if not len(gpu):
         return host_only(trace, marks)
-    marks = without_cut_steps(marks, launches.at, launches.cut)
+    whole = whole_steps(marks, launches.at, launches.cut)
     begin, end = (np.concatenate(pair) for pair in ((gpu.start, spans[:, 0]), (gpu.end, spans[:, 1])))
-    return device_steps(trace, marks, begin, end, np.concatenate((gpu.launch_start, spans[:, 0])))
+    return device_steps(trace, marks, begin, end, np.concatenate((gpu.launch_start, spans[:, 0])), whole)
 
 
 def _unknown_device(trace: Trace) -> dict[str, int]:

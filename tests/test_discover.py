@@ -119,6 +119,22 @@ def test_other_json_in_the_folder_is_passed_over(tmp_path: Path) -> None:
     assert found(folder) == [("rank0.json", 0)]
 
 
+@pytest.mark.parametrize("left", ["", '{"schemaVersion": 1, "deviceProp'], ids=["empty", "cut before the events"])
+@pytest.mark.parametrize("name", ["rank{}.json", "{}/rank{}.json"], ids=["in one folder", "each in its own"])
+def test_a_file_named_like_the_traces_in_which_there_is_none_is_told(left: str, name: str, tmp_path: Path) -> None:
+    first, second, third = (name.format(rank, rank) for rank in range(3))
+    folder = folder_of(tmp_path, {first: trace_of(), second: left, third: trace_of(), "notes.json": {}})
+    run = find_run(folder)
+    assert [file.rank for file in run.files] == [0, 2]
+    assert run.unreadable == (folder / second,)
+
+
+def test_another_document_of_a_rank_that_has_its_trace_is_passed_over(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {"rank0.pt.json": trace_of(), "rank1.pt.json": trace_of()})
+    (folder / "rank1.pt.json.zst").write_text('{"nodes": []}')
+    assert find_run(folder).unreadable == ()
+
+
 def test_traces_below_the_folder(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, {"capture.json": {}, "traces/rank0.json": trace_of(), "traces/rank1.json": trace_of()})
     assert [rank for _, rank in found(folder)] == [0, 1]

@@ -83,22 +83,26 @@ def test_weights_are_frozen_from_a_thousandth_on(trained: float, frozen: bool) -
 
 
 @pytest.mark.parametrize(
-    ("launches", "returned_after", "ns", "blocking"),
+    ("launches", "returned_after", "ns", "early", "blocking"),
     [
-        (100, 96, 21_000, True),
-        (100, 94, 21_000, False),
-        (21, 21, 21_000, True),
-        (19, 19, 21_000, None),
-        (21, 21, 19_000, None),  # a launch may take as long by itself
+        (100, 96, 21_000, 0, True),
+        (100, 94, 21_000, 0, False),
+        (100, 96, 21_000, 4, True),
+        (100, 96, 21_000, 6, None),  # the clock of the GPU is another one
+        (21, 21, 21_000, 0, True),
+        (19, 19, 21_000, 0, None),
+        (21, 21, 19_000, 0, None),  # a launch may take as long by itself
     ],
 )
 def test_launches_block_where_nearly_all_of_twenty_long_kernels_end_before_their_call_returns(
-    launches: int, returned_after: int, ns: int, blocking: bool | None, monkeypatch: pytest.MonkeyPatch
+    launches: int, returned_after: int, ns: int, early: int, blocking: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fix(monkeypatch, environment, switched_on=Unknown("not told", None))
     late = np.arange(launches) >= returned_after
     begin = np.arange(launches) * 100_000
-    gpu = SimpleNamespace(start=begin, end=begin + ns, launch=begin, launch_end=begin + np.where(late, 5000, 30_000))
+    start = begin - np.where(np.arange(launches) < early, 1000, 0)
+    calls = {"launch_start": begin, "launch_end": begin + np.where(late, 5000, 30_000)}
+    gpu = SimpleNamespace(start=start, end=start + ns, launch=begin, **calls)
     found = environment.launches_block(
         job(without_gpu=None, kernels=np.ones(launches, bool), timeline=SimpleNamespace(gpu=gpu))
     )

@@ -250,3 +250,15 @@ def test_collectives_are_sized_and_told_hidden_from_exposed() -> None:
     assert 0.4 < float(found["overlapped_communication_share"].value) < 0.5  # type: ignore[arg-type]
     assert isinstance(found["transfer_share"].value, Unknown)
     assert float(found["step_time_ns"].value) < MS  # type: ignore[arg-type]
+
+
+def test_products_that_run_on_two_streams_at_once_take_their_time_once() -> None:
+    job = Trace()
+    for _ in range(4):
+        with job.step():
+            for stream in (7, 8):
+                job.op("aten::mm", HIDDEN, GEMM, 400, stream=stream)
+            job.sync(stream=None)
+            job.host(400)
+
+    assert facts(job)["half_product_share"].value == pytest.approx(0.5, abs=0.03)

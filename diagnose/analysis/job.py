@@ -41,8 +41,10 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
     with on_this_machine(path) as place:
         whole = _examined(place.path, options or Options())
         trace = whole.diagnosis.trace
-        files, copies = (tuple(shown_path(place.shown(f)) for f in listed) for listed in (trace.files, trace.copies))
-        yield Examined(replace(whole.diagnosis, trace=replace(trace, files=files, copies=copies)), whole.measured)
+        listed = trace.files, trace.copies, trace.unreadable
+        files, copies, unreadable = (tuple(shown_path(place.shown(f)) for f in names) for names in listed)
+        trace = replace(trace, files=files, copies=copies, unreadable=unreadable)
+        yield Examined(replace(whole.diagnosis, trace=trace), whole.measured)
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
@@ -55,10 +57,11 @@ def _examined(path: Path, chosen: Options) -> Examined:
     measured = read.measured(job, positions, range(len(job.ranks)) if chosen.rank is None else positions)
     facts = undistorted(merged([measure(m) for m in measured], weights(job, measured)), job, positions)
     diagnosis = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
-    copies, skipped = (tuple(str(file) for file in files) for files in (run.copies, run.skipped))
+    passed = run.copies, run.skipped, run.unreadable
+    copies, skipped, unreadable = (tuple(str(file) for file in files) for files in passed)
     sections = Sections()
     history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
-    trace = replace(diagnosis.trace, copies=copies, skipped=skipped)
+    trace = replace(diagnosis.trace, copies=copies, skipped=skipped, unreadable=unreadable)
     not_judged = (*sections.failed, *diagnosis.not_judged)
     return Examined(replace(diagnosis, history=history, not_judged=not_judged, trace=trace), measured)
 

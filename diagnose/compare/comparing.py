@@ -35,8 +35,10 @@ FLOOR_ELSEWHERE = 0.060  # and windows of different steps of them
 FLOOR_ON_HOST = 0.05  # an estimate: without a GPU the scheduler and the clock of the cores move whole runs
 NEAR_STEPS = 32  # windows that begin so close to each other are of one place
 _LEAST = 1e-9  # a factor beyond this is damage
+_WIDEST = 2.0  # a pair that could not show this factor shows none
 _CONTRARY = "the steps under the profiler do not show the difference: their causes do not explain it"
 _LONGER = "capture steps in which operators take longer"
+_MORE_STEPS = "capture more of them, five or so (diagnose run --steps 5)"
 _CAPTURE = "capture both with diagnose run, which also times steps without the profiler"
 
 
@@ -142,14 +144,29 @@ def _windows(side: Side) -> StepTime | None:
 
 def _speedup(steps: _Steps, work: Work, floor: float) -> tuple[Estimate | None, float | None]:
     """[low, mid, high] of the speed, and half the width of its logarithm; None where nothing tells them."""
-    if steps.before is None or steps.after is None or work.why_not:
+    if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
         return None, None
     width = half_width(steps.before, steps.after, floor)
     mid = steps.before.mean_ns / steps.after.mean_ns * work.ratio
-    if width is None or not _LEAST < mid < 1 / _LEAST:
+    if width is None or not _LEAST < mid < 1 / _LEAST or width > max(math.log(_WIDEST), abs(math.log(mid))):
         return None, None
-    width = min(width, 20.0)
     return (mid * math.exp(-width), mid, mid * math.exp(width)), width
+
+
+def _of_one_step(steps: _Steps) -> list[str]:
+    """Those of the runs of which one step is compared."""
+    sides = ("A", steps.before), ("B", steps.after)
+    return [name for name, side in sides if side is not None and side.steps < 2]
+
+
+def _why_untold(steps: _Steps) -> str:
+    """Why the steps tell no speed-up, and what would."""
+    if few := _of_one_step(steps):
+        of = "each run" if len(few) == 2 else few[0]
+        return f"one step of {of} does not tell how far steps lie apart; {_MORE_STEPS}"
+    counts = " and ".join(str(side.steps) for side in (steps.before, steps.after) if side is not None)
+    apart = f"{counts} steps that lie so far apart could not show a factor of {_WIDEST:g} between the runs"
+    return f"{apart}; {_MORE_STEPS}"
 
 
 def _verdict(steps: _Steps, work: Work, speedup: Estimate | None, width: float | None) -> tuple[ComparisonVerdict, str]:
@@ -158,10 +175,12 @@ def _verdict(steps: _Steps, work: Work, speedup: Estimate | None, width: float |
     if steps.because:
         return "not_comparable", steps.because
     if speedup is None or width is None:
-        return "not_comparable", "one step of each run does not tell how far steps lie apart"
+        return "not_comparable", _why_untold(steps)
     low, mid, high = speedup
-    if low > 1 or high < 1:
-        return ("better" if low > 1 else "worse"), f"the 99 % interval, {low:.3f} to {high:.3f}, excludes 1"
+    if low > 1:
+        return "better", f"the 99 % interval, {low:.3f} to {high:.3f}, excludes 1"
+    if high < 1:
+        return "worse", f"the 99 % interval, {1 / high:.3f} to {1 / low:.3f} times as slow, excludes 1"
     seen = 100 * math.expm1(width)
     return "no_difference", f"{mid:.3f}x is within the noise: this pair could have shown {seen:.1f} % or more"
 

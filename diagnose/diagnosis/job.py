@@ -56,8 +56,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     `missing_ranks` are those of the job's world of which there is no trace. `left_out` counts the events of Python
     functions that were not kept to save memory. `copies` are files that hold the same as one of `files`.
-    `skipped` are pipes, sockets and devices beside them. `shapes_of` are the execution traces that
-    shapes were taken from.
+    `skipped` are pipes, sockets and devices beside them. `unreadable` are files named like the others that hold no
+    trace. `shapes_of` are the execution traces that shapes were taken from.
     """
 
     files: tuple[str, ...]
@@ -68,4 +68,5 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     copies: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     shapes_of: tuple[str, ...] = ()

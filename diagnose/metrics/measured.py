@@ -57,10 +57,11 @@ class Measured(Derived):
         return self.share(*(cause for cause, of_cause in causes if of_cause == class_))
 
     def share_of(self, activities: Mask | Unknown) -> float | Unknown:
-        """Time of a group of kernels, of the counted steps."""
+        """Time in which any of a group of kernels runs, of the counted steps: on several streams they overlap."""
         if isinstance(activities, Unknown):
             return activities
-        return min(int(self.own_time[activities].sum()) / max(self.attribution.total_ns, 1), 1.0)
+        run = activities & self.in_steps
+        return self.pieces_share(iv.intervals(self.timeline.gpu.start[run], self.timeline.gpu.end[run]))
 
     def pieces_share(self, pieces: iv.Intervals) -> float:
         """The pieces of time, of the counted steps."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Ints, among
+from diagnose.arrays import Ints, Mask, among
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES
@@ -15,10 +15,18 @@ _LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuL
 
 @dataclass(frozen=True)
 class Launches:
-    """Kernel launches that run, how many of them have no activity, and the rows of those recorded for a graph."""
+    """Kernel launches.
 
-    made: int
-    lost: int
+    Attributes:
+        at: when those that run begin, ns.
+        lost: which of them have no activity.
+        cut: which of them have none because the recording or the file ended.
+        recorded: rows of those that are recorded for a graph and do not run.
+    """
+
+    at: Ints
+    lost: Mask
+    cut: Mask
     recorded: Ints
 
 
@@ -34,7 +42,9 @@ def launches_of(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> Lau
         rows = rows[trace.ts[rows] <= _last_that_ran(trace, rows)]
     absent = ~among(trace.correlation[rows], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
     recorded = absent & captures.during(trace, rows)
-    return Launches(int((~recorded).sum()), int((absent & ~recorded).sum()), rows[recorded])
+    at, lost = trace.ts[rows[~recorded]], absent[~recorded]
+    cut = lost if trace.loss.truncated else lost & (at > at[~lost].max(initial=0))
+    return Launches(at, lost, cut, rows[recorded])
 
 
 def _last_that_ran(trace: Trace, launches: Ints) -> int:

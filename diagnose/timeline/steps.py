@@ -15,8 +15,10 @@ from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
 
 NAMED_RANGES = "named ranges"
+WHOLE = ("window", "unlinked steps")  # the whole capture: without marks, or with ones that hold no linked launch
 BY_DEVICE = ("optimizer kernels", "pattern")  # whose boundaries lie on the device
 _FIRST_IS_LEFT_OUT_FROM = 3
+_MAY_MISS = 0.01  # of the launches of a step
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,28 @@ def _marks(trace: Trace, prefix: str, rows: Ints) -> StepMarks:
     return StepMarks(prefix, windows, tuple(numbers[counted].tolist()), tuple(sorted(others.tolist())))
 
 
-def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:
+def whole_steps(marks: StepMarks, launched: Ints, cut: Mask) -> Mask:
+    """Mask of the steps, without the last ones whose GPU activities lie behind the end of the file or the recording:
+    these would count as short steps of full work.
+
+    Args:
+        marks: the steps on the host.
+        launched: when each kernel launch begins.
+        cut: those whose activity is cut off.
+    """
+    steps = len(marks.host)
+    if not cut.any():
+        return np.ones(steps, bool)
+    at = np.searchsorted(marks.host[:, 1], launched, side="right")
+    made, missing = (np.bincount(of, minlength=steps)[:steps] for of in (at, at[cut]))
+    whole = np.flatnonzero((made > 0) & (missing <= _MAY_MISS * made))
+    return np.arange(steps) <= whole.max(initial=-1)
+
+
+def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints, whole: Mask) -> StepWindows:
     """Step k ends on the device when the last activity launched during host steps up to k ends.
+
+    Only whole steps count, where any of them does work.
 
     Args:
         trace: the rank's trace.
@@ -109,6 +131,7 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
         start: when each GPU activity starts, in order.
         end: when each ends.
         launched: when each was launched, the smallest integer when that is not known.
+        whole: which steps have all their activities.
     """
     inside = launched >= marks.host[0, 0]
     if marks.source in ("window", *BY_DEVICE) or not inside.any():
@@ -121,7 +144,8 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     np.maximum.at(last, step[counted], end[counted])
     ends = np.maximum.accumulate(last)
     device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
-    return _counted(trace, marks, device, worked & (device[:, 1] > device[:, 0]))
+    worked &= device[:, 1] > device[:, 0]
+    return _counted(trace, marks, device, worked & whole if (worked & whole).any() else worked)
 
 
 def host_only(trace: Trace, marks: StepMarks) -> StepWindows:
@@ -141,7 +165,8 @@ def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints, lau
         marks = StepMarks("ProfilerStep", device, tuple(_numbers(trace, rows)[first_at].tolist()), marks.others)
     elif marks.source not in BY_DEVICE:
         begin, end_of_host = _host_window(trace, int(launched[start.argmin()]), (first, last))
-        marks = StepMarks("window", np.array([[begin, end_of_host]]), (0,))
+        source = WHOLE[marks.source != WHOLE[0]]
+        marks = StepMarks(source, np.array([[begin, end_of_host]]), (0,))
         device = np.array([[first, last]])
     else:
         device = np.clip(marks.host, first, last)

@@ -13,8 +13,9 @@ from diagnose.arrays import Array, Ints, Mask, rows_in
 from diagnose.timeline.activities import Activities, activities_of
 from diagnose.timeline.derived import Derived
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
+from diagnose.timeline.launches import Launches
 from diagnose.timeline.on_threads import on_any_thread
-from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps
+from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps, whole_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
@@ -55,6 +56,11 @@ class Timeline(Derived):
         """The job ran on a device of which no activity is there: not recorded, not known, or behind the file's cut."""
         cut = self.trace.loss.truncated and bool(self.device_properties)
         return not self.has_gpu and (self.launches > 0 or cut or bool(self.unknown_device))
+
+    @property
+    def is_unlinked(self) -> bool:
+        """There are GPU activities and calls that may launch them, and none is linked to another."""
+        return self.has_gpu and not (self.gpu.launch >= 0).any() and bool(self.trace.rows_of(*RUNTIME).any())
 
     @property
     def device_name(self) -> str:
@@ -161,23 +167,26 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
         trace=trace,
         rank=rank,
         gpu=gpu,
-        lost_launches=launches.lost,
-        launches=launches.made,
+        lost_launches=int(launches.lost.sum()),
+        launches=len(launches.at),
         launching_threads=frozenset(zip(trace.pid[used].tolist(), trace.tid[used].tolist(), strict=True)),
-        steps=_steps(trace, gpu, captures, step_range),
+        steps=_steps(trace, gpu, launches, captures, step_range),
         has_gpu=len(gpu) > 0,
         captures=captures,
         unknown_device={} if len(gpu) else _unknown_device(trace),
     )
 
 
-def _steps(trace: Trace, gpu: Activities, captures: GraphCaptures, step_range: re.Pattern[str] | None) -> StepWindows:
+def _steps(
+    trace: Trace, gpu: Activities, launches: Launches, captures: GraphCaptures, step_range: re.Pattern[str] | None
+) -> StepWindows:
     """The counted steps; a graph capture counts as work of the step that it begins in."""
     marks, spans = host_steps(trace, step_range), captures.spans
     if not len(gpu):
         return host_only(trace, marks)
+    whole = whole_steps(marks, launches.at, launches.cut)
     begin, end = (np.concatenate(pair) for pair in ((gpu.start, spans[:, 0]), (gpu.end, spans[:, 1])))
-    return device_steps(trace, marks, begin, end, np.concatenate((gpu.launch_start, spans[:, 0])))
+    return device_steps(trace, marks, begin, end, np.concatenate((gpu.launch_start, spans[:, 0])), whole)
 
 
 def _unknown_device(trace: Trace) -> dict[str, int]:

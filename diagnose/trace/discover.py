@@ -44,12 +44,16 @@ class RankFile:
 
 @dataclass(frozen=True)
 class Run:
-    """The trace files of one job, by rank, and those left out: copies of others, and pipes, sockets and devices."""
+    """The trace files of one job, by rank, and those left out: copies of others, and pipes, sockets and devices.
+
+    `unreadable` are named like the files of the job, but hold no trace.
+    """
 
     name: str
     files: tuple[RankFile, ...]
     copies: tuple[Path, ...] = ()
     skipped: tuple[Path, ...] = ()
+    unreadable: tuple[Path, ...] = ()
 
 
 def find_run(path: Path, name: str | None = None) -> Run:
@@ -82,8 +86,10 @@ def runs_in(folder: Path) -> list[Run]:
     Raises:
         UserError: a file or folder cannot be read.
     """
-    files, copies = _without_copies(trace_files(folder))
-    return [replace(run, copies=copies, skipped=_no_files(folder)) for run in runs_of(files)]
+    traces, others = _looked_into(folder)
+    files, copies = _without_copies(traces)
+    runs = (replace(run, copies=copies, skipped=_no_files(folder)) for run in runs_of(files))
+    return [replace(run, unreadable=_unreadable(run, others)) for run in runs]
 
 
 def trace_files(folder: Path) -> list[RankFile]:
@@ -92,14 +98,20 @@ def trace_files(folder: Path) -> list[RankFile]:
     Raises:
         UserError: a file or folder cannot be read.
     """
+    return _looked_into(folder)[0]
+
+
+def _looked_into(folder: Path) -> tuple[list[RankFile], list[Path]]:
+    """The trace files, and the files beside them that are called like a trace and are none."""
     for entries in (folder.iterdir, lambda: folder.rglob("*")):
         try:
             paths = sorted(p for p in entries() if _may_be_trace(p) and p.is_file())
         except OSError as error:
             raise UserError("cannot read the folder", where=folder, why=error.strerror or str(error)) from error
         if traces := traces_among(paths):
-            return traces
-    return []
+            known = {file.path for file in traces}
+            return traces, [path for path in paths if path not in known]
+    return [], []
 
 
 def traces_among(paths: Iterable[Path]) -> list[RankFile]:
@@ -112,6 +124,13 @@ def traces_among(paths: Iterable[Path]) -> list[RankFile]:
     traces = [(_identify(p, start), _may_hold_events(start)) for p, start in starts if _looks_like_trace(start)]
     traces = [(file, holds) for file, holds in traces if file.ranks]  # databases of other tools have none
     return [file for file, holds in traces if holds] or [file for file, _ in traces]  # else one without events is told
+
+
+def _unreadable(run: Run, others: Iterable[Path]) -> tuple[Path, ...]:
+    """Those of the other files that are named as the run's own are, for a rank of which the run has none."""
+    families, ranks = {file.family for file in run.files}, {file.rank for file in run.files}
+    named = (_identify(path, b"") for path in others)
+    return tuple(f.path for f in named if f.family in families and (f.rank is None or f.rank not in ranks))
 
 
 def _no_files(folder: Path) -> tuple[Path, ...]:

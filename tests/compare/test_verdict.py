@@ -35,6 +35,9 @@ def test_a_run_is_worse_by_the_same_interval() -> None:
     there, back = (compare(*pair) for pair in itertools.permutations((run(*EVEN), run(*(0.8 * ms for ms in EVEN)))))
 
     assert (there.verdict, back.verdict) == ("better", "worse")
+    assert back.speedup is not None
+    assert headline(back).startswith("B is 1.25x slower")
+    assert f"{1 / back.speedup[2]:.3f} to {1 / back.speedup[0]:.3f} times as slow" in back.because
     assert back.speedup == pytest.approx(tuple(1 / factor for factor in reversed(there.speedup or ())))
 
 
@@ -95,6 +98,23 @@ def test_one_step_of_each_tells_no_noise() -> None:
     assert found.verdict == "not_comparable"
     assert found.speedup is None
     assert "one step of each" in found.because
+
+
+@pytest.mark.parametrize("sides", [(run(*EVEN), run(130)), (run(130), run(*EVEN))], ids=["after", "before"])
+def test_one_step_against_many_tells_no_noise_either(sides: tuple[Side, Side]) -> None:
+    found = compare(*sides)
+
+    assert (found.verdict, found.speedup, found.detectable_share) == ("not_comparable", None, None)
+    assert f"one step of {'A' if sides[0].counted == 1 else 'B'} does not tell" in found.because
+    assert "capture more" in found.because
+
+
+def test_two_steps_that_lie_far_apart_tell_nothing_and_two_even_ones_do() -> None:
+    apart, even = compare(run(*EVEN), run(120, 160)), compare(run(*EVEN), run(120, 120.1))
+
+    assert (apart.verdict, apart.speedup) == ("not_comparable", None)
+    assert "5 and 2 steps that lie so far apart" in apart.because
+    assert even.verdict == "worse"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,17 @@ import pytest
 from analysed import ADD
 from faulty_traces import steps
 from kineto import Trace
-from machine.environment_jobs import CASES, CURED, SANE, Record, Set, blocking, exchanging, plain_job, variable
+from machine.environment_jobs import (
+    CASES,
+    CURED,
+    SANE,
+    Record,
+    Set,
+    blocking,
+    exchanging,
+    plain_job,
+    variable,
+)
 from own_words import in_its_words
 from remedies.single_gpu_jobs import analysed
 

@@ -11,7 +11,15 @@ from diagnose.diagnosis.postmortem import Traffic
 from diagnose.facts import Unknown
 from diagnose.ranks import RankDigest, match
 from diagnose.ranks.network.topology import topology_of
-from diagnose.ranks.network.traffic import HIERARCHICAL, LATENCY_BOUND, MODELLED, SOME_ABSENT, UPPER_BOUND, traffic_of
+from diagnose.ranks.network.traffic import (
+    HIERARCHICAL,
+    LATENCY_BOUND,
+    MODELLED,
+    SOME_ABSENT,
+    UNEVEN_STEPS,
+    UPPER_BOUND,
+    traffic_of,
+)
 
 MIB = 1 << 20
 
@@ -70,6 +78,30 @@ def test_a_group_has_all_its_ranks_though_one_has_no_trace() -> None:
     assert row.transfer_ns == pytest.approx(1.4e6, rel=0.01), "all that are there wait for the one that is not"
     assert row.busbw_gbs == pytest.approx(2 * 7 / 8 * 64 * MIB / row.transfer_ns)
     assert row.note == SOME_ABSENT
+
+
+def test_rows_of_ranks_with_unequal_steps_add_up() -> None:
+    """Of seven steps of the first rank, four are those of the other one."""
+    traces = [Trace(rank=rank, world=2) for rank in range(2)]
+    for _ in range(4):
+        with traces[0].step(), traces[1].step():
+            collective(traces, "allreduce", 64 * MIB, 400, wait=True)
+            for trace in traces:
+                trace.sync(stream=None)
+    for _ in range(3):
+        with traces[0].step():
+            traces[0].collective("allreduce", 64 * MIB, 400, wait=True)
+            traces[0].sync(stream=None)
+    ranks = [digest(trace, trace.rank) for trace in traces]
+
+    found = rows(ranks)
+
+    exposed_ns = sum(int((rank.exposed[:, 1] - rank.exposed[:, 0]).sum()) for rank in ranks)
+    assert [rank.steps for rank in ranks] == [6, 3]
+    assert sorted(UPPER_BOUND in row.note for row in found) == [False, True]
+    assert sum(row.count_per_step for row in found) == pytest.approx(1)
+    assert sum(row.exposed_share for row in found) == pytest.approx(exposed_ns / sum(rank.total_ns for rank in ranks))
+    assert all(UNEVEN_STEPS.format(3, 6) in row.note for row in found)
 
 
 def test_the_rank_that_is_there_alone_gives_an_upper_bound() -> None:

@@ -1,10 +1,18 @@
 """Whether the capture can be trusted."""
 
+import numpy as np
+
+from diagnose.arrays import Ints
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import JOBS_PROFILER
 from diagnose.timeline import Timeline
+
+_NO_LINKS = Unknown(
+    "no GPU activity is linked to a launch: the correlation ids of the trace are missing or cannot be used",
+    another_run("capture with torch.profiler, and pass the file as it wrote it"),
+)
 
 
 @metric("text", needs_gpu=False)
@@ -51,14 +59,41 @@ def cut_capture(m: Measured) -> Value:
 @metric("share", "kernel launches", needs_gpu=False)
 def gpu_events_lost_share(m: Measured) -> Value:
     """Kernel launches whose GPU activity is missing: Kineto drops it when its buffer fills or the clock is off."""
+    if m.timeline.is_unlinked:
+        return _NO_LINKS
     if not m.timeline.launches:
         return Unknown("no kernel launch was recorded", another_run("capture CPU and CUDA activities together"))
     return lost_share(m.timeline)
 
 
 def lost_share(timeline: Timeline) -> float:
-    """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded."""
-    return timeline.lost_launches / max(timeline.launches, 1)
+    """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded, or none can be linked to any."""
+    return 0.0 if timeline.is_unlinked else timeline.lost_launches / max(timeline.launches, 1)
+
+
+@metric("share", "linked GPU activities", needs_gpu=False)
+def early_start_share(m: Measured) -> Value:
+    """GPU activities that begin before the call that launches them does: the clock of the GPU is behind the host's."""
+    early_ns = _early_ns(m)
+    return early_ns if isinstance(early_ns, Unknown) else float((early_ns > 0).mean())
+
+
+@metric("ns", needs_gpu=False)
+def early_start_ns(m: Measured) -> Value:
+    """The longest time by which one begins before its launch does: how far the clocks lie apart at least."""
+    early_ns = _early_ns(m)
+    return early_ns if isinstance(early_ns, Unknown) else float(max(early_ns.max(), 0))
+
+
+def _early_ns(m: Measured) -> Ints | Unknown:
+    """For each GPU activity of the counted steps that is linked to a launch, how long before that it begins; of a job
+    without a GPU, which has one clock, 0.
+    """
+    if m.without_gpu is not None:
+        return m.device_unseen or np.zeros(1, np.int64)
+    gpu = m.timeline.gpu
+    linked = m.in_steps & (gpu.launch >= 0)
+    return gpu.launch_start[linked] - gpu.start[linked] if linked.any() else _NO_LINKS
 
 
 @metric("count", needs_gpu=False)

@@ -15,6 +15,10 @@ _NO_LONG_KERNELS = Unknown(
     "too few kernels are long enough to tell whether their launches wait for them",
     another_run("capture with diagnose run, whose record has the variables"),
 )
+_CLOCKS_DISAGREE = Unknown(
+    "kernels begin before their launches do: the clocks of host and GPU disagree, so when a kernel ended is not known",
+    another_run("capture with diagnose run, whose record has the variables"),
+)
 _BLOCKING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 _LONG_NS = 20_000  # of a kernel: no launch takes as long by itself
 _LEAST_KERNELS = 20
@@ -50,7 +54,7 @@ def setting(m: Measured, name: str) -> Value:
 @metric("flag", needs_gpu=False)
 def launches_block(m: Measured) -> Value:
     """Whether each launch waits for its kernel: by CUDA_LAUNCH_BLOCKING and its like, else by launches of kernels of
-    20 us and more, which return after these have ended.
+    20 us and more, which begin before these and return after they have ended.
     """
     told = switched_on(m, *_BLOCKING)
     if not isinstance(told, Unknown):
@@ -59,11 +63,14 @@ def launches_block(m: Measured) -> Value:
         return m.device_unseen or False
     gpu = m.timeline.gpu
     launched = m.kernels & (gpu.launch >= 0)
-    long = launched & (gpu.end - gpu.start >= _LONG_NS)
-    returned_after = gpu.end <= gpu.launch_end
-    if np.count_nonzero(launched & ~returned_after) > (1 - _MOST_OF) * np.count_nonzero(launched):
+    lasted = gpu.end - gpu.start
+    waited = (gpu.end <= gpu.launch_end) & (lasted <= gpu.launch_end - gpu.launch_start)
+    few = (1 - _MOST_OF) * np.count_nonzero(launched)
+    if np.count_nonzero(launched & ~waited) > few:
         return False
-    return True if np.count_nonzero(long & returned_after) >= _LEAST_KERNELS else _NO_LONG_KERNELS
+    if np.count_nonzero(launched & (gpu.start < gpu.launch_start)) > few:
+        return _CLOCKS_DISAGREE
+    return True if np.count_nonzero(launched & waited & (lasted >= _LONG_NS)) >= _LEAST_KERNELS else _NO_LONG_KERNELS
 
 
 @metric("flag", needs_gpu=False)

@@ -27,7 +27,8 @@ def step_count(m: Measured) -> Value:
 @metric("text", needs_gpu=False)
 def steps_source(m: Measured) -> Value:
     """What marks the steps: ProfilerStep, diagnose.step, named ranges, Optimizer.step, optimizer kernels, "pattern" (of
-    kernels that repeat), or "window" (the whole capture).
+    kernels that repeat), "window" (the whole capture), or "unlinked steps" (the same, since no GPU activity is linked
+    to a launch in the steps that are marked).
     """
     return m.timeline.steps.source
 

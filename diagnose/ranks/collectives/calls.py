@@ -12,7 +12,7 @@ from diagnose.ranks.collectives.kinds import is_untold, itemsize
 from diagnose.ranks.collectives.process_groups import Group, naming_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import collective_kind
-from diagnose.timeline.steps import BY_DEVICE
+from diagnose.timeline.steps import BY_DEVICE, WHOLE
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES
 
@@ -114,7 +114,7 @@ def _launched_in(timeline: Timeline, activity: Ints) -> Ints:
     """
     gpu, steps = timeline.gpu, timeline.steps
     on_device = _step_at(timeline, gpu.end[activity])
-    if steps.source in ("window", *BY_DEVICE) or not len(steps.host):
+    if steps.source in (*WHOLE, *BY_DEVICE) or not len(steps.host):
         return on_device
     launched = gpu.launch_start[activity]
     number = np.append(np.array(steps.numbers, np.int64), NOT_RECORDED)

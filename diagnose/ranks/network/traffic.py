@@ -21,6 +21,7 @@ SOME_ABSENT = "not all ranks of the group have a trace: an upper bound of the tr
 LATENCY_BOUND = "latency-bound: below the size at which half the bandwidth is reached"
 MODELLED = "expected by a model: 45 us and 80 % of the links' rate, or what such nodes reach at best"
 HIERARCHICAL = "expected by a model: what has to cross each node's boundary, over its network's rate"
+UNEVEN_STEPS = "of ranks that count {} to {} steps: per step of a rank"
 RATED_BYTES = 64 << 10  # of a smaller message the duration says nothing about bandwidth
 
 
@@ -105,11 +106,21 @@ def _unmatched(ranks: Sequence[RankDigest], matched: Match) -> Iterator[Sample]:
             key = calls.kinds[int(calls.kind[row])], calls.groups[int(calls.group[row])].name, int(calls.bytes[row])
             alike.setdefault(key, []).append((p, rows[same]))
     exposed = [iv.coverage(rank.exposed, rank.calls.start, rank.calls.end) for rank in ranks]
+    callers = _callers(ranks)
     for (kind, name, size), parts in alike.items():
         lasted = np.concatenate([ranks[p].calls.end[rows] - ranks[p].calls.start[rows] for p, rows in parts])
         exposed_ns = sum(int(exposed[p][rows].sum()) for p, rows in parts)
-        members = tuple(p for p, _ in parts)
-        yield Sample(kind, name, members, size, False, lasted, 0 * lasted, exposed_ns, None)
+        yield Sample(kind, name, tuple(callers[name]), size, False, lasted, 0 * lasted, exposed_ns, None)
+
+
+def _callers(ranks: Sequence[RankDigest]) -> dict[str, list[int]]:
+    """The ranks that call in each group, by its name: all rows of a group are shares of the steps of these."""
+    callers: dict[str, list[int]] = {}
+    for p, rank in enumerate(ranks):
+        names = {rank.calls.groups[number].name for number in np.unique(rank.calls.group).tolist()}
+        for name in sorted(names):
+            callers.setdefault(name, []).append(p)
+    return callers
 
 
 def _alike(*keys: Ints) -> Iterator[Ints]:
@@ -124,7 +135,7 @@ def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Tra
     members = [ranks[p] for p in sample.members]
     transfer, kind = max(int(np.median(sample.transfer)), 1), sample.kind.split(" ")[0]
     size = _size(members, sample) if not sample.matched else len(sample.members) + sample.absent
-    steps = max(members[0].steps, 1) * (1 if sample.matched else len(members))
+    steps = [max(rank.steps, 1) for rank in members]
     expected, half, why = _expected(sample, topology, members[0].has_gpu)
     total = max(sum(rank.total_ns for rank in members), 1)
     rated = sample.bytes >= RATED_BYTES and size > 1
@@ -133,7 +144,7 @@ def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Tra
         group=sample.group,
         ranks=size,
         bytes=sample.bytes if sample.bytes > 0 else None,
-        count_per_step=len(sample.transfer) / steps,
+        count_per_step=len(sample.transfer) * (len(members) if sample.matched else 1) / sum(steps),
         transfer_ns=transfer,
         waiting_ns=int(np.median(sample.waiting)),
         exposed_share=sample.exposed_ns / total,
@@ -145,6 +156,7 @@ def _row(sample: Sample, ranks: Sequence[RankDigest], topology: Topology) -> Tra
             SOME_ABSENT if sample.absent else "" if sample.matched else UPPER_BOUND,
             LATENCY_BOUND if half and 0 < sample.bytes < half else "",
             why,
+            UNEVEN_STEPS.format(min(steps), max(steps)) if min(steps) < max(steps) else "",
         ))),
     )  # fmt: skip
 

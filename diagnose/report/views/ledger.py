@@ -11,6 +11,7 @@ from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause, or the small ones of a class together, below one percent of the step gets no row
 CAUSES_SHOWN = 4  # of one class; the rest share a row
+WHOLE = ("window", "unlinked steps")  # sources of steps that are one: the whole capture
 INVISIBLE = 0.0005  # prints as 0.0 %
 _SCALES = ((1e9, "s", 3), (1e6, "ms", 1), (1e3, "us", 1))  # the step's length, its unit, digits
 CLASS_NAMES: dict[CauseClass, str] = {
@@ -80,7 +81,7 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = c
 def outside_line(diagnosis: Diagnosis) -> str:
     """The start of a capture without step marks, an entry of its own outside the step; "" where there is none."""
     steps, of = diagnosis.steps, basis(diagnosis)
-    if steps.source != "window" or steps.uncounted_ns < SHOWN_FROM * of.total_ns:
+    if steps.source not in WHOLE or steps.uncounted_ns < SHOWN_FROM * of.total_ns:
         return ""
     before = duration(steps.uncounted_ns / max(steps.count, 1))
     return f"outside the step: start of the capture, {before} before the first GPU activity"

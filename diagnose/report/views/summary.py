@@ -6,7 +6,7 @@ from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary
 from diagnose.facts import duration, spoken
 from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
 from diagnose.report.views.job_words import told
-from diagnose.report.views.ledger import CLASS_NAMES, basis
+from diagnose.report.views.ledger import CLASS_NAMES, WHOLE, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 
@@ -15,8 +15,10 @@ NOTHING_TRAINS = (
 )
 LIGHT_FROM = 1.2  # profiled over unprofiled step time from which on the latter's parts are told, too
 LIGHT_SHOWN = 4
+_FILES_SHOWN = 4
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
+    "unlinked steps": "the whole capture, since no GPU activity is linked to a launch in its step marks",
     "pattern": "found by the repeating pattern of kernels",
 }
 
@@ -144,7 +146,7 @@ def _fact(diagnosis: Diagnosis, name: str) -> float | None:
 
 def _is_told_apart(steps: Steps) -> bool:
     """Whether steps on the host last otherwise than on the device; a window without marks is no step of the host."""
-    if steps.source == "window" or not steps.count or steps.device_time_ns is None:
+    if steps.source in WHOLE or not steps.count or steps.device_time_ns is None:
         return False
     return abs(steps.time_ns - steps.device_time_ns) > 0.05 * steps.device_time_ns
 
@@ -184,6 +186,20 @@ def shapes_line(trace: TraceSummary) -> str:
 
 def loss_line(trace: TraceSummary) -> str:
     """What of the files could not be read, "" when nothing was lost."""
+    return "; ".join(part for part in (_unread_files(trace), _unread_parts(trace)) if part)
+
+
+def _unread_files(trace: TraceSummary) -> str:
+    """The files of the job in which there is no trace."""
+    if not trace.unreadable:
+        return ""
+    shown, more = trace.unreadable[:_FILES_SHOWN], len(trace.unreadable) - _FILES_SHOWN
+    names = ", ".join(plain(file) for file in shown) + (f" and {counted(more, 'more file')}" if more > 0 else "")
+    return f"no trace can be read in {names}: empty, or cut off before the first event"
+
+
+def _unread_parts(trace: TraceSummary) -> str:
+    """What is missing in the files that were read."""
     loss = trace.loss
     if not (loss.events or loss.bytes or loss.truncated or loss.kinds):
         return ""

@@ -24,7 +24,6 @@ TYPICAL = {
 A_LITTLE = 0.001
 CLOSE, APART = NEAR - A_LITTLE, NEAR + A_LITTLE
 GROUNDS = Grounds(of="the device step", steps=4, has_gpu=True)
-GROUNDS_OF_SIZED = replace(GROUNDS, sized_share=1.0)
 
 
 def ledger(**shares: float) -> tuple[LedgerEntry, ...]:
@@ -287,33 +286,6 @@ def test_the_class_of_communication_says_what_of_it_is_counted(
     own = tuple(LedgerEntry(cause=c, class_="communication", ns=10, share=share) for c in causes)
 
     assert verdict_of((*own, *ledger(compute=0.4)), replace(GROUNDS, waiting_apart=waiting_apart)).because == says
-
-
-def by_step(**ns: tuple[int, ...]) -> tuple[LedgerEntry, ...]:
-    total = sum(map(sum, ns.values()))
-    entries = ((CAUSES[TYPICAL[name]], each) for name, each in ns.items())
-    return tuple(
-        LedgerEntry(cause=c.name, class_=c.class_, ns=sum(each), share=sum(each) / total, by_step_ns=each)
-        for c, each in entries
-    )
-
-
-@pytest.mark.parametrize(
-    ("host", "confidence", "says"),
-    [
-        ((0, 0, 0, 0, 90, 0, 0), "medium", "1 long step decides it: the 6 others are compute-bound"),
-        ((0, 0, 0, 40, 50, 0, 0), "medium", "2 long steps decide it: the 5 others are compute-bound"),
-        ((0, 30, 0, 0, 30, 0, 0, 30, 0), "high", "3 long steps decide it: the 6 others are compute-bound"),
-        ((30, 30, 30, 0, 30, 0, 30), "high", ""),
-        ((9, 9, 9, 9, 90, 9, 9), "high", ""),
-    ],
-)
-def test_a_class_that_few_long_steps_make_is_less_sure(host: tuple[int, ...], confidence: str, says: str) -> None:
-    found = verdict_of(by_step(host=host, compute=(10,) * len(host)), GROUNDS_OF_SIZED)
-
-    assert (found.class_, found.confidence) == ("host-bound", confidence)
-    assert found.because.endswith(says)
-    assert ("decide" in found.because) is bool(says)
 
 
 @pytest.mark.parametrize(("copied", "what"), [(0.55, "copies to the device"), (0.53, "data")])

@@ -10,7 +10,6 @@ from replay.replayed import US, gemms, halved, of_kind, replay, replay_of, steps
 
 from diagnose.arrays import Coded
 from diagnose.predict.replay import Change, HostSpeeds, Replay, host_speeds_for
-from diagnose.predict.replay import replay as replay_module
 
 # -- one stream ------------------------------------------------------------------------------------------------------
 
@@ -158,33 +157,6 @@ def test_the_steps_closest_to_the_median_are_replayed() -> None:
     assert found.steps == (0, 2, 3), "100, 104 and 102 us: the first step of the trace is not counted"
     assert found.measured_ns == pytest.approx(102 * US)
     assert found.step_ns() == pytest.approx(found.measured_ns)
-
-
-def test_what_happens_in_some_steps_alone_is_replayed_with_all_of_them() -> None:
-    job = Trace()
-    for number in range(8):
-        with job.step():
-            if number % 4 == 1:
-                job.loader(us=6_000)
-            gemms(job, 10, gpu_us=400, host_us=1)
-            job.sync()
-
-    found = replay(job)
-
-    assert len(found.steps) == 7
-    assert found.strict_error < 0.01
-    assert found.measured_ns > 1.3 * 4_000 * US
-    assert found.step_ns(Change(host={"data-wait": 0.0})) == pytest.approx(4_000 * US, rel=0.02)
-
-
-def test_few_large_steps_that_differ_predict_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_module, "MOST_ACTIVITIES", 12)
-    job = Trace()
-    for number in range(8):
-        with job.step():
-            gemms(job, 10, gpu_us=4_000 if number % 4 == 1 else 400, host_us=1)
-
-    assert replay(job).because == replay_module.NOT_ALIKE
 
 
 def test_what_was_launched_before_the_trace_is_no_part_of_its_steps() -> None:

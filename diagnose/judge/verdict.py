@@ -6,9 +6,9 @@ the documentation included.
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 import msgspec
-import numpy as np
 
 from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE
 from diagnose.attribution.leading import (
@@ -122,21 +122,19 @@ def _odd_steps(ledger: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]
 
     A checkpoint or an evaluation in a window is a fact of the window, and one or two do not tell how often they come.
     """
-    told = [entry for entry in ledger if entry.by_step_ns]
-    if not told:
+    by_step = {entry.cause: entry.by_step_ns for entry in ledger if entry.by_step_ns}
+    each = [sum(parts) for parts in zip(*by_step.values(), strict=True)]
+    usual = [step for step, ns in enumerate(each) if ns <= ODD_FACTOR * median(each)]
+    odd = len(each) - len(usual)
+    if not 0 < odd <= ODD_SHARE * len(each):
         return 0, ""
-    by_step = np.array([entry.by_step_ns for entry in told], np.float64)
-    each = by_step.sum(axis=0)
-    odd = each > ODD_FACTOR * np.median(each)
-    if not 0 < odd.sum() <= ODD_SHARE * len(odd):
-        return 0, ""
-    others = by_step[:, ~odd].sum(axis=1) / max(float(each[~odd].sum()), 1.0)
-    without = leader(class_shares(dict(zip((e.cause for e in told), others.tolist(), strict=True))))[0]
+    usual_ns = max(sum(each[step] for step in usual), 1)
+    others = {cause: sum(ns[step] for step in usual) / usual_ns for cause, ns in by_step.items()}
+    without = leader(class_shares(others))[0]
     if without in ("", leading):
         return 0, ""
-    number = int(odd.sum())
-    decide = "step decides" if number == 1 else "steps decide"
-    return number, f"; {number} long {decide} it: the {len(odd) - number} others are {_NAMES[without]}"
+    decide = "step decides" if odd == 1 else "steps decide"
+    return odd, f"; {odd} long {decide} it: the {len(usual)} others are {_NAMES[without]}"
 
 
 def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:

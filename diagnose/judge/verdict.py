@@ -124,7 +124,8 @@ def _odd_steps(ledger: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]
     """
     by_step = {entry.cause: entry.by_step_ns for entry in ledger if entry.by_step_ns}
     each = [sum(parts) for parts in zip(*by_step.values(), strict=True)]
-    usual = [step for step, ns in enumerate(each) if ns <= ODD_FACTOR * median(each)]
+    most = ODD_FACTOR * median(each) if each else 0.0
+    usual = [step for step, ns in enumerate(each) if ns <= most]
     odd = len(each) - len(usual)
     if not 0 < odd <= ODD_SHARE * len(each):
         return 0, ""

@@ -60,7 +60,8 @@ def judged_thresholds(below: str = "diagnose") -> list[tuple[str, str]]:
 def thresholds() -> Iterator[Threshold]:
     """The constants of the packages that judge, by their modules."""
     for module in _modules():
-        if (path := importlib.import_module(module).__file__) is None:
+        path = importlib.import_module(module).__file__
+        if path is None or not path.endswith(".py"):  # a folder without code, or compiled code
             continue
         for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_number(node.value):

@@ -4,7 +4,7 @@ Sorted and disjoint sets make both columns ascend, by which instants, and the in
 looked up in logarithmic time: only what is given in any order has to be sorted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -166,6 +166,12 @@ def coverage(a: Intervals, starts: Ints, ends: Ints) -> Ints:
     for b in blocks(len(starts)):
         inside[b] = np.maximum(covered.before(ends[b]) - covered.before(starts[b]), 0)
     return inside
+
+
+def coverages(a: Intervals, starts: Sequence[Ints], ends: Sequence[Ints]) -> list[Ints]:
+    """The same of several sets of windows, at least one: the set is gone through once for all of them."""
+    inside = coverage(a, np.concatenate(starts), np.concatenate(ends))
+    return np.split(inside, np.cumsum([len(each) for each in starts])[:-1])
 
 
 class _Covered:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import sys
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from trace_files import KERNEL, saved, small_job
 
 from diagnose.trace import Trace, scanning, source
 from diagnose.trace.builder import ColumnBuilder, Interner
+from diagnose.version import compiled as compiled_code
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -252,11 +254,14 @@ def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert len(trace) == 1
 
 
-def test_compiled_code_of_another_version_is_left_out() -> None:
-    compiled = pytest.importorskip("diagnose.trace._scanner")
+def test_compiled_code_of_another_version_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "diagnose.trace._scanner"
+    module = pytest.importorskip(name)
 
-    assert scanning._usable(compiled) is compiled
-    assert scanning._usable(SimpleNamespace(VERSION=0)) is scanning._usable(SimpleNamespace()) is None
+    assert compiled_code(name, scanning._VERSION) is module
+    for other in (SimpleNamespace(VERSION=0), SimpleNamespace()):
+        monkeypatch.setitem(sys.modules, name, other)
+        assert compiled_code(name, scanning._VERSION) is None
 
 
 @compiled

@@ -4,22 +4,18 @@ Events are told in nested order: by thread, then by begin, then the longer first
 is inside of. What is around each is then found in one pass, by compiled code where it is installed (`native/nests.c`).
 """
 
-from types import ModuleType
-
 import numpy as np
 
 from diagnose.arrays import Array, Ints, Mask, combined, ordered, rows_in
 from diagnose.timeline import thread_turns
 from diagnose.trace import Trace
+from diagnose.version import compiled
 
 NONE = -1
 _DEEPEST = 128  # rounds over what is left alone: stacks of Python are less deep, and a pass over all costs as much
 
-_nests: ModuleType | None
-try:
-    import diagnose.roofline._nests as _nests
-except ImportError:  # built without a compiler, or for another Python
-    _nests = None
+_VERSION = 1  # of the compiled code that this module was written for
+_nests = compiled("diagnose.roofline._nests", _VERSION)
 
 
 def parents(trace: Trace, rows: Ints) -> Ints:

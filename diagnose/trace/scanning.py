@@ -8,7 +8,6 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -17,21 +16,10 @@ import numpy as np
 from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.trace.events import UNREADABLE, Args, decode_args
 from diagnose.trace.numbers import as_int
+from diagnose.version import compiled
 
 _VERSION = 2  # of the compiled code that this module was written for
-
-
-def _usable(compiled: ModuleType | None) -> ModuleType | None:
-    """An editable installation may hold what was compiled of an older source."""
-    return compiled if getattr(compiled, "VERSION", None) == _VERSION else None
-
-
-_scanner: ModuleType | None
-try:
-    import diagnose.trace._scanner as _scanner
-except ImportError:  # built without a compiler, or for another Python
-    _scanner = None
-_scanner = _usable(_scanner)
+_scanner = compiled("diagnose.trace._scanner", _VERSION)
 # Events of a chunk: one with more is left to the reference reader. No power of two, since columns that stand so far
 # apart push each other out of the caches of a core.
 _ROOM = 65_608

@@ -1,5 +1,6 @@
 """The compiled loop over the items: its clocks are those of the loop in Python bit for bit. It need not be there."""
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from diagnose.predict.replay import passes
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.engine import period_ns
 from diagnose.predict.replay.links import Links
+from diagnose.version import compiled as compiled_code
 
 SEEDS = st.integers(0, 2**32)
 compiled = pytest.mark.skipif(passes._loop is None, reason="the compiled loop is not installed")
@@ -138,8 +140,11 @@ def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [period_ns(job(seed)) for seed in range(50)] == with_it
 
 
-def test_compiled_code_of_another_version_is_left_out() -> None:
-    loop = pytest.importorskip("diagnose.predict.replay._loop")
+def test_compiled_code_of_another_version_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "diagnose.predict.replay._loop"
+    loop = pytest.importorskip(name)
 
-    assert passes._usable(loop) is loop
-    assert passes._usable(SimpleNamespace(VERSION=0)) is passes._usable(SimpleNamespace()) is None
+    assert compiled_code(name, passes._VERSION) is loop
+    for other in (SimpleNamespace(VERSION=0), SimpleNamespace()):
+        monkeypatch.setitem(sys.modules, name, other)
+        assert compiled_code(name, passes._VERSION) is None

@@ -72,10 +72,8 @@ def _sizes(m: Measured) -> list[int]:
     rows = table.row
     gpu_rows = set(m.timeline.gpu.row[m.in_steps & m.timeline.gpu.is_communication].tolist())
     on_kernels = [i for i, row in enumerate(rows.tolist()) if row in gpu_rows]
-    host = m.timeline.steps.host
     start = trace.ts[rows] if len(rows) else np.zeros(0, np.int64)
-    at = np.searchsorted(host[:, 0], start, side="right") - 1
-    inside = (at >= 0) & (start < host[np.maximum(at, 0), 1])
+    inside = iv.which_holds(m.timeline.steps.host, start) >= 0
     chosen = on_kernels or [i for i in np.flatnonzero(inside).tolist() if "wait" not in table.name[i]]
     sizes = []
     for i in chosen:
@@ -87,10 +85,8 @@ def _sizes(m: Measured) -> list[int]:
 
 def _host_sizes(m: Measured) -> list[int]:
     """The same of collectives of the host, such as gloo's: by the tensors that their ranges record."""
-    trace, host = m.timeline.trace, m.timeline.steps.host
-    rows = m.timeline.rows_matching(COMMUNICATION_RANGES, *ANNOTATIONS)
-    at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
-    inside = (at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])
+    trace, rows = m.timeline.trace, m.timeline.rows_matching(COMMUNICATION_RANGES, *ANNOTATIONS)
+    inside = iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0
     known = [trace.shapes[shape] for shape in trace.shape[rows[inside]].tolist() if shape >= 0]
     each = [tensor_elements(sizes) * itemsize(next(iter(listed(types)), "")) for sizes, types, _ in known]
     return [size for size in each if size > 0]

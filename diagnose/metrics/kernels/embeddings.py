@@ -25,10 +25,8 @@ NO_SIZES = Unknown("the sizes of the embedding tables are not recorded", capture
 
 def _rows(m: Measured, pattern: str) -> Ints:
     """Rows of the operators that begin in the counted steps."""
-    trace, host = m.timeline.trace, m.timeline.steps.host
     rows = m.timeline.rows_matching(pattern, *OPS)
-    at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
-    return rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])] if len(host) else rows[:0]
+    return rows[iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows]) >= 0]
 
 
 def _share(m: Measured, pattern: str) -> float | Unknown:

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.idle import Host
 from diagnose.facts import Unknown, Value, capture_setting, nothing_helps
@@ -62,8 +63,7 @@ def _waits(m: Measured) -> Ints:
     line = m.timeline
     calls = Host(line).long_copies()[1] | line.matching(SYNCHRONISATION, *RUNTIME)
     rows = np.flatnonzero(calls & line.on_threads(line.launching_threads))
-    at = np.searchsorted(line.steps.host[:, 0], line.trace.ts[rows], side="right") - 1
-    return rows[(at >= 0) & (line.trace.ts[rows] < line.steps.host[np.maximum(at, 0), 1])]
+    return rows[iv.which_holds(line.steps.host, line.trace.ts[rows]) >= 0]
 
 
 def _scaler_reads(m: Measured) -> Ints:

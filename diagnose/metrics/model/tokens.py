@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.facts import Unknown, Value, analysis_option, capture_setting
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -48,9 +49,7 @@ def _looked_up(m: Measured) -> Tokens | None:
     """Indices of the largest embedding table, where that table is also a matrix product's width: a vocabulary."""
     trace, steps = m.timeline.trace, m.timeline.steps
     rows = np.flatnonzero(trace.named_in(lambda name: name == "aten::embedding", *OPS) & (trace.shape >= 0))
-    host = steps.host
-    at = np.searchsorted(host[:, 0], trace.ts[rows], side="right") - 1
-    rows = rows[(at >= 0) & (trace.ts[rows] < host[np.maximum(at, 0), 1])]
+    rows = rows[iv.which_holds(steps.host, trace.ts[rows]) >= 0]
     lookups = [d for r in rows if len(d := tensor_sizes(trace.shapes[trace.shape[r]][0])) > 1 and len(d[0]) == 2]
     if not lookups or not steps.count:
         return None

@@ -118,9 +118,8 @@ def _rows(timeline: Timeline, windows: Ints, synchronises: Mask) -> tuple[Ints, 
     trace, wanted = timeline.trace, synchronises.copy()
     wanted[timeline.gpu.launch[timeline.gpu.launch >= 0]] = True
     rows = np.flatnonzero(wanted)
-    step = np.searchsorted(windows[:, 0], trace.ts[rows], side="right") - 1
-    inside = (step >= 0) & (trace.ts[rows] < windows[np.maximum(step, 0), 1])
-    rows, step = rows[inside], step[inside]
+    step = iv.which_holds(windows, trace.ts[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
     order = np.lexsort((trace.dur[rows], trace.ts[rows], step))
     last = np.searchsorted(step[order], np.arange(len(windows)), side="right")
     return np.insert(rows[order], last, END_OF_STEP), np.insert(step[order], last, np.arange(len(windows)))

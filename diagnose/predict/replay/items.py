@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask, numbered, rows_in
 from diagnose.predict.replay.device import NONE, Starts, starts_of
 from diagnose.predict.replay.host import DISPATCH, END_OF_STEP, Calls, calls_of
@@ -153,8 +154,7 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
 
 def _launched_in(gpu: Activities, windows: Ints) -> Ints:
     """The activities launched in the windows; the head, launched before the trace began, is in none."""
-    step = np.searchsorted(windows[:, 0], gpu.launch_start, side="right") - 1
-    return np.flatnonzero((step >= 0) & (gpu.launch_start < windows[np.maximum(step, 0), 1]))
+    return np.flatnonzero(iv.which_holds(windows, gpu.launch_start) >= 0)
 
 
 def _call_of(gpu: Activities, calls: Calls, mine: Ints) -> Ints:

@@ -8,7 +8,6 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Literal
 
 import numpy as np
@@ -17,24 +16,13 @@ from diagnose.arrays import Array, Floats, Ints, Mask
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
+from diagnose.version import compiled
 
 PASSES = 41
 _TIMES = ("before", "own", "latency", "gap", "duration")
 _LINKS = ("owner", "stream", "edge", "wait")
 _VERSION = 1  # of the compiled code that this module was written for
-
-
-def _usable(compiled: ModuleType | None) -> ModuleType | None:
-    """An editable installation may hold what was compiled of an older source."""
-    return compiled if getattr(compiled, "VERSION", None) == _VERSION else None
-
-
-_loop: ModuleType | None
-try:
-    import diagnose.predict.replay._loop as _loop
-except ImportError:  # built without a compiler, or for another Python
-    _loop = None
-_loop = _usable(_loop)
+_loop = compiled("diagnose.predict.replay._loop", _VERSION)
 
 
 def passes(costs: Costs) -> Iterator[Floats]:

@@ -82,13 +82,12 @@ def _exposed(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
     for rank, places in zip(ranks, of_rank, strict=True):
         if not places:
             continue
-        start = np.concatenate([matched[number].start[:, m] for number, m in places])
-        end = np.concatenate([matched[number].end[:, m] for number, m in places])
-        waits = np.concatenate([waiting[number][:, m] for number, m in places])
-        pieces = np.stack((iv.coverage(rank.exposed, start, end), iv.coverage(rank.exposed, start, start + waits)))
-        ends = np.cumsum([len(matched[number].call) for number, _ in places])
-        for (number, _), part in zip(places, np.split(pieces, ends[:-1], axis=1), strict=True):
-            sums[number] += part
+        start = [matched[number].start[:, m] for number, m in places]
+        end = [matched[number].end[:, m] for number, m in places]
+        waited = [since + waiting[number][:, m] for since, (number, m) in zip(start, places, strict=True)]
+        pieces = zip(iv.coverages(rank.exposed, start, end), iv.coverages(rank.exposed, start, waited), strict=True)
+        for (number, _), parts in zip(places, pieces, strict=True):
+            sums[number] += np.stack(parts)
     return sums
 
 

@@ -215,9 +215,8 @@ def _beside_ns(rank: RankDigest, matched: Match, places: Sequence[tuple[int, int
     start = [matched[number].start[last, m] for (number, m), last in zip(places, lasts, strict=True)]
     end = [matched[number].end[last, m] for (number, m), last in zip(places, lasts, strict=True)]
     stops, _ = stopped(rank, rank.calls.start, rank.calls.end, rank.windows)
-    since, until = np.concatenate(start), np.concatenate(end)
-    beside = np.maximum(until - since - iv.coverage(stops, since, until), 0)
-    return np.split(beside, np.cumsum([len(each) for each in start])[:-1])
+    stopped_ns = iv.coverages(stops, start, end)
+    return [np.maximum(until - since - ns, 0) for since, until, ns in zip(start, end, stopped_ns, strict=True)]
 
 
 def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:

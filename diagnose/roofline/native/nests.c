@@ -8,6 +8,7 @@
 #include <Python.h>
 #include <stdint.h>
 
+#define VERSION 1 /* `nests` leaves out any other: one more with each change of what is taken or done */
 #define NONE (-1)
 
 /* The event before is around this one, or what is around it: what ends earlier is never asked again. */
@@ -88,7 +89,13 @@ static PyMethodDef METHODS[] = {
     {"nearest", nearest, METH_VARARGS, "From marks and what is around each, itself or the nearest marked one."},
     {0},
 };
-static PyModuleDef_Slot SLOTS[] = {{0}};
+
+static int fill_module(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
+
+static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, fill_module}, {0}};
 static PyModuleDef MODULE = {
     PyModuleDef_HEAD_INIT, .m_name = "_nests", .m_doc = "What is inside what.", .m_methods = METHODS, .m_slots = SLOTS,
 };

@@ -28,11 +28,10 @@ from tune_pairs import Further, further, told_apart
 from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 
 from diagnose.analysis import analyze
-from diagnose.compare import compare
 from diagnose.diagnosis import Diagnosis, Rung, Settings, Tuning
 from diagnose.diagnosis.terms import Estimate
 from diagnose.tune import JobRuns, TuneFolder, Window
-from diagnose.tune.evidence import pooled
+from diagnose.tune.evidence import held_against, pooled
 from diagnose.tune.proposals import Proposal, changes_of, finding_of
 
 RUNS, BUDGET_S, MOST_S = 12, 360, 90.0
@@ -117,7 +116,7 @@ def _ran(
     for pair in range(PAIRS):
         before = as_it_is(2 * pair, {}, None, MOST_S).diagnosis if pair else before
         after = changed(2 * pair + 1, settings, None, MOST_S).diagnosis
-        speedup = compare(before, after).speedup if before is not None and after is not None else None
+        speedup = held_against(before, after, None).speedup if before is not None and after is not None else None
         found += [speedup] if speedup is not None else []
     together = pooled(found) if found else None
     known.write_bytes(msgspec.json.encode(together))

@@ -16,7 +16,7 @@ from diagnose.compare import compare
 from diagnose.diagnosis import Rung, Settings, Tuning
 from diagnose.diagnosis.terms import Estimate
 from diagnose.tune import TuneFolder
-from diagnose.tune.evidence import pooled
+from diagnose.tune.evidence import held_against, pooled
 from diagnose.tune.running import Run
 
 Further = Mapping[int, Sequence[Estimate]]
@@ -92,4 +92,4 @@ def _before(tuning: Tuning, rung: Rung) -> Settings:
 def _pair(run: Run, number: int, asked: tuple[Settings, Settings], most_s: float) -> Estimate | None:
     """The speed-up of a run with the change over one just before it; None where either failed."""
     before, after = (run(2 * number + side, settings, None, most_s).diagnosis for side, settings in enumerate(asked))
-    return compare(before, after).speedup if before is not None and after is not None else None
+    return held_against(before, after, None).speedup if before is not None and after is not None else None

@@ -16,6 +16,7 @@ from diagnose.compare.difference import (
     ledger_step,
     rank_differences,
 )
+from diagnose.compare.noise import BRIEF, FLOOR_OF_BRIEF, is_brief, is_elsewhere, is_on_host, usual_floor
 from diagnose.compare.side import Side, side_of
 from diagnose.compare.step_time import StepTime, half_width, of_summary, step_time
 from diagnose.compare.work import Work, work_of
@@ -28,12 +29,8 @@ from diagnose.diagnosis import (
     NotCompared,
     Promise,
 )
-from diagnose.patch.applied import DEVICE_STEP, HOST_STEP, WITHOUT_PROFILER
+from diagnose.patch.applied import HOST_STEP, WITHOUT_PROFILER
 
-FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/compare.py
-FLOOR_ELSEWHERE = 0.060  # and windows of different steps of them
-FLOOR_ON_HOST = 0.05  # an estimate: without a GPU the scheduler and the clock of the cores move whole runs
-NEAR_STEPS = 32  # windows that begin so close to each other are of one place
 _LEAST = 1e-9  # a factor beyond this is damage
 _WIDEST = 2.0  # a pair that could not show this factor shows none
 _CONTRARY = "the steps under the profiler do not show the difference: their causes do not explain it"
@@ -58,13 +55,16 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
     Args:
         before: a side, or a diagnosis.
         after: likewise.
-        floor_share: how far repeats of one run lie apart on the user's machines, a share; None for what is usual.
+        floor_share: how far repeats of one run lie apart on the user's machines, a share; None for what is usual, and
+            without a GPU for what the steps tell.
     """
     one = side_of(before, "before") if isinstance(before, Diagnosis) else before
     other = side_of(after, "after") if isinstance(after, Diagnosis) else after
-    floor = usual_floor(one, other) if floor_share is None else floor_share
     work, steps = work_of(one, other), _steps_of(one, other)
-    speedup, width = _speedup(steps, work, floor)
+    drifts = floor_share is None and is_on_host(one, other)
+    brief = drifts and is_brief(steps.before, steps.after)
+    floor = floor_share if floor_share is not None else FLOOR_OF_BRIEF if brief else usual_floor(one, other)
+    speedup, width = _speedup(steps, work, floor, drifts)
     verdict, because = _verdict(steps, work, speedup, width)
     comparison = Comparison(
         verdict=verdict,
@@ -83,28 +83,9 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
         configuration=configuration_changes(one, other),
         promise=_promise(one, other, speedup),
         not_compared=(*_ledger_missing(one, other), *not_told(one, other)),
-        notes=(*work.notes, *_notes(one, other, steps)),
+        notes=(*work.notes, *_notes(one, other, steps), *([BRIEF] if brief and speedup else [])),
     )
     return _with_causes(comparison, one, other, work.ratio)
-
-
-def usual_floor(before: Side, after: Side) -> float:
-    """How far repeats of a run lie apart: more where either runs without a GPU, or where their windows are elsewhere.
-
-    A log is taken to be of GPUs.
-    """
-    on_host = any(side.kind == "diagnosis" and side.step != DEVICE_STEP for side in (before, after))
-    return max(FLOOR_ON_HOST if on_host else FLOOR, FLOOR_ELSEWHERE if _elsewhere(before, after) else FLOOR)
-
-
-def _elsewhere(before: Side, after: Side) -> bool:
-    """Whether the steps lie apart and have less than half in common: over a run the step drifts with its data."""
-    spans = [(side.first_step, side.last_step) for side in (before, after)]
-    known = [(first, last) for first, last in spans if first is not None and last is not None]
-    if len(known) < 2 or abs(known[0][0] - known[1][0]) <= NEAR_STEPS:
-        return False
-    common = min(last for _, last in known) - max(first for first, _ in known) + 1
-    return 2 * common < min(last - first + 1 for first, last in known)
 
 
 def _steps_of(before: Side, after: Side) -> _Steps:
@@ -142,11 +123,11 @@ def _windows(side: Side) -> StepTime | None:
     return of_summary(total / side.counted, side.noise_share, min(steps, 1 << 20))
 
 
-def _speedup(steps: _Steps, work: Work, floor: float) -> tuple[Estimate | None, float | None]:
+def _speedup(steps: _Steps, work: Work, floor: float, drifts: bool) -> tuple[Estimate | None, float | None]:
     """[low, mid, high] of the speed, and half the width of its logarithm; None where nothing tells them."""
     if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
         return None, None
-    width = half_width(steps.before, steps.after, floor)
+    width = half_width(steps.before, steps.after, floor, drifts)
     mid = steps.before.mean_ns / steps.after.mean_ns * work.ratio
     if width is None or not _LEAST < mid < 1 / _LEAST or width > max(math.log(_WIDEST), abs(math.log(mid))):
         return None, None
@@ -270,7 +251,7 @@ def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:
             notes.append(f"the first {side.left_out:,} steps of {name}, its start, are left out")
     if steps.names == (WITHOUT_PROFILER, WITHOUT_PROFILER) and None not in windows:
         notes.append("speeds are of steps without the profiler, causes and kernels of the steps under it")
-    if _elsewhere(before, after):
+    if is_elsewhere(before, after):
         where = f"steps {before.first_step:,} to {before.last_step:,} of A and {after.first_step:,} to "
         notes.append(f"{where}{after.last_step:,} of B: the step drifts over a run, so that more counts as noise")
     if steps.before is not None and steps.names[0] != steps.names[1]:

@@ -14,6 +14,8 @@ RARE = 0.01  # of the steps
 LEAST_KEPT = 3
 START = 1.5  # times the median: a log begins with its first step below that
 MOST_STEPS = 1000
+STRETCHES = 5  # of a run, which tell how its speed changes
+_LEAST_IN_STRETCH = 2
 _RESAMPLES = 2000
 _T = {1: 63.66, 2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 8: 3.355, 10: 3.169, 15: 2.947, 30: 2.750, 1e9: 2.576}
 """Two-sided 99 % quantiles of Student's t by degrees of freedom."""
@@ -29,6 +31,8 @@ class StepTime:
         freedom: degrees of freedom of the error.
         kept: whether each step is kept, shape (steps,); the others are slow and rare.
         noise_share: standard deviation of a step, a share of the mean; None for one step.
+        drift_share: how far stretches of the run lie apart beyond what the noise of their steps explains, a share of
+            the mean; 0 where there are too few steps to tell.
     """
 
     mean_ns: float
@@ -36,6 +40,12 @@ class StepTime:
     freedom: float
     kept: Mask
     noise_share: float | None
+    drift_share: float = 0.0
+
+    @property
+    def lasts_ns(self) -> float:
+        """How long the steps that are kept take together."""
+        return self.steps * self.mean_ns
 
     @property
     def steps(self) -> int:
@@ -60,7 +70,18 @@ def step_time(each_ns: Sequence[float]) -> StepTime:
     block = block_length(used)
     blocks = len(used) / block
     deviation = _bootstrap_deviation(used, block) * np.sqrt(blocks / (blocks - 1))
-    return StepTime(mean, float(deviation) / mean, blocks - 1, kept, float(used.std(ddof=1)) / mean)
+    return StepTime(mean, float(deviation) / mean, blocks - 1, kept, float(used.std(ddof=1)) / mean, _drift(used))
+
+
+def _drift(ns: Floats) -> float:
+    """Standard deviation of the means of the stretches, as a share, without what independent steps would show."""
+    each = len(ns) // STRETCHES
+    if each < _LEAST_IN_STRETCH:
+        return 0.0
+    stretches = ns[: each * STRETCHES].reshape(STRETCHES, each)
+    by_steps = stretches.var(axis=1, ddof=1).mean() / each
+    beyond = stretches.mean(axis=1).var(ddof=1) - by_steps
+    return float(np.sqrt(max(beyond, 0.0)) / ns.mean())
 
 
 def of_summary(mean_ns: float, noise_share: float | None, steps: int) -> StepTime:
@@ -108,18 +129,21 @@ def _bootstrap_deviation(ns: Floats, block: int) -> float:
     return float(of_block[draws].mean(axis=1).std())
 
 
-def half_width(before: StepTime, after: StepTime, floor_share: float) -> float | None:
+def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bool = False) -> float | None:
     """Half of the 99 % interval of the logarithm of the speed-up; None where no side tells its noise.
 
     Noise of the steps (Welch's t) and the distance beyond which 1 % of equal runs lie add up as squares. A side of one
-    step is taken to be as noisy as the other.
+    step is taken to be as noisy as the other. Where the machine `drifts`, more steps do not average that out: two runs
+    lie as far apart as two stretches of one.
     """
     known = [side for side in (before, after) if side.error is not None and side.noise_share is not None]
     if not known:
         return None
     errors = [_error_of(side, known[0]) for side in (before, after)]
     freedom = _welch(errors, [side.freedom or known[0].freedom for side in (before, after)])
-    return float(np.hypot(quantile(freedom) * np.hypot(errors[0], errors[1]), np.log1p(floor_share)))
+    if drifts:
+        errors += [before.drift_share, after.drift_share]
+    return float(np.hypot(quantile(freedom) * np.linalg.norm(errors), np.log1p(floor_share)))
 
 
 def _error_of(side: StepTime, other: StepTime) -> float:

@@ -4,11 +4,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diagnose.compare import FLOOR, FLOOR_ON_HOST, compare
+from diagnose.diagnosis import Comparison, Diagnosis
 from diagnose.diagnosis.terms import Estimate, Speedup
 
 _PAIRS, _PAIRS_OF_A_GAIN = 3, 5  # at most
 _WORTH = 1.05  # a smaller gain is not worth two more runs
 _QUANTILE = 2.576  # of the standard normal distribution, two-sided 99 %
+
+
+def usually_apart(of: Diagnosis, noise_share: float | None) -> float:
+    """How far repeats of a run lie apart: what is stated, else what is usual on such a device."""
+    if noise_share is not None:
+        return noise_share
+    return FLOOR_ON_HOST if of.steps.device_time_ns is None else FLOOR
+
+
+def held_against(before: Diagnosis, after: Diagnosis, noise_share: float | None) -> Comparison:
+    """One pair of runs, by what is usual: how the machine drifts between runs is told by pairs that contradict each
+    other, and not taken from each of them.
+    """
+    return compare(before, after, floor_share=usually_apart(before, noise_share))
 
 
 def pooled(pairs: Sequence[Estimate]) -> Estimate:

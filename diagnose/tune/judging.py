@@ -9,7 +9,7 @@ from diagnose.compare import compare
 from diagnose.diagnosis import Applied, Diagnosis, Measured, Rung, Settings
 from diagnose.diagnosis.terms import Estimate
 from diagnose.diagnosis.tuning import Decision
-from diagnose.tune.evidence import is_unclear, pairs_at_most, pooled
+from diagnose.tune.evidence import held_against, is_unclear, pairs_at_most, pooled
 from diagnose.tune.proposals import Proposal
 from diagnose.tune.running import Ran
 from diagnose.tune.settings import keys_of, merged, without
@@ -73,12 +73,12 @@ def judged_rung(
         may_repeat: whether there is room for another pair of runs.
     """
     first, best, this = runs
-    comparison = compare(best, this, floor_share=noise_share)
+    comparison = held_against(best, this, noise_share)
     rung = replace(
         failed_rung(number, proposal, without_refused(settings, this), ran),
         outcome="ok",
         achieved=comparison.speedup,
-        total=compare(first, this, floor_share=noise_share).speedup,
+        total=held_against(first, this, noise_share).speedup,
         measured=measured(this),
         because=comparison.because,
     )
@@ -114,7 +114,7 @@ def settled_rung(
     if ran.diagnosis is None:
         return replace(rung, decision="rolled back")
     first, best = runs
-    pair = compare(best, ran.diagnosis, floor_share=noise_share).speedup
+    pair = held_against(best, ran.diagnosis, noise_share).speedup
     pairs = [*earlier, *([pair] if pair is not None else [])]
     achieved = pooled(pairs)
     more = may_repeat and len(pairs) < pairs_at_most(pairs[-1]) and is_unclear(achieved, of.predicted)
@@ -123,7 +123,7 @@ def settled_rung(
         rung,
         decision="kept" if achieved[0] > 1 else unclear,
         achieved=achieved,
-        total=compare(first, ran.diagnosis, floor_share=noise_share).speedup,
+        total=held_against(first, ran.diagnosis, noise_share).speedup,
     )
 
 
@@ -146,7 +146,7 @@ def held_rung(
         noise_share: how far repeats of a run lie apart; None for what is usual.
     """
     rung, this = _repeated(number, of, ran), ran.diagnosis
-    pair = compare(before, this, floor_share=noise_share).speedup if before is not None and this is not None else None
+    pair = held_against(before, this, noise_share).speedup if before is not None and this is not None else None
     if pair is None:
         return replace(rung, decision="not held")
     total = pooled([*earlier, pair])

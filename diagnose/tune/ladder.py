@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from diagnose.compare import compare
 from diagnose.diagnosis import Diagnosis, Rung, Settings, Tuning
 from diagnose.diagnosis.terms import Estimate
 from diagnose.errors import UserError
 from diagnose.patch import promises
 from diagnose.patch.applied import expected_of
+from diagnose.tune.evidence import held_against
 from diagnose.tune.judging import again_rung, failed_rung, first_rung, held_rung, judged_rung, settled_rung
 from diagnose.tune.outcome import final_patch, left_to_user
 from diagnose.tune.proposals import Proposal, is_small, next_proposal
@@ -164,7 +164,7 @@ class Ladder:
         if not (before.diagnosis and rung.diagnosis):
             return None
         runs = self._folder.diagnosis(before.diagnosis), self._folder.diagnosis(rung.diagnosis)
-        return compare(*runs, floor_share=self._limits.noise_share).speedup
+        return held_against(*runs, self._limits.noise_share).speedup
 
     def _judged(self, rung: Rung, ran: Ran) -> None:
         """Keep a run with its diagnosis, and once it is clear what came of its promise, that."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import expm1, log
 from typing import Any
 
-from diagnose.compare import FLOOR, FLOOR_ON_HOST
 from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep, Rung, Settings, Speedup
 from diagnose.patch.patches import reachable
 from diagnose.patch.worlds import in_short
+from diagnose.tune.evidence import usually_apart
 from diagnose.tune.search import Trial, next_value
 from diagnose.tune.settings import (
     ACCUMULATION,
@@ -100,7 +100,7 @@ def _hidden_by(best: Diagnosis, step: PlanStep, noise_share: float | None, apart
     saved = _most_saved(_alone(best, step))
     noise = _facts(best).get("step_noise_share")
     of_mean = noise / max(len(best.steps.unprofiled_ns), 1) ** 0.5 if isinstance(noise, int | float) else 0.0
-    if saved is None or saved >= max(_usual(best, noise_share), of_mean, apart if noise_share is None else 0.0):
+    if saved is None or saved >= max(usually_apart(best, noise_share), of_mean, apart if noise_share is None else 0.0):
         return ""
     if noise_share is None and saved < apart:
         return f"even its best case saves {100 * saved:.1f} %, and equal runs here lie {100 * apart:.1f} % apart"
@@ -110,7 +110,7 @@ def _hidden_by(best: Diagnosis, step: PlanStep, noise_share: float | None, apart
 def is_small(best: Diagnosis, proposal: Proposal) -> bool:
     """Whether the best case of a change saves so little that the noise of this machine decides whether to try it."""
     saved = _most_saved(proposal.predicted)
-    return saved is not None and saved < _SMALL * _usual(best, None)
+    return saved is not None and saved < _SMALL * usually_apart(best, None)
 
 
 def apart_share(rungs: Sequence[Rung]) -> float:
@@ -131,12 +131,6 @@ def factors_apart(rungs: Sequence[Rung]) -> list[float]:
 def _most_saved(gain: Speedup | None) -> float | None:
     """The share of the step that goes in the best case; None where it is not known."""
     return None if gain is None or gain[1] is None else 1 - 1 / gain[1]
-
-
-def _usual(best: Diagnosis, noise_share: float | None) -> float:
-    if noise_share is not None:
-        return noise_share
-    return FLOOR_ON_HOST if best.steps.device_time_ns is None else FLOOR
 
 
 def _proposal(best: Diagnosis, step: PlanStep, patch: Patch) -> Proposal:

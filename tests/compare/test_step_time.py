@@ -68,6 +68,23 @@ def test_three_steps_tell_less_than_their_deviation_says() -> None:
     assert half_width(few, few, 0.0) > 10 * half_width(many, many, 0.0)  # type: ignore[operator]
 
 
+def test_where_a_machine_drifts_more_steps_do_not_tell_more() -> None:
+    seeded = np.random.default_rng(5)
+    slow = np.repeat([100.0, 130.0, 95.0, 120.0, 110.0], 48) + seeded.normal(0, 1, 240)
+    steady = step_time(seeded.normal(100, 5, 240).tolist())
+    drifting = step_time(slow.tolist())
+
+    assert drifting.drift_share == pytest.approx(slow.reshape(5, 48).mean(axis=1).std(ddof=1) / slow.mean(), rel=0.02)
+    assert steady.drift_share < 0.01
+    assert half_width(drifting, drifting, 0.05, drifts=True) > 2 * half_width(drifting, drifting, 0.05)  # type: ignore[operator]
+    assert half_width(steady, steady, 0.05, drifts=True) < 1.2 * half_width(steady, steady, 0.05)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_few_steps_tell_no_drift(count: int) -> None:
+    assert step_time([100.0 + 30 * (number % 2) for number in range(count)]).drift_share == 0
+
+
 def test_even_steps_leave_the_floor() -> None:
     even = step_time([100, 100, 100])
 

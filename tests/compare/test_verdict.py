@@ -12,7 +12,16 @@ from msgspec.structs import replace
 from needs import file_beside
 from public_tables import public_table
 
-from diagnose.compare import FLOOR, FLOOR_ELSEWHERE, FLOOR_ON_HOST, Side, compare, side_of_log, usual_floor
+from diagnose.compare import (
+    FLOOR,
+    FLOOR_ELSEWHERE,
+    FLOOR_OF_BRIEF,
+    FLOOR_ON_HOST,
+    Side,
+    compare,
+    side_of_log,
+    usual_floor,
+)
 from diagnose.compare.side import SideCause
 from diagnose.diagnosis import Applied, Patch
 from diagnose.report.views.comparison import comparison_view, headline
@@ -192,6 +201,32 @@ def test_repeats_without_a_gpu_and_windows_elsewhere_lie_further_apart() -> None
     assert usual_floor(here, run(*EVEN, first_step=26, last_step=30)) == FLOOR
     assert usual_floor(here, run(*EVEN, step="host step")) == FLOOR_ON_HOST
     assert "drifts over a run" in " ".join(compare(here, there).notes)
+
+
+def on_host(*ms: float) -> Side:
+    return run(*ms, step="host step")
+
+
+def test_without_a_gpu_brief_steps_show_large_differences_alone() -> None:
+    """A core that changes its speed for seconds slows all of them."""
+    slower, faster = on_host(*EVEN), on_host(*(0.8 * ms for ms in EVEN))
+
+    found = compare(slower, faster)
+
+    assert found.verdict == "no_difference"
+    assert found.floor_share == FLOOR_OF_BRIEF
+    assert "how cores change their speed" in " ".join(found.notes)
+    assert compare(slower, on_host(*(0.5 * ms for ms in EVEN))).verdict == "better"
+    assert compare(slower, faster, floor_share=FLOOR_ON_HOST).verdict == "better"
+
+
+def test_without_a_gpu_stretches_of_a_run_tell_how_far_runs_lie_apart() -> None:
+    steady, drifting = EVEN * 20, [ms * factor for factor in (1.0, 1.1, 0.95, 1.08, 1.03) for ms in EVEN * 4]
+
+    assert compare(on_host(*steady), on_host(*(0.85 * ms for ms in steady))).verdict == "better"
+    assert compare(on_host(*drifting), on_host(*(0.85 * ms for ms in drifting))).verdict == "no_difference"
+    assert compare(run(*drifting), run(*drifting)).verdict == "no_difference"
+    assert compare(on_host(*steady), on_host(*steady)).floor_share == FLOOR_ON_HOST
 
 
 def test_the_prediction_stands_beside_what_was_achieved() -> None:

@@ -20,13 +20,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints, Labels, Mask
+from diagnose.arrays import Coded, Floats, Ints, Labels, Mask
 from diagnose.hardware import Device
 from diagnose.roofline import owners
 from diagnose.roofline.costs import UNSETTLED, Costs, costs_of
 from diagnose.roofline.operator_rows import operator_rows_of
 from diagnose.roofline.rows import MatrixWork, RooflineRow, Work, matrix_work, rows_of
 from diagnose.timeline import Timeline
+from diagnose.trace.spill import narrowest
 
 NEAR_ROOF = 0.5  # below it, more of the time is spent on something else than the roof explains
 SHORT_NS = 10_000
@@ -129,13 +130,21 @@ def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
     return Work(
         timeline=timeline,
         costs=costs,
-        ns=ns,
+        ns=ns.astype(narrowest(ns)),
         starts_inside=starts_inside,
-        inside_share=share,
+        inside_share=_mostly_whole(share),
         above_ns=np.maximum(ns - least_s * share * 1e9, 0.0),
         class_=class_,
         bound=_bounds(timeline, costs, least_s / (lasts / 1e9), computes),
     )
+
+
+def _mostly_whole(share: Floats) -> Coded:
+    """The shares, of which few are neither 0 nor 1."""
+    parts = np.flatnonzero((share > 0) & (share < 1))
+    code = (share == 1).astype(np.min_scalar_type(len(parts) + 1))
+    code[parts] = np.arange(2, len(parts) + 2)
+    return Coded(code, np.concatenate(([0.0, 1.0], share[parts])))
 
 
 def _lower_bounds(costs: Costs, device: Device) -> tuple[Floats, Floats]:

@@ -5,7 +5,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Labels, Mask, shortened
+from diagnose.arrays import Coded, Floats, Ints, Labels, Mask, shortened
 from diagnose.hardware import Device
 from diagnose.roofline.costs import Costs
 from diagnose.roofline.owners import distinct
@@ -72,7 +72,7 @@ class Work(msgspec.Struct, frozen=True, dict=True):
     costs: Costs
     ns: Ints
     starts_inside: Mask
-    inside_share: Floats
+    inside_share: Coded
     above_ns: Floats
     class_: Labels
     bound: Labels

@@ -35,7 +35,7 @@ class Growing:
     """
 
     def __init__(self, dtype: Any = np.int64) -> None:
-        self._is_narrow = dtype is None
+        self._may_widen = dtype is None
         self._dtype = np.dtype(np.int8) if dtype is None else np.dtype(dtype)
         self._held, self._rows = np.empty(0, self._dtype), 0
         self._file: IO[bytes] | None = None
@@ -47,7 +47,7 @@ class Growing:
 
     def append(self, piece: Array) -> None:
         """Adds `piece` at the end."""
-        if self._is_narrow and (dtype := narrowest(piece)).itemsize > self._dtype.itemsize:
+        if self._may_widen and (dtype := narrowest(piece)).itemsize > self._dtype.itemsize:
             self._widen(dtype)
         rows = self._rows + len(piece)
         if rows > len(self._held):
@@ -58,6 +58,7 @@ class Growing:
     def _widen(self, dtype: np.dtype[Any]) -> None:
         self._held = self._held[: self._rows].astype(dtype)
         narrow, self._dtype = self._dtype, dtype
+        self._may_widen = dtype.itemsize < np.dtype(np.int64).itemsize
         if self._file is not None:
             with self._file as file:
                 column = _mapped(file, narrow)

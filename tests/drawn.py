@@ -14,6 +14,7 @@ from diagnose.diagnosis import (
     OperatorRow,
     Patch,
     Peak,
+    RangeRow,
     RooflineEntry,
     Roofs,
     SliceLabel,
@@ -76,6 +77,13 @@ def user_code(name: str = "collate") -> UserCode:
         other_share=0.38,
         cost_share=0.0021,
     )
+
+
+def range_row(name: str = "get_batch", **changes: object) -> RangeRow:
+    """A range of the job's own in which the device idles for a fifth of the step."""
+    of_host = {"by": "code", "count": 1.0, "ns": 40 * MS, "share": 0.23}
+    on_device = {"gpu_ns": 3 * MS, "idle_ns": 35 * MS, "idle_share": 0.2}
+    return RangeRow(**{"name": name} | of_host | on_device | changes)  # type: ignore[arg-type]
 
 
 def entry(family: str, **changes: object) -> RooflineEntry:
@@ -181,6 +189,7 @@ def hostile() -> Diagnosis:
         operators=(entry(HOSTILE),),
         host_operators=(operator(HOSTILE, MS, shapes=HOSTILE),),
         user_code=user_code(HOSTILE),
+        ranges=(range_row(HOSTILE), range_row("", names=3)),
         roofs=drawn().roofs,
         versions={HOSTILE: HOSTILE},
     )

@@ -36,6 +36,7 @@ from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_j
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
+from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.terms import (
     Bound,
     CauseClass,
@@ -95,12 +96,14 @@ __all__ = [
     "NotApplied",
     "NotCompared",
     "NotJudged",
+    "OpenedBy",
     "OperatorRow",
     "Origin",
     "Patch",
     "Peak",
     "PlanStep",
     "Promise",
+    "RangeRow",
     "RankDifference",
     "RankReport",
     "Recommendation",

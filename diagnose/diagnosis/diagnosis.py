@@ -23,6 +23,7 @@ from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSumma
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
+from diagnose.diagnosis.ranges import RangeRow
 from diagnose.diagnosis.timeline import SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
@@ -72,6 +73,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     host_operators: tuple[OperatorRow, ...] = ()
+    ranges: tuple[RangeRow, ...] = ()
     user_code: UserCode | None = None
     roofs: Roofs | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)

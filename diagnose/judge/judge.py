@@ -14,9 +14,10 @@ from diagnose.diagnosis import (
 )
 from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
+from diagnose.judge.advice import advice_of
 from diagnose.judge.case import Case
 from diagnose.judge.cost import cost_of
-from diagnose.judge.findings import findings_of, plan_steps, weights_of
+from diagnose.judge.findings import weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.ledger import divided_by_step, grounds_of, ledger_of, rank_report, steps_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
@@ -24,12 +25,12 @@ from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.operator_table import operator_table
 from diagnose.judge.origin import origin_of
+from diagnose.judge.range_table import range_rows
 from diagnose.judge.sections import Sections
 from diagnose.judge.setup import setup_of
 from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.summary import fact_report, summary_of
-from diagnose.judge.typical_rank import predictor_of, replay_report
 from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
@@ -56,11 +57,8 @@ def diagnose(case: Case) -> Diagnosis:
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(ledger, grounds_of(ranks, case.facts, case.job.view.distortion))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
-    predictor = predictor_of(case, judged)
-    weights = weights_of(judged, verdict.class_)
-    findings = findings_of(judged, case.facts, predictor, sections, weights)
-    nothing_planned: tuple[PlanStep, ...] = ()
-    plan = part("plan", lambda: plan_steps(case.facts, predictor, weights), nothing_planned)
+    advice = advice_of(case, judged, sections, weights_of(judged, verdict.class_))
+    findings, measured = advice.findings, advice.measured
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks, case.measured),
@@ -69,12 +67,12 @@ def diagnose(case: Case) -> Diagnosis:
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
         operators=part("operators", lambda: operators_of_job(case.measured), ()),
-        findings=part("user_code", lambda: located(findings, case.rules, case, predictor.measured), findings),
-        plan=plan,
-        replay=replay_report(predictor),
+        findings=part("user_code", lambda: located(findings, case.rules, case, measured), findings),
+        plan=advice.plan,
+        replay=advice.replay,
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
         applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
-        capacity=part("capacity", lambda: _capacity(case, plan), NO_CAPACITY),
+        capacity=part("capacity", lambda: _capacity(case, advice.plan), NO_CAPACITY),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
         rank=case.only,
@@ -84,13 +82,14 @@ def diagnose(case: Case) -> Diagnosis:
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
-        timeline=part("timeline", lambda: _timeline(predictor.measured), None),
-        kernels=part("kernels", lambda: kernel_rows(predictor.measured), ()),
-        host_operators=part("host_operators", lambda: operator_table(predictor.measured), ()),
-        user_code=part("user_code", lambda: user_code_of(predictor.measured), None),
-        roofs=part("roofs", lambda: roofs_of(predictor.measured), None),
-        versions=part("versions", lambda: versions_of(predictor.measured), {}),
-        setup=part("setup", lambda: setup_of(predictor.measured.record), {}),
+        timeline=part("timeline", lambda: _timeline(measured), None),
+        kernels=part("kernels", lambda: kernel_rows(measured), ()),
+        host_operators=part("host_operators", lambda: operator_table(measured), ()),
+        ranges=part("ranges", lambda: range_rows(measured), ()),
+        user_code=part("user_code", lambda: user_code_of(measured), None),
+        roofs=part("roofs", lambda: roofs_of(measured), None),
+        versions=part("versions", lambda: versions_of(measured), {}),
+        setup=part("setup", lambda: setup_of(measured.record), {}),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))

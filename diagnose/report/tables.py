@@ -85,6 +85,17 @@ _USER_CODE: Fields = {
     "share_with_calls": ("total_share", float),
     "doing": ("doing", str),
 }
+_RANGES: Fields = {
+    "range": ("name", str),
+    "names": ("names", int),
+    "opened_by": ("by", str),
+    "count_per_step": ("count", float),
+    "per_step_ns": ("ns", int),
+    "share_of_host_step": ("share", float),
+    "launched_gpu_per_step_ns": ("gpu_ns", int),
+    "device_idle_per_step_ns": ("idle_ns", int),
+    "device_idle_share_of_step": ("idle_share", float),
+}
 _MFU: Fields = {
     "convention": ("name", str),
     "model_flop_per_step": ("model_flops_per_step", float),
@@ -200,6 +211,7 @@ def _of_step(d: Diagnosis) -> dict[str, Table]:
         "kernels": records(_KERNELS, d.kernels),
         "host_operators": records(_HOST_OPERATORS, d.host_operators),
         "user_code": records(_USER_CODE, d.user_code.functions if d.user_code else ()),
+        "ranges": records(_RANGES, d.ranges),
         "mfu": records(_MFU, d.mfu.conventions),
         "facts": typed(_FACT | _VALUE | _REASON, facts),
     }

@@ -12,7 +12,8 @@ from diagnose.probes import protocol
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "privateuse1_runtime")
 OPS = ("cpu_op", "operator")
-ANNOTATIONS = ("user_annotation", *OPS)
+RANGES = ("user_annotation",)
+ANNOTATIONS = (*RANGES, *OPS)
 PYTHON = ("python_function",)
 _OTHERS = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "overhead", "collective_comm")
 _OF_TORCH = frozenset((*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON, *_OTHERS))
@@ -21,6 +22,12 @@ _OF_UNKNOWN_DEVICE = re.compile(
 )
 
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
+COLLECTIVE_RANGES = rf"nccl:|rccl:|xccl:|{COMMUNICATION_RANGES}"
+TORCH_RANGES = (  # which torch opens by itself
+    r"Optimizer\.|enumerate\(DataLoader\)|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|torch[.:]"
+    r"|Torch-Compiled Region|TorchDynamo|Compiled(Fx|AOT)|CompiledFunction|AOTDispatcher|Pregraph|Inductor|## "
+    r"|PyTorch Profiler"
+)
 STEP_MARKS = ("ProfilerStep", protocol.STEP_RANGE)
 STEP_MARK = "|".join(map(re.escape, STEP_MARKS))
 DATA_WAIT = rf"enumerate\(DataLoader\)#|{re.escape(protocol.DATA_WAIT_RANGE)}"

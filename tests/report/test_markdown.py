@@ -144,10 +144,10 @@ def test_what_is_long_and_no_part_of_the_answer_is_folded() -> None:
     short, long = document(diagnoses.undecided()), document(sample("synthetic-straggler"))
 
     assert "### What was not judged" in short
-    for title in ("Findings", "Ranks", "What would not help", "What was not judged", "Source"):
+    for title in ("Findings", "Named ranges", "Ranks", "What would not help", "What was not judged", "Source"):
         assert f"\n\n<details>\n<summary><b>{title}</b></summary>\n\n" in long
         assert f"### {title}" not in long
-    assert long.count("\n\n</details>\n") == 5
+    assert long.count("\n\n</details>\n") == 6
     assert "### Where the step goes" in long
     assert "### What to change" in long
 

@@ -39,6 +39,7 @@ def everything() -> Diagnosis:
     applied = Applied(patches=(diagnoses.DATA_WAIT.patch,), because="the run before has no steps")  # type: ignore[arg-type]
     slow = SlowStep(step=1007, rank=1, recorded=True, ns=250_000_000, factor=1.4, cause="data-wait", cause_ns=7_000_000)
     more = {"host_operators": (drawn.operator("aten::addmm", 9 * MS),), "user_code": drawn.user_code()}
+    more |= {"ranges": (drawn.range_row(),)}
     more |= {"capacity": counted_memory.CAPACITY}
     cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)

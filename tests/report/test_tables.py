@@ -18,7 +18,7 @@ from diagnose.report.tables import Table, csv_of, parquet_of, tables_of
 
 NAMES = {
     "ledger", "waterfall", "roofline", "operators", "kernels", "mfu", "facts", "findings", "evidence", "plan",
-    "not_advised", "not_judged", "ranks", "stragglers", "traffic", "host_operators", "user_code", "where",
+    "not_advised", "not_judged", "ranks", "stragglers", "traffic", "host_operators", "user_code", "ranges", "where",
 }  # fmt: skip
 HOSTILE = 'a,"b"\n=1+1\u202e;核'
 

@@ -29,6 +29,7 @@ from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
+from diagnose.report.views.ranges import ranges_view
 from diagnose.report.views.sections import SECTIONS as ALL_SECTIONS
 from diagnose.report.views.sections import LeftOut, spelled
 from diagnose.report.views.slow_steps import slow_steps_view
@@ -79,6 +80,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
     "kernels": Part(kernels_view),
     "host_operators": Part(host_operators_view),
     "user_code": Part(user_code_view),
+    "ranges": Part(ranges_view),
     "capacity": Part(capacity_view),
     "ranks": Part(heat_view),
     "job": Part(job_view, inside="ranks"),

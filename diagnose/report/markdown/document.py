@@ -8,6 +8,7 @@ from diagnose.report.markdown.chapters import Part, put_together
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import MOST_TOKENS, Inline, Writer, bold, shortened, spaced
 from diagnose.report.markdown.job import job, ranks
+from diagnose.report.markdown.ranges import ranges_table
 from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.capacity import capacity_view
@@ -240,6 +241,7 @@ SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
     "cost": Part("Cost", _cost),
     "findings": Part("Findings", _findings, folds=True),
     "user_code": Part("Where Python is", user_code, folds=True),
+    "ranges": Part("Named ranges", ranges_table, folds=True),
     "capacity": Part("Memory", _capacity, folds=True),
     "ranks": Part("Ranks", ranks, folds=True),
     "job": Part("", job),

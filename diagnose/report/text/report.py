@@ -18,6 +18,7 @@ from diagnose.report.text.job import print_job, print_late_ranks, print_missing,
 from diagnose.report.text.kernels import print_host_operators, print_kernels
 from diagnose.report.text.ledger import print_ledger
 from diagnose.report.text.page import Extent, Page
+from diagnose.report.text.ranges import print_ranges
 from diagnose.report.text.roofline import print_roofline
 from diagnose.report.text.summary import (
     print_applied,
@@ -48,6 +49,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "kernels": print_kernels,
     "host_operators": print_host_operators,
     "user_code": print_user_code,
+    "ranges": print_ranges,
     "capacity": print_capacity,
     "ranks": print_ranks,
     "job": print_job,

@@ -24,6 +24,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "kernels": ("kernels",),
     "host_operators": ("host_operators",),
     "user_code": ("user_code",),
+    "ranges": ("ranges",),
     "capacity": ("capacity",),
     "ranks": ("ranks",),
     "job": ("postmortem",),

@@ -4,7 +4,7 @@ from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.views.ledger import basis
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
 
-_HEADS = ("range", "opened by", "count", "time", "share", "GPU launched", "device idle")
+_HEADS = ("range", "opened by", "count", "time", "share", "GPU work", "idle")
 
 
 def ranges_table(draft: Draft) -> str:

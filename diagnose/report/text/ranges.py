@@ -11,7 +11,7 @@ from diagnose.report.views.words import counted
 
 SHOWN = 30
 _ON_HOST = (Column("count", 9, least=64), Column("time", 10), Column("share", 9))
-_ON_DEVICE = (Column("GPU launched", 14, least=80), Column("device idle", 13, least=64))
+_ON_DEVICE = (Column("GPU work", 11, least=80), Column("idle", 9, least=64))
 _BY = Column("opened by", 11, least=100, is_word=True)
 
 
@@ -35,7 +35,7 @@ def _listed(page: Page, diagnosis: Diagnosis, rows: list[RangeView]) -> None:
     page.line(Text(line(page, columns, "range", heads(columns)), "dim"))
     for row in rows[:SHOWN]:
         of_host = {"count": row.count, "time": row.time, "share": row.share}
-        cells = of_host | {"GPU launched": row.gpu, "device idle": row.idle, "opened by": row.row.by}
+        cells = of_host | {"GPU work": row.gpu, "idle": row.idle, "opened by": row.row.by}
         page.line(Text(line(page, columns, row.name, cells)))
     if len(rows) > SHOWN:
         page.line(Text(f"  +{counted(len(rows) - SHOWN, 'range')}", "dim"))

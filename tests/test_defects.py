@@ -3,6 +3,7 @@
 import importlib
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import jsonschema
@@ -16,7 +17,7 @@ from diagnose.analysis import rank as rank_analysis
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, schema, to_json
 from diagnose.errors import UserError
-from diagnose.judge import judge
+from diagnose.judge import advice, judge
 from diagnose.metrics import REGISTRY
 from diagnose.predict import whatif
 from diagnose.report.text import report
@@ -78,19 +79,22 @@ def test_a_rule(whole: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("function", "section"),
+    ("module", "function", "section"),
     [
-        ("mfu_of", "mfu"),
-        ("waterfall_of", "waterfall"),
-        ("plan_steps", "plan"),
-        ("roofline_of_job", "roofline"),
-        ("kernel_rows", "kernels"),
-        ("applied_of", "applied"),
-        ("step_timeline", "timeline"),
+        (judge, "mfu_of", "mfu"),
+        (judge, "waterfall_of", "waterfall"),
+        (advice, "plan_steps", "plan"),
+        (judge, "roofline_of_job", "roofline"),
+        (judge, "kernel_rows", "kernels"),
+        (judge, "range_rows", "ranges"),
+        (judge, "applied_of", "applied"),
+        (judge, "step_timeline", "timeline"),
     ],
 )
-def test_a_section(function: str, section: str, whole: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, function, fails)
+def test_a_section(
+    module: ModuleType, function: str, section: str, whole: Diagnosis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, function, fails)
     found = analyze(SAMPLE)
 
     sound(found)

@@ -1,5 +1,7 @@
 """The named ranges of a step: who opened them, what the host, the GPU and its idle time have in common with them."""
 
+from contextlib import ExitStack
+
 import diagnoses
 import numpy as np
 import pytest
@@ -33,6 +35,19 @@ def job(steps: int = 4) -> Trace:
     return made
 
 
+def launching_in(*names: str, us: float = 10) -> Trace:
+    """Steps of one kernel that is launched in ranges of these names, each in the one before it and so much longer."""
+    made = Trace()
+    for _ in range(4):
+        with made.step(), ExitStack() as open_:
+            for name in names:
+                open_.enter_context(made.annotation(name, us=us))
+            made.op("aten::mm", SIZES, "gemm", 50)
+            open_.close()
+            made.sync()
+    return made
+
+
 def test_a_range_has_its_time_its_launches_and_the_idle_time_meanwhile() -> None:
     found = rows_of(job())
 
@@ -52,14 +67,7 @@ def mean_step() -> float:
 
 
 def test_a_range_in_another_of_its_name_counts_its_time_once() -> None:
-    made = Trace()
-    for _ in range(4):
-        with made.step():
-            with made.annotation("outer", us=100), made.annotation("outer", us=200):
-                made.op("aten::mm", SIZES, "gemm", 50)
-            made.sync()
-
-    (row,) = range_rows(measured(made))
+    (row,) = range_rows(measured(launching_in("outer", "outer", us=150)))
 
     assert row.count == 2
     assert 300 * US <= row.ns < 400 * US
@@ -77,25 +85,11 @@ def test_a_range_in_another_of_its_name_counts_its_time_once() -> None:
     ],
 )
 def test_who_opened_a_range(name: str, by: str) -> None:
-    made = Trace()
-    for _ in range(3):
-        with made.step():
-            with made.annotation(name, us=10):
-                made.op("aten::mm", SIZES, "gemm", 50)
-            made.sync()
-
-    assert rows_of(made)[name].by == by
+    assert rows_of(launching_in(name))[name].by == by
 
 
 def test_marks_of_steps_and_collectives_are_no_ranges() -> None:
-    made = Trace()
-    for _ in range(3):
-        with made.step():
-            with made.annotation("nccl:all_reduce", us=10), made.annotation("gloo:all_reduce", us=10):
-                made.op("aten::mm", SIZES, "gemm", 50)
-            made.sync()
-
-    assert range_rows(measured(made)) == ()
+    assert range_rows(measured(launching_in("nccl:all_reduce", "gloo:all_reduce"))) == ()
 
 
 def test_names_behind_the_longest_share_a_row() -> None:

@@ -5,9 +5,10 @@
         --hta-python "HTA, pandas 2=venv2/bin/python" --hta-python "traceinsight, pandas 3=venv3/bin/python"
 
 The traces are synthetic: small ones again and again (replicate.py). Every reader runs in fresh processes, in turn with
-the others, and every round is given. HTA loads the trace and computes four breakdowns (temporal, idle, kernel,
-communication-computation overlap). "Again" is the same command once more, "columns from the cache" one with other
-options. Floors are what any reader has to do at least: take the bytes, decode the fields in use, make objects of all.
+the others, on a text that the system holds in memory, and every round is given. HTA loads the trace and computes four
+breakdowns (temporal, idle, kernel, communication-computation overlap). "Again" is the same command once more, "columns
+from the cache" one with other options. Floors are what any reader has to do at least: take the bytes, decode the fields
+in use, make objects of all.
 The ratios hold across machines, the seconds do not.
 """
 
@@ -76,9 +77,9 @@ def head(stated: argparse.Namespace, load_before: float) -> str:
     """The report's title and how it was made."""
     return (
         f"# Loading, {time.strftime('%Y-%m-%d')}\n\n`{command_of(stated)}`, {machine(load_before)}\n\n"
-        "From the file to the printed verdict; hta: load and four breakdowns. Peak: all processes of a reader "
-        "together. The traces are synthetic, one real trace again and again, in six steps. The first table is of the "
-        "best round of each."
+        "From the file, which the system holds in memory, to the printed verdict; hta: load and four breakdowns. Peak: "
+        "all processes of a reader together. The traces are synthetic, one real trace again and again, in six steps. "
+        "The first table is of the best round of each."
     )
 
 

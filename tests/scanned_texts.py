@@ -7,7 +7,6 @@ which gets each text in memory of its own, so that a sanitizer sees what is read
 """
 
 import argparse
-import importlib.util
 import math
 import os
 import random
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from compiled_builds import module_at
 
 from diagnose.errors import UserError
 from diagnose.trace import Collectives, Trace, read, scanning, source
@@ -154,11 +154,7 @@ def _bits(value: Any) -> Any:
 
 def use(module: Path) -> None:
     """Reads by that build of the compiled module."""
-    spec = importlib.util.spec_from_file_location("diagnose.trace._scanner", module)
-    assert spec is not None
-    assert spec.loader is not None
-    scanning._scanner = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(scanning._scanner)
+    scanning._scanner = module_at(module)
     scanned = scanning.Scanning.scanned
     scanning.Scanning.scanned = lambda own, first, text: scanned(
         own, np.frombuffer(first, np.uint8).copy().data, np.frombuffer(text, np.uint8).copy().data

@@ -4,45 +4,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nested_events import agree
 
-from diagnose.arrays import Ints, Mask
 from diagnose.roofline import nests
 
 compiled: Any = nests._nests
 needs_compiled = pytest.mark.skipif(compiled is None, reason="built without a compiler")
 
 
-def events(seed: int, count: int = 200) -> tuple[Ints, Mask]:
-    """Ends of events that begin one after the other on three threads, some inside others, some across their ends."""
-    drawn = np.random.default_rng(seed)
-    begin = np.sort(drawn.integers(0, 400, count))
-    is_first = np.isin(np.arange(count), [0, count // 3, count // 2])
-    return begin + drawn.integers(0, drawn.choice([3, 30, 300]), count), is_first
-
-
-def before_each(count: int) -> Any:
-    return np.arange(-1, count - 1, dtype=np.int32)
-
-
 @needs_compiled
 @pytest.mark.parametrize("seed", range(30))
-def test_the_compiled_code_finds_what_is_around_each(seed: int) -> None:
-    end, is_first = events(seed)
-    up = before_each(len(end))
-
-    compiled.enclosing(end, is_first, up)
-
-    assert up.tolist() == nests._by_stack(end, is_first).tolist()
-    assert up.tolist() == nests._by_rounds(end, is_first, before_each(len(end))).tolist()
-
-
-@needs_compiled
-@pytest.mark.parametrize("seed", range(30))
-def test_the_compiled_code_finds_the_nearest_that_is_marked(seed: int) -> None:
-    up = nests._by_rounds(*events(seed), before_each(200))
-    marked = np.random.default_rng(seed).random(len(up)) < 0.1
-
-    assert nests.nearest(marked, up).tolist() == nests._nearest_by_rounds(marked, up).tolist()
+def test_the_compiled_code_finds_the_same_around_each(seed: int) -> None:
+    assert agree(seed, 200)
 
 
 def test_the_nearest_marked_one_is_the_event_itself_or_one_around_it() -> None:

@@ -3,10 +3,8 @@
 import json
 import os
 import random
-import sys
 import weakref
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from trace_files import KERNEL, saved, small_job
 
 from diagnose.trace import Trace, scanning, source
 from diagnose.trace.builder import ColumnBuilder, Interner
-from diagnose.version import compiled as compiled_code
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -252,16 +249,6 @@ def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     trace = outcome(saved(tmp_path / "t.json", [KERNEL]), "compiled")
     assert isinstance(trace, Trace)
     assert len(trace) == 1
-
-
-def test_compiled_code_of_another_version_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "diagnose.trace._scanner"
-    module = pytest.importorskip(name)
-
-    assert compiled_code(name, scanning._VERSION) is module
-    for other in (SimpleNamespace(VERSION=0), SimpleNamespace()):
-        monkeypatch.setitem(sys.modules, name, other)
-        assert compiled_code(name, scanning._VERSION) is None
 
 
 @compiled

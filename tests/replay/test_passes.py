@@ -1,6 +1,5 @@
 """The compiled loop over the items: its clocks are those of the loop in Python bit for bit. It need not be there."""
 
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,13 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay.passed_items import agree, amiss, bits, damaged, is_refused, job, odd_job, refers_to_nothing, relinked
+from passed_items import agree, amiss, bits, damaged, is_refused, job, odd_job, refers_to_nothing, relinked
 
 from diagnose.predict.replay import passes
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.engine import period_ns
 from diagnose.predict.replay.links import Links
-from diagnose.version import compiled as compiled_code
 
 SEEDS = st.integers(0, 2**32)
 compiled = pytest.mark.skipif(passes._loop is None, reason="the compiled loop is not installed")
@@ -138,13 +136,3 @@ def test_it_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "_loop", None)
     assert passes.loop_in_use() == "reference"
     assert [period_ns(job(seed)) for seed in range(50)] == with_it
-
-
-def test_compiled_code_of_another_version_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "diagnose.predict.replay._loop"
-    loop = pytest.importorskip(name)
-
-    assert compiled_code(name, passes._VERSION) is loop
-    for other in (SimpleNamespace(VERSION=0), SimpleNamespace()):
-        monkeypatch.setitem(sys.modules, name, other)
-        assert compiled_code(name, passes._VERSION) is None

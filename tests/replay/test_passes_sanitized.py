@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sanitized import sanitized_tries
 
-SCRIPT = Path(__file__).parent / "passed_items.py"
-SOURCE = SCRIPT.parents[2] / "diagnose" / "predict" / "replay" / "native" / "loop.c"
+SCRIPT = Path(__file__).parents[1] / "passed_items.py"
+SOURCE = SCRIPT.parents[1] / "diagnose" / "predict" / "replay" / "native" / "loop.c"
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay.passed_items import job, relinked
+from passed_items import job, relinked
 
 from diagnose.predict.replay.costs import Costs
 from diagnose.predict.replay.device import NONE

@@ -1,13 +1,12 @@
 """Items at random, usual and odd, and what both loops over them come to.
 
-    python tests/replay/passed_items.py 10000 --seed 1 --module build/_loop.so
+    python tests/passed_items.py 10000 --seed 1 --module build/_loop.so
 
 tries as many, and ends with 1 where the loops differ, or where the compiled one takes what refers to nothing.
 `--module` is another build of it, for a sanitizer.
 """
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from compiled_builds import module_at
 
 from diagnose.arrays import Array, Floats
 from diagnose.predict.replay import passes
@@ -158,15 +158,6 @@ def damaged(seed: int) -> None:
         pass
 
 
-def use(module: Path) -> None:
-    """Goes over items by that build of the compiled module."""
-    spec = importlib.util.spec_from_file_location("diagnose.predict.replay._loop", module)
-    assert spec is not None
-    assert spec.loader is not None
-    passes._loop = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(passes._loop)
-
-
 def main() -> int:
     """The exit code: 1 where the loops differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -176,7 +167,7 @@ def main() -> int:
     given = parser.parse_args()
     np.seterr(all="ignore")
     if given.module:
-        use(given.module)
+        passes._loop = module_at(given.module)
     refused = 0
     for seed in range(given.seed, given.seed + given.tries):
         damaged(seed)

@@ -12,7 +12,6 @@ import numpy as np
 
 from diagnose.arrays import Array
 
-_ROOM = 8  # an eighth of the column is kept free behind it, so that few pieces move it
 _WIDTHS = tuple(np.dtype(width) for width in (np.int8, np.int16, np.int32, np.int64))
 _LIMITS = tuple((-(1 << (8 * width.itemsize - 1)), (1 << (8 * width.itemsize - 1)) - 1, width) for width in _WIDTHS)
 _BLOCK = 1 << 20  # entries that are widened at once on disk
@@ -28,7 +27,7 @@ def narrowest(values: Array) -> np.dtype[Any]:
 class Growing:
     """A column that pieces are appended to.
 
-    It grows where it stands: of pieces put together at the end, the memory would be taken twice.
+    It grows as they come: of pieces put together at the end, the memory of all columns would be taken twice.
 
     Args:
         dtype: of the column; None for integers, in the narrowest type that holds them.
@@ -51,9 +50,14 @@ class Growing:
             self._widen(dtype)
         rows = self._rows + len(piece)
         if rows > len(self._held):
-            self._held.resize(rows + rows // _ROOM, refcheck=False)
+            self._move(2 * rows)
         self._held[self._rows : rows] = piece
         self._rows = rows
+
+    def _move(self, room: int) -> None:
+        """To where there is room for so many entries; the system gives memory for what is written alone."""
+        held, self._held = self._held, np.empty(room, self._dtype)
+        self._held[: self._rows] = held[: self._rows]
 
     def _widen(self, dtype: np.dtype[Any]) -> None:
         self._held = self._held[: self._rows].astype(dtype)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints, Mask, numbered, rows_in
+from diagnose.arrays import Floats, Ints, Mask, first_of, numbered, rows_in
 from diagnose.predict.replay.device import NONE, Starts, starts_of
 from diagnose.predict.replay.host import DISPATCH, END_OF_STEP, Calls, calls_of
 from diagnose.predict.replay.links import Links
@@ -118,7 +118,7 @@ def items_of(timeline: Timeline, windows: Ints) -> Items:
     stream = rows_in(stream, len(names))
     mine = _launched_in(gpu, windows)
     launcher = _call_of(gpu, calls, mine)
-    first = _first_of(launcher, len(calls))
+    first = first_of(launcher, np.arange(len(calls)))  # the first activity that each call launched
     queue = queue_of(timeline, first, stream)
     call_name = np.where(gpu.launch >= 0, trace.name[gpu.launch], NONE)
     starts = starts_of(gpu, call_name, np.sort(trace.ts[timeline.rows_matching(_STREAM_WAITS, *RUNTIME)]))
@@ -165,14 +165,6 @@ def _call_of(gpu: Activities, calls: Calls, mine: Ints) -> Ints:
     launcher = rows_in(np.full(len(gpu), NONE, np.int64), len(calls))
     launcher[mine[hit]] = at[hit]
     return launcher
-
-
-def _first_of(launcher: Ints, calls: int) -> Ints:
-    """For each call the first activity it launched, or NONE."""
-    first = np.full(calls, NONE, np.int64)
-    rows = np.flatnonzero(launcher >= 0)[::-1]
-    first[launcher[rows]] = rows
-    return first
 
 
 def _sequence(calls: Calls, starts: Starts, launcher: Ints, with_call: Ints, mine: Ints) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints, Mask, rows_in
+from diagnose.arrays import Floats, Ints, Mask, first_of, rows_in
 from diagnose.predict.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, medians
 from diagnose.predict.replay.host import Calls
 from diagnose.timeline import Activities, Timeline, grouped
@@ -167,6 +167,4 @@ def _first_of_launches(gpu: Activities) -> Ints:
     """The first activity of each launch, ascending."""
     linked = rows_in(np.flatnonzero(gpu.launch >= 0), len(gpu))
     launch = gpu.launch[linked]
-    first_of = np.empty(int(launch.max(initial=-1)) + 1, linked.dtype)
-    first_of[launch[::-1]] = linked[::-1]  # what is written last stays: the first activity of each launch
-    return np.asarray(linked[first_of[launch] == linked])
+    return np.asarray(linked[first_of(launch, launch) == np.arange(len(launch))])

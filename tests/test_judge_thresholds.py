@@ -45,9 +45,9 @@ def test_what_ran_and_what_is_declared_agree_within_a_twentieth(
     assert mfu._check(nothing).endswith("apart") is apart
 
 
-def why_first(opens: float, more: float, numerics: bool = False) -> str:
+def why_first(opens: float, more: float, numerics: bool = False, severity: str = "warning") -> str:
     opener, other = (
-        SimpleNamespace(predicted_speedup=(least, 2.0), numerics=alters)
+        SimpleNamespace(predicted_speedup=(least, 2.0), numerics=alters, severity=severity)
         for least, alters in ((opens, False), (more, numerics))
     )
     given: Any = (opener, SimpleNamespace(findings=[opener, other]))
@@ -63,6 +63,11 @@ def test_a_change_promises_more_by_half_a_per_cent(more: float, less_sure: bool)
 def test_a_change_of_numerics_yields_to_one_that_promises_as_much_within_two_per_cent(more: float, alike: bool) -> None:
     assert (why_first(1.1, more, numerics=True) == next_change._GENTLER) is alike
     assert why_first(1.1, more) == next_change._LEADS
+
+
+def test_a_change_of_numerics_for_information_is_an_option_however_much_it_buys() -> None:
+    assert why_first(1.1, 1.5, numerics=True, severity="info") == next_change._OPTION
+    assert why_first(1.1, 1.5, numerics=True) == next_change._LEADS
 
 
 def test_a_change_that_may_cost_time_is_as_sure_as_one_that_may_buy_nothing() -> None:

@@ -1,11 +1,15 @@
 """The order of findings, and what follows from it for the next change."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import diagnoses
 import msgspec
 import pytest
+from whatif.predicted import rule
 
 from diagnose.diagnosis import Finding, PlanStep, Severity, Speedup
-from diagnose.judge.findings import in_order
+from diagnose.judge.findings import in_order, weights_of
 from diagnose.predict.plan import Weight
 
 
@@ -46,3 +50,31 @@ def test_a_warning_without_a_gain_goes_before_an_info_that_promises_little(plann
     found = diagnoses.diagnosis(findings=ordered(planned, UNKNOWN_GAIN), plan=(step,))
 
     assert found.next.rule == rule
+
+
+def test_what_is_gentler_than_a_change_of_numerics_takes_no_more_effort_or_is_severe() -> None:
+    stated = {
+        ("option", 'numerics = true\neffort = "code"'): "info",
+        ("setting", ""): "info",
+        ("other-option", "numerics = true"): "warning",
+        ("moving", 'effort = "cluster"'): "info",
+        ("straggling", 'effort = "cluster"'): "warning",
+        ("quiet", ""): "quiet",
+    }
+    judged: Any = [
+        (rule('removes = "0"', name, keys), SimpleNamespace(answer=answer, fired=answer != "quiet"))
+        for (name, keys), answer in stated.items()
+    ]
+
+    weights = weights_of(judged, "compute-bound")
+
+    assert weights["option"].gentler == {"setting", "straggling"}
+    assert not any(weight.gentler for name, weight in weights.items() if name != "option")
+
+
+def test_an_option_that_alters_numerics_stands_after_gentler_findings_that_pay() -> None:
+    option, gentle, unsure = finding("option", "info", (1.2, 1.5)), SMALL_INFO, finding("unsure", "info", (1.0, 1.1))
+    weights = {each.rule: Weight(each.severity) for each in (gentle, unsure)}
+    weights["option"] = Weight("info", gentler=frozenset(weights))
+
+    assert in_order([unsure, option, gentle], weights) == (gentle, option, unsure)

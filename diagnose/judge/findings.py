@@ -10,7 +10,7 @@ from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.patches import spelled
 from diagnose.patch.worlds import in_short, world_of
-from diagnose.predict.plan import Weight, plan_of
+from diagnose.predict.plan import EFFORTS, Weight, plan_of, promised
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
 
@@ -23,9 +23,24 @@ def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
     fired = [(rule, judgement) for rule, judgement in judged if judgement.fired]
     excluded_by = {rule.id: frozenset(other.id for other, _ in fired if rule.id in other.excludes) for rule, _ in fired}
     return {
-        rule.id: Weight(judgement.answer, bound_by == f"{rule.class_}-bound", excluded_by[rule.id])
+        rule.id: Weight(
+            severity=judgement.answer,
+            bounds_step=bound_by == f"{rule.class_}-bound",
+            yields_to=excluded_by[rule.id],
+            gentler=_gentler(rule, fired) if rule.numerics and judgement.answer == "info" else frozenset(),
+        )
         for rule, judgement in fired
     }
+
+
+def _gentler(rule: Rule, fired: Iterable[tuple[Rule, Judgement]]) -> frozenset[str]:
+    """The rules whose changes leave numerics alone, and take no more effort where they are for information."""
+    most = EFFORTS.index(rule.effort)
+    return frozenset(
+        other.id
+        for other, judgement in fired
+        if not other.numerics and (judgement.answer != "info" or EFFORTS.index(other.effort) <= most)
+    )
 
 
 def findings_of(
@@ -47,16 +62,22 @@ def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tupl
 
 def _precedence(
     findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
-) -> tuple[bool, bool, bool, float, float, int, str]:
-    """A severe finding without a prediction stands at a promise of UNKNOWN_AS: its gain is not known to be small."""
+) -> tuple[bool, bool, bool, float, bool, float, int, str]:
+    """A severe finding without a prediction stands at a promise of UNKNOWN_AS: its gain is not known to be small.
+
+    What awaits gentler changes stands behind the last of them.
+    """
     doubt, severity = finding.class_ == "validity", _SEVERITY_ORDER[finding.severity]
     weight, gain = weights[finding.rule], finding.predicted_speedup
-    follows = weight.follows(gain, ((weights[other.rule], other.predicted_speedup) for other in findings))
+    ranges = {each.rule: each.predicted_speedup for each in findings}
+    follows = weight.follows(gain, ((weights[name], each) for name, each in ranges.items()))
     unknown = 1.0 if doubt or finding.severity == "info" else UNKNOWN_AS
     low, high = (weight.promise(gain), gain[1]) if gain else (unknown, unknown)
+    awaited = [promised(each) for each in weight.awaited(weights, ranges)]
     unsafe = doubt and finding.severity == "critical"
-    leads = weight.leads(gain) and not weight.yields(gain, {each.rule: each.predicted_speedup for each in findings})
-    return not unsafe, not leads, follows, -low, -(high or low), severity, finding.rule
+    leads = weight.leads(gain) and not weight.yields(gain, ranges)
+    least = min((low, *awaited))
+    return not unsafe, not leads, follows, -least, least in awaited, -(high or low), severity, finding.rule
 
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:

@@ -11,6 +11,7 @@ _OPENS_PLAN = "no other change buys more in its worst case"
 _MAY_BUY_MORE = "it is severe, what it buys is not known, and what opens the plan promises little"
 _LEADS = "it is critical, and may buy more than what is surer to buy something"
 _GENTLER = "what buys a little more in its worst case changes the numerics"
+_OPTION = "what buys more in its worst case changes the numerics, and is for information"
 _ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
 _DOUBTED = "the capture is in doubt, and what else was found is for information and promises nothing"
@@ -92,8 +93,11 @@ def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:
     more = [f for f in diagnosis.findings if promised(f.predicted_speedup) > surest + SAME_PROMISE]
     if opener.predicted_speedup is None or not more:
         return _OPENS_PLAN
-    alike = all(f.numerics and promised(f.predicted_speedup) < surest + ALIKE for f in more)
-    return _GENTLER if alike and not opener.numerics else _LEADS
+    if opener.numerics or not all(f.numerics for f in more):
+        return _LEADS
+    if all(promised(f.predicted_speedup) < surest + ALIKE for f in more):
+        return _GENTLER
+    return _OPTION if all(f.severity == "info" for f in more) else _LEADS
 
 
 def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:

@@ -22,11 +22,14 @@ class Weight(msgspec.Struct, frozen=True):
 
     `yields_to` are the rules that fired and that exclude its own: where one of them promises more, severity gives
     no precedence, since both speak of the same time.
+    `gentler` are, of a change of numerics that is for information, the rules that fired and leave numerics alone: such
+    a change is an option, and no fault of the job. Only the severe ones may take more effort than it.
     """
 
     severity: str = "info"
     bounds_step: bool = False
     yields_to: frozenset[str] = frozenset()
+    gentler: frozenset[str] = frozenset()
 
     def yields(self, gain: Speedup | None, ranges: Mapping[str, Speedup | None]) -> bool:
         """Whether a rule that excludes this one promises more: in the worst case, to two digits, else in the best."""
@@ -49,6 +52,12 @@ class Weight(msgspec.Struct, frozen=True):
         critical = [_most(each) for weight, each in others if weight.severity == "critical"]
         return self.severity == "info" and max(critical, default=1.0) > _most(gain)
 
+    def awaited(self, weights: Mapping[str, "Weight"], ranges: Mapping[str, Speedup | None]) -> list[Speedup]:
+        """What the gentler changes buy that come first: sure to pay, or able to and a cure of more than information."""
+        stated = ((weights[name], ranges[name]) for name in self.gentler & ranges.keys())
+        known = ((weight, gain) for weight, gain in stated if gain is not None and pays(gain))
+        return [gain for weight, gain in known if weight.severity != "info" or gain[0] >= WORTH_PLANNING]
+
 
 class Planned(msgspec.Struct, frozen=True):
     """One remedy of the plan: its own gain after those before it, and that of all so far."""
@@ -64,12 +73,13 @@ def plan_of(
 ) -> tuple[Planned, ...]:
     """The best remedy, then the best of the rest with it in place, until none buys 2 %.
 
-    What is critical comes first where it pays, or may pay and is of what bounds the step, unless another change is sure
-    to buy more than it can; what is for information comes after a critical fault whose cure may buy more. The best of
-    those that are left is the one that promises most; ties go to the best case, the least effort and unchanged
-    numerics. A change of numerics comes after one of like gain that leaves them alone and takes no more effort. What
-    buys less than the noise comes after what buys more; how far steps lie apart says nothing about what is saved over
-    the run. A remedy that another excludes, or that sets what another sets, is not planned beside it.
+    What is critical comes first where it pays, or may pay and is of what bounds the step, unless another change is
+    sure to buy more than it can; what is for information comes after a critical fault whose cure may buy more, and,
+    where it alters numerics, after each gentler change that pays. The best of those that are left is the one that
+    promises most; ties go to the best case, the least effort and unchanged numerics. A change of numerics comes after
+    one of like gain that leaves them alone and takes no more effort. What buys less than the noise comes after what
+    buys more; how far steps lie apart says nothing about what is saved over the run. A remedy that another excludes,
+    or that sets what another sets, is not planned beside it.
 
     Args:
         predictor: predicts.
@@ -159,7 +169,7 @@ def _merit(
     return (
         not _is_noise(gain, noise[rule.id]),
         weight.leads(gain) and not _surpassed(gain, ranges.values()) and not weight.yields(gain, ranges),
-        not weight.follows(gain, others),
+        not weight.follows(gain, others) and not weight.awaited(weights, ranges),
         round(weight.promise(gain), 2),
         round(_most(gain), 2),
         -EFFORTS.index(rule.effort),

@@ -55,6 +55,23 @@ def test_what_is_critical_precedes_what_is_surer_where_it_bounds_the_step_or_the
     assert ids(planned(alone, named("small"), named("unsure"), weights=weights)) == order
 
 
+@pytest.mark.parametrize(
+    ("gain", "severity", "order"),
+    [
+        ((1.02, 1.05), "info", ["gentle", "option"]),
+        ((1.01, 1.3), "info", ["option", "gentle"]),
+        ((1.01, 1.3), "warning", ["gentle", "option"]),
+    ],
+)
+def test_a_change_of_numerics_for_information_comes_after_gentler_ones_that_pay(
+    gain: Speedup, severity: str, order: list[str]
+) -> None:
+    alone = {"option": (1.2, 1.4), "gentle": gain}
+    weights = {"option": Weight("info", gentler=frozenset({"gentle"})), "gentle": Weight(severity)}
+
+    assert ids(planned(alone, named("option"), named("gentle"), weights=weights)) == order
+
+
 def test_what_is_critical_and_cannot_pay_precedes_nothing() -> None:
     alone = {"small": (1.02, 1.04), "spent": (1.0, 1.0)}
     weights = {"small": Weight("info"), "spent": Weight("critical", bounds_step=True)}

@@ -7,9 +7,9 @@ from diagnose.attribution.leading import outcomes, settled
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.unknowns import NO_PYTHON
+from diagnose.metrics.unknowns import NO_PYTHON, NO_RUNTIME
 from diagnose.probes.protocol import BY_TRAINER
-from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON
+from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON, RUNTIME
 
 
 def _class_metric(class_: str, doc: str) -> None:
@@ -47,11 +47,13 @@ def _cause_metric(
     needs_gpu: bool = True,
     marks: str = "",
     unmarked: Unknown | None = None,
+    of_runtime: bool = False,
     watched: Callable[[Measured], bool] = lambda m: False,
 ) -> None:
     """Registers the share of some causes.
 
-    Where the trace has no mark of them a share of 0 is unknown instead, unless the capture `watched` for them.
+    Where the trace has no mark of them a share of 0 is unknown instead, unless the capture `watched` for them. So is
+    one that is told by calls `of_runtime`, where the trace holds none.
     """
     unknown = [cause for cause in causes if cause not in CAUSES]
     assert not unknown, unknown
@@ -61,6 +63,8 @@ def _cause_metric(
             return m.device_unseen
         if m.timeline.trace.left_out and {"python", "gc"} & {*causes}:
             return NO_PYTHON
+        if of_runtime and not m.timeline.trace.rows_of(*RUNTIME).any():
+            return NO_RUNTIME
         share = m.share(*causes)
         if share or unmarked is None or watched(m) or len(m.timeline.rows_matching(marks, *ANNOTATIONS, *PYTHON)):
             return share
@@ -84,8 +88,18 @@ _cause_metric(
 _cause_metric(
     "host_to_device_share", ("host-to-device", "copy-HtoD"), "Copies to the device that nothing hides, and their calls."
 )
-_cause_metric("sync_share", ("sync",), "The device idles because the host waited for it and so could not run ahead.")
-_cause_metric("allocation_share", ("allocation",), "The device idles while the host allocates or frees device memory.")
+_cause_metric(
+    "sync_share",
+    ("sync",),
+    "The device idles because the host waited for it and so could not run ahead.",
+    of_runtime=True,
+)
+_cause_metric(
+    "allocation_share",
+    ("allocation",),
+    "The device idles while the host allocates or frees device memory.",
+    of_runtime=True,
+)
 _cause_metric(
     "gc_share",
     ("gc",),

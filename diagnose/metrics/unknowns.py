@@ -19,6 +19,9 @@ GRAPHS_CAPTURED = Unknown(
     "the steps capture a GPU graph, and no matrix kernel runs in them",
     another_run("begin the window behind the graph capture"),
 )
+NO_RUNTIME = Unknown(
+    "the trace holds no calls into the GPU's runtime", another_run("capture CPU and CUDA activities together")
+)
 NO_PYTHON = Unknown("events of Python functions were left out to save memory", analysis_option("--python-functions"))
 NO_SHAPES = Unknown("operator shapes were not recorded", capture_setting("record_shapes=True"))
 NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", nothing_helps("the ranks share no gradients"))

@@ -145,7 +145,7 @@ def _in_steps(timeline: Timeline, rows: Ints) -> Mask:
 def _covered(timeline: Timeline, rows: Ints) -> float:
     """Share of the matrix-kernel time whose launch lies inside a counted operator, of what has a launch."""
     gpu, trace = timeline.gpu, timeline.trace
-    matrix = gpu.is_compute_bound & (gpu.launch >= 0)
+    matrix = gpu.is_compute_bound & (gpu.launcher >= 0)
     if not matrix.any():
         return 1.0
     operators = iv.intervals(trace.ts[rows], trace.ends(rows))

@@ -17,8 +17,9 @@ _ROUNDS = 32  # of candidates handed on; what is left then lies behind deep nest
 def operators(timeline: Timeline) -> Ints:
     """For each GPU activity, the row of the innermost recorded operator that launched it, -1 when it is not known.
 
-    The external id says it where that operator was running at the launch. Traces of old versions carry other numbers
-    there; their operator is the innermost one that was running on the launching thread.
+    The external id says it where that operator was running at the launch, or where nothing but ids tells of the launch.
+    Traces of old versions carry other numbers there; their operator is the innermost one that was running on the
+    launching thread.
     """
     return timeline.once(_narrow_operators)
 
@@ -44,15 +45,12 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     trace, gpu = timeline.trace, timeline.gpu
     if not len(rows):
         return np.full(len(gpu), NONE, np.int64)
-    wanted = np.where(gpu.launch >= 0, trace.external_id[gpu.launch], NONE)
     external = trace.external_id[gpu.row]
-    wanted = np.where(external > 0, external, wanted)
+    wanted = np.where(external > 0, external, trace.external_id[gpu.launch])
     at = first_of(trace.external_id[rows], wanted)
-    operator = rows[at]
-    start = trace.ts[operator]
-    launched = np.where(gpu.launch >= 0, trace.ts[gpu.launch], start)
-    running = (start <= launched) & (launched <= start + trace.dur[operator])
-    return np.where((at >= 0) & running, operator, NONE)
+    operator, launched = rows[at], trace.ts[gpu.launch]
+    running = (trace.ts[operator] <= launched) & (launched <= trace.ends(operator))
+    return np.where(gpu.launch >= 0, np.where((at >= 0) & running, operator, NONE), gpu.operator)
 
 
 def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:

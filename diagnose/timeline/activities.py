@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from diagnose.arrays import Ids, Ints, Mask, first_of, numbered, ordered, rows_in, shortened
+from diagnose.timeline.external_ids import operators_by_id
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind, bound_by, classify
 from diagnose.timeline.launches import Launches, launches_of
@@ -25,8 +26,10 @@ class Activities:
 
     Rows take 32 bits where they fit, and kinds as few as they need.
 
-    `kind` indexes `kinds`. `host_time` is when the activity was launched: its own launch, else that of the previous
-    linked activity on its stream, else NOT_LAUNCHED for the head that was launched before the window.
+    `kind` indexes `kinds`. `operator` is, of an activity without a launch, the row of the operator that launched it by
+    its external id, else -1. `launch_start` and `launch_end` are when it was launched: the times of its launch, else
+    of that operator, else those of the previous such activity on its stream, else the smallest integer for the head
+    that was launched before the window.
     """
 
     row: Ints
@@ -36,11 +39,17 @@ class Activities:
     kind: Ids
     kinds: tuple[Kind, ...]
     launch: Ints
+    operator: Ints
     launch_start: Ints
     launch_end: Ints
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @cached_property
+    def launcher(self) -> Ints:
+        """The row of the launch, else of the operator that launched it, else -1."""
+        return np.where(self.launch >= 0, self.launch, self.operator)
 
     def of_family(self, *families: str) -> Mask:
         """Mask of the activities whose kind is of one of the families."""
@@ -88,7 +97,8 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
     launch = rows_in(_linked(trace, rows, launch_rows), len(trace))
     kind, kinds = _kinds(trace, rows)
     start = trace.ts[rows]
-    launch_start, launch_end = _inherited_launch(trace, rows, launch)
+    operator = _operators(trace, rows, launch)
+    launch_start, launch_end = _launched(trace, rows, np.where(launch >= 0, launch, operator))
     activities = Activities(
         row=rows_in(rows, len(trace)),
         start=start,
@@ -97,6 +107,7 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
         kind=kind,
         kinds=kinds,
         launch=launch,
+        operator=operator,
         launch_start=launch_start,
         launch_end=launch_end,
     )
@@ -114,8 +125,16 @@ def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
     return np.where(at >= 0, np.append(launch_rows, NOT_LAUNCHED)[at], NOT_LAUNCHED)
 
 
-def _inherited_launch(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
-    """Launch times; an unlinked activity inherits those of the previous linked one on its stream."""
+def _operators(trace: Trace, rows: Ints, launch: Ints) -> Ints:
+    """For each GPU row without a launch, the operator that launched it, else -1."""
+    operator = np.full(len(rows), NOT_LAUNCHED, np.int64)
+    unlinked = np.flatnonzero(launch == NOT_LAUNCHED)
+    operator[unlinked] = operators_by_id(trace, rows[unlinked])
+    return rows_in(operator, len(trace))
+
+
+def _launched(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
+    """Launch times, of a call or an operator; an activity without either inherits those before it on its stream."""
     by_stream = np.argsort(trace.stream[rows], kind="stable")
     stream, launch_row = trace.stream[rows][by_stream], launch[by_stream]
     last = np.maximum.accumulate(np.where(launch_row >= 0, np.arange(len(launch_row)), -1))

@@ -12,6 +12,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Array, Ints, Mask, rows_in
 from diagnose.timeline.activities import Activities, activities_of
 from diagnose.timeline.derived import Derived
+from diagnose.timeline.external_ids import correlated
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.launches import Launches
 from diagnose.timeline.on_threads import on_any_thread
@@ -20,6 +21,7 @@ from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
     BACKWARD,
+    OPS,
     OPTIMIZER_STEP,
     RUNTIME,
     is_of_unknown_device,
@@ -158,23 +160,32 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
     Raises:
         UserError: it finds none.
     """
+    trace = correlated(trace)
     captures = graph_captures(trace)
     gpu, launches = activities_of(trace, captures)
-    used = np.concatenate((gpu.launch[gpu.launch >= 0], launches.recorded))
-    used = used if len(used) else np.flatnonzero(trace.rows_of(*RUNTIME))  # calls without ids: any of them may launch
-    used = used[thread_turns(trace.pid[used], trace.tid[used])]
     return Timeline(
         trace=trace,
         rank=rank,
         gpu=gpu,
         lost_launches=int(launches.lost.sum()),
         launches=len(launches.at),
-        launching_threads=frozenset(zip(trace.pid[used].tolist(), trace.tid[used].tolist(), strict=True)),
+        launching_threads=_launching_threads(trace, gpu, launches),
         steps=_steps(trace, gpu, launches, captures, step_range),
         has_gpu=len(gpu) > 0,
         captures=captures,
         unknown_device={} if len(gpu) else _unknown_device(trace),
     )
+
+
+def _launching_threads(trace: Trace, gpu: Activities, launches: Launches) -> frozenset[tuple[int, int]]:
+    """The threads of launches and of operators that launch. Where none is known, any that calls the runtime may launch,
+    and where no such call is recorded, any that runs operators.
+    """
+    used = np.concatenate((gpu.launch[gpu.launch >= 0], gpu.operator[gpu.operator >= 0], launches.recorded))
+    for categories in (RUNTIME, OPS):
+        used = used if len(used) else np.flatnonzero(trace.rows_of(*categories))
+    used = used[thread_turns(trace.pid[used], trace.tid[used])]
+    return frozenset(zip(trace.pid[used].tolist(), trace.tid[used].tolist(), strict=True))
 
 
 def _steps(

@@ -46,7 +46,7 @@ def copied_amid_passes_share(m: Measured) -> Value:
 def _amid_forward(m: Measured, times: Ints, backward: iv.Intervals) -> Mask:
     """Whether the last product launched before each time, in its step, was one of a forward pass."""
     gpu, host = m.timeline.gpu, m.timeline.steps.host
-    products = np.sort(gpu.launch_start[m.kernels & gpu.is_compute_bound & (gpu.launch >= 0)])
+    products = np.sort(gpu.launch_start[m.kernels & gpu.is_compute_bound & (gpu.launcher >= 0)])
     at = np.searchsorted(products, times) - 1
     last = products[np.maximum(at, 0)] if len(products) else np.zeros(len(times), np.int64)
     same_step = np.searchsorted(host[:, 0], last, side="right") == np.searchsorted(host[:, 0], times, side="right")

@@ -49,7 +49,7 @@ def _uncounted(m: Measured) -> tuple[Uncounted, ...]:
     gpu, declared = m.timeline.gpu, declared_flops(m)
     if isinstance(declared, Unknown) or declared[0] != "operators" or not len(gpu):
         return ()
-    at = np.flatnonzero(gpu.is_compute_bound & (gpu.launch >= 0) & ~gpu.tagged(AUXILIARY) & ~m.roofline.sized)
+    at = np.flatnonzero(gpu.is_compute_bound & (gpu.launcher >= 0) & ~gpu.tagged(AUXILIARY) & ~m.roofline.sized)
     ns = m.roofline.ns[at] if len(at) else at
     at, ns = at[ns > 0], ns[ns > 0]
     keys = [(cause_of(kind), kind.sub == _BACKWARD) for kind in gpu.kinds]

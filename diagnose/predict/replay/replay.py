@@ -23,6 +23,7 @@ STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
 DEVICE_BOUND_SHARE = 0.02
 ALIKE_SHARE = 0.05  # of the mean step: replayed steps that lie further apart from it predict for other steps
+LINKED_AT_LEAST = 0.5  # of the activities of the replayed steps
 
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
 NOT_STEADY = "the host takes longer than the device in these steps, so they do not last: profile more of them"
@@ -127,6 +128,11 @@ def host_speeds_for(
     return speeds_that_fit(replay.recorded, known, lambda speeds: replay.step_ns(Change(host_speeds=speeds)) <= wanted)
 
 
+def _mostly_linked(timeline: Timeline, activity: Ints) -> bool:
+    """Whether enough activities wait for a call, so that a change of the host's time reaches the device."""
+    return bool(len(activity)) and bool((timeline.gpu.launch[activity] >= 0).mean() >= LINKED_AT_LEAST)
+
+
 def _on_device(timeline: Timeline, lengths: Ints) -> Replay:
     steps = _standing_for_all(timeline, lengths)
     if not _stand_for_all(lengths, steps):
@@ -141,7 +147,7 @@ def _on_device(timeline: Timeline, lengths: Ints) -> Replay:
         np.sort(items.calls.row[waiting]),
         _remembered(partial(_device_step_ns, timeline, items, len(steps)), items, communicates),
         communicates,
-        "" if len(activity) else NOT_LINKED,
+        "" if _mostly_linked(timeline, activity) else NOT_LINKED,
         items.calls.recorded,
     )
 

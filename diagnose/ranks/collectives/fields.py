@@ -36,7 +36,7 @@ class Fields(msgspec.Struct, frozen=True):
 def fields_of(timeline: Timeline, activity: Ints) -> Fields:
     """The fields of the GPU activities at the given positions."""
     trace, gpu = timeline.trace, timeline.gpu
-    launch = gpu.launch[activity]
+    launch = gpu.launcher[activity]
     records = _records(trace)
     own = _own(trace, gpu.row[activity])
     recorded = _taken(records, _around(trace, trace.collectives.row[records], launch))

@@ -24,7 +24,8 @@ def write_annotated(diagnosis: Diagnosis, measured: Sequence[Measured], to: Bina
     """Writes the traces of the measured ranks with a track of what was found.
 
     One trace keeps its text to the letter, with the new events in front of its own; one of which something was lost,
-    several, and an export of Nsight Systems are written from what was read of them.
+    one whose device is set on the host's clock, several, and an export of Nsight Systems are written from what was read
+    of them.
 
     Args:
         diagnosis: what was found.
@@ -36,7 +37,8 @@ def write_annotated(diagnosis: Diagnosis, measured: Sequence[Measured], to: Bina
         UserError: a trace cannot be read any more.
     """
     only = measured[0]
-    kept = len(measured) == 1 and not only.timeline.trace.loss and not only.timeline.trace.of_nsight
+    as_read = not only.timeline.trace.loss and only.timeline.clock_shift_ns is None
+    kept = len(measured) == 1 and as_read and not only.timeline.trace.of_nsight
     pieces = _with_text(diagnosis, only) if kept else _anew(diagnosis, measured)
     if not compressed:
         to.writelines(pieces)

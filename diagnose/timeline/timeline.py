@@ -12,6 +12,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Array, Ints, Mask, rows_in
 from diagnose.timeline.activities import Activities, activities_of
 from diagnose.timeline.derived import Derived
+from diagnose.timeline.device_clock import on_hosts_clock
 from diagnose.timeline.external_ids import correlated
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.launches import Launches
@@ -34,7 +35,8 @@ class Timeline(Derived):
 
     `launches` are those that run: the ones of `captures`, where graphs are captured, do not. `unknown_device` counts
     the events in categories of other devices than CUDA's and ROCm's, where no activity of a known category ran: one
-    whose kernels are in Kineto's own words, as XPU's, is accounted like any other.
+    whose kernels are in Kineto's own words, as XPU's, is accounted like any other. `clock_shift_ns` is by how much
+    later each activity is than the file has it, where the device's clock is behind the host's.
     """
 
     trace: Trace
@@ -47,6 +49,7 @@ class Timeline(Derived):
     has_gpu: bool
     captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
     unknown_device: Mapping[str, int] = field(default_factory=dict)
+    clock_shift_ns: Ints | None = None
 
     @property
     def windows(self) -> Ints:
@@ -163,6 +166,9 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
     trace = correlated(trace)
     captures = graph_captures(trace)
     gpu, launches = activities_of(trace, captures)
+    recorded, trace = trace, on_hosts_clock(trace, gpu)
+    if trace is not recorded:
+        gpu, launches = activities_of(trace, captures)
     return Timeline(
         trace=trace,
         rank=rank,
@@ -174,6 +180,7 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
         has_gpu=len(gpu) > 0,
         captures=captures,
         unknown_device={} if len(gpu) else _unknown_device(trace),
+        clock_shift_ns=None if trace is recorded else trace.ts[gpu.row] - recorded.ts[gpu.row],
     )
 
 

@@ -71,9 +71,18 @@ def lost_share(timeline: Timeline) -> float:
     return 0.0 if timeline.is_unlinked else timeline.lost_launches / max(timeline.launches, 1)
 
 
+@metric("ns", needs_gpu=False)
+def clock_shift_ns(m: Measured) -> Value:
+    """By how much at most the GPU's times are taken later than the trace has them: the least by which no more than one
+    linked activity in a hundred begins before its launch, a drift of the clocks followed; 0 where they need none.
+    """
+    shift = m.timeline.clock_shift_ns
+    return 0 if shift is None else int(shift.max())
+
+
 @metric("share", "linked GPU activities", needs_gpu=False)
 def early_start_share(m: Measured) -> Value:
-    """GPU activities that begin before the call that launches them does: the clock of the GPU is behind the host's."""
+    """GPU activities that begin, by the trace, before the call that launches them: its clock is behind the host's."""
     early_ns = _early_ns(m)
     return early_ns if isinstance(early_ns, Unknown) else float((early_ns > 0).mean())
 
@@ -86,14 +95,15 @@ def early_start_ns(m: Measured) -> Value:
 
 
 def _early_ns(m: Measured) -> Ints | Unknown:
-    """For each GPU activity of the counted steps that is linked to a launch, how long before that it begins; of a job
-    without a GPU, which has one clock, 0.
+    """For each GPU activity of the counted steps that is linked to a launch, how long before that it begins, by the
+    times of the trace; of a job without a GPU, which has one clock, 0.
     """
     if m.without_gpu is not None:
         return m.device_unseen or np.zeros(1, np.int64)
     gpu = m.timeline.gpu
     linked = m.in_steps & (gpu.launch >= 0)
-    return gpu.launch_start[linked] - gpu.start[linked] if linked.any() else _NO_LINKS
+    start = gpu.start if m.timeline.clock_shift_ns is None else gpu.start - m.timeline.clock_shift_ns
+    return gpu.launch_start[linked] - start[linked] if linked.any() else _NO_LINKS
 
 
 @metric("count", needs_gpu=False)

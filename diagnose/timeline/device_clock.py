@@ -1,0 +1,70 @@
+"""A device whose times lie before those of the host: how far at least, and the trace with them on the host's clock.
+
+No activity begins before the call that launches it does. Where some do, the device's clock is behind the host's by as
+much at least. Whether it drifts is told by activities that an idle device begins: those do not queue, so how long after
+their launch they begin changes with the clocks alone.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from diagnose.arrays import Ints, Mask
+from diagnose.timeline.activities import Activities
+from diagnose.trace import Trace
+from diagnose.trace.vocabulary import GPU_CATEGORIES
+
+_MAY_BE_EARLY = 0.01  # of the linked activities: single stamps and links are wrong now and then
+_FEW = 2  # that may be early of how few ever
+_IN_ORDER = 0.95  # of the linked activities of a stream, which runs them as they were launched
+_IDLE_NS = 5_000
+_ENOUGH = 20  # activities that an idle device begins, of the first and of the last third of these
+_NEARLY_AT_ONCE = 0.9  # of these begin later after their launch than the one by which drift is told
+_ROUNDS = 4  # each brings what is left of the drift within a third down to a fraction
+
+
+def on_hosts_clock(trace: Trace, gpu: Activities) -> Trace:
+    """The trace with its device's times later by the least for which no more than one linked activity in a hundred
+    begins before its launch.
+
+    The same trace where none has to be, or the links are not to be trusted: streams would not run in launch order.
+    """
+    linked = np.flatnonzero(gpu.launch >= 0)
+    early = gpu.launch_start - gpu.start
+    allowed = max(int(_MAY_BE_EARLY * len(linked)), _FEW)
+    if np.count_nonzero(early[linked] > 0) <= allowed or not _runs_in_order(gpu, linked):
+        return trace
+    drift, first = _drift(gpu, early), gpu.start[0]
+    behind = np.sort(early[linked] - drift * (gpu.start[linked] - first))[-1 - allowed]
+    rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES, "gpu_user_annotation"))
+    later = np.rint(behind + drift * (trace.ts[rows] - first)).astype(np.int64)
+    ts = trace.ts.copy()
+    ts[rows] += np.maximum(later, 0)
+    return replace(trace, ts=ts)
+
+
+def _runs_in_order(gpu: Activities, linked: Ints) -> bool:
+    linked = linked[np.argsort(gpu.stream[linked], kind="stable")]
+    later = np.diff(gpu.launch_start[linked]) >= 0
+    same = np.diff(gpu.stream[linked]) == 0
+    return not same.any() or bool(later[same].mean() >= _IN_ORDER)
+
+
+def _drift(gpu: Activities, early: Ints) -> float:
+    """Nanoseconds by which the device's clock falls behind in one; 0 where too few activities tell it."""
+    begun = np.flatnonzero(_on_idle_device(gpu) & (gpu.launch >= 0))
+    first, _, last = np.array_split(begun, 3)
+    drift, time = 0.0, gpu.start - gpu.start[0]
+    if len(last) < _ENOUGH:
+        return drift
+    apart = float(np.median(time[last]) - np.median(time[first]))
+    for _ in range(_ROUNDS):
+        most = [np.quantile(early[third] - drift * time[third], _NEARLY_AT_ONCE) for third in (first, last)]
+        drift += float(most[1] - most[0]) / apart
+    return drift
+
+
+def _on_idle_device(gpu: Activities) -> Mask:
+    """Mask of the activities before which the device did nothing for a while."""
+    until = np.maximum.accumulate(gpu.end)
+    return np.append(False, gpu.start[1:] - until[:-1] > _IDLE_NS)

@@ -86,21 +86,21 @@ def test_numbers_of_another_series_name_no_operator() -> None:
     found = timeline(with_events(training(), shuffled))
 
     assert set(owners(found)) == {""}
-    assert (found.gpu.operator == -1).all()
+    assert (found.gpu.launcher == -1).all()
 
 
 def test_a_call_is_linked_only_where_its_number_is_its_own() -> None:
     found = timeline(with_events(training(), without_correlation))
 
     assert (found.gpu.launch >= 0).tolist() == [True, False, False, True] * 3
-    assert [found.trace.names[found.trace.name[row]] for row in found.gpu.operator[[1, 2]]] == ["aten::add"] * 2
+    assert [found.trace.names[found.trace.name[row]] for row in found.gpu.launcher[[1, 2]]] == ["aten::add"] * 2
 
 
 def test_a_trace_with_correlations_is_left_as_it_is() -> None:
     linked = timeline(training())
 
     assert (linked.gpu.launch >= 0).all()
-    assert (linked.gpu.operator == -1).all()
+    assert linked.gpu.launcher is linked.gpu.launch
 
 
 def test_without_runtime_calls_idle_time_inside_operators_is_theirs() -> None:

@@ -50,7 +50,7 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
     at = first_of(trace.external_id[rows], wanted)
     operator, launched = rows[at], trace.ts[gpu.launch]
     running = (trace.ts[operator] <= launched) & (launched <= trace.ends(operator))
-    return np.where(gpu.launch >= 0, np.where((at >= 0) & running, operator, NONE), gpu.operator)
+    return np.where(gpu.launch >= 0, np.where((at >= 0) & running, operator, NONE), gpu.launcher)
 
 
 def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:

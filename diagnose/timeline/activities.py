@@ -26,10 +26,10 @@ class Activities:
 
     Rows take 32 bits where they fit, and kinds as few as they need.
 
-    `kind` indexes `kinds`. `operator` is, of an activity without a launch, the row of the operator that launched it by
-    its external id, else -1. `launch_start` and `launch_end` are when it was launched: the times of its launch, else
-    of that operator, else those of the previous such activity on its stream, else the smallest integer for the head
-    that was launched before the window.
+    `kind` indexes `kinds`. `launcher` is the row of the launch, else of the operator that launched the activity by its
+    external id, else -1. `launch_start` and `launch_end` are when it was launched: the times of its launcher, else of
+    that of the previous activity on its stream with one, else the smallest integer for the head that was launched
+    before the window.
     """
 
     row: Ints
@@ -39,17 +39,12 @@ class Activities:
     kind: Ids
     kinds: tuple[Kind, ...]
     launch: Ints
-    operator: Ints
+    launcher: Ints
     launch_start: Ints
     launch_end: Ints
 
     def __len__(self) -> int:
         return len(self.row)
-
-    @cached_property
-    def launcher(self) -> Ints:
-        """The row of the launch, else of the operator that launched it, else -1."""
-        return np.where(self.launch >= 0, self.launch, self.operator)
 
     def of_family(self, *families: str) -> Mask:
         """Mask of the activities whose kind is of one of the families."""
@@ -97,8 +92,8 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
     launch = rows_in(_linked(trace, rows, launch_rows), len(trace))
     kind, kinds = _kinds(trace, rows)
     start = trace.ts[rows]
-    operator = _operators(trace, rows, launch)
-    launch_start, launch_end = _launched(trace, rows, np.where(launch >= 0, launch, operator))
+    launcher = _launchers(trace, rows, launch)
+    launch_start, launch_end = _launched(trace, rows, launcher)
     activities = Activities(
         row=rows_in(rows, len(trace)),
         start=start,
@@ -107,7 +102,7 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
         kind=kind,
         kinds=kinds,
         launch=launch,
-        operator=operator,
+        launcher=launcher,
         launch_start=launch_start,
         launch_end=launch_end,
     )
@@ -125,12 +120,17 @@ def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
     return np.where(at >= 0, np.append(launch_rows, NOT_LAUNCHED)[at], NOT_LAUNCHED)
 
 
-def _operators(trace: Trace, rows: Ints, launch: Ints) -> Ints:
-    """For each GPU row without a launch, the operator that launched it, else -1."""
-    operator = np.full(len(rows), NOT_LAUNCHED, np.int64)
+def _launchers(trace: Trace, rows: Ints, launch: Ints) -> Ints:
+    """For each GPU row its launch, else the operator that launched it, else -1; the launches themselves where no
+    operator is told.
+    """
     unlinked = np.flatnonzero(launch == NOT_LAUNCHED)
-    operator[unlinked] = operators_by_id(trace, rows[unlinked])
-    return rows_in(operator, len(trace))
+    operator = operators_by_id(trace, rows[unlinked])
+    if not (operator >= 0).any():
+        return launch
+    launcher = launch.copy()
+    launcher[unlinked] = operator
+    return launcher
 
 
 def _launched(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:

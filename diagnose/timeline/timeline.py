@@ -188,7 +188,7 @@ def _launching_threads(trace: Trace, gpu: Activities, launches: Launches) -> fro
     """The threads of launches and of operators that launch. Where none is known, any that calls the runtime may launch,
     and where no such call is recorded, any that runs operators.
     """
-    used = np.concatenate((gpu.launch[gpu.launch >= 0], gpu.operator[gpu.operator >= 0], launches.recorded))
+    used = np.concatenate((gpu.launcher[gpu.launcher >= 0], launches.recorded))
     for categories in (RUNTIME, OPS):
         used = used if len(used) else np.flatnonzero(trace.rows_of(*categories))
     used = used[thread_turns(trace.pid[used], trace.tid[used])]

@@ -104,7 +104,11 @@ def test_launches_block_where_nearly_all_of_twenty_long_kernels_end_before_their
     calls = {"launch_start": begin, "launch_end": begin + np.where(late, 5000, 30_000)}
     gpu = SimpleNamespace(start=start, end=start + ns, launch=begin, **calls)
     found = environment.launches_block(
-        job(without_gpu=None, kernels=np.ones(launches, bool), timeline=SimpleNamespace(gpu=gpu))
+        job(
+            without_gpu=None,
+            kernels=np.ones(launches, bool),
+            timeline=SimpleNamespace(gpu=gpu, clock_shift_ns=None),
+        )
     )
 
     assert found is blocking or (blocking is None and isinstance(found, Unknown))

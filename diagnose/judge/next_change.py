@@ -120,7 +120,8 @@ def _nothing(diagnosis: Diagnosis) -> Recommendation:
         says = "nothing that stands out from the noise of the steps; the changes below may still pay over a long run"
         return Recommendation(kind="nothing", says=says, because="what the plan buys is below the noise of the steps")
     fired = any(finding.class_ != "validity" for finding in diagnosis.findings)
-    why = f"no change is predicted to buy {100 * (WORTH_PLANNING - 1):.0f} %" if fired else "no rule fired"
+    only = "what fired is about the capture alone" if diagnosis.findings else "no rule fired"
+    why = f"no change is predicted to buy {100 * (WORTH_PLANNING - 1):.0f} %" if fired else only
     unjudged = len(diagnosis.not_judged)
     unknown = f"; {unjudged:,} rule{'' if unjudged == 1 else 's'} could not judge it" if unjudged else ""
     head = "nothing worth doing" if nothing_pays(diagnosis) else "nothing to change"

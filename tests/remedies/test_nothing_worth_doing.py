@@ -77,6 +77,10 @@ def test_a_doubt_about_the_capture_precedes_what_informs_and_promises_nothing() 
     )
 
 
+def test_a_finding_about_the_capture_alone_is_not_passed_over() -> None:
+    assert healthy(diagnoses.DAMAGED).next.says.startswith("nothing worth doing: what fired is about the capture alone")
+
+
 def test_findings_that_buy_nothing_are_still_listed() -> None:
     assert "unfused-norm (info: --details)" in printed(healthy(SMALL_GAIN))
 

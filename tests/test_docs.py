@@ -17,6 +17,7 @@ from diagnose.judge import verdict
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "sample_traces/README.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
+RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "benchmarks" / "reports").glob("*.md"))]
 WALKED = ["tutorial.md", "post-mortem.md"]
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]*))?\)")
@@ -42,7 +43,7 @@ def anchors(page: Path) -> set[str]:
     return headings | set(re.findall(r'<a id="(\w+)">', prose(page)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [*PAGES, *RECORDS], ids=name)
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     broken = []
     for link in LINK.finditer(prose(page)):

@@ -31,16 +31,34 @@ def on_hosts_clock(trace: Trace, gpu: Activities) -> Trace:
     """
     linked = np.flatnonzero(gpu.launch >= 0)
     early = gpu.launch_start - gpu.start
-    allowed = max(int(_MAY_BE_EARLY * len(linked)), _FEW)
-    if np.count_nonzero(early[linked] > 0) <= allowed or not _runs_in_order(gpu, linked):
+    if _are_few(early[linked] > 0) or not _runs_in_order(gpu, linked):
+        return trace
+    linked = _in_order(gpu, linked)
+    if _are_few(early[linked] > 0):
         return trace
     drift, first = _drift(gpu, early), gpu.start[0]
-    behind = np.sort(early[linked] - drift * (gpu.start[linked] - first))[-1 - allowed]
+    behind = np.sort(early[linked] - drift * (gpu.start[linked] - first))[-1 - _allowed(len(linked))]
     rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES, "gpu_user_annotation"))
     later = np.rint(behind + drift * (trace.ts[rows] - first)).astype(np.int64)
     ts = trace.ts.copy()
     ts[rows] += np.maximum(later, 0)
     return replace(trace, ts=ts)
+
+
+def _allowed(activities: int) -> int:
+    return max(int(_MAY_BE_EARLY * activities), _FEW)
+
+
+def _are_few(early: Mask) -> bool:
+    return int(np.count_nonzero(early)) <= _allowed(len(early))
+
+
+def _in_order(gpu: Activities, linked: Ints) -> Ints:
+    """Those launched before all that run behind them on their stream: of a wrong link nothing is proved."""
+    by_stream = linked[np.argsort(gpu.stream[linked], kind="stable")]
+    queues = np.split(by_stream, np.flatnonzero(np.diff(gpu.stream[by_stream])) + 1)
+    before_all = [gpu.launch_start[q] <= np.minimum.accumulate(gpu.launch_start[q][::-1])[::-1] for q in queues]
+    return np.sort(by_stream[np.concatenate(before_all)])
 
 
 def _runs_in_order(gpu: Activities, linked: Ints) -> bool:

@@ -6,8 +6,9 @@
 
 The traces are synthetic: small ones again and again (replicate.py). Every reader runs in fresh processes, in turn with
 the others, on a text that the system holds in memory, and every round is given. HTA loads the trace and computes four
-breakdowns (temporal, idle, kernel, communication-computation overlap). "Again" is the same command once more, "columns
-from the cache" one with other options. Floors are what any reader has to do at least: take the bytes, decode the fields
+breakdowns (temporal, idle, kernel, communication-computation overlap). "Hashed and kept" is the command that leaves a
+new file in the cache, as it does unless `--no-cache` is given; "again" is the same command once more, "columns from the
+cache" one with other options. Floors are what any reader has to do at least: take the bytes, decode the fields
 in use, make objects of all.
 The ratios hold across machines, the seconds do not.
 """

@@ -19,7 +19,7 @@ from diagnose.trace.packing import _END, MARK, Corrupt, unpack
 
 KEPT = Loading(cache=True)
 MINE = b"mine, and no cache's"
-LIKE_AN_ENTRY = f"{40 * 'a'}-{16 * 'b'}.trace"
+LIKE_AN_ENTRY = f"{40 * 'a'}-1f4-{16 * 'b'}.trace"
 
 
 @pytest.fixture

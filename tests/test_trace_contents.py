@@ -34,7 +34,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that are hashed from here on."""
     seen: list[Path] = []
     digest = cache.digest
-    monkeypatch.setattr(cache, "digest", lambda path: seen.append(path) or digest(path))
+    monkeypatch.setattr(cache, "digest", lambda path, threads: seen.append(path) or digest(path, threads))
     return seen
 
 

@@ -49,6 +49,13 @@ class Reader:
 _ANALYZE = ("-m", "diagnose", "analyze", PATH)
 _LOAD = "import sys; from pathlib import Path; from diagnose.trace import load; print(len(load(Path(sys.argv[1]))))"
 _BY_REFERENCE = "import os; os.environ['DIAGNOSE_READER'] = 'reference'; "
+_NEW = """
+import os, sys, tempfile
+from diagnose.cli import main
+with tempfile.TemporaryDirectory(dir=os.environ["DIAGNOSE_CACHE_DIR"]) as folder:
+    os.environ["DIAGNOSE_CACHE_DIR"] = folder
+    main(["analyze", sys.argv[1]])
+"""
 _BYTES = """
 import sys
 buffer = bytearray(1 << 20)
@@ -132,6 +139,7 @@ def ours() -> list[Reader]:
         OURS: (*_ANALYZE, "--no-cache"),
         "diagnose --jobs 1": (*_ANALYZE, "--no-cache", "--jobs", "1"),
         "diagnose --jobs 2": (*_ANALYZE, "--no-cache", "--jobs", "2"),
+        "diagnose, hashed and kept": ("-c", _NEW, PATH),
         FROM_CACHE: (*_ANALYZE, "--tokens-per-step", ROUND),
         AGAIN: _ANALYZE,
         "diagnose, load alone": ("-c", _LOAD, PATH),

@@ -1,20 +1,23 @@
 """Loaded traces kept on disk, so that a trace is parsed once however often it is analysed.
 
-An entry is named by a hash of the file's whole content and one of the loader's own code: a changed trace or another
-version of the loader finds nothing, a copy of the trace elsewhere finds its entry.
+An entry is named by a hash of the file's whole content, its size, and a hash of the loader's own code: a changed trace
+or another version of the loader finds nothing, a copy of the trace elsewhere finds its entry.
 """
 
 import contextlib
+import copy
 import functools
 import hashlib
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from diagnose.trace.beside import beside
 from diagnose.trace.cache_folder import ENDING, LARGEST_BYTES, CacheFolder, is_own_folder
 from diagnose.trace.columns import Trace
 from diagnose.trace.contents import SETTLED_AFTER_NS, Contents, State, state_of
@@ -23,28 +26,43 @@ from diagnose.trace.packing import Corrupt, pack, unpack
 from diagnose.trace.scanning import reader_in_use
 from diagnose.trace.source import BOMB_BYTES, BOMB_RATIO, fast_zlib
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 SMALLEST_FILE_BYTES = 1 << 18
 SMALLEST_TEXT_BYTES = 8 << 20  # below, parsing takes a tenth of a second
 _SEGMENT_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
+_MOST_THREADS = 4
 _LOADED_BY = ("trace", "formulas/kineto.py", "decoding.py", "arrays.py")
 
 
 @dataclass(frozen=True)
 class Key:
-    """The content of a file: `state` tells whether the file has been written to since.
+    """The content of a file, which `hashed` gives: `state` tells whether the file has been written to since.
 
-    `settled` tells whether nobody had written to it for a while when it was hashed.
+    `settled` tells whether nobody had written to it for a while before it is hashed. `is_new` tells that no file of its
+    size has an entry, so that this one has none either; it is hashed when somebody asks for its content.
     """
 
-    content: str
+    hashed: Callable[[], str]
     state: State
     settled: bool
+    is_new: bool
+
+    @property
+    def content(self) -> str:
+        """A hash of it.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        return self.hashed()
 
     @property
     def name(self) -> str:
         """Of its entry."""
-        return f"{self.content}-{_loader(reader_in_use())}{ENDING}"
+        return f"{self.content}-{_kind(self.state)}"
 
 
 class Cache(CacheFolder):
@@ -60,15 +78,22 @@ class Cache(CacheFolder):
             before = state_of(path)
             if not path.is_file() or path.stat().st_size < SMALLEST_FILE_BYTES:
                 return None
-            settled = time.time_ns() - before[-1] > SETTLED_AFTER_NS
-            content = (self._contents.of(before) if is_own_folder(self.folder) else None) or digest(path)
-            return Key(content, before, settled) if state_of(path) == before else None
+            key = self._key(path, before)
+            return key if key.is_new or (key.content and state_of(path) == before) else None
         except OSError:
             return None
 
+    def _key(self, path: Path, state: State) -> Key:
+        settled = time.time_ns() - state[-1] > SETTLED_AFTER_NS
+        if known := self._contents.of(state) if is_own_folder(self.folder) else None:
+            return Key(lambda: known, state, settled, is_new=False)
+        is_new = not any(self.folder.glob(f"*-{_kind(state)}"))
+        hashed = functools.partial(digest, path, 1 if is_new else min(_MOST_THREADS, os.cpu_count() or 1))
+        return Key(functools.cache(hashed), state, settled, is_new)
+
     def has(self, key: Key) -> bool:
         """Whether there is an entry, sound or not."""
-        return (self.folder / key.name).is_file()
+        return not key.is_new and (self.folder / key.name).is_file()
 
     def get(self, key: Key, path: Path) -> Trace | None:
         """The stored trace as if it had been read from `path`."""
@@ -95,20 +120,53 @@ class Cache(CacheFolder):
                 pack(trace, file)
             self._remember(key)
 
+    @contextlib.contextmanager
+    def keeping(self, key: Key, path: Path) -> Iterator[Callable[[Trace], None]]:
+        """Stores the trace that the block hands over, in a thread, which hashes the file meanwhile.
+
+        What the block does with the trace after that goes on beside the storing. A block that fails waits for nothing.
+        """
+        from concurrent.futures import Future  # small traces are not kept
+
+        handed: Future[Trace] = Future()
+        stored = beside(functools.partial(self._keep, key, path, handed))
+        try:
+            yield lambda trace: handed.set_result(_as_read(trace))
+        except BaseException:
+            handed.cancel()
+            raise
+        if handed.done():
+            stored.result()
+
+    def _keep(self, key: Key, path: Path, handed: "Future[Trace]") -> None:
+        with contextlib.suppress(OSError):
+            key.hashed()
+            self.put(key, path, handed.result())
+
     def _remember(self, key: Key) -> None:
         with contextlib.suppress(OSError):
             if key.settled:
                 self._contents.remember(key.state, key.content)
 
 
-def digest(path: Path) -> str:
+def _as_read(trace: Trace) -> Trace:
+    """The same trace, apart from the losses that whoever uses it adds."""
+    return replace(trace, loss=copy.deepcopy(trace.loss))
+
+
+def digest(path: Path, threads: int = 1) -> str:
     """A hash of the whole content of a file, made of SHA-256 hashes of its segments, which threads share."""
+    segments, hashed = range(0, max(path.stat().st_size, 1), _SEGMENT_BYTES), functools.partial(_segment, path)
+    if threads == 1:
+        return _joined(map(hashed, segments))
     from concurrent.futures import ThreadPoolExecutor  # small traces are not hashed
 
-    segments = range(0, max(path.stat().st_size, 1), _SEGMENT_BYTES)
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
-        hashes = threads.map(functools.partial(_segment, path), segments)
-        return hashlib.sha256(b"".join(hashes)).hexdigest()[:40]
+    with ThreadPoolExecutor(threads) as pool:
+        return _joined(pool.map(hashed, segments))
+
+
+def _joined(hashes: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"".join(hashes)).hexdigest()[:40]
 
 
 def _segment(path: Path, begin: int) -> bytes:
@@ -119,6 +177,11 @@ def _segment(path: Path, begin: int) -> bytes:
             hashed.update(piece)
             left -= len(piece)
     return hashed.digest()
+
+
+def _kind(state: State) -> str:
+    """How the names of entries end that the file may have: its size, and what reads it."""
+    return f"{state[2]:x}-{_loader(reader_in_use())}{ENDING}"
 
 
 @functools.cache

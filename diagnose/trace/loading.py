@@ -1,5 +1,6 @@
 """How traces are loaded: from the cache where it has them, else read, and then stored there."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,8 @@ def load(path: Path, how: Loading | None = None) -> Trace:
     Raises:
         UserError: as `read` does.
     """
-    return next(load_all([path], how))
+    (trace,) = load_all([path], how)
+    return trace
 
 
 def load_all(paths: Sequence[Path], how: Loading | None = None) -> Iterator[Trace]:
@@ -45,23 +47,30 @@ def load_all(paths: Sequence[Path], how: Loading | None = None) -> Iterator[Trac
     for path in paths:
         key = keys.get(path)
         trace = cache.get(key, path) if key is not None and path not in missing else None
-        if trace is None:
+        if trace is not None:
+            yield trace
+            continue
+        with contextlib.nullcontext(_dropped) if key is None else cache.keeping(key, path) as keep:
             trace = next(parsed) if path in missing else _parsed(path, chosen)
-            if key is not None:
-                cache.put(key, path, trace)
+            keep(trace)
             if jobs > 1 and len(missing) > 1 and chosen.watch is not None:
                 chosen.watch(path, paths.index(path) + 1, len(paths))
-        yield trace
+            yield trace
+
+
+def _dropped(trace: Trace) -> None:
+    """Keeps nothing of a trace that is read as fast as it is found."""
 
 
 def _parsed_all(paths: Sequence[Path], jobs: int, how: Loading) -> Iterator[Trace]:
     if jobs == 1 or not paths:
-        return (_parsed(path, how) for path in paths)
-    if len(paths) == 1 and jobs == _AHEAD and reader_in_use() == "compiled":
-        return iter([read(paths[0], _watch(paths[0], how), ahead=is_packed(paths[0]))])
-    if len(paths) == 1:
-        return iter([parsed_in_shares(paths[0], jobs, _watch(paths[0], how))])
-    return parsed_by_workers(paths, min(jobs, len(paths)))
+        yield from (_parsed(path, how) for path in paths)
+    elif len(paths) == 1 and jobs == _AHEAD and reader_in_use() == "compiled":
+        yield read(paths[0], _watch(paths[0], how), ahead=is_packed(paths[0]))
+    elif len(paths) == 1:
+        yield parsed_in_shares(paths[0], jobs, _watch(paths[0], how))
+    else:
+        yield from parsed_by_workers(paths, min(jobs, len(paths)))
 
 
 def _parsed(path: Path, how: Loading) -> Trace:

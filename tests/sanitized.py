@@ -25,5 +25,6 @@ def sanitized_tries(
         pytest.skip("needs Python's headers, and gcc's sanitizers")
     asked = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     env = os.environ | {"LD_PRELOAD": asked.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+    env["PYTHONPATH"] = str(Path(__file__).parent)  # where PYTHONSAFEPATH leaves out the folder of a script
     command = [sys.executable, str(script), str(tries), "--module", str(module)]
     return subprocess.run(command, capture_output=True, text=True, env=env)

@@ -24,6 +24,7 @@ _OF_TORCH = frozenset((*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON, *_OTHER
 _OF_UNKNOWN_DEVICE = re.compile(
     r"(?!cuda_|hip_|gpu_|cpu_|python_)[a-z]\w*_(runtime|driver|ccp_events|memcpy|memset|insight|workloadd)|hpu_op"
 )
+_OF_ASCEND = ("enqueue", "dequeue")  # of torch_npu's host, whose activities on the device have no category at all
 
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
 COLLECTIVE_RANGES = rf"nccl:|rccl:|xccl:|hccl:|cncl:|{COMMUNICATION_RANGES}"
@@ -64,9 +65,9 @@ SYNCHRONISATION = (
 
 def is_of_unknown_device(category: str) -> bool:
     """Whether events of the category are of a device other than CUDA's and ROCm's."""
-    return _OF_UNKNOWN_DEVICE.fullmatch(category.lower()) is not None
+    return category.lower() in _OF_ASCEND or _OF_UNKNOWN_DEVICE.fullmatch(category.lower()) is not None
 
 
 def is_of_torch(category: str) -> bool:
-    """Whether torch's profiler writes this category."""
-    return category.lower() in _OF_TORCH or is_of_unknown_device(category)
+    """Whether torch's profiler writes this category, and hardly another tool does."""
+    return category.lower() in _OF_TORCH or _OF_UNKNOWN_DEVICE.fullmatch(category.lower()) is not None

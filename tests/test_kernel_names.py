@@ -75,6 +75,7 @@ def test_kernel_name(case: dict[str, str]) -> None:
         ("void fft2d_r2c_32x32<float, false, 1u, true>(float2*)", {"fft"}),
         ("void splitKreduce_kernel<32, 16, int, float, float>(cublasSplitKParams<float>)", {"auxiliary"}),
         ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", {"nccl"}),
+        ("ncclReduceScatterRingLLKernel_sum_f32(ncclColl)", {"nccl"}),
         ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", set()),
     ],
 )

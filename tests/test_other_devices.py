@@ -51,6 +51,12 @@ def test_categories_of_other_devices(category: str) -> None:
     assert is_of_torch(category)
 
 
+@pytest.mark.parametrize("category", ["enqueue", "dequeue"])
+def test_torch_npus_host_has_categories_that_other_tools_use_too(category: str) -> None:
+    assert is_of_unknown_device(category)
+    assert not is_of_torch(category)
+
+
 @pytest.mark.parametrize("category", [*UNDERSTOOD, *OLD])
 def test_categories_that_are_understood(category: str) -> None:
     assert is_of_torch(category)
@@ -71,6 +77,22 @@ def test_a_device_whose_kernels_are_known_is_accounted_like_any_other(category: 
 
     assert answer.verdict.class_ == analyze(job().write(tmp_path / "cuda.json")).verdict.class_ != "undecided"
     assert "unknown-device" not in {finding.rule for finding in answer.findings}
+
+
+def test_a_job_on_ascend_is_no_job_on_the_cpu(tmp_path: Path) -> None:
+    """What runs on the device has no category in torch_npu's traces, nor have the calls of its runtime."""
+    job_on_ascend = Trace(gpu=None)
+    for _ in range(3):
+        with job_on_ascend.step():
+            with job_on_ascend.inside("aten::mm", [[512, 512], [512, 512]]):
+                job_on_ascend.event("enqueue", "Enqueue@aclnnMatmul", 10)
+            job_on_ascend.event("dequeue", "Dequeue@aclnnMatmul", 10)
+            job_on_ascend.event("", "MatMulV2", 80, **{"Task Type": "AI_CORE", "Stream Id": 2})
+            job_on_ascend.host(1000)
+
+    answer = analyze(job_on_ascend.write(tmp_path / "trace_view.json"))
+
+    assert (answer.verdict.class_, answer.next.rule) == ("undecided", "unknown-device")
 
 
 def test_its_time_is_not_taken_for_the_hosts(tmp_path: Path) -> None:

@@ -33,9 +33,10 @@ PYTHON_HOLE_NS = 1_000_000
 
 _COMPILE = re.compile(
     r"cuModuleLoad|cuModuleUnload|cuLibraryLoad|hipModuleLoad|Runtime Triggered Module Loading|Lazy Function Loading"
-    r"|Driver Compiler|.*compile_fx|_compile\.compile_inner|.*PyCodeCache\.load|async_compile\.wait"
+    r"|Driver Compiler|zeModuleCreate|urProgramBuild"
+    r"|.*compile_fx|_compile\.compile_inner|.*PyCodeCache\.load|async_compile\.wait"
 )
-_COPY_CALL = r"(cuda|hip)Memcpy|cuMemcpy"
+_COPY_CALL = r"(cuda|hip)Memcpy|cuMemcpy|urEnqueue(USM)?Mem|piextUSMEnqueueMemcpy"
 
 
 def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:

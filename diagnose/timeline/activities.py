@@ -16,8 +16,13 @@ from diagnose.trace.vocabulary import GPU_CATEGORIES, RUNTIME
 
 NOT_LAUNCHED = -1
 
-_COPY_KIND = re.compile(r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)")
-_COPY_ALIASES = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
+_COPY_KIND = re.compile(
+    r"\b(HtoD|DtoH|DtoD|PtoP|HtoH|DtoA)\b|(HostToDevice|DeviceToHost|DeviceToDevice)|\b([HM]2D|D2[HM]|D2D)\b"
+)
+_COPY_ALIASES = {  # of ROCm, and of XPU, which calls memory of the host M where it is not registered
+    **{"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"},
+    **{"H2D": "HtoD", "M2D": "HtoD", "D2H": "DtoH", "D2M": "DtoH", "D2D": "DtoD"},
+}
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
     if len(rows):
         busiest = _busiest(trace.pid[rows], trace.dur[rows])
         rows = rows[trace.pid[rows] == busiest]
-    rows = rows[ordered(trace.ts[rows], trace.stream[rows], trace.correlation[rows], trace.dur[rows])]
+    rows = rows[ordered(trace.ts[rows], trace.streams(rows), trace.correlation[rows], trace.dur[rows])]
     launch_rows = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
     launch = rows_in(_linked(trace, rows, launch_rows), len(trace))
     kind, kinds = _kinds(trace, rows)
@@ -98,7 +103,7 @@ def activities_of(trace: Trace, captures: GraphCaptures) -> tuple[Activities, La
         row=rows_in(rows, len(trace)),
         start=start,
         end=start + trace.dur[rows],
-        stream=trace.stream[rows],
+        stream=trace.streams(rows),
         kind=kind,
         kinds=kinds,
         launch=launch,
@@ -135,8 +140,9 @@ def _launchers(trace: Trace, rows: Ints, launch: Ints) -> Ints:
 
 def _launched(trace: Trace, rows: Ints, launch: Ints) -> tuple[Ints, Ints]:
     """Launch times, of a call or an operator; an activity without either inherits those before it on its stream."""
-    by_stream = np.argsort(trace.stream[rows], kind="stable")
-    stream, launch_row = trace.stream[rows][by_stream], launch[by_stream]
+    streams = trace.streams(rows)
+    by_stream = np.argsort(streams, kind="stable")
+    stream, launch_row = streams[by_stream], launch[by_stream]
     last = np.maximum.accumulate(np.where(launch_row >= 0, np.arange(len(launch_row)), -1))
     known = last >= np.searchsorted(stream, stream)
     absent = np.iinfo(np.int64).min

@@ -41,16 +41,25 @@ class Kind(NamedTuple):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A row of the table. It matches names in which `pattern` is found and which lie in the namespace `within`."""
+    """A row of the table.
+
+    It matches names in which `pattern` is found and `without` is not, and which lie in the namespace `within`.
+    """
 
     pattern: str
     examples: tuple[str, ...]
     within: str = ""
+    without: str = ""
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
         """The pattern, compiled."""
         return re.compile(self.pattern)
+
+    @cached_property
+    def exception(self) -> re.Pattern[str] | None:
+        """What must not be found, compiled; None where the row makes no exception."""
+        return re.compile(self.without) if self.without else None
 
     @cached_property
     def mangled(self) -> str:
@@ -59,7 +68,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     def search(self, name: str) -> re.Match[str] | None:
         """Where the row matches this name, None where it does not."""
-        return self.expression.search(name) if self.within in name or self.mangled in name else None
+        match = self.expression.search(name) if self.within in name or self.mangled in name else None
+        return None if match and self.exception and self.exception.search(name) else match
 
 
 class Operation(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):

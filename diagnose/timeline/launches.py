@@ -10,7 +10,10 @@ from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES
 
-_LAUNCHES = re.compile(r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunchKernel|(cuda|hip)GraphLaunch")
+_LAUNCHES = re.compile(
+    r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunch(Cooperative)?Kernel|(cuda|hip)GraphLaunch"
+    r"|(ur|pi)EnqueueKernelLaunch"
+)
 
 
 @dataclass(frozen=True)

@@ -82,12 +82,14 @@ def _covers_successors(trace: Trace, gpu: Mask) -> Mask:
     if not len(rows):
         return bad
     rows = rows[np.argsort(trace.ts[rows], kind="stable")]
-    order = rows[np.argsort(combined(trace.pid[rows], trace.stream[rows]), kind="stable")]
+    streams = trace.streams(rows)
+    by_stream = np.argsort(combined(trace.pid[rows], streams), kind="stable")
+    order, streams = rows[by_stream], streams[by_stream]
     ahead = _IMPOSSIBLE_COVERS
     if len(order) <= ahead:
         return bad
     now, later = order[:-ahead], order[ahead:]
-    same = (trace.stream[now] == trace.stream[later]) & (trace.pid[now] == trace.pid[later])
+    same = (streams[:-ahead] == streams[ahead:]) & (trace.pid[now] == trace.pid[later])
     overlap = trace.ts[now] + trace.dur[now] - trace.ts[later]
     bad[now[same & (overlap > _IMPOSSIBLE_OVERLAP_NS)]] = True
     return bad

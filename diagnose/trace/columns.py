@@ -123,6 +123,12 @@ class Trace:
         """When the events that `rows` selects end."""
         return self.ts[rows] + self.dur[rows]
 
+    def streams(self, rows: Array) -> Array:
+        """The stream of each activity of a device: what it states, else the lane in which it is drawn, as XPU's are."""
+        stated = self.stream[rows]
+        unstated = stated == ABSENT
+        return np.where(unstated, self.tid[rows], stated) if unstated.any() else stated
+
     def rows_of(self, *categories: str) -> Mask:
         """Mask of the events whose category is one of `categories` (compared without case)."""
         are = self._are(*categories)

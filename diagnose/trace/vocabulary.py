@@ -1,8 +1,9 @@
 """Kineto's words: event categories (older spellings included) and the names of ranges that mean something.
 
 A category of a device begins with its name: "cuda_runtime", "mtia_ccp_events", "hpu_op". Those of CUDA and ROCm are
-understood; the others are named and counted, and no more, since their calls and activities have names of their own,
-unless their kernels are in Kineto's own category, which needs no more.
+understood, and so are those of XPU, whose calls are Unified Runtime's, before them PI's, and Level Zero's; the others
+are named and counted, and no more, since their calls and activities have names of their own, unless their kernels are
+in Kineto's own category, which needs no more.
 """
 
 import re
@@ -10,7 +11,10 @@ import re
 from diagnose.probes import protocol
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
-RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "privateuse1_runtime")
+RUNTIME = (
+    *("cuda_runtime", "cuda_driver", "runtime", "driver"),
+    *("xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver"),
+)
 OPS = ("cpu_op", "operator")
 RANGES = ("user_annotation",)
 ANNOTATIONS = (*RANGES, *OPS)
@@ -20,17 +24,20 @@ _OF_TORCH = frozenset((*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON, *_OTHER
 _OF_UNKNOWN_DEVICE = re.compile(
     r"(?!cuda_|hip_|gpu_|cpu_|python_)[a-z]\w*_(runtime|driver|ccp_events|memcpy|memset|insight|workloadd)|hpu_op"
 )
+_OF_ASCEND = ("enqueue", "dequeue")  # of torch_npu's host, whose activities on the device have no category at all
 
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
-COLLECTIVE_RANGES = rf"nccl:|rccl:|xccl:|{COMMUNICATION_RANGES}"
+COLLECTIVE_RANGES = rf"nccl:|rccl:|xccl:|hccl:|cncl:|{COMMUNICATION_RANGES}"
 TORCH_RANGES = (  # which torch opens by itself
-    r"Optimizer\.|enumerate\(DataLoader\)|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|torch[.:]"
-    r"|Torch-Compiled Region|TorchDynamo|Compiled(Fx|AOT)|CompiledFunction|AOTDispatcher|Pregraph|Inductor|## "
+    r"Optimizer\.|enumerate\(Data(Loader|Pipe)\)|(Distributed|FullySharded)?DataParallel\.|FSDP::|torch[.:]"
+    r"|.* \(dynamo_timed\)|Torch-Compiled Region"
+    r"|TorchDynamo|Compiled(Fx|AOT)|CompiledFunction|AOTDispatcher|Pregraph|Inductor|## "
     r"|PyTorch Profiler"
 )
 STEP_MARKS = ("ProfilerStep", protocol.STEP_RANGE)
 STEP_MARK = "|".join(map(re.escape, STEP_MARKS))
-DATA_WAIT = rf"enumerate\(DataLoader\)#|{re.escape(protocol.DATA_WAIT_RANGE)}"
+_FETCH_OF_LIGHTNING = r"\[pl\]\[profile\](\[\w+Loop\]\.\w*next|get_train_batch)$"  # whatever it loads with
+DATA_WAIT = rf"enumerate\(Data(Loader|Pipe)\)#|{_FETCH_OF_LIGHTNING}|{re.escape(protocol.DATA_WAIT_RANGE)}"
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
 LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
 BACKWARD = r"autograd::engine::evaluate_function"  # what autograd's engine calls, one after the other
@@ -41,19 +48,26 @@ REDUCER = r"torch\.distributed\.ddp\.reducer::|torch::distributed::reducer::"
 OPTIMIZER_STEP = rf"Optimizer\.step#|{re.escape(protocol.OPTIMIZER_RANGE)}"
 
 DEVICE_ALLOCATION = (
-    r"(cuda|hip)(Malloc|Free|MallocAsync|FreeAsync)$"
+    r"(cuda|hip)(Malloc|Free|MallocAsync|FreeAsync)(_v\d+)?$"
     r"|cuMem(Alloc|Free|Create|Map|Unmap|Release|SetAccess|AddressReserve)"
+    r"|urUSM(DeviceAlloc|SharedAlloc|Free)|zeMem(AllocDevice|AllocShared|Free)"
 )
-HOST_ALLOCATION = r"(cuda|hip)(HostAlloc|HostFree|MallocHost|FreeHost|HostMalloc|HostRegister|HostUnregister)"
+HOST_ALLOCATION = (
+    r"(cuda|hip)(HostAlloc|HostFree|MallocHost|FreeHost|HostMalloc|HostRegister|HostUnregister)"
+    r"|urUSMHostAlloc|zeMemAllocHost"
+)
 GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"
-SYNCHRONISATION = r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
+SYNCHRONISATION = (
+    r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
+    r"|(ur|pi)(QueueFinish|EventWait|EventsWait)|ze(EventHost|FenceHost|CommandQueue|CommandListHost)Synchronize"
+)
 
 
 def is_of_unknown_device(category: str) -> bool:
     """Whether events of the category are of a device other than CUDA's and ROCm's."""
-    return _OF_UNKNOWN_DEVICE.fullmatch(category.lower()) is not None
+    return category.lower() in _OF_ASCEND or _OF_UNKNOWN_DEVICE.fullmatch(category.lower()) is not None
 
 
 def is_of_torch(category: str) -> bool:
-    """Whether torch's profiler writes this category."""
-    return category.lower() in _OF_TORCH or is_of_unknown_device(category)
+    """Whether torch's profiler writes this category, and hardly another tool does."""
+    return category.lower() in _OF_TORCH or _OF_UNKNOWN_DEVICE.fullmatch(category.lower()) is not None

@@ -16,7 +16,7 @@ from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES
 
 ABSENT = -1
-_ANNOTATION = r"(nccl|rccl|xccl):"
+_ANNOTATION = r"(nccl|rccl|xccl|hccl|cncl):"
 
 
 class Fields(msgspec.Struct, frozen=True):

@@ -38,11 +38,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def nsight_options(command: Command) -> Command:
     """Adds the options that `wanted` reads."""
-    line = click.option("--print", "print_line", is_flag=True, help="With --nsys, print the command line and end.")
+    line = click.option(
+        "--print", "print_line", is_flag=True, help="With --nsys, print the nsys command line and exit."
+    )
     nsys = click.option(
         "--nsys",
         is_flag=True,
-        help="Record the window with Nsight Systems, and leave torch's profiler off: where it must not be used.",
+        help="Record the window with Nsight Systems instead of torch's profiler.",
     )
     command = line(command)
     return nsys(command)

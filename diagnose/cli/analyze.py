@@ -104,7 +104,7 @@ def _check(given: Mapping[str, Any]) -> None:
             if given[name]:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(
-                    f"{option} adds to the printed report: leave --json, --quiet, --annotations and --markdown - away."
+                    f"{option} adds to the printed report: leave out --json, --quiet, --annotations and --markdown -."
                 )
     if given["critical_path"]:
         refuse_without_hta()

@@ -91,7 +91,7 @@ def asked_of(given: dict[str, Any], at_steps: Sequence[int], stop: bool) -> Aske
         raise click.UsageError("--stop ends the job after a window, --arm goes on to its end: choose one.")
     for name in _NO_PAGES:
         if given.get(name) is not None:
-            raise click.UsageError(f"--{name} is of one window: diagnose analyze RUN/{_FOLDER} --{name} FILE")
+            raise click.UsageError(f"--{name} needs a single window: diagnose analyze RUN/{_FOLDER} --{name} FILE")
     slow, every = triggers["when_slow"], triggers["every"]
     if slow is None and every is None and not at_steps:
         slow = protocol.WHEN_SLOW
@@ -123,7 +123,7 @@ def show_armed(path: str, given: Mapping[str, Any], options: "Options") -> None:
     for name in _OF_ONE_WINDOW:
         if given.get(name):
             option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} is of one window: diagnose analyze {path.rstrip('/')}/{_FOLDER}")
+            raise click.UsageError(f"--{option} needs a single window: diagnose analyze {path.rstrip('/')}/{_FOLDER}")
     run = armed_run(Path(path), options)
     assert run is not None
     with writing():

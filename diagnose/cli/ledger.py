@@ -94,7 +94,7 @@ def _export(found: Ledger, to: Path) -> None:
 
 def _unusable(error: OSError) -> UserError:
     why = error.strerror or type(error).__name__
-    return UserError("the ledger of promises cannot be used", where=_shown(), why=why, do="mend or remove it")
+    return UserError("the ledger of promises cannot be used", where=_shown(), why=why, do="fix or remove it")
 
 
 def _shown() -> str:

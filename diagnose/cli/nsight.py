@@ -58,11 +58,11 @@ def wanted(given: dict[str, Any], armed: bool) -> bool:
     """
     nsys, print_line = given.pop("nsys"), given["print_line"]
     if print_line and not nsys:
-        raise click.UsageError("--print is of --nsys: it prints the command line of nsys.")
+        raise click.UsageError("--print needs --nsys: it prints the nsys command line.")
     if nsys and armed:
-        raise click.UsageError("--arm opens windows of torch's profiler, --nsys one of Nsight Systems: choose one.")
+        raise click.UsageError("--arm works with torch's profiler, not with --nsys: choose one.")
     if nsys and given["log"]:
-        raise click.UsageError("--log tells of windows of torch's profiler, --nsys opens one of Nsight's: choose one.")
+        raise click.UsageError("--log works with torch's profiler, not with --nsys: choose one.")
     return bool(nsys)
 
 

@@ -94,7 +94,7 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
     if resume is not None and out is not None:
         raise click.UsageError("Choose one of --out and --resume.", ctx)
     if resume is not None and not (resume / "tune.json").is_file():
-        raise UserError("there is no tune to go on with", where=resume, do="name the folder of one")
+        raise UserError("there is no tune to continue", where=resume, do="name the folder of one")
     folder = TuneFolder(resume or out or default_folder(command))
     ctx.exit(_climbed(folder, command, given))
 

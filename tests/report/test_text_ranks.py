@@ -44,7 +44,8 @@ def test_missing_ranks_and_mismatches_stand_above_the_ledger() -> None:
     report = printed(replace(whole, postmortem=found, trace=replace(whole.trace, missing_ranks=(2, 3, 4, 7))))
 
     assert "missing:    no trace of rank 2-4, 7 of 6; the late rank may be among them" in report
-    assert report.index("mismatch:   rank 1 has 3 all-reduces fewer in step 5") < report.index("where the device step goes, ")
+    mismatch = report.index("mismatch:   rank 1 has 3 all-reduces fewer in step 5")
+    assert mismatch < report.index("where the device step goes, ")
 
 
 def test_a_change_of_the_step_time_over_the_run_is_told_with_the_steps() -> None:

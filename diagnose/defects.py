@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 VARIABLE = "DIAGNOSE_DEFECTS"
-NOT_JUDGED = "not judged: a defect of diagnose in "
+NOT_JUDGED = "not judged: a bug in diagnose, in "
 REPORT_IT = f"report it, with the traceback that {VARIABLE}=raise and DIAGNOSE_TRACEBACK=1 show"
 _LONGEST = 120
 

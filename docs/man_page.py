@@ -15,7 +15,7 @@ _ENDINGS = (
     ("1", "--fail-on or --fail-on-regression was hit, or a run is slower than its baseline"),
     ("2", "wrong usage"),
     ("3", "the input cannot be used, or the output not written"),
-    ("70", "a defect of diagnose"),
+    ("70", "a bug in diagnose"),
     ("130", "interrupted"),
 )
 

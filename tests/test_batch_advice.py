@@ -39,7 +39,7 @@ def test_adam_scales_with_the_square_root_and_sgd_in_proportion() -> None:
 
 
 def test_of_another_optimizer_the_learning_rate_is_unknown() -> None:
-    assert "not known for this optimizer" in advice("optimizer-for-few-tokens", optimizer_name="Lion", **FOUR_TIMES)
+    assert "unknown for this optimizer" in advice("optimizer-for-few-tokens", optimizer_name="Lion", **FOUR_TIMES)
 
 
 def test_the_batch_stays_where_accumulation_falls_as_the_micro_batch_grows() -> None:
@@ -64,7 +64,7 @@ def test_an_unknown_critical_batch_says_how_to_measure_it() -> None:
 
 def test_where_the_batch_is_not_known_the_rule_alone_stands() -> None:
     said = advice("low-memory-use", **ADAM)
-    assert said.startswith("Where the global batch grows, scale the learning rate with its square root")
+    assert said.startswith("If the global batch grows, scale the learning rate with its square root")
 
 
 def test_what_leaves_the_batch_alone_says_nothing_of_it() -> None:

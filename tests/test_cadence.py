@@ -85,7 +85,7 @@ def test_a_job_that_fails_often_is_not_told_to_save_less(tmp_path: Path) -> None
     found = saving(tmp_path, {}, mtbf_hours=0.00005)
 
     assert cadence_of(found).patch is None
-    assert cadence_of(found).action == "write checkpoints behind the next steps"
+    assert cadence_of(found).action == "write checkpoints during the next steps"
     assert (cadence_of(found).predicted_speedup or (0, 0))[0] == 1
 
 

@@ -203,7 +203,7 @@ def test_a_defect_exits_70_with_one_line(analysis_gives: Callable[..., list[Any]
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("KeyError: ")
     assert "\x1b" not in result.stderr
-    assert "this is a defect of diagnose; run with DIAGNOSE_TRACEBACK=1 for details" in result.stderr
+    assert "this is a bug in diagnose; run with DIAGNOSE_TRACEBACK=1 for details" in result.stderr
 
 
 def test_a_defect_shows_its_traceback_when_asked(

@@ -68,7 +68,7 @@ def test_without_operators_steps_or_copies_it_is_not_told() -> None:
 @pytest.mark.parametrize(
     ("work", "trains", "told"),
     [
-        ((batch, product(100)), True, "Copy the next batch on a stream of its own"),
+        ((batch, product(100)), True, "Copy the next batch on a separate stream"),
         ((weights_forward,), False, "weights that are offloaded to the host"),
         ((weights_forward, passes), True, "offloaded weights, activations or states"),
     ],

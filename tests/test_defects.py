@@ -24,7 +24,7 @@ from diagnose.report.text import report
 from diagnose.rule import Rule
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "synthetic-memory-bound.json.gz"
-SAYS = "not judged: a defect of diagnose in "
+SAYS = "not judged: a bug in diagnose, in "
 
 
 def fails(*args: Any, **kwargs: Any) -> NoReturn:
@@ -104,7 +104,7 @@ def test_a_section(
     for options in (["--details"], ["--markdown", "-"]):
         done = CliRunner().invoke(main, ["analyze", str(SAMPLE), *options])
         assert done.exit_code == 0
-        assert f"a defect of diagnose in {section}" in " ".join(done.stdout.split())
+        assert f"a bug in diagnose, in {section}" in " ".join(done.stdout.split())
 
 
 def test_the_roofline_of_a_rank(whole: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_number_that_is_none_is_told_before_json_hides_it(value: float, tmp_pa
         checks.check_finite(msgspec.structs.replace(found, mfu=msgspec.structs.replace(found.mfu, value=value)))
 
 
-@pytest.mark.parametrize("text", ["a defect of diagnose in METRIC", "\x1b[2J", "Traceback (most recent call last):"])
+@pytest.mark.parametrize("text", ["a bug in diagnose, in METRIC", "\x1b[2J", "Traceback (most recent call last):"])
 def test_a_page_that_hides_a_failure_is_told(text: str) -> None:
     checks.check_text("steps: 4")
     with pytest.raises(checks.Wrong):

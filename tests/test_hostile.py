@@ -78,7 +78,7 @@ def test_it_is_read_or_refused(path: Path, end: str) -> None:
         steps = found["steps"]
         whole = steps["time_ns"] if steps["device_time_ns"] is None else steps["device_time_ns"]
         assert sum(entry["ns"] for entry in found["ledger"]) == whole
-        assert not [entry for entry in found["not_judged"] if "a defect of diagnose" in entry["because"]]
+        assert not [entry for entry in found["not_judged"] if "a bug in diagnose" in entry["because"]]
 
 
 @pytest.mark.parametrize("options", [["--details", "--kernels", "3"], ["--markdown", "-"]], ids=" ".join)

@@ -82,7 +82,7 @@ def test_a_core_that_is_measured_a_little_above_itself_is_one_core(
 def test_unknown_cores_are_said_and_not_assumed(tmp_path: Path, recorded: Any) -> None:
     finding = data_wait(waiting(tmp_path, recorded))
 
-    assert "how many it has is not known" in " ".join(finding.do.split())
+    assert "their number is not known" in " ".join(finding.do.split())
     assert finding.patch is not None
     assert finding.patch.set["num_workers"] == 10
     assert finding.predicted_speedup is not None
@@ -161,7 +161,7 @@ def test_workers_that_sleep_are_raised_above_the_cores(tmp_path: Path) -> None:
 
     assert finding.patch is not None
     assert finding.patch.set["num_workers"] == 16
-    assert "also where that is more than the cores" in finding.do
+    assert "even if that is more than the cores" in finding.do
     assert "6.0 % of a core" in finding.do
 
 

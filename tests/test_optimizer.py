@@ -123,7 +123,7 @@ def test_without_a_name_no_form_and_no_gain_is_known(tmp_path: Path) -> None:
     finding = next(f for f in diagnosis.findings if f.rule == "unfused-optimizer")
 
     assert {f.name: f.value for f in diagnosis.facts}["optimizer_faster_form"] is None
-    assert finding.do.startswith("If it is Adam, AdamW or SGD")
+    assert finding.do.startswith("For Adam, AdamW and SGD")
     assert (finding.predicted_speedup, finding.patch) == (None, None)
 
 

@@ -61,7 +61,7 @@ def test_batches_of_one_length_that_no_sample_needs_are_to_be_padded_to_their_lo
 
     assert finding.patch is None, "grouping changes nothing"
     assert 'padding="longest"' in finding.do
-    assert "takes 30.0 %" in words(finding.do)
+    assert "saves 30.0 %" in words(finding.do)
     assert finding.predicted_speedup is not None
     assert finding.predicted_speedup[0] == pytest.approx(1 / 0.7, rel=0.02)
 
@@ -80,4 +80,4 @@ def test_of_few_batches_the_kind_is_not_told(tmp_path: Path) -> None:
     finding = padded(tmp_path, beyond=0.3, batches=3)
 
     assert finding.patch is None
-    assert "If all batches have one length" in words(finding.do)
+    assert "If all batches have the same length" in words(finding.do)

@@ -79,7 +79,7 @@ def test_what_of_a_capture_was_left_out_is_said(
     found = launch_bound(tmp_path, {"world_size": world_size, "recording": recording})
 
     told = [finding.says for finding in found.findings if finding.rule == "cut-capture"]
-    assert told == ([f"Of the window: {says}."] if says else [])
+    assert told == ([f"The capture was cut: {says}."] if says else [])
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,8 @@ def test_what_makes_the_answer_unsafe_comes_next() -> None:
 def test_the_denominator_is_named_once_above_the_shares() -> None:
     device, host = printed(diagnoses.data_bound()), printed(diagnoses.undecided())
 
-    assert "of the device step, 174.0 ms (mean of 8), each part takes:" in device
-    assert "of the host step, 800.0 us, each part takes:" in host
+    assert "where the device step goes, 174.0 ms (mean of 8):" in device
+    assert "where the host step goes, 800.0 us:" in host
     assert "800.0 us per host step" in host
 
 

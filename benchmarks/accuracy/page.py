@@ -57,7 +57,7 @@ def page(score: Score, real: Sequence[Labelled], realism: str, command: str, oth
         "",
         "## Class by class",
         "",
-        "Rows are what is true, columns what was said. A job near a boundary counts as right where the verdict is the",
+        "Rows are the true class, columns the verdict. A job near a boundary counts as right if the verdict is the",
         "class on its other side, or names both.",
         "",
         _confusion(score),
@@ -154,36 +154,40 @@ def _misses(score: Score) -> str:
     return "\n".join([*lines, *([f"- and {more} more, which the command prints"] if more > 0 else [])])
 
 
-_INTRODUCTION = f"""`{{command}}`
-made these figures: {{jobs}} jobs of which the answer is known are diagnosed, and what is right is counted. {{faults}}
-faults and pairs of faults are injected, in up to three severities, into whole training steps on GPUs of the public
-table ({", ".join(tables()["bases"])}) and into jobs of eight ranks; beside them stand healthy jobs and traces that lack
-what a class rests on.
+_INTRODUCTION = f"""\
+`{{command}}` produced these figures. It diagnoses {{jobs}} jobs with a known answer and counts how often the
+diagnosis is right. {{faults}} faults and pairs of faults are injected, in up to three severities, into whole training
+steps on GPUs of the public table ({", ".join(tables()["bases"])}) and into jobs of eight ranks. The rest are healthy
+jobs, and traces that lack what a class rests on.
 
-The truth is no opinion: each job runs again with its data, its host code or its communication free, which is what each
-holds up, and again with each change made, which is what each buys. The best single change is the one that buys most
-with as many tokens in a step. Regret is by how much longer a step is with the first advice than with that change. Rules
-may be tuned on even seeds. Of the odd ones seed 1 is scored at each change, so that its misses are known to whoever
-makes it; the others are scored at the end alone. A seed draws the noise, the base and the late rank; the kinds of
-faults are the same for all, so that what is said of an unknown kind is not measured.
+How the truth is known: each job runs again with its data, its host code or its communication made free, which shows
+what holds it up, and again with each change made, which shows what each gains.
+
+- The **best single change** is the one that gains most with as many tokens in a step.
+- **Regret** is how much longer a step is with the first advice than with the best single change.
+- **Seeds**: rules may be tuned on even seeds. Of the odd seeds, seed 1 is scored at each change, so whoever makes the
+  change sees its misses; the others are scored only at the end. A seed draws the noise, the base and the late rank. The
+  kinds of faults are the same for all seeds, so the figures do not say how an unknown kind of fault would be judged.
 """
-_REASONS = """The misses of the odd seeds. Most have one of these causes.
+_REASONS = """The misses of the odd seeds. Most have one of these causes:
 
-- `optimizer-for-few-tokens` comes first where a step has few tokens. It alters training, and what was injected is
-  named beside it. It also buys more than promised where what the host does once a step stands in the way.
-- A late rank that costs a few percent is not told from the spread of the ranks, or comes after a change that buys more.
-- A transfer that a late rank exposes is taken for the network's where that rank waits for it, too.
+- `optimizer-for-few-tokens` comes first if a step has few tokens. It alters training, and the injected fault is named
+  beside it. It also gains more than promised if work that the host does once a step is in the way.
+- A late rank that costs a few percent cannot be told from the spread of the ranks, or comes after a change that gains
+  more.
+- A transfer that a late rank exposes is attributed to the network if that rank waits for it, too.
 - What the late rank's host does after its collectives holds up the others in ways that the replay of all ranks does not
-  shorten: a cured straggler in DDP and tensor parallelism buys up to 8 % more than the promised best case.
-- Pauses of Python behind read-backs inside a step are taken for Python alone where they outlast the wait.
-- Norms and loss have one change, `use_liger_kernel`. The finding that stands for both promises the gain of both, and is
-  held against a run in which its own part is fused.
-- Best cases from ratios of peaks, of fp32 to TF32 and to bf16, fall short by 1 to 2 %.
-- Two causes of like size that hide each other, such as a slow loader under a slow host, are told apart by a
+  shorten: curing a straggler in DDP and tensor parallelism gains up to 8 % more than the promised best case.
+- Pauses of Python behind read-backs inside a step are taken for Python alone if they outlast the wait.
+- Norms and loss have one change, `use_liger_kernel`. The finding that stands for both promises the gain of both, but is
+  compared with a run in which only its own part is fused.
+- Best cases from ratios of peaks (fp32 to TF32 and to bf16) fall short by 1 to 2 %.
+- Two causes of similar size that hide each other, such as a slow loader under a slow host, are told apart by a
   convention.
 """
-_LIMITS = """So simulated traces do not pass for real ones: a bar that is missed. The simulator shares its authors with
-the analysis, and times kernels by the roofline, so the figures say how often the judgement is right about jobs that
-behave as modelled. Kernels come in fewer kinds than in real models, and hosts stutter less. What a compiler fuses,
-and what fp8 and newer attention kernels gain, are the simulator's assumptions (`benchmarks/accuracy/cures.toml`).
+_LIMITS = """\
+So simulated traces can be told from real ones: this bar is missed. The simulator has the same authors as the analysis
+and times kernels by the roofline, so the figures say how often the judgement is right about jobs that behave as
+modelled. Kernels come in fewer kinds than in real models, and hosts stutter less. What a compiler fuses, and what
+fp8 and newer attention kernels gain, are assumptions of the simulator (`benchmarks/accuracy/cures.toml`).
 """

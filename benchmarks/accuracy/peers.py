@@ -119,20 +119,24 @@ def _is_near(outcome: Outcome, said: tuple[str, ...]) -> bool:
 _HEADS = ("read", "tells apart", "right", "diagnose, by the same classes", "alarms on healthy jobs", "diagnose")
 _THREE = ("HTA, by thresholds", "waits for host or data; communicates; computes or moves")
 _TWO = ("utilisation below 90 %", "waits for host or data; does not")
-SOURCES = f"""HTA's temporal breakdown (`pip install ".[hta]"`) says of each rank how long it is idle, computes, or
-does neither. It names no bottleneck. Read here: idle from {100 * IDLE:.0f} % on, the gate of
-[TraceLens](https://github.com/AMD-AGI/TraceLens) and [nsys-ai](https://github.com/GindaChen/nsys-ai), is waiting for
-host or data; else communication from {100 * COMMUNICATES:.0f} % on, the gate of the retired
-[TensorBoard plugin](https://github.com/pytorch/kineto/tree/v0.4.0/tb_plugin); else the kernels.
-[nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) shows the part of the time in which a kernel runs,
-for which HTA's busy time stands; below {100 * FED:.0f} % the GPU counts as not fed, a rule of thumb. What such a figure
-cannot tell apart counts as right either way, and near a boundary both sides do, as for diagnose. No threshold was moved
-to fit or to miss these jobs.
+SOURCES = f"""\
+HTA's temporal breakdown (`pip install ".[hta]"`) says how long each rank is idle, computes, or does neither. It names
+no bottleneck, so its figures are read here by these thresholds:
 
-Neither can say whether host or data is late, what of a collective is waiting for a late rank, whether memory or
-arithmetic bounds the kernels, what to change, or what that buys; nor that a trace lacks what the answer rests on. HTA
-also looks for late ranks; of kernels named as today's NCCL names them (`ncclDevKernel`) that search takes none, and
-ends in an error. TraceML 0.5.0 installs and measures a job while it runs: it takes no trace. nsys-ai 0.3.0 installs,
-reads captures of Nsight Systems, and of a trace of torch.profiler says that it holds no GPU kernels. Neither could be
-asked about these jobs.
+- idle from {100 * IDLE:.0f} % on counts as waiting for host or data, the gate of
+  [TraceLens](https://github.com/AMD-AGI/TraceLens) and [nsys-ai](https://github.com/GindaChen/nsys-ai);
+- otherwise communication from {100 * COMMUNICATES:.0f} % on counts as communication-bound, the gate of the retired
+  [TensorBoard plugin](https://github.com/pytorch/kineto/tree/v0.4.0/tb_plugin);
+- otherwise the kernels decide;
+- [nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) shows the part of the time in which a kernel runs.
+  HTA's busy time stands for it; below {100 * FED:.0f} % the GPU counts as not fed, a rule of thumb.
+
+What such a figure cannot tell apart counts as right either way, and near a boundary both sides count as right, as for
+diagnose. No threshold was moved to fit or to miss these jobs.
+
+Neither can say whether host or data is late, how much of a collective is waiting for a late rank, whether memory or
+arithmetic bounds the kernels, what to change, what that gains, or that a trace lacks what the answer rests on. HTA also
+looks for late ranks, but its search does not know the kernel names of today's NCCL (`ncclDevKernel`) and ends in an
+error. Two more tools could not be asked about these jobs: TraceML 0.5.0 measures a job while it runs and takes no
+trace; nsys-ai 0.3.0 reads captures of Nsight Systems, and says of a torch.profiler trace that it holds no GPU kernels.
 """

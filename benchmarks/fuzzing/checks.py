@@ -30,7 +30,7 @@ _ANSWERS: dict[str, Any] = {
     "fit": dict[str, Any],
     "data": PipelineReport,
 }
-NETTED = "defect of diagnose"  # what a report says in the place of a part that failed
+NETTED = "bug in diagnose"  # what a report says in the place of a part that failed
 
 
 class Wrong(Exception):

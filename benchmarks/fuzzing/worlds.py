@@ -59,7 +59,7 @@ def asked(tool: str, arguments: str, place: Path) -> str:
     """How the question of an agent ends."""
     with contextlib.redirect_stderr(io.StringIO()) as told, contextlib.redirect_stdout(io.StringIO()):
         text, failed = Answers(Roots([place])).answer(tool, _as_arguments(arguments))
-    if "defect of diagnose" in text:
+    if "bug in diagnose" in text:
         return f"DEFECT {named(told.getvalue())}"
     check_text(text + told.getvalue())
     if not text.strip() or len(text) > _LONGEST_ANSWER:

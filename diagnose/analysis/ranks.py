@@ -120,7 +120,7 @@ def _each_once(digests: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
         other = of_rank.setdefault(digest.rank, digest)
         if other is not digest:
             raise UserError(
-                f"two traces say that they are of rank {digest.rank}",
+                f"two traces claim to be rank {digest.rank}",
                 where=digest.source.path,
                 why=f"the other is {printable(other.source.path)}",
                 do="keep one run in the folder, or pass one of the files",

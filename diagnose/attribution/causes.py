@@ -94,7 +94,7 @@ _DIVIDED_MATRIX = (
 _OTHER_WORK = (
     Cause("activation", "memory", "activation"),
     Cause("aten_other", "memory", "other PyTorch kernels"),
-    Cause("clip", "memory", "clipping of gradients"),
+    Cause("clip", "memory", "gradient clipping"),
     Cause("copy", "memory", "copy and cast kernels"),
     Cause("dropout", "memory", "dropout"),
     Cause("elementwise", "memory", "elementwise"),
@@ -104,7 +104,7 @@ _OTHER_WORK = (
     Cause("moe", "memory", "expert routing"),
     Cause("norm", "memory", "normalisation"),
     Cause("operator-memory", "memory", "other operators"),
-    Cause(OPTIMIZER_OPERATORS, "memory", "operators of the optimizer"),
+    Cause(OPTIMIZER_OPERATORS, "memory", "optimizer operators"),
     Cause("optimizer", "memory", "optimizer"),
     Cause("pool", "memory", "pooling and resizing"),
     Cause("quant", "memory", "quantisation"),
@@ -153,8 +153,8 @@ _IDLE = (
         lateness="checkpoint",
     ),
     Cause("sync", "host", "synchronisation"),
-    Cause("optimizer-host", "host", "host code of the optimizer"),
-    Cause("dispatch", "host", "dispatch of operators", per_launch=True),
+    Cause("optimizer-host", "host", "optimizer host code"),
+    Cause("dispatch", "host", "operator dispatch", per_launch=True),
     Cause("python", "host", "Python", per_launch=True),
     Cause("launch-latency", "host", "launch latency", per_launch=True),
     Cause("kernel-gap", "host", "gaps between queued kernels", per_launch=True),
@@ -164,7 +164,7 @@ _IDLE = (
 _MFU_PARTS = (
     Cause("model-flops", "compute", "model FLOPs at the peak (MFU)"),
     Cause("padding", "compute", "padding (in MFU)"),
-    Cause("recompute", "compute", "computing activations again"),
+    Cause("recompute", "compute", "recomputed activations"),
     Cause("lower-precision", "compute", "precision slower than the peak's"),
     Cause("below-datasheet", "compute", "datasheet peak out of reach"),
 )

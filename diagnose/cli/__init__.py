@@ -17,7 +17,7 @@ from diagnose.cli.group import LazyGroup
             ),
             "data": (
                 "diagnose.cli.data",
-                "Say how fast each stage of the input is, which is the smallest, and how many workers a step needs.",
+                "Say how fast each stage of the input is, which is the slowest, and how many workers a step needs.",
             ),
             "trigger": ("diagnose.cli.trigger", "Open a window in a job that runs under `diagnose run --arm`."),
             "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
@@ -38,19 +38,22 @@ from diagnose.cli.group import LazyGroup
             ),
             "hang": (
                 "diagnose.cli.hang",
-                "Say which rank a hanging job waits for, at which call, or which rank calls something else.",
+                "Say which rank a hanging job waits for and at which call, or which rank calls something else.",
             ),
             "memory": (
                 "diagnose.cli.memory",
-                "Say what the memory of a job went to at its peak, and what keeps the rest from being used.",
+                "Say what a job's memory consists of at its peak, and why free memory cannot be used.",
             ),
             "fleet": (
                 "diagnose.cli.fleet",
-                "Say what the GPU-hours of many jobs went to, which changes return most, and which hosts are at fault.",
+                "Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.",
             ),
         },
         "Plan a job": {
-            "fit": ("diagnose.cli.fit", "Say whether a job fits its GPUs, how fast it will be and how to divide it."),
+            "fit": (
+                "diagnose.cli.fit",
+                "Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.",
+            ),
             "scaling": ("diagnose.cli.scaling", "Say how a job scales with its GPUs, and how many to take."),
         },
         "Look up": {
@@ -62,9 +65,12 @@ from diagnose.cli.group import LazyGroup
             "rules": ("diagnose.cli.rules", "List the rules."),
             "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
             "hardware": ("diagnose.cli.hardware", "List the known GPUs with their peaks, bandwidth and sources."),
-            "ledger": ("diagnose.cli.ledger", "Say how often changes gained what was predicted of them, rule by rule."),
+            "ledger": ("diagnose.cli.ledger", "Say how often changes gained what was predicted, rule by rule."),
             "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
-            "completion": ("diagnose.cli.completion", "Print what makes a shell complete commands and options."),
+            "completion": (
+                "diagnose.cli.completion",
+                "Print the script that makes a shell complete commands and options.",
+            ),
         },
     },
     context_settings={"help_option_names": ["-h", "--help"]},

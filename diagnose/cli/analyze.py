@@ -29,41 +29,42 @@ _SEVERITIES = ("info", "warning", "critical")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
-@click.option("--kernels", metavar="N", type=click.IntRange(1), help="List the N longest kernels, too.")
-@click.option("--critical-path", is_flag=True, help="Print one step's critical path, too; needs the extra hta.")
+@click.option("--kernels", metavar="N", type=click.IntRange(1), help="Also list the N longest kernels.")
+@click.option("--critical-path", is_flag=True, help="Also print the critical path of one step; needs the extra hta.")
 @annotations_option
 @page_options
 @annotate_option
-@click.option("--run", metavar="NAME", help="Which run, when PATH holds the traces of several.")
-@click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose this rank of the job alone.")
-@click.option("--step", metavar="K", type=click.IntRange(0), help="Count this step alone, by its number.")
+@click.option("--run", metavar="NAME", help="Which run, if PATH holds the traces of several.")
+@click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose only this rank of the job.")
+@click.option("--step", metavar="K", type=click.IntRange(0), help="Count only this step, by its number.")
 @rules_option
 @stated_options
 @click.option(
     "--metrics",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Series of the GPUs that a monitor kept: DCGM's exporter, or Prometheus' answer as JSON.",
+    help="GPU readings kept by a monitor: the output of DCGM's exporter, or an answer of Prometheus as JSON.",
 )
 @click.option(
     "--torch-trace",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="What TORCH_TRACE=FOLDER wrote: graph breaks and recompilations of torch.compile.",
+    help="The folder that TORCH_TRACE wrote, for graph breaks and recompilations of torch.compile.",
 )
 @loading_options
-@ledger_option("Quote no earlier promises (diagnose ledger).")
+@ledger_option("Do not quote earlier promises (see diagnose ledger).")
 @click.option(
     "--fail-on",
     type=click.Choice(_SEVERITIES[::-1]),
-    help="Exit with 1 when a finding is this severe or more.",
+    help="Exit with 1 if a finding is at least this severe.",
 )
 def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     """Say why a training job is slow and what to change next.
 
-    PATH is a trace of torch.profiler (.json, .json.gz or .json.zst) or a folder with one trace per rank, here
-    or at a URL (s3://, gs://, hf://, ssh://, http://), or a pipe, or - for standard input. Of the folder
-    of an armed run (diagnose run --arm) the step times and each window are told; RUN/step-K is one of its windows.
+    PATH is a trace of torch.profiler (.json, .json.gz or .json.zst), an Nsight Systems export (.sqlite), a folder
+    with one trace per rank, a pipe, or - for standard input. Traces and folders may be at a URL (s3://, gs://, hf://,
+    ssh://, http://). For the folder of an armed run (diagnose run --arm) the report has the step times and each
+    window; RUN/step-K is one of its windows.
 
     \b
     Exit codes:
@@ -71,7 +72,7 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
       1    --fail-on was hit
       2    wrong usage
       3    the input cannot be used, or the output not written
-      70   a defect of diagnose
+      70   a bug in diagnose
       130  interrupted
     """
     _check(given)
@@ -103,7 +104,7 @@ def _check(given: Mapping[str, Any]) -> None:
             if given[name]:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(
-                    f"{option} adds to the printed report: leave --json, --quiet, --annotations and --markdown - away."
+                    f"{option} adds to the printed report: leave out --json, --quiet, --annotations and --markdown -."
                 )
     if given["critical_path"]:
         refuse_without_hta()

@@ -29,7 +29,7 @@ annotate_option: Callable[[Any], Any] = click.option(
     metavar="FILE",
     type=click.Path(path_type=Path),
     callback=_checked,
-    help="Write the trace back with a track of what was found, for ui.perfetto.dev; compressed if FILE ends in .gz.",
+    help="Write the trace with an added track of findings, for ui.perfetto.dev; compressed if FILE ends in .gz.",
 )
 
 

@@ -32,16 +32,20 @@ def arm_options(command: Command) -> Command:
     """Adds the options that `asked_of` reads."""
     options = (
         click.option(
-            "--arm", is_flag=True, help="Time every step of the whole job, and open a window whenever a trigger asks."
+            "--arm",
+            is_flag=True,
+            help="Time every step of the whole job, and open a window when a trigger asks for one.",
         ),
         click.option(
             "--when-slow",
             metavar="F",
             type=click.FloatRange(min=1, min_open=True),
-            help="With --arm: a window where steps take F times the running median, or at the next slow step where "
-            f"such come at equal distances (default: {protocol.WHEN_SLOW:g} where no other trigger is named).",
+            help="With --arm: open a window if steps take F times the running median, or at the next slow step if "
+            f"these come at equal distances (default: {protocol.WHEN_SLOW:g} if no other trigger is given).",
         ),
-        click.option("--every", metavar="N", type=click.IntRange(min=1), help="With --arm: a window every N steps."),
+        click.option(
+            "--every", metavar="N", type=click.IntRange(min=1), help="With --arm: open a window every N steps."
+        ),
         click.option(
             "--windows",
             metavar="N",
@@ -52,14 +56,14 @@ def arm_options(command: Command) -> Command:
             "--on-signal",
             metavar="NAME",
             type=click.Choice(_SIGNALS),
-            help="With --arm: a window when this signal comes, such as SIGUSR1, unless the job handles it itself.",
+            help="With --arm: open a window on this signal, such as SIGUSR1, unless the job handles it itself.",
         ),
         click.option(
             "--hang-stacks",
             metavar="S",
             type=click.FloatRange(min=1),
-            help="With --arm: where no step has ended for S seconds, and 10 times the usual step time, py-spy tells "
-            "the stacks of the ranks, for `diagnose hang`.",
+            help="With --arm: if no step has ended for S seconds and for 10 times the usual step time, take the stacks "
+            "of the ranks with py-spy, for `diagnose hang`.",
         ),
     )
     for option in reversed(options):
@@ -87,7 +91,7 @@ def asked_of(given: dict[str, Any], at_steps: Sequence[int], stop: bool) -> Aske
         raise click.UsageError("--stop ends the job after a window, --arm goes on to its end: choose one.")
     for name in _NO_PAGES:
         if given.get(name) is not None:
-            raise click.UsageError(f"--{name} is of one window: diagnose analyze RUN/{_FOLDER} --{name} FILE")
+            raise click.UsageError(f"--{name} needs a single window: diagnose analyze RUN/{_FOLDER} --{name} FILE")
     slow, every = triggers["when_slow"], triggers["every"]
     if slow is None and every is None and not at_steps:
         slow = protocol.WHEN_SLOW
@@ -119,7 +123,7 @@ def show_armed(path: str, given: Mapping[str, Any], options: "Options") -> None:
     for name in _OF_ONE_WINDOW:
         if given.get(name):
             option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} is of one window: diagnose analyze {path.rstrip('/')}/{_FOLDER}")
+            raise click.UsageError(f"--{option} needs a single window: diagnose analyze {path.rstrip('/')}/{_FOLDER}")
     run = armed_run(Path(path), options)
     assert run is not None
     with writing():

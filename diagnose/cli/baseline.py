@@ -28,7 +28,7 @@ _folder_option: Callable[[Any], Any] = click.option(
     type=click.Path(path_type=Path),
     default=FOLDER,
     show_default=True,
-    help="Where baselines are kept.",
+    help="Folder of the baselines.",
 )
 
 
@@ -44,7 +44,7 @@ def baseline() -> None:
 @work_options
 @loading_options
 def save(name: str, trace: str, folder: Path, **given: Any) -> None:
-    """Keep the run of TRACE as the baseline NAME: step times, causes, kernels and configuration, and no trace.
+    """Keep the run of TRACE as the baseline NAME: step times, causes, kernels and configuration, not the trace.
 
     TRACE is whatever `diagnose compare` takes. The file is the same for the same trace, and names no host and no path.
     """
@@ -67,22 +67,22 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     type=SHARE,
     default="5%",
     show_default=True,
-    help="How much slower it may be, beyond the noise.",
+    help="How much slower the run may be, beyond the noise.",
 )
 @noise_option
-@click.option("-q", "--quiet", is_flag=True, help="Print the headline alone.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the headline.")
 @annotations_option
 @html_option
 @markdown_option
 @work_options
 @loading_options
 def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | None, **given: Any) -> None:
-    """Hold the run of TRACE against the baseline NAME; exit with 1 when it is slower, or cannot be compared.
+    """Compare the run of TRACE with the baseline NAME; exit with 1 if it is slower or cannot be compared.
 
     \b
     Exit codes:
-      0    it is not slower than the tolerance, beyond the noise
-      1    it is, or it is another job than the baseline
+      0    the run is not slower than the tolerance allows, beyond the noise
+      1    it is slower, or it is not the same job as the baseline
       2    wrong usage
       3    the input cannot be used, or there is no such baseline
     """

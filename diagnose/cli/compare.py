@@ -33,7 +33,7 @@ noise_option: Callable[[Any], Any] = click.option(
     "--noise",
     metavar="SHARE",
     type=SHARE,
-    help="How far repeats of a run lie apart on your machines.  [default: 1.5% with GPUs, 5% without]",
+    help="How much repeats of a run differ on your machines.  [default: 1.5% with GPUs, 5% without]",
 )
 
 
@@ -45,16 +45,20 @@ noise_option: Callable[[Any], Any] = click.option(
 @html_option
 @markdown_option
 @click.option(
-    "-o", "--out", metavar="FILE", type=click.Path(path_type=Path), help="Write to FILE what would be printed."
+    "-o",
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the output to FILE instead of printing it.",
 )
 @click.option(
     "--fail-on-regression",
     metavar="SHARE",
     type=SHARE,
-    help="Exit with 1 when B is slower by more than this, beyond the noise, or cannot be compared.",
+    help="Exit with 1 if B is slower by more than this, beyond the noise, or cannot be compared.",
 )
 @noise_option
-@ledger_option("Keep no promise that B, which is A with a patch, puts to the test.")
+@ledger_option("Do not record in the ledger how a patch's promise held, if B is A with a patch.")
 @work_options
 @loading_options
 def compare(before: str, after: str, **given: Any) -> None:
@@ -69,7 +73,7 @@ def compare(before: str, after: str, **given: Any) -> None:
       1    --fail-on-regression was hit
       2    wrong usage
       3    the input cannot be used, or the output not written
-      70   a defect of diagnose
+      70   a bug in diagnose
       130  interrupted
     """
     if given["as_json"] + given["annotations"] + (given["markdown"] == STDOUT) > 1:

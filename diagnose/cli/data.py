@@ -29,7 +29,7 @@ _LONGEST_S = 3600.0
     type=click.FloatRange(1, _LONGEST_S),
     default=SECONDS,
     show_default=True,
-    help="Measure for so long, the start of worker processes left out.",
+    help="Measure for this many seconds, not counting the start of worker processes.",
 )
 @click.option(
     "--samples",
@@ -37,15 +37,21 @@ _LONGEST_S = 3600.0
     type=click.IntRange(min=1),
     default=SAMPLES,
     show_default=True,
-    help="Load so many samples in process at most.",
+    help="Load at most N samples in process.",
 )
-@click.option("--step-ms", metavar="F", type=POSITIVE, help="Time of an optimizer step that waits for no data.")
-@click.option("--run", "run_file", metavar="FILE", type=click.Path(path_type=Path), help="The same of a diagnosed run.")
+@click.option("--step-ms", metavar="F", type=POSITIVE, help="Time of an optimizer step that does not wait for data.")
+@click.option(
+    "--run",
+    "run_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A diagnosed run (its JSON), to take that time from.",
+)
 @click.option(
     "--batches-per-step",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Batches that a step takes (default: what the Trainer or the run says, else 1).",
+    help="Batches in a step (default: what the Trainer or the run says, else 1).",
 )
 @click.option("--loader", metavar="N", type=click.IntRange(min=1), help="Measure the N-th DataLoader that is iterated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
@@ -63,22 +69,22 @@ def data(
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Say how fast each stage of the input is, which is the smallest, and how many workers a step needs.
+    """Say how fast each stage of the input is, which is the slowest, and how many workers a step needs.
 
     COMMAND is what you would type to train: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch. It runs
-    until its training loop asks for the first batch; there the input is measured, nothing is trained, and the process
-    ends at once, so that nothing of the job saves or reports. What the command prints goes to stderr, the answer to
+    until its training loop asks for the first batch. There the input is measured, nothing is trained, and the process
+    ends at once, so that the job saves and reports nothing. What the command prints goes to stderr, the answer to
     stdout.
 
     \b
     Exit codes:
       0    measured
       2    wrong usage
-      3    nothing was measured: the command ended well without a training loop over a DataLoader
-      70   a defect of diagnose
+      3    nothing was measured: the command succeeded, but had no training loop over a DataLoader
+      70   a bug in diagnose
       126  the command cannot be executed
       127  the command is not found
-      else that of the command, which ended before its training loop (128 + n when signal n ended it)
+      else that of the command, which ended before its training loop (128 + n if signal n ended it)
     """
     if not command:
         raise click.UsageError("No command. Put it after `--`:  diagnose data -- train.py", ctx)

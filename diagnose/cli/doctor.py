@@ -19,7 +19,7 @@ _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
 
 
 @click.command(epilog="Example:  diagnose doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: name, state and words of each check.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with name, state and text of each check.")
 def doctor(as_json: bool) -> None:
     """Say what a capture can see on this machine: torch, GPU events, NVML, other profilers, disk, versions.
 

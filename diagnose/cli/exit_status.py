@@ -1,7 +1,7 @@
 """How a command ends: every outcome is one exit code and at most one message, never a traceback.
 
 Exit codes: 0 ran, 1 --fail-on or --fail-on-regression hit, or slower than a baseline, 2 usage, 3 input (or output) that
-cannot be used, 70 a defect of diagnose, 130 interrupted. A reader that closes the pipe early (`| head`) changes none of
+cannot be used, 70 a bug in diagnose, 130 interrupted. A reader that closes the pipe early (`| head`) changes none of
 them.
 """
 
@@ -88,7 +88,7 @@ def _tell_defect(error: Exception) -> None:
 
 
 def explained(error: Exception) -> click.ClickException | None:
-    """The error with what its user can do about it; None where that is nothing, since it is a defect of diagnose."""
+    """The error with what its user can do about it; None where that is nothing, since it is a bug in diagnose."""
     if isinstance(error, click.ClickException):
         return error
     if isinstance(error, MemoryError):
@@ -106,7 +106,7 @@ def defect(error: Exception) -> str:
         traceback.print_exception(error)
     message = printable(" ".join(str(error).split()))[:LONGEST_MESSAGE]
     named = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return f"{named}; this is a defect of diagnose; run with DIAGNOSE_TRACEBACK=1 for details"
+    return f"{named}; this is a bug in diagnose; run with DIAGNOSE_TRACEBACK=1 for details"
 
 
 def _discard_stdout() -> None:

@@ -33,49 +33,59 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 
 
 @click.command(epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256")
-@click.option("--model", metavar="NAME", help="Name, Hugging Face repository or short form (8b), or a config.json.")
-@click.option("--gpu", metavar="NAME", help="One of `diagnose hardware`.")
-@click.option("--gpus", type=_COUNT, help="GPUs in all (default: what the division takes, else 1).")
-@click.option("--nodes", type=_COUNT, help="Machines (default: at most eight GPUs in each).")
-@click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or what the model has places for).")
-@click.option("--micro-batch", type=_COUNT, help="Sequences that a GPU computes at once.")
-@click.option("--accumulation", type=_COUNT, help="Micro-batches of an optimizer step.")
-@click.option("--global-batch", type=_COUNT, help="Sequences of an optimizer step, over all GPUs.")
-@click.option("--dtype", help="bf16, bf16-mixed, fp32, tf32, ... (default: that of the stack, mostly bf16-mixed).")
+@click.option(
+    "--model", metavar="NAME", help="The model: name, Hugging Face repository, short form (8b), or a config.json."
+)
+@click.option("--gpu", metavar="NAME", help="The GPU, one of `diagnose hardware`.")
+@click.option("--gpus", type=_COUNT, help="Total GPUs (default: what the parallelism takes, else 1).")
+@click.option("--nodes", type=_COUNT, help="Machines (default: as many as needed with at most eight GPUs in each).")
+@click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or the model's maximum if less).")
+@click.option("--micro-batch", type=_COUNT, help="Sequences that one GPU processes at once.")
+@click.option("--accumulation", type=_COUNT, help="Micro-batches in an optimizer step.")
+@click.option("--global-batch", type=_COUNT, help="Sequences in an optimizer step, over all GPUs.")
+@click.option(
+    "--dtype", help="Precision: bf16, bf16-mixed, fp32, tf32, ... (default: that of the stack, mostly bf16-mixed)."
+)
 @click.option("--optimizer", default="adamw", show_default=True, help="adamw, adamw-8bit, lion, adafactor, ...")
-@click.option("--attn", type=click.Choice(ATTENTIONS), default="sdpa", show_default=True, help="Attention's kernels.")
+@click.option("--attn", type=click.Choice(ATTENTIONS), default="sdpa", show_default=True, help="Attention kernels.")
 @click.option(
     "--checkpointing",
     type=click.Choice(CHECKPOINTINGS),
     default="none",
     show_default=True,
-    help="Activations that are computed again for the backward pass.",
+    help="Activations that are recomputed in the backward pass.",
 )
-@click.option("--liger", is_flag=True, help="With Liger's kernels.")
-@click.option("--compile", "compiled", is_flag=True, help="Compiled by torch.compile.")
-@click.option("--fp8", is_flag=True, help="The blocks' matrix products in fp8.")
+@click.option("--liger", is_flag=True, help="Use Liger kernels.")
+@click.option("--compile", "compiled", is_flag=True, help="Use torch.compile.")
+@click.option("--fp8", is_flag=True, help="Run the blocks' matrix products in fp8.")
 @click.option("--dp", type=_COUNT, help="Data-parallel ranks.")
 @click.option("--tp", type=_COUNT, help="Tensor-parallel ranks.")
 @click.option("--pp", type=_COUNT, help="Pipeline stages.")
-@click.option("--zero", type=click.IntRange(0, 3), help="ZeRO stage: what data-parallel ranks divide.")
-@click.option("--fsdp", type=click.Choice(tuple(_FSDP)), help="The same as ZeRO stage 3 or 2.")
+@click.option("--zero", type=click.IntRange(0, 3), help="ZeRO stage: what the data-parallel ranks shard.")
+@click.option("--fsdp", type=click.Choice(tuple(_FSDP)), help="Same as ZeRO stage 3 or 2.")
 @click.option(
-    "--stack", metavar="NAME", help="Whose rates: transformers, llm-foundry, torchtitan, megatron or nanotron."
+    "--stack",
+    metavar="NAME",
+    help="Framework whose published rates to use: transformers, llm-foundry, torchtitan, megatron or nanotron.",
 )
 @click.option(
-    "--calibrate", type=click.Path(path_type=Path), help="JSON of a diagnosed run: its rates, not the stack's."
+    "--calibrate",
+    type=click.Path(path_type=Path),
+    help="JSON of a diagnosed run, to use its rates instead of the stack's.",
 )
-@click.option("--network-gbs", type=POSITIVE, help="What collectives reach of a node's network, GB/s one way.")
+@click.option(
+    "--network-gbs", type=POSITIVE, help="Bandwidth that collectives reach on a node's network, GB/s in one direction."
+)
 @mfu_as_option
 @click.option("--json", "as_json", is_flag=True, help="Print the forecast as one JSON object on stdout.")
-@click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; with --out.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where the table with predictions goes.")
+@click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write the table with predictions.")
 def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> None:
-    """Say whether a job fits its GPUs, how fast it will be and how to divide it.
+    """Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.
 
-    It is said before the job runs, from sizes and published runs alone; docs/fit.md says how far to trust it.
+    The answer comes before the job runs, from sizes and published runs alone. docs/fit.md says how far to trust it.
 
-    Without --dp, --tp, --pp, --zero or --fsdp every division of the GPUs is tried, and the best are ranked.
+    Without --dp, --tp, --pp, --zero or --fsdp every way to divide the job is tried, and the best are ranked.
     """
     if table is not None:
         _predict_table(table, out, given["stack"], given["mfu_as"])

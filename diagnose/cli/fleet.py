@@ -25,29 +25,29 @@ from diagnose.trace import displayed
     "--accounting",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV with what is known of jobs: job, and gpu_hours, label or gpu_hour_price.",
+    help="CSV of the jobs: a column job, and gpu_hours, label or gpu_hour_price.",
 )
-@click.option("--hours", metavar="TIME", type=HOURS, help="How long each job ran of which nothing else says it: 12h.")
+@click.option("--hours", metavar="TIME", type=HOURS, help="How long a job ran if nothing else says so: 12h.")
 @click.option("--gpu-hour-price", metavar="F", type=POSITIVE, help="Price of a GPU-hour in any currency.")
-@click.option("--diagnoses-only", is_flag=True, help="Analyse no run that has no diagnosis yet.")
+@click.option("--diagnoses-only", is_flag=True, help="Skip runs that have no diagnosis yet.")
 @click.option("--details", is_flag=True, help="Print every row.")
 @html_option
 @tables_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 @loading_options
 def fleet(folder: str, **given: Any) -> None:
-    """Say what the GPU-hours of many jobs went to, which changes return most, and which hosts are at fault.
+    """Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.
 
-    DIR holds diagnoses (what analyze --json wrote), runs as `diagnose run` or a profiler leaves them, and folders of
-    both, in any depth; here or at a URL (s3://, gs://, hf://, ssh://). Each job is counted once, however often it is
-    told; what cannot be used is named and left out.
+    DIR holds diagnoses (written by analyze --json), runs as `diagnose run` or a profiler leaves them, or folders of
+    both, at any depth, here or at a URL (s3://, gs://, hf://, ssh://). Each job is counted once, however often it
+    appears. What cannot be used is named and left out.
 
     \b
     Exit codes:
       0    something was read, whatever it says; what was not is named
       2    wrong usage
       3    nothing can be used, or the output not written
-      70   a defect of diagnose
+      70   a bug in diagnose
       130  interrupted
     """
     answer = _answer(folder, given)

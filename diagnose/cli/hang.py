@@ -17,23 +17,23 @@ from diagnose.dumps.hang import found_in, judged, to_json
     "--earlier",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Dumps of the same job from before: whether it moves.",
+    help="Earlier dumps of the same job, to see whether it still moves.",
 )
-@click.option("--details", is_flag=True, help="Print every rank and whole stacks.")
+@click.option("--details", is_flag=True, help="Print every rank and full stacks.")
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 def hang(folder: Path, earlier: Path | None, details: bool, html: Path | None, as_json: bool) -> None:
-    """Say which rank a hanging job waits for, at which call, or which rank calls something else.
+    """Say which rank a hanging job waits for and at which call, or which rank calls something else.
 
-    DIR holds the dumps of torch's flight recorder, one file for each rank (nccl_trace_rank_0), or is a bundle of
-    `diagnose run`. They are read as data: nothing in them is run.
+    DIR holds the dumps of torch's flight recorder, one file for each rank (nccl_trace_rank_0), or is a folder written
+    by `diagnose run`. The dumps are read as data: nothing in them is executed.
 
     \b
     Exit codes:
       0    the dumps were read, whatever they say
       2    wrong usage
       3    no dump can be used, or the output not written
-      70   a defect of diagnose
+      70   a bug in diagnose
       130  interrupted
     """
     with announced(folder):

@@ -18,13 +18,16 @@ from diagnose.report.views.words import counted
 
 @click.command(epilog="Example:  diagnose ledger --export promises.json")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
-@click.option("--export", metavar="FILE", type=click.Path(path_type=Path), help="Write the promises to FILE to share.")
+@click.option(
+    "--export", metavar="FILE", type=click.Path(path_type=Path), help="Write the promises to FILE, to share them."
+)
 @click.option("--clear", is_flag=True, help="Forget all promises.")
-@click.option("--yes", is_flag=True, help="With --clear, do not ask.")
+@click.option("--yes", is_flag=True, help="With --clear, do not ask for confirmation.")
 def ledger(as_json: bool, export: Path | None, clear: bool, yes: bool) -> None:
-    """Say how often changes gained what was predicted of them, rule by rule.
+    """Say how often changes gained what was predicted, rule by rule.
 
-    `diagnose run --apply` appends what it puts to the test to a file on this machine. Nothing of it is sent anywhere.
+    `diagnose run --apply` appends each prediction and its measurement to a file on this machine. Nothing is sent
+    anywhere.
     """
     if as_json + clear + (export is not None) > 1:
         raise click.UsageError("Choose one of --json, --export and --clear.")
@@ -91,7 +94,7 @@ def _export(found: Ledger, to: Path) -> None:
 
 def _unusable(error: OSError) -> UserError:
     why = error.strerror or type(error).__name__
-    return UserError("the ledger of promises cannot be used", where=_shown(), why=why, do="mend or remove it")
+    return UserError("the ledger of promises cannot be used", where=_shown(), why=why, do="fix or remove it")
 
 
 def _shown() -> str:

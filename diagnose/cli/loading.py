@@ -17,12 +17,12 @@ _RESERVED, _MOST_RESERVED_BYTES = 8, 64 << 20  # an eighth of the budget, at mos
 _COUNT_EVERY_S, _COUNT_AGAIN_S = 0.01, 2.0
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
-    click.option("--no-cache", is_flag=True, help="Parse the traces anew, and keep nothing of them on disk."),
+    click.option("--no-cache", is_flag=True, help="Parse the traces anew, and cache nothing on disk."),
     click.option(
         "--jobs",
         metavar="N",
         type=click.IntRange(1, 256),
-        help="Parse with N processes: a trace each, or a share each of one.  "
+        help="Parse with N processes: one trace each, or parts of a single trace.  "
         "[default: by size and idle cores, 4 at most]",
     ),
     click.option(
@@ -34,10 +34,9 @@ _OPTIONS = (
         "--low-memory",
         metavar="BYTES",
         type=MEMORY,
-        help="Take at most so much memory, such as 4G, 256M at least: columns go to disk, Python functions are "
-        "left out.",
+        help="Memory limit, such as 4G; at least 256M. Columns go to disk, events of Python functions are left out.",
     ),
-    click.option("--python-functions", is_flag=True, help="With --low-memory, keep the events of Python functions."),
+    click.option("--python-functions", is_flag=True, help="With --low-memory, keep events of Python functions."),
 )
 
 

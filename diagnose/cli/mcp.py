@@ -15,10 +15,10 @@ from diagnose.errors import UserError, to_install
     multiple=True,
     required=True,
     type=click.Path(path_type=Path),
-    help="A folder whose files may be read; nothing outside is. May be repeated.",
+    help="A folder whose files may be read; nothing outside it is. May be repeated.",
 )
 def mcp(roots: tuple[Path, ...]) -> None:
-    """Let an agent call analyze, plan, compare, explain and fit, by the Model Context Protocol.
+    """Let an agent call analyze, plan, compare, explain and fit over the Model Context Protocol.
 
     It speaks on standard input and output, reads files in the given folders and writes none: no cache, no ledger.
     An answer has at most 4,000 tokens; longer tables are resources. It ends when standard input does.
@@ -28,7 +28,7 @@ def mcp(roots: tuple[Path, ...]) -> None:
       0    the client closed the connection
       2    wrong usage
       3    a folder is not there, or the extra mcp is not installed
-      70   a defect of diagnose
+      70   a bug in diagnose
       130  interrupted
     """
     from diagnose.cli.agents.answers import Answers

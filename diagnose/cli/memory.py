@@ -22,17 +22,17 @@ _SUFFIXES = (".pickle", ".pkl")
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 def memory(path: Path, details: bool, html: Path | None, as_json: bool) -> None:
-    """Say what the memory of a job went to at its peak, and what keeps the rest from being used.
+    """Say what a job's memory consists of at its peak, and why free memory cannot be used.
 
-    FILE is what torch.cuda.memory._dump_snapshot wrote; RUN is a folder with one, of which a bundle of `diagnose run`
-    has the memory ledger, too. It is read as data: nothing in it is run.
+    FILE is what torch.cuda.memory._dump_snapshot wrote. RUN is a folder with such a file; one written by `diagnose
+    run` also has the memory ledger. The file is read as data: nothing in it is executed.
 
     \b
     Exit codes:
       0    the snapshot was read, whatever it says
       2    wrong usage
       3    it cannot be used, or the output not written
-      70   a defect of diagnose
+      70   a bug in diagnose
       130  interrupted
     """
     file, others = _chosen(path)

@@ -38,11 +38,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def nsight_options(command: Command) -> Command:
     """Adds the options that `wanted` reads."""
-    line = click.option("--print", "print_line", is_flag=True, help="With --nsys, print the command line and end.")
+    line = click.option(
+        "--print", "print_line", is_flag=True, help="With --nsys, print the nsys command line and exit."
+    )
     nsys = click.option(
         "--nsys",
         is_flag=True,
-        help="Record the window with Nsight Systems, and leave torch's profiler off: where it must not be used.",
+        help="Record the window with Nsight Systems instead of torch's profiler.",
     )
     command = line(command)
     return nsys(command)
@@ -56,11 +58,11 @@ def wanted(given: dict[str, Any], armed: bool) -> bool:
     """
     nsys, print_line = given.pop("nsys"), given["print_line"]
     if print_line and not nsys:
-        raise click.UsageError("--print is of --nsys: it prints the command line of nsys.")
+        raise click.UsageError("--print needs --nsys: it prints the nsys command line.")
     if nsys and armed:
-        raise click.UsageError("--arm opens windows of torch's profiler, --nsys one of Nsight Systems: choose one.")
+        raise click.UsageError("--arm works with torch's profiler, not with --nsys: choose one.")
     if nsys and given["log"]:
-        raise click.UsageError("--log tells of windows of torch's profiler, --nsys opens one of Nsight's: choose one.")
+        raise click.UsageError("--log works with torch's profiler, not with --nsys: choose one.")
     return bool(nsys)
 
 

@@ -53,7 +53,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
         number = float(click.FloatRange().convert(text.removesuffix("%").strip(), param, ctx))  # type: ignore[arg-type]
         share = number / 100 if text.endswith("%") else number
         if not 0 <= share < 1:
-            self.fail(f"{value} is no share: write 5% or 0.05.", param, ctx)
+            self.fail(f"{value} is not a share: write 5% or 0.05.", param, ctx)
         return share
 
 
@@ -92,7 +92,7 @@ class _Pattern(click.ParamType):  # type: ignore[type-arg]  # generic in some ve
         try:
             return re.compile(value)
         except (re.error, RecursionError, OverflowError) as error:
-            self.fail(f"{value} is no regular expression: {error}.", param, ctx)
+            self.fail(f"{value} is not a regular expression: {error}.", param, ctx)
 
 
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
@@ -102,32 +102,51 @@ SHARE = _Share()
 _AT_LEAST_ONE = _Positive(min=1)
 BOARD = _Board()
 PATTERN = _Pattern()
-_GPU = "The GPU, one of `diagnose hardware`, where the trace does not say it: H100, A100-SXM4-80GB."
-_STEP_RANGE = "The NVTX or profiler ranges that are steps, by a pattern of their names: 'iteration \\d+'."
+_GPU = "The GPU, one of `diagnose hardware`, if the trace does not name it: H100, A100-SXM4-80GB."
+_STEP_RANGE = "Take the NVTX or profiler ranges whose names match as steps: 'iteration \\d+'."
 _MTBF = _Positive(min=0, min_open=True, max=1e9)
 BATCH = _Batch()
 MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
 
 _STATED = (
     ("--flops-per-step", "Model FLOPs of one step on one GPU, for MFU."),
-    ("--params", "Parameters that a token is multiplied with, for MFU by 6 FLOPs per parameter and token."),
-    ("--seq-len", "Tokens of one sequence, for MFU, when neither trace nor capture tells."),
-    ("--tokens-per-step", "Tokens of one step on one GPU, for MFU, when neither trace nor capture tells."),
-    ("--peak-tflops", "Peak of one device in TFLOP/s, for MFU, when the device is unknown."),
-    ("--hbm-gbs", "Memory bandwidth of one device in GB/s, when the device is unknown or its memory is another."),
-    ("--network-gbs", "Network of one node in GB/s, all its cards in one direction, for collectives between nodes."),
+    ("--params", "Parameters that each token passes through, for MFU at 6 FLOPs per parameter and token."),
+    ("--seq-len", "Tokens in a sequence, for MFU, if neither trace nor capture says."),
+    ("--tokens-per-step", "Tokens in a step on one GPU, for MFU, if neither trace nor capture says."),
+    ("--peak-tflops", "Peak of one device in TFLOP/s, for MFU, if the device is unknown."),
+    ("--hbm-gbs", "Memory bandwidth of one device in GB/s, if the device is unknown or has other memory than listed."),
+    (
+        "--network-gbs",
+        "Network bandwidth of a node in GB/s, all cards in one direction, for collectives between nodes.",
+    ),
 )
 _COSTS = (
-    ("--gpu-hour-price", "Price of a GPU-hour in any currency, for what training and stragglers cost.", POSITIVE),
-    ("--power-w", "Watts of one GPU, with its part of the host where you count it; else as captured.", POSITIVE),
-    ("--pue", "Energy of the data centre over that of its computers: 1 where it is not given.", _Positive(min=1)),
-    ("--kg-per-kwh", "Kilograms of CO2e of a kilowatt-hour, for emissions.", POSITIVE),
-    ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes.", POSITIVE),
+    ("--gpu-hour-price", "Price of a GPU-hour in any currency, for the cost of training and of stragglers.", POSITIVE),
+    (
+        "--power-w",
+        "Power of one GPU in watts, plus its part of the host if you count that (default: as captured).",
+        POSITIVE,
+    ),
+    (
+        "--pue",
+        "Power usage effectiveness: energy of the data centre over that of its computers (default: 1).",
+        _Positive(min=1),
+    ),
+    ("--kg-per-kwh", "Kilograms of CO2e per kilowatt-hour, for emissions.", POSITIVE),
+    ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes and what it costs.", POSITIVE),
 )
 STATED_OF_WORK = (*(name.removeprefix("--").replace("-", "_") for name, _ in _STATED), "gpu", "step_range")
 _OF_TRAINING = (
-    ("--critical-batch", "Batch above which more buys little, in tokens (2M) or sequences (512seq).", BATCH),
-    ("--mtbf-hours", "Hours between failures of the whole job, for how often to save; else as published.", _MTBF),
+    (
+        "--critical-batch",
+        "Critical batch, above which a larger one gains little, in tokens (2M) or sequences (512seq).",
+        BATCH,
+    ),
+    (
+        "--mtbf-hours",
+        "Hours between failures of the whole job, for how often to save (default: published rates).",
+        _MTBF,
+    ),
 )
 _OF_THE_TRACE = ("gpu", "step_range")
 _ALL = (*_STATED, *_COSTS, *_OF_TRAINING)
@@ -153,7 +172,9 @@ def work_options(command: Command) -> Command:
 
 def mfu_as_option(command: Command) -> Command:
     """Adds the option that says whose count of model FLOPs MFU is stated by."""
-    return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Whose count of FLOPs MFU is.")(command)
+    return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Count FLOPs for MFU as this project does.")(
+        command
+    )
 
 
 def cost_options(command: Command) -> Command:

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OF_FILES = {
     "report": "Write the report to FILE instead of printing it.",
-    "html": "Write the report as one HTML file, too. It needs no network and no JavaScript.",
-    "markdown": "Write the report as Markdown below 4,000 tokens, too.",
-    "json": "Write the diagnosis to FILE, too.",
+    "html": "Also write the report as one HTML file, readable without network or JavaScript.",
+    "markdown": "Also write the report as Markdown below 4,000 tokens.",
+    "json": "Also write the diagnosis as JSON to FILE.",
 }
 
 
 def output_options(command: Command) -> Command:
     """Adds the options that `Outputs.of` reads."""
-    command = click.option("--no-report", is_flag=True, help="Print no report; without a FILE to write, capture only.")(
-        command
-    )
+    command = click.option(
+        "--no-report", is_flag=True, help="Print no report; if no FILE is to be written either, capture only."
+    )(command)
     for name, says in reversed(_OF_FILES.items()):
         file = click.Path(path_type=Path)
         command = click.option(f"--{name}", metavar="FILE", type=file, callback=_a_file, help=says)(command)

@@ -48,21 +48,21 @@ html_option: Callable[[Any], Any] = click.option(
     metavar="FILE",
     type=click.Path(path_type=Path),
     callback=_checked,
-    help="Write the report as one HTML file, too. It needs no network and no JavaScript.",
+    help="Also write the report as one HTML file, readable without network or JavaScript.",
 )
 markdown_option: Callable[[Any], Any] = click.option(
     "--markdown",
     metavar="FILE",
     type=click.Path(path_type=Path, allow_dash=True),
     callback=_checked,
-    help="Write the report as Markdown below 4,000 tokens, too; with - print it instead.",
+    help="Also write the report as Markdown below 4,000 tokens; with - print it instead.",
 )
 tables_option: Callable[[Any], Any] = click.option(
     "--tables",
     metavar="DIR",
     type=click.Path(path_type=Path),
     callback=_folder,
-    help="Write a CSV file for each table of the report, too, and Parquet where pyarrow is installed.",
+    help="Also write each table of the report as CSV, and as Parquet if pyarrow is installed.",
 )
 
 

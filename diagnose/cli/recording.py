@@ -34,14 +34,14 @@ budget_option = click.option(
     metavar="SIZE",
     type=POSITIVE,
     default=protocol.BUDGET_BYTES,
-    help="Most text of the trace of one rank, before it is compressed (default: "
-    f"{protocol.BUDGET_BYTES // 1_000_000}M). A window that takes more loses shapes, then steps; step times are kept.",
+    help="Largest trace of one rank, as text before compression (default: "
+    f"{protocol.BUDGET_BYTES // 1_000_000}M). A larger window loses shapes, then steps; step times are kept.",
 )
 ranks_option = click.option(
     "--ranks",
     metavar="RANKS",
     type=_Ranks(),
     default=None,
-    help="Ranks that record: 0,8,16, one-per-node or all; the others keep step times (default: all of up to "
-    f"{MOST_BY_DEFAULT}, else {MOST_BY_DEFAULT} spread evenly).",
+    help="Ranks that record: 0,8,16, one-per-node or all; the others keep step times (default: all, up to "
+    f"{MOST_BY_DEFAULT}; of more, {MOST_BY_DEFAULT} spread evenly).",
 )

@@ -15,7 +15,7 @@ rules_option = click.option(
     metavar="DIR",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="More rules; one with the name of a built-in rule replaces it. May be repeated.",
+    help="Folder with more rules; one named like a built-in rule replaces it. May be repeated.",
 )
 
 

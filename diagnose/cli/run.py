@@ -44,7 +44,7 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help=f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 when DIR is not empty.",
+    help=f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 if DIR is not empty.",
 )
 @window_options
 @budget_option
@@ -53,18 +53,18 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
 @click.option("--stop", is_flag=True, help="End the job after the window.")
 @arm_options
 @nsight_options
-@click.option("--memory", is_flag=True, help="Record allocations for `diagnose memory`, which slows each of them.")
-@click.option("--log", is_flag=True, help="Give figures of each window to the loggers of transformers' Trainer.")
+@click.option("--memory", is_flag=True, help="Record allocations for `diagnose memory`; slows each of them down.")
+@click.option("--log", is_flag=True, help="Send the figures of each window to the loggers of transformers' Trainer.")
 @click.option("--no-flight-recorder", is_flag=True, help="Leave torch's flight recorder as it is.")
 @output_options
 @click.option(
     "--apply",
     "patch_file",
     metavar="PATCH.json",
-    help="Run with a patch, the script unedited: a patch, a list, or a diagnosis, whose first planned change is taken "
-    "(FILE#RULE: that of RULE).",
+    help="Run the unedited script with a patch: a patch, a list of patches, or a diagnosis, of which the first planned "
+    "change is made (FILE#RULE: the change of RULE).",
 )
-@ledger_option("Keep no promise that --apply puts to the test, and quote none.")
+@ledger_option("Neither record in the ledger how --apply's promise held, nor quote the ledger.")
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -85,12 +85,12 @@ def run(
 ) -> None:
     """Run a training command, capture a few of its steps, and say why it is slow.
 
-    COMMAND is what you would type without us: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch, srun.
-    The report comes as soon as all ranks have written the window, while the job goes on: on stdout where that is a
-    terminal, else on stderr, so that a file or a pipe gets what the command writes and nothing else. The last line on
-    stderr, when the job has ended, says the verdict, the next change, and where the report is.
+    COMMAND is what you would type without diagnose: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch,
+    srun. The report comes as soon as all ranks have written their traces, while the job goes on. It goes to stdout if
+    that is a terminal, else to stderr, so that a file or a pipe gets only what the command writes. When the job has
+    ended, the last line on stderr gives the verdict, the next change, and where the report is.
 
-    The exit code is the command's own (128 + n when signal n ended it), whatever the capture or the report did.
+    The exit code is the command's own (128 + n if signal n ended it), whatever happens to the capture or the report.
 
     \b
     Codes of a command that never ran:

@@ -27,20 +27,26 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 @click.command(epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2")
 @click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
-@click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at so many GPUs at most.")
-@click.option("--deadline", metavar="TIME", type=HOURS, help="How many GPUs train on --tokens within 90m, 12h or 3d.")
-@click.option("--budget", metavar="F", type=POSITIVE, help="How many GPUs for this money, by --gpu-hour-price.")
-@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens of a step of one GPU.")
-@click.option("--global-tokens-per-step", metavar="F", type=POSITIVE, help="Tokens of a step of the job.")
-@click.option("--where", metavar="COLUMN=TEXT", multiple=True, help="Of a table, the rows that hold TEXT there alone.")
-@click.option("--by", metavar="COLUMN", multiple=True, help="Of a table, what tells jobs apart; else all settings do.")
+@click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
+@click.option(
+    "--deadline", metavar="TIME", type=HOURS, help="How many GPUs it takes to train on --tokens within 90m, 12h or 3d."
+)
+@click.option("--budget", metavar="F", type=POSITIVE, help="How many GPUs this budget pays for, at --gpu-hour-price.")
+@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens in a step of one GPU.")
+@click.option("--global-tokens-per-step", metavar="F", type=POSITIVE, help="Tokens in a step of the whole job.")
+@click.option(
+    "--where", metavar="COLUMN=TEXT", multiple=True, help="Use only rows of a table that hold TEXT in COLUMN."
+)
+@click.option(
+    "--by", metavar="COLUMN", multiple=True, help="Column of a table that tells jobs apart (default: all settings do)."
+)
 @cost_options
 @loading_options
 def scaling(runs: Sequence[str], as_json: bool, **given: Any) -> None:
     """Say how a job scales with its GPUs, and how many to take.
 
     RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
-    or a CSV with a run in each row. N= states the GPUs of a run that does not tell them: 8=steps.csv.
+    or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.
     """
     question = _question(given)
     report = report_of(*_read(runs, given), question)

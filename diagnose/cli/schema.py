@@ -33,9 +33,9 @@ _OF = {
     "--of",
     type=click.Choice(list(_OF)),
     default="analyze",
-    help="Of which command's --json.",
+    help="Whose --json to describe.",
 )
 def schema(of: str) -> None:
-    """Print the JSON Schema of `analyze --json`, or of another command's."""
+    """Print the JSON Schema of `analyze --json`, or of another command's --json."""
     with writing():
         click.echo(json.dumps(_OF[of](), indent=2))

@@ -14,13 +14,15 @@ from diagnose.series import judged, read_runs, to_json
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object on stdout.")
 @click.option(
-    "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of times whose column states none (default: s)."
+    "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of a time column that states none (default: s)."
 )
-@click.option("--step-column", metavar="NAME", help="Column of a log that counts the steps (default: told by name).")
+@click.option(
+    "--step-column", metavar="NAME", help="Column of a log with the step number (default: recognised by name)."
+)
 @click.option(
     "--time-column",
     metavar="NAME",
-    help="Column of a log that tells their times: of one step, a clock, or steps per second (default: told by name).",
+    help="Column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by name).",
 )
 def series(
     paths: tuple[Path, ...], as_json: bool, unit: str | None, step_column: str | None, time_column: str | None

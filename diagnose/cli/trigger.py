@@ -21,12 +21,12 @@ _POLL_EVERY_S = 0.1
     metavar="S",
     type=click.FloatRange(min=0),
     default=15.0,
-    help="Wait at most S seconds for the job to say at which step the window opens (default: 15).",
+    help="Wait at most S seconds for the job to answer at which step the window opens (default: 15).",
 )
 def trigger(run: Path, wait: float) -> None:
     """Open a window in a job that runs under `diagnose run --arm`.
 
-    RUN is its folder. All ranks record the same steps; their traces come to RUN/step-K.
+    RUN is the folder of that job. All ranks record the same steps; their traces are written to RUN/step-K.
     """
     scratch = run / SCRATCH
     if not step_logs(run):

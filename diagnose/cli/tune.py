@@ -41,22 +41,22 @@ _S_PER_HOUR = 3600.0
 )
 @click.option(
     "--out", metavar="DIR", type=click.Path(path_type=Path),
-    help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>, found again by it).",
+    help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>).",
 )  # fmt: skip
-@click.option("--resume", metavar="DIR", type=click.Path(path_type=Path), help="Go on with the tune in DIR.")
+@click.option("--resume", metavar="DIR", type=click.Path(path_type=Path), help="Continue the tune in DIR.")
 @click.option(
     "--runs", metavar="N", type=click.IntRange(min=1), default=RUNS_AT_MOST, show_default=True,
-    help="Run the job so many times at most, the first included.",
+    help="Run the job at most N times, including the first.",
 )  # fmt: skip
-@click.option("--budget", metavar="TIME", type=HOURS, help="Begin no run that ends later than TIME, such as 30m or 2h.")
+@click.option("--budget", metavar="TIME", type=HOURS, help="Start no run that would end after TIME, such as 30m or 2h.")
 @click.option(
     "--run-limit", metavar="TIME", type=HOURS,
     help="End a run after TIME, such as 10m (default: ten times the first, five minutes at least).",
 )  # fmt: skip
-@click.option("--allow-numerics", is_flag=True, help="Try changes that alter what training computes, too.")
+@click.option("--allow-numerics", is_flag=True, help="Also try changes that alter what training computes.")
 @click.option(
     "--steps", metavar="N", type=click.IntRange(min=2), default=STEPS, show_default=True,
-    help="Steps to record in each run, which ends after them.",
+    help="Steps to record in each run; the run ends after them.",
 )  # fmt: skip
 @click.option(
     "--skip", metavar="N", type=click.IntRange(min=0), default=protocol.SKIP, show_default=True,
@@ -65,26 +65,26 @@ _S_PER_HOUR = 3600.0
 @click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
 @click.option(
     "--control", metavar="N", type=click.IntRange(min=1), default=CONTROL, show_default=True,
-    help="Steps to time without the profiler, before those and after: more where steps are short and noisy.",
+    help="Steps to time without the profiler, before and after those: more if steps are short and noisy.",
 )  # fmt: skip
-@click.option("--no-repeat", is_flag=True, help="Do not make the first and the best run again at the end.")
+@click.option("--no-repeat", is_flag=True, help="Do not repeat the first and the best run at the end.")
 @noise_option
-@ledger_option("Keep in the ledger of promises nothing of what was predicted and measured.")
+@ledger_option("Do not record predictions and measurements in the ledger of promises.")
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: tuple[str, ...], **given: Any) -> None:
     """Run a job again and again, each time with one more change, and keep what makes it faster.
 
-    Each run is short: it ends after a window of steps. The first is the job as it is; each further one makes the first
-    change of the plan that a run can make, the script unedited, and is kept where it is faster beyond the noise. What
-    cannot be set by a run is named for you to make. The same command goes on where a tune was interrupted.
+    Each run is short: it ends after a few recorded steps. The first is the job as it is. Each further run makes the
+    next planned change that can be made without editing the script, and keeps it if the job is faster beyond the noise.
+    Changes that a run cannot make are listed for you. After an interruption, the same command continues the tune.
 
     \b
     Exit codes:
       0    the tune is at its end, whether or not anything helped
       2    wrong usage
       3    the job as it is cannot be measured, or the folder cannot be used
-      70   a defect of diagnose
+      70   a bug in diagnose
       126  the command cannot be executed
       127  the command is not found
       130  interrupted: the job is ended, what was measured is kept
@@ -94,7 +94,7 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
     if resume is not None and out is not None:
         raise click.UsageError("Choose one of --out and --resume.", ctx)
     if resume is not None and not (resume / "tune.json").is_file():
-        raise UserError("there is no tune to go on with", where=resume, do="name the folder of one")
+        raise UserError("there is no tune to continue", where=resume, do="name the folder of one")
     folder = TuneFolder(resume or out or default_folder(command))
     ctx.exit(_climbed(folder, command, given))
 

@@ -24,7 +24,7 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="N",
             type=click.IntRange(min=0),
             default=protocol.WARMUP,
-            help=f"Steps with the profiler on before those (default: {protocol.WARMUP}).",
+            help=f"Warm-up steps with the profiler on before those (default: {protocol.WARMUP}).",
         ),
         click.option(
             "--skip",
@@ -39,7 +39,7 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="K",
             multiple=True,
             type=click.IntRange(min=1),
-            help="Record from step K on, settled or not; several with --arm.",
+            help="Record from step K on, settled or not. May be repeated with --arm.",
         ),
         click.option(
             "--sample-steps",

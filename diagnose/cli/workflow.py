@@ -10,7 +10,7 @@ import click
 from diagnose.diagnosis import Diagnosis
 
 annotations_option: Callable[[Any], Any] = click.option(
-    "--annotations", is_flag=True, help="Print annotations of a GitHub workflow instead of the report."
+    "--annotations", is_flag=True, help="Print GitHub workflow annotations instead of the report."
 )
 
 

@@ -24,7 +24,7 @@ def baseline_file(folder: Path, name: str) -> Path:
         UserError: the name is none that a file can have everywhere.
     """
     if _NAME.fullmatch(name) is None:
-        raise UserError("no name of a baseline", where=name, do="use letters, digits, and . _ - between them")
+        raise UserError("not a valid name of a baseline", where=name, do="use letters, digits, and . _ - between them")
     return folder / f"{name}.json"
 
 

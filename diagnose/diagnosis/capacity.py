@@ -90,4 +90,4 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WITHOUT_RECORD = "the trace comes without a capture record"
-NO_CAPACITY = Capacity(because="not judged: a defect of diagnose in capacity")
+NO_CAPACITY = Capacity(because="not judged: a bug in diagnose, in capacity")

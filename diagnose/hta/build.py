@@ -64,7 +64,7 @@ class LoadedTrace(HtaTrace):  # type: ignore[misc]
         others = [event for event in raw["traceEvents"] if event.get("ph") != "X"]
         if len(complete) != self.events[rank]:
             why = f"it holds {len(complete)} complete events, and {self.events[rank]} are of this rank and sound"
-            raise UserError("cannot write upon the trace", where=path, why=why)
+            raise UserError("cannot write over the trace", where=path, why=why)
         before = self.first_index[rank]
         return raw | {"traceEvents": others[:before] + complete + others[before:]}
 

@@ -18,7 +18,7 @@ def batch_advice(rule: Rule, facts: Facts) -> str:
         return ""
     growth = _growth(rule.patch_for(facts), facts)
     if growth is None:
-        return f"Where the global batch grows, {_learning_rate(None, facts)}. {_critical(None, facts)}"
+        return f"If the global batch grows, {_learning_rate(None, facts)}. {_critical(None, facts)}"
     if abs(growth - 1) <= _SAME:
         return "The global batch stays as it is, and so does the learning rate."
     grows = f"The global batch becomes {growth:.2g} times as large: {_learning_rate(growth, facts)}."
@@ -40,7 +40,7 @@ def _learning_rate(growth: float | None, facts: Facts) -> str:
     known = facts["learning_rate_rule"].value
     rule = _RULES.get(str(known))
     if isinstance(known, Unknown) or rule is None:
-        return "tune the learning rate again, since how it follows the batch is not known for this optimizer"
+        return "tune the learning rate again, because how it follows the batch is unknown for this optimizer"
     optimizer = facts["optimizer_name"].value
     how = f"{rule}, as {optimizer} asks for"
     if growth is None:
@@ -54,11 +54,11 @@ def _critical(growth: float | None, facts: Facts) -> str:
     over = _number(facts, "critical_batch_factor")
     if over is None:
         return (
-            "Beyond the critical batch more samples buy few steps; where that is here is unknown: measure the "
+            "Beyond the critical batch more samples save few steps. Where it lies for this job is unknown: measure the "
             "gradient noise scale (McCandlish et al. 2018) and pass --critical-batch."
         )
     if growth is None:
-        return f"It is {over:.2g} times the critical batch now, beyond which more samples buy few steps."
+        return f"It is {over:.2g} times the critical batch now, beyond which more samples save few steps."
     more = samples_factor(over, growth) - 1
     times = f"It is then {over * growth:.2g} times the critical batch"
     return f"{times}: the same loss takes {100 * more:.0f} % more samples."

@@ -122,7 +122,7 @@ def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
         return ""
     change = " and ".join(map(world_of(facts).named, patch.set))
     parts = ", ".join(_part(rule, facts) for rule in cured)
-    return f"The same change ({change}) cures all of these, and the gain is of all: {parts}."
+    return f"The same change ({change}) cures all of these, and the gain is that of all together: {parts}."
 
 
 def _part(rule: Rule, facts: Facts) -> str:

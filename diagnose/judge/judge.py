@@ -41,7 +41,7 @@ from diagnose.ranks.stragglers.straggler_report import stragglers_of
 
 NO_MFU = Mfu(
     value=None,
-    reason="not judged: a defect of diagnose in mfu",
+    reason="not judged: a bug in diagnose, in mfu",
     numerator="",
     model_flops_per_step=None,
     peak_flops=None,

@@ -7,15 +7,15 @@ from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
 SAME_PROMISE = 0.005  # gains are told with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
-_OPENS_PLAN = "no other change buys more in its worst case"
-_MAY_BUY_MORE = "it is severe, what it buys is not known, and what opens the plan promises little"
-_LEADS = "it is critical, and may buy more than what is surer to buy something"
-_GENTLER = "what buys a little more in its worst case changes the numerics"
-_OPTION = "what buys more in its worst case changes the numerics, and is for information"
-_ABOVE_NOISE = "what the plan buys is below the noise of the steps, and what this buys is not known"
+_OPENS_PLAN = "no other change gains more in its worst case"
+_MAY_BUY_MORE = "it is severe and its gain is unknown, and the first change of the plan promises little"
+_LEADS = "it is critical, and may gain more than a change with a surer gain"
+_GENTLER = "the change that gains a little more in its worst case alters the numerics"
+_OPTION = "the change that gains more in its worst case alters the numerics, and is for information"
+_ABOVE_NOISE = "the gains of the plan are below the noise of the steps, and the gain of this is unknown"
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
-_DOUBTED = "the capture is in doubt, and what else was found is for information and promises nothing"
-_OF_CAPTURE = "only the capture leaves something to change"
+_DOUBTED = "the capture is in doubt, and the other findings are for information and promise nothing"
+_OF_CAPTURE = "only the capture can be improved"
 
 
 def recommended(diagnosis: Diagnosis) -> Recommendation:
@@ -109,7 +109,7 @@ def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
     return Recommendation(
         kind="capture",
         says=f"capture more steps (diagnose run --steps 6): rank {suspected[0].rank} may be late, and {waits}",
-        because="a suspected rank comes before the word that nothing is left",
+        because="a suspected rank is examined before saying that nothing is left",
         do="Record six steps or more of every rank: diagnose run --steps 6.",
     )
 
@@ -118,9 +118,11 @@ def _nothing(diagnosis: Diagnosis) -> Recommendation:
     """That nothing is left to change, how near the hardware that is, and what could not be judged."""
     if diagnosis.plan:
         says = "nothing that stands out from the noise of the steps; the changes below may still pay over a long run"
-        return Recommendation(kind="nothing", says=says, because="what the plan buys is below the noise of the steps")
+        return Recommendation(
+            kind="nothing", says=says, because="the gains of the plan are below the noise of the steps"
+        )
     fired = any(finding.class_ != "validity" for finding in diagnosis.findings)
-    only = "what fired is about the capture alone" if diagnosis.findings else "no rule fired"
+    only = "the rules that fired are about the capture only" if diagnosis.findings else "no rule fired"
     why = f"no change is predicted to buy {100 * (WORTH_PLANNING - 1):.0f} %" if fired else only
     unjudged = len(diagnosis.not_judged)
     unknown = f"; {unjudged:,} rule{'' if unjudged == 1 else 's'} could not judge it" if unjudged else ""

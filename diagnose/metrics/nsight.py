@@ -9,7 +9,7 @@ _BY_TORCH = capture_setting("diagnose run, without nsys: torch's profiler record
 _CUDA = another_run("record with nsys profile --trace=cuda,nvtx on the GPU machine")
 _NO_SHAPES = Unknown("Nsight Systems records no shapes of operators", _BY_TORCH)
 _NO_SIZES = Unknown("Nsight Systems records neither sizes nor groups of collectives", _BY_TORCH)
-_NO_FUNCTIONS = Unknown("of an export of Nsight Systems no Python functions are read", _BY_TORCH)
+_NO_FUNCTIONS = Unknown("Python functions are not read from an export of Nsight Systems", _BY_TORCH)
 _NO_DEVICES = Unknown(
     "the export does not describe the GPU (it has no table TARGET_INFO_GPU)", analysis_option("--gpu")
 )

@@ -29,8 +29,8 @@ WAITS_FOR_WORKERS = 0.10  # of the step: below, taking a finished batch from a w
 WORST: Case = "worst"
 BEST: Case = "best"
 HIDDEN_BY_HOST = (
-    "no gain is predicted: the host, as slow as profiled, hides it, what the trace does not show of the host included; "
-    "its unprofiled speed is not known"
+    "no gain is predicted: the host would hide it at its profiled speed, counting time that the trace does not show; "
+    "its unprofiled speed is unknown"
 )
 PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
@@ -205,8 +205,8 @@ class Predictor:
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(
-                f"{booked} of the step is booked on what this changes, and the low end promises no more; the high end "
-                f"saves {hidden} beyond it, work that passes beside other work and holds up the step all the same"
+                f"the ledger books {booked} of the step on what this changes, and the low end promises no more; the "
+                f"high end saves {hidden} beyond that: work that runs beside other work and still holds up the step"
             )
         return "; ".join(dict.fromkeys(text for text in each if text))
 

@@ -80,7 +80,7 @@ def read_text(path: Path) -> Table:
     if not read.rows:
         forms = ", ".join(dict.fromkeys(one.name for one in FORMATS))
         raise UserError(
-            "no line of the log tells a step", where=path, why=f"known are {forms} and :::MLLOG", do="name another log"
+            "no line of the log has a step", where=path, why=f"known are {forms} and :::MLLOG", do="name another log"
         )
     return _table(read, path)
 
@@ -176,7 +176,7 @@ def _table(read: _Read, path: Path) -> Table:
         if value == value:
             table.values[role] = array("d", [value]) * len(kept)
     if len(table.columns.keys() & {"duration", "clock"}) == 0:
-        raise UserError("the lines of steps tell no times", where=path, why=f"they are of {name}", do=_CLOCK)
+        raise UserError("the lines with steps have no times", where=path, why=f"they are of {name}", do=_CLOCK)
     table.dated = float(dated.sum()) >= _MOSTLY * len(kept)
     before = np.searchsorted(kept, [one.row for one in read.events])
     table.events = [replace(one, row=int(at)) for one, at in zip(read.events, before, strict=True)]

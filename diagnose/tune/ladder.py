@@ -242,7 +242,7 @@ class Ladder:
     def _best(self) -> Diagnosis:
         best = self.tuning.best
         if best is None:
-            raise UserError("no run stands", where=self._folder.path, do="begin anew with --out")
+            raise UserError("no usable run is left", where=self._folder.path, do="begin anew with --out")
         return self._folder.diagnosis(best.diagnosis)
 
     def _add(self, rung: Rung) -> None:

@@ -141,14 +141,14 @@ def state_in(folder: Path) -> Tuning | None:
     path = folder / STATE
     try:
         if path.stat().st_size > _LARGEST_BYTES:
-            raise UserError("this is no state of a tune", where=path, why="it is too large", do=_AGAIN)
+            raise UserError("this is not the state of a tune", where=path, why="it is too large", do=_AGAIN)
         tuning = msgspec.json.decode(path.read_bytes(), type=Tuning)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UserError("cannot read the state", where=path, why=error.strerror or str(error)) from error
     except UNREADABLE as error:
-        raise UserError("this is no state of a tune", where=path, why=printable(str(error)), do=_AGAIN) from error
+        raise UserError("this is not the state of a tune", where=path, why=printable(str(error)), do=_AGAIN) from error
     if tuning.schema_version != TUNING_VERSION:
         why = f"its schema_version is {tuning.schema_version}, not {TUNING_VERSION}"
         raise UserError("cannot go on with the tune", where=path, why=why, do=_AGAIN)

@@ -119,7 +119,7 @@ def test_analyze_tells_the_run_and_each_window(tmp_path: Path) -> None:
     assert "step 20: step 20" in whole.output
     assert json.loads(one.output)["steps"]["numbers"] == [41, 42, 43]
     assert json.loads(series.output)["last_step"] == 60
-    assert (refused.exit_code, "--html is of one window" in refused.output) == (2, True)
+    assert (refused.exit_code, "--html needs a single window" in refused.output) == (2, True)
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def test_a_trainer_counts_its_own_steps_and_opens_windows_between_them(tmp_path:
         (("--hang-stacks", "60"), "--hang-stacks needs --arm"),
         (("--at-step", "3", "--at-step", "5"), "Several --at-step need --arm"),
         (("--arm", "--stop"), "--stop ends the job after a window"),
-        (("--arm", "--html", "a.html"), "--html is of one window"),
+        (("--arm", "--html", "a.html"), "--html needs a single window"),
     ],
 )
 def test_options_that_contradict_each_other_start_no_job(options: tuple[str, ...], says: str) -> None:

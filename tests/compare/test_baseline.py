@@ -107,7 +107,7 @@ def test_a_missing_baseline_says_how_to_make_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "x" * 101, "new\nline"])
 def test_a_name_is_no_path(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="no name of a baseline"):
+    with pytest.raises(UserError, match="not a valid name of a baseline"):
         baseline_file(tmp_path, name)
 
 

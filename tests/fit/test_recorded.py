@@ -100,7 +100,7 @@ def test_weights_in_fp32_under_the_trainers_bf16_are_autocast(tmp_path: Path) ->
         ({"optimizer__class": "Shampoo"}, "the optimizer's states are not known"),
         ({"model__attn_implementation": "flex_attention"}, "how attention is computed"),
         ({"model__trainable": 1_000_000}, "a part of the model is frozen"),
-        ({"model__model_type": "mamba"}, "does not tell the sizes of the model"),
+        ({"model__model_type": "mamba"}, "does not contain the sizes of the model"),
         ({"batch__shapes": {"pixels": [7, 3, 224, 224]}}, "the batch has no tokens"),
         ({"world_size": 8}, "how the ranks divide the model is not recorded"),
         ({"fsdp": {"class": "FSDP", "sharding_strategy": "HYBRID_SHARD"}}, "HYBRID_SHARD divides by an unknown number"),

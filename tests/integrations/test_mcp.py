@@ -144,7 +144,7 @@ def test_a_defect_of_ours_is_told_as_one_and_ends_nothing(root: Path, monkeypatc
 
     with monkeypatch.context() as broken:
         broken.setattr(analysis, "analyze", fails)
-        assert "this is a defect of diagnose" in refused(root, path=TRACE)
+        assert "this is a bug in diagnose" in refused(root, path=TRACE)
     assert not told(root, "analyze", path=TRACE)[1]
 
 

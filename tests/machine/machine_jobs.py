@@ -122,7 +122,7 @@ CASES: Mapping[str, Machine] = {
     "loading-waits-for-network": Machine(
         "warning", {**readings(rates={"network_received_bytes": 6e7}), **SLEEPS}, "60.0 MB/s", waits_for_data()
     ),
-    "gpu-errors": Machine("critical", readings(totals={"ecc_uncorrected": 1}), "1 that were not"),
+    "gpu-errors": Machine("critical", readings(totals={"ecc_uncorrected": 1}), "1 uncorrected errors"),
     "shared-gpu": Machine("warning", readings({"gpu_processes": 2}), "2 processes"),
     "starved-host": Machine("critical", readings(rates={"waited_for_core_ns": 4e8}), "40.0 % of the time"),
     "far-from-gpu": Machine("info", readings({"far_from_gpu": 1}, limits={"cores_near_gpu": 0}), "0 of the cores"),

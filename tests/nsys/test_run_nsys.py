@@ -103,7 +103,7 @@ def test_the_line_can_be_printed_where_nsys_is_not_installed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(["--nsys", "--arm"], "choose one"), (["--print"], "--print is of --nsys"), (["--nsys", "--log"], "one")],
+    [(["--nsys", "--arm"], "choose one"), (["--print"], "--print needs --nsys"), (["--nsys", "--log"], "one")],
 )
 def test_what_does_not_go_together_is_refused(tmp_path: Path, words: list[str], says: str) -> None:
     done = run(tmp_path, *words)

@@ -66,7 +66,7 @@ def test_two_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
     for trace in traces:  # as older exporters wrote it: behind the events, where the name is asked first
         trace["distributedInfo"] = {"pg_config": [{"pg_name": "0"}], **trace.pop("distributedInfo"), "rank": 1}
 
-    with pytest.raises(UserError, match="two traces say that they are of rank 1") as raised:
+    with pytest.raises(UserError, match="two traces claim to be rank 1") as raised:
         analyze(written(tmp_path, traces))
     assert "rank0.json" in str(raised.value)
 

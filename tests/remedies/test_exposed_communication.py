@@ -110,7 +110,7 @@ def test_a_rank_that_is_late_now_and_then_is_named_with_its_reason(tmp_path: Pat
     turns = finding(answer(reducing(4, same_rank), tmp_path), "rotating-stragglers")
 
     assert "rank 0 causes 100.0 % of the waiting, most of it by host code" in turns.says
-    assert turns.action == "share what one rank does now and then"
+    assert turns.action == "share the work one rank does occasionally"
 
 
 def test_hosts_that_are_late_in_turn_are_no_unequal_batches(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def layers(kind: str, world: int = 1) -> list[Trace]:
 @pytest.mark.parametrize(
     ("kind", "what", "change"),
     [
-        ("all_to_allv", "all-to-all, by which experts", "exchange tokens inside nodes"),
+        ("all_to_allv", "all-to-all, which exchanges experts", "exchange tokens inside nodes"),
         ("send", "the stages of a pipeline wait", "keep the stages of the pipeline busy"),
         ("allreduce", "as tensor parallelism does", "shard layers less"),
     ],

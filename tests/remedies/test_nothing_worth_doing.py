@@ -72,13 +72,15 @@ def test_a_doubt_about_the_capture_precedes_what_informs_and_promises_nothing() 
     found = [diagnoses.judged(healthy(first, diagnoses.DAMAGED), replay=unsure).next for first in (small, severe)]
 
     assert [(each.kind, each.rule) for each in found] == [("capture", "damaged-trace"), ("change", "unfused-norm")]
-    assert (
-        found[0].because == "the capture is in doubt, and what else was found is for information and promises nothing"
+    assert found[0].because == (
+        "the capture is in doubt, and the other findings are for information and promise nothing"
     )
 
 
 def test_a_finding_about_the_capture_alone_is_not_passed_over() -> None:
-    assert healthy(diagnoses.DAMAGED).next.says.startswith("nothing worth doing: what fired is about the capture alone")
+    assert healthy(diagnoses.DAMAGED).next.says.startswith(
+        "nothing worth doing: the rules that fired are about the capture only"
+    )
 
 
 def test_findings_that_buy_nothing_are_still_listed() -> None:

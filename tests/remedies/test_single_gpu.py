@@ -68,7 +68,7 @@ def test_a_healthy_sample_hears_none_of_them(sample: str) -> None:
 CASTS = (product(), jobs.weight_cast(300))
 NOT_ADVISED: list[tuple[str, str, Any, Record, str]] = [
     ("a V100 has no bf16 units", "bf16", job(product(kernel="volta_sgemm_128x64_nt"), gpu=jobs.V100), {}, "float16"),
-    ("bf16 is on", "bf16", job(product(kernel=jobs.TF32)), recorded({"bf16": True}), "bf16 is on already"),
+    ("bf16 is on", "bf16", job(product(kernel=jobs.TF32)), recorded({"bf16": True}), "bf16 is already on"),
     ("fp16 keeps fp32 weights", "dtype", job(*CASTS), recorded({"fp16": True}), "loss scaling"),
     (
         "attention in fp32",
@@ -90,14 +90,14 @@ NOT_ADVISED: list[tuple[str, str, Any, Record, str]] = [
         "torch_compile_mode",
         job(jobs.small_kernels()),
         recorded({"torch_compile_mode": "reduce-overhead"}, compiled=True),
-        "reduce-overhead asks for CUDA graphs",
+        "reduce-overhead already asks for CUDA graphs",
     ),
     (
         "odd sizes that cost nothing",
         "misaligned-products",
         job(product(600, ([4096, 4096], [4096, 4100])), product(600)),
         {},
-        "those are 1.00x as fast",
+        "which are 1.00x as fast",
     ),
     (
         "the loader is slower than the optimizer",
@@ -172,7 +172,9 @@ def test_a_larger_batch_fills_nine_tenths_of_the_memory(
     found = [f for f in answer.findings if f.rule == "low-memory-use"]
     if patch["per_device_train_batch_size"] == batch:
         assert found == []
-        assert "holds no further sample" in because(answer, "per_device_train_batch_size, gradient_accumulation_steps")
+        assert "no room for a further sample" in because(
+            answer, "per_device_train_batch_size, gradient_accumulation_steps"
+        )
     else:
         assert found[0].patch is not None
         assert found[0].patch.set == patch

@@ -43,9 +43,9 @@ def test_a_change_that_needs_more_than_there_is_does_not_fit() -> None:
     ("seen_gib", "miss", "says"),
     [
         (80, -0.5, "40.0 GiB that torch allocated are not counted (another model, results that are kept, a longer "
-                   "batch); of the ranges below the low ends hold"),
+                   "batch); only the low ends of the ranges below hold"),
         (20, 1.0, "20.0 GiB are counted that torch never allocated (less is kept for the gradients than the sizes "
-                  "tell); of the ranges below the high ends hold"),
+                  "tell); only the high ends of the ranges below hold"),
     ],
 )  # fmt: skip
 def test_a_count_far_from_the_recorded_peak_says_so_and_leaves_no_room(seen_gib: int, miss: float, says: str) -> None:

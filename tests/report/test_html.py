@@ -118,7 +118,7 @@ def test_the_post_mortem_is_read_without_scripts() -> None:
         "History: since step 8,123: 14 % slower on node0",
         "Straggler: rank 1 on node0 is late because of its data; each other rank waits 12.0 ms per step for it",
         "it costs the job 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
-        "Missing: no trace of rank 6, 7 of 8; who is late may be among them",
+        "Missing: no trace of rank 6, 7 of 8; the late rank may be among them",
         "Mismatch: rank 1 on node0 has 3 fewer",
         "Passing: rank 4 on node2 held up 2 steps because of garbage collection",
         "rank 1 on node0 persistent data wait 15.0 ms, matrix products 1.0 ms 8 6.9 % 94.7 % 8.3 20.70",
@@ -127,7 +127,7 @@ def test_the_post_mortem_is_read_without_scripts() -> None:
         "allreduce 1 group nodeb unknown 6 12 200.0 us 50.0 us 3.1 % unknown unknown",
         "1 by a model",
         "no straggler no rank is late; saves at least 9.7 GPU-hours per day 1.07-1.09x",
-        "by a replay of all ranks together, which unchanged is at most 1.2 % off the measured step of a rank",
+        "by a replay of all ranks together; unchanged, it is at most 1.2 % off the measured step of a rank",
         "Clocks: 6 ranks aligned: up to 5.0 us apart, residual 305 ns",
         "rank 5 5.0 us 1.25 ppm 305 ns",
     ):

@@ -109,7 +109,7 @@ def test_keys_select_slices_and_zoom(tab: Browser, tmp_path: Path) -> None:
 
     tab.press("ArrowRight")
     tab.press("ArrowRight")
-    assert details(tab).startswith("idle and waiting: dispatch of operators, host: 24.0 ms (13.8 % of this step)")
+    assert details(tab).startswith("idle and waiting: operator dispatch, host: 24.0 ms (13.8 % of this step)")
     tab.press("ArrowLeft")
     tab.press("+")
     tab.press("+")
@@ -143,7 +143,7 @@ def test_a_wait_is_shown_where_it_is_longest(tab: Browser, tmp_path: Path) -> No
 
     tab.run("[...document.querySelectorAll('.show')].at(-1).click()")
 
-    assert "dispatch of operators" in details(tab)
+    assert "operator dispatch" in details(tab)
     assert window(tab)[0] > 500
 
 

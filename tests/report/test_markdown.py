@@ -208,14 +208,14 @@ def test_the_post_mortem_of_a_job_is_told() -> None:
     for part in (
         "- History: since step 8,123: 14 % slower on node0",
         "it costs the job 8.3 GPU-hours per day, 20.70 at the stated price; 15.0 ms more",
-        "Missing: no trace of rank 6, 7 of 8; who is late may be among them",
+        "Missing: no trace of rank 6, 7 of 8; the late rank may be among them",
         "- Mismatch: rank 1 on node0 has 3 fewer",
         "- Passing: rank 4 on node2 held up 2 steps because of garbage collection",
         "- Late rank 1: data wait 15.0 ms, matrix products 1.0 ms beyond the other ranks per step; 94.7 % of its",
         "| `node0` | 2 | 8 | 0 | 0 | 0 | 92 | 0 | 3 |\n| `node1` | 2 | 7 | 0 | 0 | 0 | 93 | 0 | 7 |",
         "| `allreduce` | 25.0 MiB | 6 | 12 | 200.0 us | 50.0 us | 3.1 % | 131.1 GB/s | 255.0 GB/s |",
         "- Whole job, 1.07-1.09x: no rank is late; saves at least 9.7 GPU-hours per day",
-        "- Whole job: by a replay of all ranks together, which unchanged is at most 1.2 % off",
+        "- Whole job: by a replay of all ranks together; unchanged, it is at most 1.2 % off",
         "- Clocks: 6 ranks aligned: up to 5.0 us apart, residual 305 ns",
     ):
         assert part in text, part

@@ -43,8 +43,9 @@ def test_missing_ranks_and_mismatches_stand_above_the_ledger() -> None:
     whole = diagnoses.data_bound()
     report = printed(replace(whole, postmortem=found, trace=replace(whole.trace, missing_ranks=(2, 3, 4, 7))))
 
-    assert "missing:    no trace of rank 2-4, 7 of 6; who is late may be among them" in report
-    assert report.index("mismatch:   rank 1 has 3 all-reduces fewer in step 5") < report.index("of the device step, ")
+    assert "missing:    no trace of rank 2-4, 7 of 6; the late rank may be among them" in report
+    mismatch = report.index("mismatch:   rank 1 has 3 all-reduces fewer in step 5")
+    assert mismatch < report.index("where the device step goes, ")
 
 
 def test_a_change_of_the_step_time_over_the_run_is_told_with_the_steps() -> None:
@@ -93,7 +94,7 @@ def test_the_changes_of_the_whole_job_state_what_they_save_and_rest_on() -> None
     withheld = replace(job.postmortem, changes=(), no_changes_because="the replay is 30 % off")
 
     assert "whole job: 1.07-1.09x no rank is late; saves at least 9.7 GPU-hours per day by a replay of" in full
-    assert "which unchanged is at most 1.2 % off the measured step of a rank" in full
+    assert "unchanged, it is at most 1.2 % off the measured step of a rank" in full
     told = printed(replace(job, postmortem=withheld), 200)
     assert "whole job:  nothing is predicted: the replay is 30 % off" in told
 

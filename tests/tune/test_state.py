@@ -49,9 +49,9 @@ def test_what_a_kill_left_of_a_file_goes_when_the_folder_is_taken(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b'{"plan": []}', "this is no state of a tune"),
-        (b"{", "this is no state of a tune"),
-        (b'{"command": ["\xff"]}', "this is no state of a tune"),
+        (b'{"plan": []}', "this is not the state of a tune"),
+        (b"{", "this is not the state of a tune"),
+        (b'{"command": ["\xff"]}', "this is not the state of a tune"),
         (b'{"schema_version": 99, "command": ["a"]}', "its schema_version is 99, not 1"),
     ],
 )

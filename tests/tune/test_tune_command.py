@@ -36,7 +36,7 @@ def test_there_has_to_be_a_tune_to_go_on_with(tmp_path: Path) -> None:
     done = run("--resume", tmp_path)
 
     assert done.exit_code == 3
-    assert "there is no tune to go on with" in done.output
+    assert "there is no tune to continue" in done.output
 
 
 def test_a_folder_is_one_commands(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_communication_that_may_be_waiting_comes_before_what_is_sure_and_small(t
     assert gains["exposed-communication"][0] == 1.0, "one rank of several: nobody knows"
     assert max(low for low, _ in gains.values()) > 1.0
     assert found.next.rule == "exposed-communication"
-    assert found.next.because == "it is critical, and may buy more than what is surer to buy something"
+    assert found.next.because == "it is critical, and may gain more than a change with a surer gain"
     assert "Capture all ranks first" in found.next.do
     assert found.plan[0].rule == "exposed-communication"
 

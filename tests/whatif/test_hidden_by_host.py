@@ -17,9 +17,9 @@ def test_kernels_behind_a_profiled_host_are_not_said_to_buy_nothing() -> None:
     profiled, calibrated = predictor(steps(host_bound)), predictor(steps(host_bound), record=unprofiled)
 
     assert profiled.predict(rule(half)) is None
-    assert "as slow as profiled, hides it" in profiled.assumes(rule(half))
+    assert "would hide it at its profiled speed" in profiled.assumes(rule(half))
     assert calibrated.predict(rule(half)) == pytest.approx((1, 1), abs=0.02)
-    assert "hides it" not in calibrated.assumes(rule(half))
+    assert "hide it" not in calibrated.assumes(rule(half))
 
 
 def test_transfers_behind_a_profiled_host_are_not_said_to_buy_nothing() -> None:
@@ -33,6 +33,6 @@ def test_transfers_behind_a_profiled_host_are_not_said_to_buy_nothing() -> None:
     profiled, calibrated = predictor(steps(sends)), predictor(steps(sends), record=unprofiled)
 
     assert profiled.predict(rule(half)) is None
-    assert "as slow as profiled, hides it" in profiled.withheld(rule(half))
+    assert "would hide it at its profiled speed" in profiled.withheld(rule(half))
     assert calibrated.predict(rule(half)) == pytest.approx((1, 1), abs=0.02)
     assert calibrated.withheld(rule(half)) == ""

@@ -12,11 +12,11 @@ from diagnose.trace.vocabulary import BACKWARD, OPS
 
 _NO_COPIES = Unknown("no copy to the device with a size", nothing_helps("the step copies no input"))
 _NO_OPERATORS = Unknown(
-    "the trace shows no operators, so a batch is not told from offloaded weights",
+    "the trace shows no operators, so batches cannot be told from offloaded weights",
     capture_setting("ProfilerActivity.CPU and CUDA together"),
 )
 _NO_STEPS = Unknown(
-    "without step marks a batch is not told from offloaded weights",
+    "without step marks batches cannot be told from offloaded weights",
     another_run("capture with diagnose run, or call profiler.step() after each step"),
 )
 

@@ -16,7 +16,7 @@ from diagnose.metrics.unknowns import NO_SHAPES
 
 _HALF = ("bf16", "fp16")
 _COMPARABLE = 0.1
-_ALL_ALIGNED = Unknown("no product has a size that is no multiple of 8", nothing_helps("all products are aligned"))
+_ALL_ALIGNED = Unknown("every product has sizes that are multiples of 8", nothing_helps("all products are aligned"))
 
 
 @metric("share", "the fastest bf16 product measured on such a GPU")

@@ -17,7 +17,7 @@ _CHECK = r"aten::_amp_foreach_non_finite_check_and_unscale_"
 _OPERATOR = r"(?!autograd::)\w+::"
 _READ = r"aten::_local_scalar_dense$"
 _NO_OPERATORS = Unknown(
-    "the trace shows no operators, so it is not told who waits",
+    "the trace shows no operators, so it is unknown who waits",
     capture_setting("ProfilerActivity.CPU and CUDA together"),
 )
 _NO_WAITS = Unknown("no call waits for the device", nothing_helps("the host runs ahead of it"))

@@ -8,7 +8,7 @@ from diagnose.metrics.lines.user_code import Spent, UserCode
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
-LINES_ARE_UNKNOWN = Unknown("where the Python of the step is was not seen", capture_setting("diagnose run"))
+LINES_ARE_UNKNOWN = Unknown("where the step's Python code is was not recorded", capture_setting("diagnose run"))
 NO_PYTHON_WAITED_FOR = Unknown("nothing waits for Python outside of operators", nothing_helps("there is none to move"))
 TRAINS = ("forward", "backward", "optimizer")
 

@@ -49,7 +49,7 @@ def active_parameter_share(m: Measured) -> Value:
     """Parameters without the experts that a token passes by: what model FLOPs and so MFU count. 1 for a dense model."""
     shape = model_shape(m)
     if shape is None:
-        return Unknown("the record does not tell the sizes of the model", capture_setting("diagnose run"))
+        return Unknown("the record does not contain the sizes of the model", capture_setting("diagnose run"))
     return shape.active_parameters / shape.parameters
 
 

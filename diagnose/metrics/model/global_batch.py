@@ -15,7 +15,7 @@ NOT_STATED = Unknown(
     analysis_option("--critical-batch"),
 )
 NO_RULE = Unknown(
-    "no rule is published of how its learning rate follows the batch",
+    "there is no published rule for how its learning rate follows the batch",
     nothing_helps("runs at both batches tell", capture_setting("diagnose run, where the optimizer was not seen")),
 )
 UNDIVIDED = Unknown(

@@ -28,7 +28,7 @@ def has_code_for_gpu(m: Measured) -> Value:
     major, minor = int(gpu[1]), int(gpu[2])
     codes = [(int(code[1]), int(code[2]), code[3]) for code in map(_CODE.match, listed) if code]
     if not codes:
-        return Unknown("torch names no code for NVIDIA's GPUs", nothing_helps("it is built for others"))
+        return Unknown("torch lists no code for NVIDIA GPUs", nothing_helps("it is built for others"))
     return any(of == major and (at == minor if kind == "a" else at <= minor) for of, at, kind in codes)
 
 

@@ -69,7 +69,7 @@ def _gpu(m: Measured) -> Gpu:
 
 
 def _model(m: Measured) -> ModelShape:
-    shape = _known(model_shape(m), "the record does not tell the sizes of the model")
+    shape = _known(model_shape(m), "the record does not contain the sizes of the model")
     everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
     if everything is None or everything != trained:
         raise NotTold("a part of the model is frozen, or it is not recorded that none is")

@@ -61,7 +61,7 @@ def _slow(window: ArmedWindow) -> list[str]:
     lines = [plain(view.line) for step, view in steps if step.recorded]
     if lines or window.slow_step is None:
         return lines
-    return [f"step {window.slow_step:,} was slow; what grew in it is not told by the counted steps"]
+    return [f"step {window.slow_step:,} was slow; the counted steps do not tell what grew in it"]
 
 
 def _long(step: LongStep) -> str:

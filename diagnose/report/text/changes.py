@@ -51,7 +51,7 @@ def print_next(page: Page, diagnosis: Diagnosis) -> None:
 def _together(page: Page, view: PlanView) -> None:
     """What the whole plan buys, or why nothing is predicted."""
     if view.withheld:
-        why = f"no gain is predicted that needs a replay: {plain(view.withheld)}"
+        why = f"no gain that needs a replay is predicted: {plain(view.withheld)}"
         page.paragraph(why, label="" if view.plan else "gains:")
     elif view.together:
         kept = f"numerics change with {', '.join(view.numerics)}" if view.numerics else ""

@@ -26,7 +26,7 @@ def print_ledger(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     if not diagnosis.waterfall:
         return
     mean = f" (mean of {of.count:,})" if of.count > 1 else ""
-    heading = f"of the {of.name}, {duration(of.step_ns)}{mean}, each part takes:"
+    heading = f"where the {of.name} goes, {duration(of.step_ns)}{mean}:"
     for part in Text(heading, "bold").wrap(page.console, page.width):
         page.line(part)
     listed = rows(diagnosis.waterfall, extent.details, causes_named(diagnosis))

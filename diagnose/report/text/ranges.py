@@ -28,9 +28,7 @@ def print_ranges(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 def _listed(page: Page, diagnosis: Diagnosis, rows: list[RangeView]) -> None:
     on_device = any(row.gpu for row in rows)
     idle = f", idle time in % of the {basis(diagnosis).name}" if on_device else ""
-    page.paragraph(
-        f"named ranges of a typical rank, per step, in % of {OF}{idle}; they can lie in each other", label="ranges:"
-    )
+    page.paragraph(f"named ranges of a typical rank, per step, in % of {OF}{idle}; ranges can nest", label="ranges:")
     columns = (*_ON_HOST, *(_ON_DEVICE if on_device else ()), _BY)
     page.line(Text(line(page, columns, "range", heads(columns)), "dim"))
     for row in rows[:SHOWN]:

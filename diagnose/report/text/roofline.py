@@ -32,7 +32,7 @@ def print_roofline(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     _table(page, diagnosis.roofline, _family)
     page.gap()
     if diagnosis.operators:
-        page.paragraph("those whose kernels take longest, by their argument sizes", label="operators:")
+        page.paragraph("those whose kernels take longest, by argument sizes", label="operators:")
         _table(page, diagnosis.operators[:_OPERATORS_SHOWN], lambda e: plain(f"{e.family} {e.precision}"))
         page.gap()
 

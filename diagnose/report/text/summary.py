@@ -92,7 +92,7 @@ def print_provenance(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(Text(loss_line(trace), "yellow"), label="lost:")
     _left_out(page, trace)
     size = f"{counted(len(trace.files), 'file')}, {counted(trace.events, 'event')}, {spoken(trace.bytes, 'bytes')}"
-    more = "diagnose explain RULE tells more about a rule" if extent.details else "--details shows the rest"
+    more = "diagnose explain RULE says more about a rule" if extent.details else "--details shows the rest"
     shapes = shapes_line(trace)
     page.paragraph(Text(f"{size}{shapes and f'; shapes {shapes}'}; {more}", "dim"), label="read:")
     for file in trace.files if extent.details else ():

@@ -88,7 +88,7 @@ def _recorded(count: MemoryCount) -> list[str]:
         ("reserved", count.recorded_reserved_bytes, count.reserved_bytes, count.reserved_miss),
     )
     return [
-        f"torch {did} {spoken(seen, 'bytes')} at most; counted are {spoken(held, 'bytes')}, {_off(miss)}"
+        f"torch {did} at most {spoken(seen, 'bytes')}; the count is {spoken(held, 'bytes')}, {_off(miss)}"
         for did, seen, held, miss in peaks
         if seen is not None and miss is not None
     ]
@@ -102,9 +102,9 @@ def _far_off(count: MemoryCount) -> list[str]:
     apart = spoken(abs(seen - count.allocated_bytes), "bytes")
     if miss < 0:
         why = "another model, results that are kept, a longer batch"
-        return [f"{apart} that torch allocated are not counted ({why}); of the ranges below the low ends hold"]
+        return [f"{apart} that torch allocated are not counted ({why}); only the low ends of the ranges below hold"]
     why = "less is kept for the gradients than the sizes tell"
-    return [f"{apart} are counted that torch never allocated ({why}); of the ranges below the high ends hold"]
+    return [f"{apart} are counted that torch never allocated ({why}); only the high ends of the ranges below hold"]
 
 
 def _off(miss: float) -> str:

@@ -191,7 +191,9 @@ def _noise_line(diagnosis: Diagnosis) -> str:
     if noise is None or not any(step.below_noise for step in diagnosis.plan):
         return ""
     apart = spoken(noise, "share")
-    return f"below the noise: less than the {apart} by which steps of this window lie apart; more steps tell more"
+    return (
+        f"below the noise: less than the {apart} by which steps of this window lie apart; capture more steps to see it"
+    )
 
 
 def captures_view(diagnosis: Diagnosis) -> list[Capture]:

@@ -68,7 +68,7 @@ def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:
     if cured >= MOST_OF_IT * waited_share(straggler, diagnosis):
         return ""
     who = "it" if len(diagnosis.stragglers) == 1 else "the late ranks"
-    return f"part of that is waited anyway: without {who} the job's step is {spoken(cured, 'share')} shorter at best"
+    return f"part of that wait remains: without {who} the job's step is at best {spoken(cured, 'share')} shorter"
 
 
 def named(straggler: Straggler) -> str:
@@ -137,7 +137,7 @@ def missing_line(diagnosis: Diagnosis) -> str:
     if not missing or diagnosis.postmortem is None:
         return ""
     of_all = len(missing) + len(diagnosis.ranks)
-    return f"no trace of rank {spans(missing)} of {of_all:,}; who is late may be among them"
+    return f"no trace of rank {spans(missing)} of {of_all:,}; the late rank may be among them"
 
 
 def change_line(change: JobChange) -> str:
@@ -154,7 +154,7 @@ def replay_line(postmortem: Postmortem) -> str:
     if postmortem.changes_error is None:
         return ""
     error = spoken(postmortem.changes_error, "share")
-    return f"by a replay of all ranks together, which unchanged is at most {error} off the measured step of a rank"
+    return f"by a replay of all ranks together; unchanged, it is at most {error} off the measured step of a rank"
 
 
 def traffic_cells(traffic: Traffic) -> tuple[str, ...]:
@@ -195,4 +195,4 @@ def clocks_line(postmortem: Postmortem) -> str:
     alike = "alike" if postmortem.clocks_agree else "otherwise"
     agree = "" if postmortem.clocks_agree is None else f", and by start times {alike}"
     text = f"{counted(len(known), 'rank')} aligned: up to {duration(apart)} apart, residual {duration(residual)}"
-    return f"{text}; waiting is told by durations, which needs no clock{agree}"
+    return f"{text}; waiting is measured by durations, which need no clock{agree}"

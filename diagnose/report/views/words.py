@@ -118,7 +118,7 @@ def mfu_line(mfu: Mfu, details: bool = False) -> str:
     """What MFU is a share of, with `details` how it was computed; or why it is unknown and what supplies it."""
     if mfu.value is None:
         return _mfu_unknown(mfu)
-    least = f"; at least, since the FLOPs of {mfu.missing} per step are not known" if mfu.missing else ""
+    least = f"; a lower bound, since the FLOPs of {mfu.missing} per step are not known" if mfu.missing else ""
     if not details:
         counted_by = (_COUNTED_BY.get(mfu.conventions[0].name, "") if mfu.conventions else "") + _once(mfu)
         return plain(f"MFU of {mfu_denominator(mfu)}{counted_by}{_own_precision(mfu)}{least}")

@@ -147,7 +147,7 @@ class Database:
             raise KeyboardInterrupt  # it came between two lines of `_is_enough`
         else:
             why = f"SQLite says: {printable(str(error))[:200]}"
-        return UserError("the database is damaged, or none of Nsight Systems", where=self.path, why=why, do=_AGAIN)
+        return UserError("the database is damaged, or not from Nsight Systems", where=self.path, why=why, do=_AGAIN)
 
 
 def _only_reads(action: int, _first: str | None, second: str | None, *_of: str | None) -> int:

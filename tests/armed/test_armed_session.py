@@ -64,6 +64,15 @@ def test_windows_by_count_open_at_their_steps(tmp_path: Path) -> None:
     ]
 
 
+def test_a_window_that_comes_while_the_stack_is_sampled_after_another_is_told_apart_from_it(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample_steps=1000, every=40, windows=3).begin()
+    run.steps(range(1, 201), lambda step: STEP_NS * (3 if step == 82 else 1)).end()
+
+    closed = [(one["first"], one["folder"]) for one in read_armed_log(tmp_path / "rank0.steps").told if "folder" in one]
+    assert closed == [(40, "step-40"), (80, "step-80"), (120, "step-120")]
+    assert ("closed", 80, 82) in told(run)
+
+
 def test_no_storm_of_windows_comes_of_an_unruly_job(tmp_path: Path) -> None:
     run = Run(tmp_path, when_slow=1.3, windows=3).begin()
     run.steps(range(1, 3001), lambda step: STEP_NS * (3 if step % 300 < 20 else 1)).end()

@@ -57,10 +57,10 @@ def test_windows_by_count_open_at_their_steps(tmp_path: Path) -> None:
     assert run.windows() == ["step-30", "step-40", "step-80", "step-100"]
     log = read_armed_log(tmp_path / "rank0.steps")
     assert [one["why"] for one in log.told if one["what"] == "window"] == [
-        "step 30",
+        "asked for by --at-step 30",
         "every 40 steps",
         "every 40 steps",
-        "step 100",
+        "asked for by --at-step 100",
     ]
 
 

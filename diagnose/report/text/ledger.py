@@ -25,8 +25,8 @@ def print_ledger(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     of = basis(diagnosis)
     if not diagnosis.waterfall:
         return
-    mean = f" (mean of {of.count:,})" if of.count > 1 else ""
-    heading = f"of the {of.name}, {duration(of.step_ns)}{mean}, each part takes:"
+    average = f" ({of.average})" if of.average else ""
+    heading = f"of the {of.name}, {duration(of.step_ns)}{average}, each part takes:"
     for part in Text(heading, "bold").wrap(page.console, page.width):
         page.line(part)
     listed = rows(diagnosis.waterfall, extent.details, causes_named(diagnosis))

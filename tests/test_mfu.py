@@ -83,21 +83,6 @@ def test_tokens_of_the_embedding_lookup_beat_the_record(tmp_path: Path) -> None:
     assert found.mfu.model_flops_per_step == pytest.approx(palm(1024))
 
 
-def test_tokens_of_an_evaluation_are_no_step_s(tmp_path: Path) -> None:
-    job = Trace()
-    for number in range(3):
-        with job.step():
-            job.op("aten::embedding", [[32000, 1024], [2, 512]], "indexSelectLargeIndex", 100)
-            job.op("aten::mm", [[2048, 1024], [1024, 32000]], GEMM, 9_000)
-            if number == 1:
-                with job.annotation("diagnose.eval"):
-                    job.op("aten::embedding", [[32000, 1024], [64, 512]], "indexSelectLargeIndex", 100)
-                    job.op("aten::mm", [[2048, 1024], [1024, 32000]], GEMM, 9_000)
-            job.sync()
-
-    assert run(tmp_path, job).mfu.tokens_per_step == 1024
-
-
 def test_an_embedding_that_is_no_vocabulary_counts_no_tokens(tmp_path: Path) -> None:
     job = steps()
     with job.step():

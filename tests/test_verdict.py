@@ -255,16 +255,6 @@ def test_the_reason_holds_the_share_and_its_denominator() -> None:
     assert found.because == "47.0 % of the device step waits for data, 45.0 % waits for the host"
 
 
-def test_on_a_host_alone_a_class_that_is_not_the_largest_says_why_it_leads() -> None:
-    on_host = replace(GROUNDS, of="the host step", has_gpu=False)
-    smaller, larger = verdict(on_host, host=0.3, memory=0.4, compute=0.3), verdict(on_host, host=0.6, memory=0.4)
-
-    assert smaller.because.startswith(
-        "30.0 % of the host step is host code around the operators, which names the class from 20 % on; "
-    )
-    assert larger.because.startswith("60.0 % of the host step is host code around the operators; without GPU")
-
-
 @pytest.mark.parametrize("leading", ["compute", "memory"])
 @pytest.mark.parametrize(("has_gpu", "what"), [(True, "kernels"), (False, "operators")])
 def test_without_a_gpu_operators_run_and_no_kernels(leading: str, has_gpu: bool, what: str) -> None:

@@ -63,9 +63,8 @@ def _refused(key: str, value: Any, now: dict[str, Any], given: dict[str, Any]) -
     if value == given[key]:
         return ""
     if key == "num_workers" and not value:
-        return (
-            "the job's persistent_workers or prefetch_factor need workers" if _needs_workers(given) else _moved(given, 0)
-        )
+        needed = "the job's persistent_workers or prefetch_factor need workers"
+        return needed if _needs_workers(given) else _moved(given, 0)
     if key == "num_workers":
         return workers_refused(now["dataset"], now["num_workers"]) or _moved(given, value)
     if value and not now["num_workers"]:

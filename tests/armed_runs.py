@@ -62,7 +62,15 @@ class NoThread:
 class Run:
     """One rank of an armed run in `folder`; windows of four steps after a warm-up of one."""
 
-    def __init__(self, folder: Path, rank: int = 0, world: int = 1, looked_at_by: Any = None, **asked: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rank: int = 0,
+        world: int = 1,
+        looked_at_by: Any = None,
+        sample_steps: int = 0,
+        **asked: Any,
+    ) -> None:
         scratch = folder / SCRATCH
         scratch.mkdir(parents=True, exist_ok=True)
         (scratch / OWNER).write_text(json.dumps({"token": "t"}))
@@ -74,7 +82,7 @@ class Run:
             steps=4,
             warmup=1,
             control=1,
-            sample_steps=0,
+            sample_steps=sample_steps,
             token="t",
             armed=armed,
             looked_at_by=looked_at_by,

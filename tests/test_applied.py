@@ -114,6 +114,19 @@ def test_a_difference_within_the_noise_says_so_and_is_no_slowdown() -> None:
     assert not got_slower(found)
 
 
+@pytest.mark.parametrize(("after_ms", "ends"), [(30.0, "-> 30.0 ms)"), (40.0, "-> 40.0 ms): slower than before")])
+def test_a_part_of_a_patch_is_not_held_to_what_was_predicted_of_the_whole(after_ms: float, ends: str) -> None:
+    refused = [{"target": "dataloader", "key": "num_workers", "because": "they keep a state"}]
+    found = applied(
+        in_use={"dataloader": {"pin_memory": True}}, refused=refused, unprofiled_step_time_ns=after_ms * 1e6
+    )
+
+    in_use, left_out = applied_line(found).split("; not applied")
+    assert in_use.startswith("pin_memory=True: predicted 1.29-1.50x of the whole patch, measured ")
+    assert in_use.endswith(ends)
+    assert left_out == ": num_workers (they keep a state)"
+
+
 def test_what_was_refused_is_in_the_report() -> None:
     refused = [{"target": "dataloader", "key": "num_workers", "because": "each worker would repeat the data"}]
     found = applied(in_use={}, refused=refused)

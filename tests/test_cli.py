@@ -259,3 +259,27 @@ def test_explain_suggests_the_nearest_rule() -> None:
 
     assert result.exit_code == 2
     assert f"Did you mean {name!r}?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("analyze",),
+        ("compare", "."),
+        ("baseline", "save", "x"),
+        ("baseline", "check", "x"),
+        ("hang",),
+        ("memory",),
+        ("series",),
+        ("trigger",),
+    ],
+)
+def test_a_file_that_may_not_be_read_is_unusable_input_and_no_wrong_usage(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "secret.json"
+    file.write_text("{}")
+    monkeypatch.setattr("os.access", lambda *_given, **_more: False)
+
+    assert run(*command, str(file)).exit_code == UserError.exit_code

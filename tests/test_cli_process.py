@@ -32,6 +32,20 @@ def test_the_analysis_is_announced_on_a_terminal_only_and_only_on_stderr(tmp_pat
         assert b"reading" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("streams", "code", "told"),
+    [(">&-", 3, "standard output is closed"), ("2>&- >/dev/null", 0, ""), (">&- 2>&-", 3, "")],
+)
+def test_a_stream_that_is_closed_is_no_defect(streams: str, code: int, told: str, tmp_path: Path) -> None:
+    command = program(tmp_path, "return diagnoses.data_bound()")
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {streams}', "sh", *command, "analyze", "x"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == code
+    assert told in done.stderr
+
+
 def test_no_color_prints_no_colour_on_a_terminal(tmp_path: Path) -> None:
     command = [*program(tmp_path, "return diagnoses.data_bound()"), "analyze", "x", "-q"]
     for no_color in ({}, {"NO_COLOR": "1"}):

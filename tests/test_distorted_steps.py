@@ -85,6 +85,22 @@ def test_the_ledger_is_of_steps_without_the_profiler_and_adds_up(sample: str, tm
     assert next(entry.share for entry in found.ledger if entry.cause == DISTORTED) > 0.2
 
 
+def test_the_step_without_the_profiler_is_the_same_one_everywhere(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    profiled("cpu-slow-loader.json.gz", run, ranges=WAITS)
+    record = json.loads((run / "capture-rank0.json").read_text())
+    ns = record["steps"]["control_before_ns"][0]
+    for times in (record["steps"]["control_before_ns"], record["steps"]["unprofiled_host_ns"]):
+        times[-1] = 5 * ns  # one step that saves
+    (run / "capture-rank0.json").write_text(json.dumps(record))
+    told = " ".join(printed(analyze(run)).split())
+
+    step = spoken(ns, "ns")
+    assert f"undecided {step} per host step without the profiler" in told
+    assert f"without the profiler the host's step is {step}: " in told
+    assert f"of the host step without the profiler, {step} (median), each part takes:" in told
+
+
 @each
 def test_no_share_of_the_step_is_a_fact_a_finding_a_plan_or_a_negative(sample: str, tmp_path: Path) -> None:
     found = profiled(sample, tmp_path / "run")

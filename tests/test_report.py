@@ -113,6 +113,13 @@ def test_a_finding_without_a_place_in_the_plan_is_not_lost() -> None:
     assert "note:       damaged-trace   warning   1.2 % of the bytes that are there could not be read." in report
 
 
+@pytest.mark.parametrize("width", [44, 60, 80])
+def test_a_narrow_terminal_gets_as_much_of_a_note_as_a_usual_one(width: int) -> None:
+    report = " ".join(printed(diagnoses.data_bound(), width).split())
+
+    assert "note: damaged-trace warning 1.2 % of the bytes that are there could not be read." in report
+
+
 def test_what_makes_the_answer_unsafe_comes_next() -> None:
     lost = msgspec.structs.replace(diagnoses.DAMAGED, rule="lost-gpu-events", severity="critical")
     plan = diagnoses.data_bound()

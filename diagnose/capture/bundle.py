@@ -88,6 +88,15 @@ class Bundle:
 
     def cut(self) -> dict[int, str]:
         """After the command has ended: of the ranks that ended inside their window without a trace, why, or ""."""
+        traced = {rank_in(path.name, TRACE) for path in self.traces()}
+        return {rank: why for rank, why in self._unended().items() if rank not in traced}
+
+    def unrecorded(self) -> list[int]:
+        """After the command has ended: the ranks that left a trace, and ended before their record was complete."""
+        return sorted(self._unended().keys() - self.cut().keys())
+
+    def _unended(self) -> dict[int, str]:
+        """The ranks that claimed a window and left no marker, with what they say of it."""
         scratch, written = scratch_of(self.folder), self.written()
         claims = _of_each_rank(scratch, CLAIM) if scratch is not None else ()
         done = {*written.traces, *written.errors, *written.left_out}

@@ -44,7 +44,7 @@ def room(folder: Path) -> tuple[bool, str]:
     where = f"{folder}{f' ({kind})' if kind else ''}"
     if free is None:
         return False, f"room in {where} cannot be told"
-    takes = f"a rank takes up to {BUDGET_BYTES / GIB:.2f} of it for a while"
+    takes = f"a rank takes up to {BUDGET_BYTES / GIB:.2f} GiB of it for a while"
     return free >= least, f"{free / GIB:.1f} GiB free in {where}; {takes}"
 
 

@@ -25,7 +25,7 @@ _SEVERITIES = ("info", "warning", "critical")
 
 
 @click.command(epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
-@click.argument("path", type=click.Path())
+@click.argument("path", type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")

@@ -54,7 +54,7 @@ class Bar:
 @contextlib.contextmanager
 def announced(path: Path, wanted: bool = True) -> Iterator[Bar | None]:
     """A line, and soon a bar, on an interactive stderr while `path` is read; gone when it has been."""
-    if not wanted or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not wanted or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return
     name = printable(path.name or str(path))[:LONGEST_NAME]

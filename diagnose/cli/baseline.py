@@ -39,7 +39,7 @@ def baseline() -> None:
 
 @baseline.command(epilog="Example:  diagnose baseline save llama runs/llama/")
 @click.argument("name")
-@click.argument("trace", type=click.Path())
+@click.argument("trace", type=click.Path(readable=False))
 @_folder_option
 @work_options
 @loading_options
@@ -59,7 +59,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
 
 @baseline.command(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
 @click.argument("name")
-@click.argument("trace", type=click.Path())
+@click.argument("trace", type=click.Path(readable=False))
 @_folder_option
 @click.option(
     "--tolerance",

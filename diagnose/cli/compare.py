@@ -38,8 +38,8 @@ noise_option: Callable[[Any], Any] = click.option(
 
 
 @click.command(epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
-@click.argument("before", metavar="A", type=click.Path())
-@click.argument("after", metavar="B", type=click.Path())
+@click.argument("before", metavar="A", type=click.Path(readable=False))
+@click.argument("after", metavar="B", type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object on stdout.")
 @annotations_option
 @html_option

@@ -48,7 +48,9 @@ def exit_code(action: Callable[[], object]) -> int:
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """Output goes here: a closed pipe ends it quietly, a full disk with a message."""
+    """Output goes here: a pipe that is closed meanwhile ends it quietly, a full disk or no stdout with a message."""
+    if sys.stdout is None:
+        raise UserError("cannot write the output", why="standard output is closed")
     try:
         yield
         sys.stdout.flush()
@@ -63,8 +65,9 @@ def _outcome(action: Callable[[], object]) -> tuple[int, Callable[[], object]]:
     """The exit code, and what says why on stderr."""
     try:
         action()
-        with writing():
-            pass  # flushes what is still buffered
+        if sys.stdout is not None:
+            with writing():
+                pass  # flushes what is still buffered
     except click.exceptions.Exit as exit_:
         return exit_.exit_code, _nothing
     except BrokenPipeError:

@@ -12,7 +12,7 @@ from diagnose.dumps.hang import found_in, judged, to_json
 
 
 @click.command(epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--earlier",
     metavar="DIR",

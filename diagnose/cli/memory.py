@@ -17,7 +17,7 @@ _SUFFIXES = (".pickle", ".pkl")
 
 
 @click.command(epilog="Example:  diagnose memory oom_snapshot.pickle")
-@click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path))
+@click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path, readable=False))
 @click.option("--details", is_flag=True, help="Print every line of the peak.")
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")

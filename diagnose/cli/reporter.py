@@ -91,6 +91,9 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
             reporter.report(written)
         if cut := bundle.cut():
             say(printable(_told(cut)))
+        if unrecorded := bundle.unrecorded():
+            of, its = _ranks(unrecorded), "their records were" if unrecorded[1:] else "its record was"
+            say(f"{of} ended after the window, before {its} complete: what only that tells is not judged")
     if bundle.further_windows():
         say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.further_windows())))}")
 
@@ -148,10 +151,14 @@ def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:
 def _told(cut: dict[int, str]) -> str:
     """Which ranks ended inside their window, and why, where one could still say so."""
     ranks = sorted(cut)
-    listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
     why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")
-    whose, traces = ("ranks", "their traces were") if ranks[1:] else ("rank", "its trace was")
-    return f"{whose} {listed} ended inside the window, before {traces} written{why}"
+    traces = "their traces were" if ranks[1:] else "its trace was"
+    return f"{_ranks(ranks)} ended inside the window, before {traces} written{why}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
+    return f"{'ranks' if ranks[1:] else 'rank'} {listed}"
 
 
 def _all_written(bundle: Bundle) -> Written:

@@ -159,7 +159,7 @@ def _prepared(
         config = replace(config, out=str(bundle.folder), token=bundle.token)
         return bundle, environment(plain, config, bundle.marks, patch)
     except Exception as error:
-        say(f"capture is off: {printable(_why(error))}")
+        say(f"capture is off: {printable(_why(error))}; the job runs without: pass --out DIR, where it may write")
     if bundle is not None:
         guarded(bundle.tidy)
     if patch is not None:

@@ -11,7 +11,7 @@ from diagnose.series import judged, read_runs, to_json
 
 
 @click.command(epilog="Example:  diagnose series runs/llama/train.log")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object on stdout.")
 @click.option(
     "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of a time column that states none (default: s)."

@@ -15,7 +15,7 @@ _POLL_EVERY_S = 0.1
 
 
 @click.command(epilog="Example:  diagnose trigger diagnose-runs/2026-01-02_03-04-05")
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--wait",
     metavar="S",

@@ -117,7 +117,7 @@ def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
 def _nothing(diagnosis: Diagnosis) -> Recommendation:
     """That nothing is left to change, how near the hardware that is, and what could not be judged."""
     if diagnosis.plan:
-        says = "nothing that stands out from the noise of the steps; the changes below may still pay over a long run"
+        says = "nothing that stands out from the noise of the steps; what the plan has may still pay over a long run"
         return Recommendation(
             kind="nothing", says=says, because="the gains of the plan are below the noise of the steps"
         )

@@ -14,6 +14,7 @@ from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH
 from diagnose.attribution.leading import (
     NAMES_THE_CLASS,
     NEAR,
+    WORKS,
     Leaders,
     class_shares,
     leader,
@@ -54,7 +55,11 @@ _NAMES: dict[str, VerdictClass] = {
 }
 _LESS_SURE: Mapping[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _COPIES = ("copy-HtoD", "host-to-device")
-_ON_HOST = {"compute": "runs compute-bound operators", "memory": "runs memory-bound operators"}  # without a GPU
+_ON_HOST = {  # without a GPU
+    "host": "is host code around the operators",
+    "compute": "runs compute-bound operators",
+    "memory": "runs memory-bound operators",
+}
 _SAYS = {
     "data": "waits for data",
     "host": "waits for the host",
@@ -211,6 +216,8 @@ def _because(leaders: tuple[str, str], shares: Mapping[str, float], grounds: Gro
     if runner_up:
         text += f", {100 * shares[runner_up]:.1f} % {says[runner_up]}"
     if not grounds.has_gpu:
+        if leader not in WORKS and not runner_up and shares[leader] < max(shares[class_] for class_ in WORKS):
+            text += f", which names the class from {100 * NAMES_THE_CLASS:.3g} % on"
         text += "; without GPU activity operators are classed by kind"
     elif leader == "communication" and grounds.alone_of_many:
         text += "; one rank of several cannot tell transfer from waiting for a late rank"

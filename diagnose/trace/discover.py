@@ -74,7 +74,8 @@ def find_run(path: Path, name: str | None = None) -> Run:
     if name is not None:
         return _called(name, runs, path)
     if len(runs) > 1:
-        listed = "".join(f"\n       --run {printable(r.name)}  ({len(r.files)} file(s))" for r in runs)
+        sizes = [(r.name, len(r.files)) for r in runs]
+        listed = "".join(f"\n       --run {printable(name)}  ({n} file{'s' * (n > 1)})" for name, n in sizes)
         why = _why_apart([file for run in runs for file in run.files])
         raise UserError(f"{len(runs)} runs in one folder", where=path, why=why, do=f"choose one:{listed}")
     return runs[0]

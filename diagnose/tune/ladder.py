@@ -167,14 +167,21 @@ class Ladder:
         return held_against(*runs, self._limits.noise_share).speedup
 
     def _judged(self, rung: Rung, ran: Ran) -> None:
-        """Keep a run with its diagnosis, and once it is clear what came of its promise, that."""
+        """Keep a run with its diagnosis, and where nothing can change what came of its promise any more, that."""
         if ran.diagnosis is None:
             self._add(rung)
             return
         file = self._folder.keep(rung.number, ran.diagnosis)
-        if self._limits.keeps_promises and rung.decision not in ("refused", "unclear"):
-            promises.record(promises.promise_of_patch(ran.diagnosis, "tune", rung.achieved))
-        self._add(replace(rung, diagnosis=file))
+        rung = replace(rung, diagnosis=file)
+        if rung.decision not in ("refused", "unclear", "kept"):
+            self._put_to_the_test(rung)
+        self._add(rung)
+
+    def _put_to_the_test(self, rung: Rung) -> None:
+        """Keep what came of the promise of a run in the ledger, once."""
+        if self._limits.keeps_promises and rung.diagnosis:
+            diagnosis = self._folder.diagnosis(rung.diagnosis)
+            promises.record(promises.promise_of_patch(diagnosis, "tune", rung.achieved))
 
     def _ran(self, number: int, settings: Settings, expected: Mapping[str, Any] | None = None) -> Ran:
         ran = self._run(number, settings, expected, self._most_s())
@@ -251,6 +258,10 @@ class Ladder:
         self._tell(rung)
 
     def _ended(self, why: str) -> Tuning:
+        if not self._not_held():  # else what was kept was a machine that got faster
+            for rung in self.tuning.rungs:
+                if rung.decision == "kept":
+                    self._put_to_the_test(rung)
         best, standing = self._best(), self.tuning.best
         first = self._folder.diagnosis(self.tuning.rungs[0].diagnosis)
         left = left_to_user(first, best, self.tuning.rungs, self._limits.allow_numerics, self._limits.noise_share)

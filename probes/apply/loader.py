@@ -63,11 +63,10 @@ def _refused(key: str, value: Any, now: dict[str, Any], given: dict[str, Any]) -
     if value == given[key]:
         return ""
     if key == "num_workers" and not value:
-        return (
-            "the job's persistent_workers or prefetch_factor need workers" if _needs_workers(given) else _moved(given)
-        )
+        needed = "the job's persistent_workers or prefetch_factor need workers"
+        return needed if _needs_workers(given) else _moved(given, 0)
     if key == "num_workers":
-        return workers_refused(now["dataset"], now["num_workers"]) or _moved(given)
+        return workers_refused(now["dataset"], now["num_workers"]) or _moved(given, value)
     if value and not now["num_workers"]:
         return "it needs num_workers above 0"
     if key == "persistent_workers":
@@ -75,8 +74,11 @@ def _refused(key: str, value: Any, now: dict[str, Any], given: dict[str, Any]) -
     return loader_order.draws_as_it_goes(given)
 
 
-def _moved(given: dict[str, Any]) -> str:
-    """Why samples cannot be fetched in other processes than the job fetches them in; empty when they can."""
+def _moved(given: dict[str, Any], workers: int) -> str:
+    """Why samples cannot be fetched in other processes than the job fetches them in; empty when they can.
+
+    What samples draw moves the order of the next pass only where they are fetched in the process of the loop.
+    """
     because = loader_order.draws_as_it_goes(given) or _open_file(given["dataset"])
     if because:
         return because
@@ -85,7 +87,8 @@ def _moved(given: dict[str, Any]) -> str:
         return f"whether a sample can be fetched in a worker is not known: {trial.error}"
     if not trial.repeats:
         return _KEEPS_A_STATE
-    if "torch" in trial.draws and loader_order.follows_torch(given):
+    in_the_loop = not (given["num_workers"] and workers)
+    if "torch" in trial.draws and in_the_loop and loader_order.follows_torch(given):
         return _ANOTHER_ORDER
     if trial.draws:
         _say_once(_OTHER_DRAWS)

@@ -101,11 +101,15 @@ class Arming:
         self.quiet_until = self._schedule.quiet_until(self.number)
         self.quiet_below_ns = self._slowness.slow_from()
 
-    def due(self) -> int | None:
-        """The first recorded step of a window that is to be prepared with the next step; None while none is."""
+    def is_due(self) -> bool:
+        """Whether a window is to be prepared with the next step; one that came too late for that is told."""
         for first, why in self._schedule.missed(self.number):
             self._log.tell("missed", first=first, why=why)
             say(f"the window at step {first} was announced too late for this rank, which is at step {self.number}")
+        return self.number >= self._schedule.quiet_until(self.number)
+
+    def opens(self) -> int | None:
+        """The first recorded step of the window that is due, which begins where the one before it has closed."""
         due = self._schedule.due(self.number)
         if due is None:
             return None

@@ -61,7 +61,7 @@ class Schedule:
         why = self._coming.pop(first, None)
         if why is None:
             given = first in self._asked.at_steps
-            why = f"step {first}" if given else f"every {self._asked.every} steps"
+            why = f"asked for by --at-step {first}" if given else f"every {self._asked.every} steps"
             self._counted_so_far += not given
         self.begun = self._latest = first
         return first, why

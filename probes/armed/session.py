@@ -217,11 +217,13 @@ class ArmedSession(Session):
             arming.machine_unread(reader.why_none)
 
     def _open_what_is_due(self, arming: Arming) -> None:
-        first = arming.due()
-        if first is None:
+        if not arming.is_due():
             return
         if self.phase == SAMPLING:
             self._sampled()
+        first = arming.opens()
+        if first is None:
+            return
         plan = planned(replace(self.config, at_step=first), 1, None, arming.number)
         self.folder = os.path.join(self.config.out, WINDOW_FOLDER.format(first))
         self.objects.loop_begins()

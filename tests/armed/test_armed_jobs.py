@@ -116,7 +116,7 @@ def test_analyze_tells_the_run_and_each_window(tmp_path: Path) -> None:
     refused = analysed("analyze", str(tmp_path / "out"), "--html", "a.html")
 
     assert whole.output.count("window:") == 2
-    assert "step 20: step 20" in whole.output
+    assert "step 20: asked for by --at-step 20" in whole.output
     assert json.loads(one.output)["steps"]["numbers"] == [41, 42, 43]
     assert json.loads(series.output)["last_step"] == 60
     assert (refused.exit_code, "--html needs a single window" in refused.output) == (2, True)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from armed_runs import STEP_NS, NoProfiler, NoThread, Run
 
+from diagnose.analysis.armed import armed_run
+from diagnose.cli.armed import _last_line
 from diagnose.probes.armed import session as armed_session
 from diagnose.probes.armed.agreement import Agreement
 from diagnose.probes.protocol import SCRATCH, TRIGGER
@@ -57,11 +59,31 @@ def test_windows_by_count_open_at_their_steps(tmp_path: Path) -> None:
     assert run.windows() == ["step-30", "step-40", "step-80", "step-100"]
     log = read_armed_log(tmp_path / "rank0.steps")
     assert [one["why"] for one in log.told if one["what"] == "window"] == [
-        "step 30",
+        "asked for by --at-step 30",
         "every 40 steps",
         "every 40 steps",
-        "step 100",
+        "asked for by --at-step 100",
     ]
+
+
+def test_a_window_that_comes_while_the_stack_is_sampled_after_another_is_told_apart_from_it(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample_steps=1000, every=40, windows=3).begin()
+    run.steps(range(1, 201), lambda step: STEP_NS * (3 if step == 82 else 1)).end()
+
+    closed = [(one["first"], one["folder"]) for one in read_armed_log(tmp_path / "rank0.steps").told if "folder" in one]
+    assert closed == [(40, "step-40"), (80, "step-80"), (120, "step-120")]
+    assert ("closed", 80, 82) in told(run)
+
+
+def test_the_last_line_says_why_nothing_is_known_of_the_step_times(tmp_path: Path) -> None:
+    Run(tmp_path, when_slow=1.3).begin().steps(range(1, 8)).end()
+    run = armed_run(tmp_path)
+
+    assert run is not None
+    assert _last_line(run, "RUN") == (
+        "whether steps change is unknown: 7 samples are too few to tell a change from noise; 0 windows; "
+        "again: diagnose analyze RUN"
+    )
 
 
 def test_no_storm_of_windows_comes_of_an_unruly_job(tmp_path: Path) -> None:

@@ -194,6 +194,38 @@ def test_draws_that_move_no_order_are_said(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("patch", [{"num_workers": 3}, {"num_workers": 3, "persistent_workers": True}])
+def test_draws_of_workers_that_the_job_has_already_move_no_order(patch: dict[str, object], tmp_path: Path) -> None:
+    body = """
+    class Noisy(Numbers):
+        def __getitem__(self, i):
+            torch.rand(())
+            return super().__getitem__(i)
+    passes(DataLoader(Noisy(), 4, shuffle=True, num_workers=1))
+    """
+    plain, patched = (ran(tmp_path / str(len(p or ())), body, p) for p in (None, patch))
+
+    assert patched.stdout == plain.stdout
+    assert said(patched) == [
+        "diagnose: loader workers draw the random numbers of the samples from seeds of their own: other draws, alike "
+        "in kind"
+    ]
+
+
+def test_workers_are_not_taken_from_a_loader_whose_samples_draw(tmp_path: Path) -> None:
+    body = """
+    class Noisy(Numbers):
+        def __getitem__(self, i):
+            torch.rand(())
+            return super().__getitem__(i)
+    passes(DataLoader(Noisy(), 4, shuffle=True, num_workers=1))
+    """
+    plain, patched = (ran(tmp_path / str(len(p or ())), body, p) for p in (None, {"num_workers": 0}))
+
+    assert said(patched)[0].startswith("diagnose: not applied: num_workers (a sample draws from torch's generator")
+    assert patched.stdout == plain.stdout
+
+
 def test_workers_that_persist_stay_as_the_job_has_them(tmp_path: Path) -> None:
     body = "passes(DataLoader(data, 4, shuffle=True, num_workers=1, persistent_workers=True))"
     done = ran(tmp_path, body, {"persistent_workers": False})

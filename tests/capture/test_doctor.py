@@ -101,7 +101,8 @@ def test_a_folder_for_traces_is_a_disk_with_room(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(expected, "free_bytes", lambda _, free=free: free)
         found = doctor.disk(tmp_path)
         assert found.state == state
-        assert found.says == f"{free / GIB:.1f} GiB free in {tmp_path} (xfs); a rank takes up to 0.24 of it for a while"
+        takes = "a rank takes up to 0.24 GiB of it for a while"
+        assert found.says == f"{free / GIB:.1f} GiB free in {tmp_path} (xfs); {takes}"
 
 
 def test_a_folder_in_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,7 @@ def test_without_a_folder_the_job_runs_uncaptured(start: Start, tmp_path: Path) 
 
     assert (code, out) == (0, "False\n")
     assert err.startswith("diagnose: capture is off: ")
+    assert err.endswith("; the job runs without: pass --out DIR, where it may write\n")
 
 
 @pytest.mark.parametrize(

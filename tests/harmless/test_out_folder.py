@@ -145,6 +145,23 @@ write(0, 2)
     assert sorted(os.listdir(tmp_path / "b")) == ["rank0.done", "rank0.json.gz"]
 
 
+def test_a_rank_that_is_killed_when_its_trace_is_written_has_ended_after_its_window(tmp_path: Path) -> None:
+    body = """
+from diagnose.probes.bundle.rank_files import RankFiles
+RankFiles(given["out"], 0, 1)
+write()
+os.remove(os.path.join(given["out"], "rank0.done"))
+os.kill(os.getpid(), 9)
+"""
+    done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
+
+    assert "verdict:" in done.stderr
+    assert "ended inside the window" not in done.stderr
+    assert done.stderr.splitlines()[-2] == (
+        "diagnose: rank 0 ended after the window, before its record was complete: what only that tells is not judged"
+    )
+
+
 def test_a_second_window_is_tidied_too(tmp_path: Path) -> None:
     body = """
 from diagnose.probes.bundle.rank_files import RankFiles

@@ -48,6 +48,15 @@ def test_without_readings_it_is_not_judged(name: str, case: Machine, tmp_path: P
     assert name in {n.rule for n in found.not_judged}
 
 
+def test_why_the_machine_was_not_read_is_told_where_it_is_known(tmp_path: Path) -> None:
+    why = "the job started a profiler of its own, beside which nothing is read"
+    found = analysed(tmp_path, steps(), {"machine_samples": {"samples": 0, "in_window": 0, "why_none": why}})
+    starved = next(one for one in found.not_judged if one.rule == "starved-host")
+
+    assert starved.because == f"the machine was not read: {why}"
+    assert starved.capture_next == "diagnose run again, where nothing keeps it from reading the machine beside the job"
+
+
 def at_the_end(**nvml: Any) -> dict[str, Any]:
     """A record that holds one reading, when the window ended."""
     return {"device": {"nvml": {"sm_clock_mhz": 1155, "sm_clock_max_mhz": 1980, **nvml}}}

@@ -1,6 +1,7 @@
 """What is tried, kept and left: climbs of jobs that are made up."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -176,6 +177,25 @@ def test_a_machine_that_got_faster_is_no_gain(tmp_path: Path) -> None:
     assert [rung.decision for rung in tuning.rungs] == ["first", "kept", "again", "unclear", "again", "not held"]
     assert tuning.best is tuning.rungs[0]
     assert (tuning.patch, tuning.why_ended) == ((), "the best run, made again beside the first, was not faster")
+
+
+@pytest.mark.parametrize(("later_ms", "kept"), [(100.0, [1.6]), (60.0, [])])
+def test_what_a_change_bought_is_in_the_ledger_once_it_has_held(
+    later_ms: float, kept: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promised: list[float] = []
+    ledger = SimpleNamespace(record=promised.append, promise_of_patch=lambda _run, _source, achieved: achieved[1])
+    monkeypatch.setattr("diagnose.tune.ladder.promises", ledger)
+    runs: MadeUpRuns
+
+    def job(settings: Settings) -> Diagnosis:
+        first = 100.0 if len(runs.asked) == 1 else later_ms
+        return diagnosed(62.5 if settings else first, [BF16] if not settings else [], settings)
+
+    runs = MadeUpRuns(job)
+    climbed(tmp_path, runs, repeats=True, keeps_promises=True)
+
+    assert promised == pytest.approx(kept)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -92,6 +93,19 @@ def test_a_hostile_name_drives_no_terminal() -> None:
     LadderPage(terminal(file=into, width=160)).add(replace(TUNING.rungs[0], change="\x1b[2Jas it is"))
 
     assert "\x1b" not in into.getvalue()
+
+
+def test_the_page_s_table_begins_with_what_came_of_each_run_and_is_as_wide_as_it_needs() -> None:
+    table = tuning_page(TUNING, About("test")).split('<div class="scroll"')[1].split("</table>")[0]
+
+    assert re.findall(r"<th scope=\"col\"[^>]*>([^<]*)<", table)[:5] == [
+        "Run",
+        "Outcome",
+        "Predicted",
+        "Achieved",
+        "In all",
+    ]
+    assert '<td>kept<span class="fine">as predicted</span></td>' in table
 
 
 def test_a_ladder_that_is_not_at_its_end_says_so() -> None:

@@ -8,7 +8,7 @@ from diagnose.facts import Unknown, Value, analysis_option, capture_setting
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.arguments import tensor_sizes
-from diagnose.trace.vocabulary import OPS
+from diagnose.trace.vocabulary import EVAL, OPS
 
 NO_TOKENS = Unknown(
     "the tokens of a step are not known", capture_setting("diagnose run", analysis_option("--tokens-per-step"))
@@ -49,7 +49,8 @@ def _looked_up(m: Measured) -> Tokens | None:
     """Indices of the largest embedding table, where that table is also a matrix product's width: a vocabulary."""
     trace, steps = m.timeline.trace, m.timeline.steps
     rows = np.flatnonzero(trace.named_in(lambda name: name == "aten::embedding", *OPS) & (trace.shape >= 0))
-    rows = rows[iv.which_holds(steps.host, trace.ts[rows]) >= 0]
+    trains = iv.subtract(steps.host, m.ranges(EVAL))  # an evaluation's tokens are no step's
+    rows = rows[iv.which_holds(trains, trace.ts[rows]) >= 0]
     lookups = [d for r in rows if len(d := tensor_sizes(trace.shapes[trace.shape[r]][0])) > 1 and len(d[0]) == 2]
     if not lookups or not steps.count:
         return None

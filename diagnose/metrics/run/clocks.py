@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, Value
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_RECORD
@@ -20,12 +20,20 @@ from diagnose.trace.readings import (
 
 READINGS = "the readings"
 NOT_READ = Unknown("the capture record holds no such reading of the machine", DIAGNOSE_RUN)
+_AGAIN = another_run("diagnose run again, where nothing keeps it from reading the machine beside the job")
 _PCIE_GBITS = {1: 2.0, 2: 4.0, 3: 7.877, 4: 15.754, 5: 31.508, 6: 60.5}  # of a lane and direction, net, by generation
 
 
 def read(m: Measured, value: float | None) -> Value:
     """The reading, or why it is not known."""
-    return value if value is not None else NOT_READ if m.record else NO_RECORD
+    return _not_read(m) if value is None else value
+
+
+def _not_read(m: Measured) -> Unknown:
+    if not m.record:
+        return NO_RECORD
+    why = m.record.text("machine_samples.why_none")
+    return Unknown(f"the machine was not read: {why}", _AGAIN) if why else NOT_READ
 
 
 @metric("mhz")
@@ -102,7 +110,7 @@ def pcie_link(m: Measured) -> Value:
     """The GPU's PCIe link: "x4 of generation 3"."""
     generation, lanes = (reading(m.record, f"pcie_{of}") for of in ("generation", "width"))
     if generation is None or lanes is None:
-        return NOT_READ if m.record else NO_RECORD
+        return _not_read(m)
     return f"x{lanes.most:.0f} of generation {generation.most:.0f}"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.diagnosis.postmortem import Mismatch
+from diagnose.facts import spoken
 from diagnose.ranks.collectives.group_calls import ABSENT, GroupCalls, aligned_calls, code_of
 from diagnose.ranks.collectives.kinds import SAME_SIZE, is_untold, plain_kind
 from diagnose.ranks.collectives.matching import groups_of
@@ -76,7 +77,7 @@ def _count(calls: GroupCalls, step: int, members: Sequence[RankDigest]) -> tuple
     )
     where = f"; they differ from number {first + 1} on"
     lost = max(members[m].lost_share for m in short)
-    where += f"; {lost:.1%} of the launches of the shorter side were not recorded" if lost else ""
+    where += f"; {spoken(lost, 'share')} of the launches of the shorter side were not recorded" if lost else ""
     return step, Mismatch(kind="count", group=calls.group.name, ranks=named, says=says + where)
 
 

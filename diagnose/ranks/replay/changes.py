@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, JobChange
-from diagnose.facts import Unknown
+from diagnose.facts import Unknown, spoken
 from diagnose.formulas.throughput import gpu_hours_lost_per_day
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
@@ -73,7 +73,8 @@ def changes_of(
     if math.isinf(error):
         return Changes(because="the steps of one of the ranks take no time")
     if not error <= MOST_ERROR:
-        return Changes((), error, f"the replay of all ranks is {error:.0%} away from the measured step of one of them")
+        away = f"{spoken(error, 'share')} away from the measured step of one of them"
+        return Changes((), error, f"the replay of all ranks is {away}")
     now = joint.job_step_ns()
     cures = (*_cures(matched, late, slow, joint), *_loaded(ranks, joint))
     candidates = (*cures, *_candidates(ranks, matched, topology, joint))

@@ -48,9 +48,9 @@ class LedgerView:
 def ledger_view(diagnosis: Diagnosis) -> LedgerView:
     """The ledger by class, and the waterfall."""
     of = basis(diagnosis)
-    mean = f", mean of {of.count:,}" if of.count > 1 else ""
+    average = f", {of.average}" if of.average else ""
     return LedgerView(
-        heading=f"of the {of.name}, {duration(of.step_ns)}{mean}",
+        heading=f"of the {of.name}, {duration(of.step_ns)}{average}",
         segments=_segments(diagnosis),
         bars=_bars(diagnosis, rows(diagnosis.waterfall, named=causes_named(diagnosis))),
         every=_bars(diagnosis, rows(diagnosis.waterfall, True, causes_named(diagnosis))),

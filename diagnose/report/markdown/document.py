@@ -110,8 +110,8 @@ def _ledger(draft: Draft) -> str:
         )
         for row in rows(diagnosis.waterfall, named=causes_named(diagnosis))
     ]
-    mean = f"{duration(of.step_ns)}, mean of {of.count:,}" if of.count > 1 else duration(of.step_ns)
-    heads = ("part", "per step", f"of the {of.name} ({mean})")
+    step = ", ".join(filter(None, (duration(of.step_ns), of.average)))
+    heads = ("part", "per step", f"of the {of.name} ({step})")
     whole = "Rows in bold add up to the step; those below one are its parts." if listed else ""
     table = Writer(3 * to.rows, to.prose, to.name).table(heads, listed)
     return blocks([whole, table, to.text(outside_line(diagnosis))])

@@ -25,8 +25,8 @@ def print_ledger(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     of = basis(diagnosis)
     if not diagnosis.waterfall:
         return
-    mean = f" (mean of {of.count:,})" if of.count > 1 else ""
-    heading = f"where the {of.name} goes, {duration(of.step_ns)}{mean}:"
+    average = f" ({of.average})" if of.average else ""
+    heading = f"where the {of.name} goes, {duration(of.step_ns)}{average}:"
     for part in Text(heading, "bold").wrap(page.console, page.width):
         page.line(part)
     listed = rows(diagnosis.waterfall, extent.details, causes_named(diagnosis))

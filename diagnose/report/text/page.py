@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from math import ceil
 
 import msgspec
 from rich.cells import cell_len
@@ -11,6 +12,7 @@ from rich.text import Text
 LABEL = 12  # cells of the label column; "not judged:" is the longest label
 WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
+USUAL = 80
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)")
 _HELD = "\ue000"  # one cell wide, and never in printable text
 
@@ -45,8 +47,12 @@ class Page:
         self.console.print()
 
     def paragraph(self, text: Text | str, label: str = "", most: int = 0) -> None:
-        """Print `text`, wrapped right of the label column and cut after `most` lines; 0 cuts nothing."""
-        for i, part in enumerate(self.wrapped(text, self.width - LABEL, most)):
+        """Print `text`, wrapped right of the label column and cut after `most` lines; 0 cuts nothing.
+
+        Lines are those of a page of the usual width: a narrower one gets as many more as hold the same words.
+        """
+        width = self.width - LABEL
+        for i, part in enumerate(self.wrapped(text, width, ceil(most * max((USUAL - LABEL) / width, 1.0)))):
             head = label.ljust(LABEL) if i == 0 else " " * LABEL
             self.line(Text.assemble((head, "bold"), part))
 

@@ -44,6 +44,8 @@ def got_slower(applied: Applied | None) -> bool:
 
 def _compared(applied: Applied) -> str:
     predicted = speedup(applied.predicted_speedup) or "unknown"
+    if applied.refused and applied.predicted_speedup is not None:
+        predicted += " of the whole patch"
     if applied.measured_speedup is None:
         return f"predicted {predicted}, measured unknown: {applied.because}"
     times = f"{applied.step} {duration(applied.before_ns or 0)} -> {duration(applied.after_ns or 0)}"
@@ -57,6 +59,6 @@ def _judged(applied: Applied) -> str:
     told = f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""
     if got_slower(applied):
         return f": slower than before{told}"
-    if applied.predicted_speedup is None:
+    if applied.predicted_speedup is None or applied.refused:  # what is in use is less than what was predicted of
         return told
     return f": {_STANDING[standing(measured, applied.predicted_speedup)]}{told}"

@@ -27,16 +27,22 @@ _BEYOND_MFU = "compute-bound work beyond MFU"
 
 
 class Basis(msgspec.Struct, frozen=True):
-    """What every share of the ledger is a share of: `total_ns` over `count` steps."""
+    """What every share of the ledger is a share of: `total_ns` over `count` steps, or as many of their `median`."""
 
     name: str
     total_ns: int
     count: int
+    median: bool = False
 
     @property
     def step_ns(self) -> float:
         """Mean time of one step."""
         return self.total_ns / max(self.count, 1)
+
+    @property
+    def average(self) -> str:
+        """Which average of which steps one is; "" of a single one."""
+        return "median" if self.median else f"mean of {self.count:,}" if self.count > 1 else ""
 
     def per_step(self, ns: int) -> str:
         """`ns` per step, in one unit for the whole ledger so that the column can be compared by eye."""
@@ -47,10 +53,11 @@ class Basis(msgspec.Struct, frozen=True):
 def basis(diagnosis: Diagnosis) -> Basis:
     """The device step, or the host step when there was no GPU activity; without the profiler where that distorts it."""
     steps = diagnosis.steps
-    which = "" if steps.distortion is None else " without the profiler"
+    distorts = steps.distortion is not None
+    which = " without the profiler" if distorts else ""
     if steps.device_time_ns is None:
-        return Basis(f"host step{which}", steps.time_ns, steps.count)
-    return Basis(f"device step{which}", steps.device_time_ns, steps.count)
+        return Basis(f"host step{which}", steps.time_ns, steps.count, distorts)
+    return Basis(f"device step{which}", steps.device_time_ns, steps.count, distorts)
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -1,5 +1,7 @@
 """The top and the foot of every report: the verdict with its grounds, and where the numbers come from."""
 
+from statistics import median
+
 import msgspec
 
 from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary
@@ -131,8 +133,15 @@ def _light(diagnosis: Diagnosis) -> str:
     named = [part for part in parts if part.range][:LIGHT_SHOWN]
     told = [f"{_range_name(part.range)} {spoken(part.share, 'share')}" for part in named]
     rest = spoken(max(1 - sum(part.share for part in named), 0.0), "share")
-    step = duration(sum(part.ns for part in parts))
+    step = duration(_light_step_ns(diagnosis.steps))
     return f"; without the profiler the host's step is {step}: {', '.join(told)}, anything else {rest}"
+
+
+def _light_step_ns(steps: Steps) -> float:
+    """The host's step without the profiler: of a job without a GPU the median one, as everywhere else in the report."""
+    if steps.device_time_ns is None and steps.unprofiled_ns:
+        return median(steps.unprofiled_ns)
+    return sum(part.ns for part in steps.light_parts)
 
 
 def _range_name(name: str) -> str:

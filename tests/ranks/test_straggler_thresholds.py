@@ -49,6 +49,7 @@ def evidence(
         peers=~np.eye(ranks, dtype=bool),
         work_ns=tuple(np.full(steps, STEP) for _ in range(ranks)),
         slowest=(*[NEVER] * len(others), slowest),
+        seen=np.ones((ranks, steps), bool),
     )
 
 
@@ -126,7 +127,7 @@ def test_noise_is_five_per_cent_of_the_step_and_ten_on_the_host(
     for name in ("_step_ns", "votes_of", "_peers", "own_steps", "slowest_of"):
         monkeypatch.setattr(f"{module}.{name}", lambda *_: np.full(2, STEP))
     rank: Any = SimpleNamespace(has_gpu=gpu)
-    lateness: Any = SimpleNamespace(own_ns=np.full((2, 2), late))
+    lateness: Any = SimpleNamespace(own_ns=np.full((2, 2), late), group=np.zeros((2, 2), np.int64))
 
     assert evidence_of([rank, rank], (), lateness, np.zeros((2, 2), np.int64)).noise_share == pytest.approx(named)
 

@@ -42,6 +42,8 @@ class SlowLink(msgspec.Struct, frozen=True):
 def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] = ()) -> list[SlowLink]:
     """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
 
+    Not where a rank of the group has no trace: it may be the one that the others wait for.
+
     With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
 
     Args:
@@ -52,7 +54,7 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
     alike: dict[Alike, list[Typical]] = defaultdict(list)
     for number, group in enumerate(matched):
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
-        if is_point_to_point(ranks, group):
+        if group.absent or is_point_to_point(ranks, group):
             continue
         nodes = len({node[p] for p in group.members.tolist()}) if node else 0
         keys = np.stack((calls.kind[rows], calls.bytes[rows]))

@@ -117,7 +117,7 @@ def _rank_lateness(
         lost_share=max(share, behind_share) if list(named) == [rank] else share,
         reason=_reason(joined, rank, late, max(own_ns, waited)),
         steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
-        of_steps=len(late),
+        of_steps=int(evidence.seen[rank].sum()),
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
         waiting_share=caused_ns / max(int(evidence.caused_ns.sum()), 1),

@@ -52,6 +52,16 @@ def test_the_name_of_a_kernel_is_in_the_first_column_that_a_version_has(tmp_path
     assert names(load(write(tmp_path / "a.sqlite", TEXTS, {KERNEL: [row]})), "kernel") == ["sm90_gemm"]
 
 
+def test_names_may_stand_in_the_rows_themselves(tmp_path: Path) -> None:
+    """As other tools write them that make an export smaller, or join its tables."""
+    kernels = [{**kernel(3, 2, 1), "demangledName": "f<(int)4>"}, kernel(0, 4, 1)]
+    calls = [{**launch(1, 0, 2), "nameId": "cudaLaunchKernel_v7000"}, launch(2, 3, 4)]
+    trace = load(write(tmp_path / "a.sqlite", TEXTS, {KERNEL: kernels, RUNTIME: calls}))
+
+    assert names(trace, "kernel") == ["f<4>", "sm90_gemm"]
+    assert names(trace, "cuda_runtime", "cuda_driver") == ["cudaLaunchKernel", "cuLaunchKernel"]
+
+
 def test_a_copy_says_from_where_to_where(tmp_path: Path) -> None:
     copy = {**kernel(0, 2, 1), "bytes": 4096, "copyKind": 2, "srcKind": 2, "dstKind": 1}
     trace = load(write(tmp_path / "a.sqlite", TEXTS, {COPY: [copy]}))

@@ -113,6 +113,40 @@ def test_a_rank_that_is_late_now_and_then_is_named_with_its_reason(tmp_path: Pat
     assert turns.action == "share what one rank does now and then"
 
 
+def same_rank_loads(job: Trace, step: int) -> None:
+    job.loader(ms=8 if job.rank == 0 and step % 4 == 1 else 0.02)
+
+
+def another_rank_loads(job: Trace, step: int) -> None:
+    job.loader(ms=1.2 if job.rank == step % 8 else 0.02)
+
+
+def test_a_rank_whose_data_is_late_now_and_then_is_named_with_its_reason(tmp_path: Path) -> None:
+    """No other rank waits for data itself, so that data-wait has nothing to cure."""
+    turns = finding(answer(reducing(4, same_rank_loads), tmp_path), "rotating-stragglers")
+
+    assert "rank 0 causes 100.0 % of the waiting, most of it by data" in turns.says
+    assert turns.action == "find what delays one rank's data at times"
+
+
+def test_data_that_is_late_in_turn_is_bridged_by_loading_ahead(tmp_path: Path) -> None:
+    """Each of eight ranks waits for its own data 3 % of its steps, and longer for that of the others."""
+    turns = finding(answer(reducing(8, another_rank_loads, steps=9), tmp_path), "rotating-stragglers")
+
+    assert turns.action == "bridge the pauses of the ranks' loaders"
+
+
+def last_gets_slower(job: Trace, step: int) -> None:
+    if job.rank == 3 and step >= 5:
+        product(job, 1500)
+
+
+def test_a_rank_that_is_late_from_one_step_on_is_no_matter_of_packing_alone(tmp_path: Path) -> None:
+    turns = finding(answer(reducing(4, last_gets_slower), tmp_path), "rotating-stragglers")
+
+    assert turns.action == "find what delays one rank at times"
+
+
 def test_hosts_that_are_late_in_turn_are_no_unequal_batches(tmp_path: Path) -> None:
     turns = finding(answer(reducing(4, another_rank), tmp_path), "rotating-stragglers")
 

@@ -70,10 +70,15 @@ def test_a_copy_says_from_where_to_where(tmp_path: Path) -> None:
 
 
 def test_graphs_count_as_time_of_the_device(tmp_path: Path) -> None:
+    """Which is all that is known of them: what bounds their kernels is not."""
     graph = {name: value for name, value in kernel(0, 0, 8).items() if name != "demangledName"}
     found = analyze(write(tmp_path / "a.sqlite", TEXTS, {KERNEL: [kernel(0, 8, 2)], GRAPH: [graph]}))
+    (note,) = (finding for finding in found.findings if finding.rule == "unclassified-kernels")
 
     assert {entry.cause: round(entry.share, 3) for entry in found.ledger} == {"gemm": 0.2, "unclassified-kernel": 0.8}
+    assert found.verdict.class_ == "undecided"
+    assert found.verdict.because.startswith("kernels of unknown kind take 80 % of the device step")
+    assert "--cuda-graph-trace=node" in note.do
 
 
 def test_old_exports_name_no_process_and_no_kind_of_range(tmp_path: Path) -> None:

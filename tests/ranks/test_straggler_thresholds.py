@@ -237,3 +237,17 @@ def test_a_clock_within_three_per_cent_of_the_others_is_not_what_makes_a_rank_la
     given: Any = (late, [usual, usual])
 
     assert clock_told(*given).endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("late", "named"),
+    [
+        ([0] * 5 + [200] * 5, (3,)),
+        ([0] * 6 + [200] * 4, ()),  # too few to last
+        ([0] * 4 + [200] * 5 + [0], ()),  # it was late, and is no more
+        ([200, 0, 0, 0] + [200] * 5, (3,)),  # in two thirds of all steps
+        ([200] + [0] * 7 + [200] * 5, ()),  # it comes and goes
+    ],
+)
+def test_a_rank_that_gets_slower_is_late_in_five_steps_at_the_end(late: list[int], named: tuple[int, ...]) -> None:
+    assert stragglers_among(evidence(late)) == named

@@ -12,6 +12,7 @@ from diagnose.facts import Unknown
 from diagnose.ranks import Job, match
 from diagnose.ranks.network.slow_links import slow_links
 from diagnose.ranks.stragglers.lateness import excess_of
+from diagnose.ranks.stragglers.straggler_report import stragglers_of
 
 FIRST = 10
 Work = Callable[[Trace], object]
@@ -90,6 +91,17 @@ def test_a_rank_that_works_on_behind_the_last_collective_is_late_in_all_steps() 
     found = job(ranks(4, lambda trace: None, after=late(0), steps=6))
 
     assert [(b.rank, b.persistence, b.of_steps) for b in found.stragglers] == [(0, "persistent", 4)]
+
+
+def test_a_rank_that_gets_slower_is_named_with_the_step_since_which_it_is() -> None:
+    def slower(trace: Trace) -> None:
+        if trace.rank == 2 and trace.next_step > 15:
+            trace.launch(GEMM, 1500)
+
+    (told,) = stragglers_of(job(ranks(4, slower)))
+
+    assert told.rank == 2
+    assert told.because.endswith("late in 5 of 9 steps, in all since step 15")
 
 
 def test_what_delayed_a_rank_before_the_capture_is_not_explained_by_what_it_does_in_it() -> None:

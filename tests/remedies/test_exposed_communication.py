@@ -9,6 +9,7 @@ from distributed_traces import Trace, gathers, product, reduced, together, train
 from faulty_traces import MIB
 from kineto import collective
 from matched_jobs import FIELDS, Json, changed
+from simulator import Job, simulate
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, FactReport, Finding
@@ -170,15 +171,15 @@ def layers(kind: str, world: int = 1) -> list[Trace]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "what", "change"),
+    ("kind", "rule", "what", "change"),
     [
-        ("all_to_allv", "all-to-all, by which experts", "exchange tokens inside nodes"),
-        ("send", "the stages of a pipeline wait", "keep the stages of the pipeline busy"),
-        ("allreduce", "as tensor parallelism does", "shard layers less"),
+        ("all_to_allv", "exposed-communication", "all-to-all, by which experts", "exchange tokens inside nodes"),
+        ("send", "pipeline-bubbles", "p stages idle for p - 1", "keep the stages of the pipeline busy"),
+        ("allreduce", "exposed-communication", "as tensor parallelism does", "shard layers less"),
     ],
 )
-def test_the_advice_is_that_of_the_parallelism(kind: str, what: str, change: str, tmp_path: Path) -> None:
-    general = finding(answer(layers(kind, world=2), tmp_path), "exposed-communication")
+def test_the_advice_is_that_of_the_parallelism(kind: str, rule: str, what: str, change: str, tmp_path: Path) -> None:
+    general = finding(answer(layers(kind, world=2), tmp_path), rule)
 
     assert what in general.do
     assert change in general.action
@@ -192,7 +193,7 @@ def test_all_ranks_are_not_asked_for_where_they_are_there(tmp_path: Path) -> Non
     other = layers("send", world=2)[0]
     other.rank = 1
 
-    general = finding(answer([*jobs, other], tmp_path), "exposed-communication")
+    general = finding(answer([*jobs, other], tmp_path), "pipeline-bubbles")
 
     assert "transfer_share" not in [evidence.fact for evidence in general.evidence]
     assert "Capture all ranks" not in general.do
@@ -233,3 +234,16 @@ def test_kernels_without_their_fields_do_not_tell_a_pipeline_from_experts(tmp_pa
 
     assert "no_sync" in finding(found, "exposed-communication").do
     assert [fact(found, name).value for name in ("all_to_all_share", "send_receive_share")] == [None, None]
+
+
+def test_the_stages_of_a_pipeline_wait_for_each_other_and_for_nobody_late(tmp_path: Path) -> None:
+    """Four stages and four micro-batches idle for three sevenths of what they compute; half as large ones for half."""
+    simulate(Job(ranks=4, parallelism="pp_dp")).write(tmp_path)
+    found = analyze(tmp_path)
+    stages = finding(found, "pipeline-bubbles")
+    (left_out,) = (n for n in found.not_advised if n.what == "exposed-communication")
+
+    assert found.stragglers == ()
+    assert stages.predicted_speedup is not None
+    assert 1.15 < stages.predicted_speedup[1] < 1 / (1 - 3 / 14)
+    assert "late rank" not in left_out.because

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.matching import Match
@@ -15,6 +16,7 @@ MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
 PERSISTENT = 2 / 3
 FEW_STEPS = 3
+LASTING = 5  # steps at the end of the window, in all of which a rank is late that was not before
 PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work
 ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
 OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
@@ -140,8 +142,28 @@ def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
 
     Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness
     is seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
-    collectives.
+    collectives. Where the whole window names nobody, its last steps may: a rank gets slower while it runs.
     """
+    return _named(evidence) or _named_since(evidence)
+
+
+def _named_since(evidence: LatenessEvidence) -> tuple[int, ...]:
+    """The rank that is late in all of the last five steps or more and in none before, if these alone name it."""
+    found = []
+    for rank, late in enumerate(evidence.late):
+        begun = int(late.argmax())
+        if len(late) - begun >= LASTING and begun > 0 and late[begun:].all():
+            found += [rank] if _named(_from(evidence, begun)) == (rank,) else []
+    return tuple(found[:1])
+
+
+def _from(evidence: LatenessEvidence, begun: int) -> LatenessEvidence:
+    """The evidence of the steps from one on."""
+    by_step = ("caused_ns", "own_ns", "seen", "step_ns")
+    return replace(evidence, **{name: getattr(evidence, name)[..., begun:] for name in by_step})
+
+
+def _named(evidence: LatenessEvidence) -> tuple[int, ...]:
     named = np.flatnonzero([_is_behind(evidence, rank) for rank in range(len(evidence.own_ns))])
     while len(named):
         certain = np.array([r for r in named.tolist() if _stands_out(evidence, r, named)], np.int64)

@@ -145,7 +145,7 @@ def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:
 
 def _reason(joined: Joined, rank: int, late: Mask, waited_ns: int) -> Reason:
     own_ns = float(joined.lateness.own_ns[rank][late].mean())
-    link = max((link for link in joined.links if rank in link.members), key=lambda link: link.extra_ns, default=None)
+    link = max((link for link in joined.links if rank in link.blamed), key=lambda link: link.extra_ns, default=None)
     if link is not None and link.extra_ns > own_ns:
         return Reason("link", link.because, explained_share=min(link.extra_ns / max(waited_ns, 1), 1.0))
     groups = joined.lateness.group[rank][late]

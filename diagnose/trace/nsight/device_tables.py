@@ -13,12 +13,11 @@ from diagnose.trace.nsight.rows import Rows, named, spelled
 from diagnose.trace.numbers import within
 
 WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-GRAPH_NAME = "CUDA graph (its kernels were not recorded)"
 _ALL = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _KERNEL_NAMES = ("demangledName", "shortName", "name", "nameId", "mangledName")  # the first that a version has
 _SHAPE = ("blockX", "blockY", "blockZ", "gridX", "gridY", "gridZ")
 _KINDS: Mapping[str, tuple[str, tuple[str, ...], Callable[..., str]]] = {
-    GRAPHS: ("kernel", (), lambda: GRAPH_NAME),
+    GRAPHS: ("kernel", (), lambda: names.GRAPH),
     COPIES: ("gpu_memcpy", ("copyKind", "srcKind", "dstKind"), names.copy),
     FILLS: ("gpu_memset", ("memKind",), names.fill),
     WAITS: ("cuda_sync", ("syncType",), names.synchronisation),

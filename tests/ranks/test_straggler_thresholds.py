@@ -182,7 +182,7 @@ def test_half_of_the_longer_time_is_more_work_or_the_kernels_are_slower(
 @pytest.mark.parametrize(("share", "told"), [(0.011, 2), (0.009, 1)])
 def test_a_family_of_a_hundredth_of_the_kernel_time_tells(share: float, told: int) -> None:
     work = {"gemm": (1e6 * (1 - share), 1.0, 1e6, 1e6), "norm": (1e6 * share, 1.0, 1e4, 1e4)}
-    rank: Any = SimpleNamespace(work_per_step=work, steps=1)
+    rank: Any = SimpleNamespace(work_per_step=lambda _: work, steps=1)
 
     assert len(ratios(rank, [rank, rank])) == told
 

@@ -102,6 +102,7 @@ def test_a_rank_that_gets_slower_is_named_with_the_step_since_which_it_is() -> N
 
     assert told.rank == 2
     assert told.because.endswith("late in 5 of 9 steps, in all since step 15")
+    assert "it runs 2.00 times as many kernels" in told.because  # in these steps
 
 
 def test_what_delayed_a_rank_before_the_capture_is_not_explained_by_what_it_does_in_it() -> None:

@@ -152,4 +152,6 @@ def _reason(joined: Joined, rank: int, late: Mask, waited_ns: int) -> Reason:
     members = joined.match[int(groups[-1])].members.tolist() if groups[-1] != NOBODY else range(len(joined.ranks))
     peers = [joined.ranks[p] for p in members if p != rank]
     tokens = routed(joined.ranks, joined.match, rank)
-    return reason_of(joined.ranks[rank], peers, joined.lateness, joined.lateness.ns[rank][late], waited_ns, tokens)
+    steps = [number for number, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late]
+    ns = joined.lateness.ns[rank][late]
+    return reason_of(joined.ranks[rank], peers, joined.lateness, ns, waited_ns, tokens, steps)

@@ -8,6 +8,7 @@ from typing import Any
 from analysed import FUSED, GEMM
 from faulty_traces import GIB, KIB, MIB, PRODUCT, each_step, late_rank, marked, training
 from kineto import Trace, collective
+from pipeline_jobs import first_stage
 
 from diagnose.diagnosis import Patch, Severity
 
@@ -15,9 +16,8 @@ COPY = "void at::native::elementwise_kernel<at::native::direct_copy_kernel_cuda(
 HOOK = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 COPY_BACK = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
-GATHER = "_allgather_base"
 DDP, FSDP = "DistributedDataParallel.forward", "FSDP::root_pre_forward"
-BUCKET = 25 * MIB
+GATHER, BUCKET = "_allgather_base", 25 * MIB
 Ddp = Callable[[Trace], object]
 
 
@@ -296,4 +296,5 @@ DISTRIBUTED = {
         {"training_arguments": {"eval_strategy": "steps", "eval_steps": 10}},
     ),
     "rotating-stragglers": Faulty("warning", rotating),
+    "pipeline-bubbles": Faulty("critical", first_stage),
 }

@@ -1,14 +1,17 @@
 """Slow steps of the window and of the run: their numbers, their times, and what grew in them."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from analysed import GEMM
-from kineto import Trace
+from kineto import Trace, collective
 
 from diagnose import analyze
+from diagnose.analysis import Options
+from diagnose.analysis import analyze as diagnosed
 from diagnose.diagnosis import SlowStep
 
 MS = 1_000_000
@@ -86,3 +89,23 @@ def test_both_sides_of_each_threshold_in_numbers(waiting_ms: list[float], slow: 
 def test_three_steps_of_the_window_are_enough_and_two_are_not(count: int, slow: list[int], tmp_path: Path) -> None:
     """One step of a window is not counted."""
     assert [step.step for step in report(tmp_path, slow=(11,), count=count)] == slow
+
+
+def test_what_grows_on_a_rank_that_waits_for_another_is_no_transfer(tmp_path: Path) -> None:
+    """Rank 0 waits 6 ms for data in one step, and rank 1 for rank 0."""
+    jobs = [Trace(rank=rank, world=2) for rank in range(2)]
+    for number in range(10, 18):
+        with ExitStack() as steps:
+            for job in jobs:
+                steps.enter_context(job.step())
+                job.loader(ms=6 if number == 14 and job.rank == 0 else 0.1)
+                job.launch(GEMM, 3000)
+            collective(jobs, "allreduce", 1 << 22, 200, wait=True)
+            for job in jobs:
+                job.sync()
+    for job in jobs:
+        job.write(tmp_path / f"rank{job.rank}.json")
+
+    (found,) = diagnosed(tmp_path, options=Options(rank=1)).slow_steps
+
+    assert (found.step, found.cause) == (14, "late-rank-data")

@@ -19,6 +19,7 @@ from diagnose.attribution.causes import (
     GRAPH_CAPTURE,
     MATRIX,
     OPTIMIZER_OPERATORS,
+    UNKNOWN_KIND,
     class_of,
     low_intensity,
 )
@@ -162,7 +163,7 @@ def cause_of(kind: Kind) -> str:
         return name if (name := f"copy-{kind.sub}") in COPIES else "copy-unknown"
     if kind.family == "inductor" and kind.sub == "template":
         return "inductor-template"
-    return "unclassified-kernel" if kind.family == "other" else kind.family
+    return UNKNOWN_KIND if kind.family == "other" else kind.family
 
 
 def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:

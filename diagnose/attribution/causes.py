@@ -16,6 +16,7 @@ EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED where the waiting 
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
+UNKNOWN_KIND = "unclassified-kernel"
 UNKNOWN_DEVICE = "unknown-device"
 DISTORTED = "distorted"
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
@@ -113,7 +114,7 @@ _OTHER_WORK = (
     Cause("softmax", "memory", "softmax"),
     Cause("sort", "memory", "sorting and scans"),
     Cause("triton", "memory", "Triton kernels"),
-    Cause("unclassified-kernel", "memory", "kernels of unknown kind"),
+    Cause(UNKNOWN_KIND, "memory", "kernels of unknown kind"),
 )
 _EXPOSED = Cause(EXPOSED, "communication", "exposed communication")
 _WAITING = (

@@ -7,7 +7,7 @@ memory. Within `NEAR` of a boundary both sides are named.
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from diagnose.attribution.causes import UNOBSERVED, class_of
+from diagnose.attribution.causes import UNKNOWN_KIND, UNOBSERVED, class_of
 
 NAMES_THE_CLASS = 0.20  # of the step: the largest of data, host and communication
 NEAR = 0.05  # of the step: to a boundary, or between two classes
@@ -46,9 +46,19 @@ def outcomes(causes: Mapping[str, float]) -> list[Leaders]:
     """The leaders by the causes as they stand, then with the unobserved time moved to each class that it may be of.
 
     Unexplained time may be of any class. Untraced host time is some waiting: the device idles for want of a launch.
-    Up to `NEAR` of unobserved time is left where it stands, since no call between classes is finer.
+    Kernels of unknown kind count as memory-bound and may as well compute. Up to `NEAR` of either is left where it
+    stands, since no call between classes is finer.
     """
-    shares, moved = class_shares(causes), []
+    unknown = causes.get(UNKNOWN_KIND, 0.0)
+    shares = class_shares(causes)
+    if unknown <= NEAR:
+        return _by_unobserved(causes, shares)
+    computing = {**shares, "memory": shares["memory"] - unknown, "compute": shares["compute"] + unknown}
+    return [*_by_unobserved(causes, shares), *_by_unobserved(causes, computing)]
+
+
+def _by_unobserved(causes: Mapping[str, float], shares: Mapping[str, float]) -> list[Leaders]:
+    moved = []
     if unobserved_share(causes) > NEAR:
         untraced = sum(causes.get(cause, 0.0) for cause in UNOBSERVED if class_of(cause) == "host")
         for waiting, anything in product(WAITS, (*WAITS, *WORKS)):

@@ -1,6 +1,6 @@
 """Which steps of the window and of the run were slow, and what of the ledger grew in them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from diagnose.arrays import Floats, Ints, Mask
 from diagnose.diagnosis import SlowStep
 from diagnose.judge.case import Case
 from diagnose.metrics import Measured
-from diagnose.ranks import RankDigest
+from diagnose.ranks import Job
 from diagnose.trace.record import timed_steps
 
 SLOW_FROM = 1.2  # times the median, and as many robust deviations above it as follow: beyond the usual spread
@@ -26,8 +26,8 @@ def slow_steps(case: Case) -> tuple[SlowStep, ...]:
     """
     worst: dict[tuple[int, bool], SlowStep] = {}
     measured = [m for m in case.measured if case.only in (None, m.timeline.rank)]
-    recorded = () if case.job.view.distortion is not None else case.ranks
-    for found in (*(_recorded(rank) for rank in recorded), *(_timed(m) for m in measured)):
+    recorded = () if case.job.view.distortion is not None else case.positions
+    for found in (*(_recorded(case.job, at) for at in recorded), *(_timed(m) for m in measured)):
         for step in found:
             known = worst.get((step.step, step.recorded))
             if known is None or step.factor > known.factor:
@@ -36,13 +36,19 @@ def slow_steps(case: Case) -> tuple[SlowStep, ...]:
     return tuple(sorted(slowest, key=lambda step: step.step))
 
 
-def _recorded(rank: RankDigest) -> Iterator[SlowStep]:
-    """Those of the window, each with the cause that grew most against the median of the others."""
+def _recorded(job: Job, position: int) -> Iterator[SlowStep]:
+    """Those of the window, each with the cause that grew most against the median of the others.
+
+    As the job's ledger has it: what a rank waits for another one is no transfer.
+    """
+    rank = job.ranks[position]
     ns = rank.windows[:, 1] - rank.windows[:, 0]
     if len(ns) < _LEAST_STEPS or rank.capture_failed or len(rank.numbers) != len(ns):
         return
-    for at in np.flatnonzero(_slow(ns)).tolist():
-        cause, more_ns = _grown(rank, at)
+    slow = np.flatnonzero(_slow(ns)).tolist()
+    by_step = job.ledger_by_step(position) if slow else {}
+    for at in slow:
+        cause, more_ns = _grown(by_step, at)
         yield SlowStep(
             step=rank.numbers[at],
             rank=rank.rank,
@@ -54,11 +60,10 @@ def _recorded(rank: RankDigest) -> Iterator[SlowStep]:
         )
 
 
-def _grown(rank: RankDigest, at: int) -> tuple[str, int]:
-    usual = np.median(np.delete(rank.cause_ns, at, axis=0), axis=0)
-    more = rank.cause_ns[at] - usual
-    most = int(more.argmax()) if len(more) else -1
-    return (rank.causes[most], int(more[most])) if most >= 0 and more[most] > 0 else ("", 0)
+def _grown(by_step: Mapping[str, Ints], at: int) -> tuple[str, int]:
+    more = {cause: int(ns[at] - np.median(np.delete(ns, at))) for cause, ns in by_step.items()}
+    most = max(more, key=lambda cause: more[cause], default="")
+    return (most, more[most]) if most and more[most] > 0 else ("", 0)
 
 
 def _timed(m: Measured) -> Iterator[SlowStep]:

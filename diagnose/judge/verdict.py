@@ -10,7 +10,7 @@ from statistics import median
 
 import msgspec
 
-from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE, UNKNOWN_KIND
 from diagnose.attribution.leading import (
     NAMES_THE_CLASS,
     NEAR,
@@ -166,10 +166,18 @@ def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds
     if not possible:
         return ""
     *others, last = dict.fromkeys(_NAMES[leading] for leading, _ in possible)
+    if (unknown := _of_unknown_kind(causes)) and {*others, last} == {"compute-bound", "memory-bound"}:
+        return f"kernels of unknown kind take {unknown} of {grounds.of}: it may be {others[0]} or {last}"
     much, may_be = f"{100 * unobserved_share(causes):.0f} % of {grounds.of}", f"it may be {', '.join(others)} or {last}"
     if grounds.distortion is not None:
         return f"{_distorted(grounds.distortion)} what {much} without it is: {may_be}"
     return f"for {much} the trace does not show why the device waits: {may_be}"
+
+
+def _of_unknown_kind(causes: Mapping[str, float]) -> str:
+    """What of the step kernels of unknown kind take where that may decide, "" where it is too little."""
+    unknown = causes.get(UNKNOWN_KIND, 0.0)
+    return f"{100 * unknown:.0f} %" if unknown > NEAR else ""
 
 
 def _beside(unobserved: float, leaders: Leaders, as_it_stands: Leaders, grounds: Grounds) -> str:

@@ -1,6 +1,6 @@
 """What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -25,6 +25,7 @@ from diagnose.trace.vocabulary import OPS
 
 OPERATOR = "operator"
 _LARGEST_SUM = 1 << 62
+Work = Mapping[str, tuple[float, float, float, float]]  # of families of kernels
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -134,11 +135,22 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         """Number of counted steps."""
         return len(self.windows)
 
+    def work_per_step(self, numbers: Sequence[int] = ()) -> Work:
+        """Time, number, elements and FLOPs of each family's kernels in one of these steps; in any where it has none."""
+        if (known := self._work.get(key := tuple(numbers))) is None:
+            known = self._work[key] = self._work_in(key)
+        return known
+
     @cached_property
-    def work_per_step(self) -> Mapping[str, tuple[float, float, float, float]]:
-        """Time, number, elements and FLOPs of each family's kernels in a step."""
-        of, steps = self.families, max(self.steps, 1)
-        sums = ((column.sum(axis=0) / steps).tolist() for column in (of.ns, of.count, of.elements, of.flops))
+    def _work(self) -> dict[tuple[int, ...], Work]:
+        """What was asked for so far: each late rank asks all the others."""
+        return {}
+
+    def _work_in(self, numbers: tuple[int, ...]) -> Work:
+        of, chosen = self.families, np.isin(self.numbers, numbers)
+        at = chosen if chosen.any() else np.ones(self.steps, bool)
+        columns = (column[at].sum(axis=0) for column in (of.ns, of.count, of.elements, of.flops))
+        sums = ((column / max(int(at.sum()), 1)).tolist() for column in columns)
         return dict(zip(of.names, zip(*sums, strict=True), strict=True))
 
     def ns(self) -> dict[str, int]:

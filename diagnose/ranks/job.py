@@ -17,10 +17,10 @@ from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
-from diagnose.ranks.network.slow_links import extra_of, slow_links
+from diagnose.ranks.network.slow_links import extra_of, passed_to_blamed, slow_links
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
-from diagnose.ranks.replay.data_waits import data_wait_ns, waits_for_data
+from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
 from diagnose.ranks.stragglers.stragglers import Joined, RankLateness, rank_lateness_of
@@ -32,11 +32,12 @@ class JobView(msgspec.Struct, frozen=True):
     """What a rank's metrics know of the other ranks.
 
     `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
-    `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what of
-    the step goes, beside a rank's own wait for data, when no rank waits for data. `late_rank_missing` says why a rank
-    without a trace may be the late one, `suspicion` why the steps are too few to name one that may be; else None.
-    `most_waited_for` is the rank that causes most of the waiting in collectives, and what part of it. `distortion` is
-    how many times as long the profiler makes a step, where shares of it say nothing of the job's own; else None.
+    `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what
+    of the step goes, beside a rank's own wait for data, when no rank waits for data; `data_waits_shared` that most
+    do. `late_rank_missing` says why a rank without a trace may be the late one, `suspicion` why the steps are too
+    few to name one that may be; else None. `most_waited_for` is the rank that causes most of the waiting in
+    collectives, and what part of it. `distortion` is how many times as long the profiler makes a step, where shares
+    of it say nothing of the job's own; else None.
     """
 
     ranks: int = 1
@@ -52,6 +53,7 @@ class JobView(msgspec.Struct, frozen=True):
     late_rank_missing: Unknown | None = None
     cured_by_data: bool = False
     shared_data_wait_share: float = 0.0
+    data_waits_shared: bool = False
     suspicion: Unknown | None = None
     most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
@@ -140,9 +142,10 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     lateness = lateness_of(ranks, matched, excess)
     topology = topology_of(ranks, network_gbs)
     links = slow_links(ranks, matched, topology.node)
-    slow = extra_of(links)
+    slow = {member for link in links for member in link.members}
     waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, slow))
-    evidence = evidence_of(ranks, matched, lateness, waiting_caused(waits, lateness), slow)
+    caused_ns = passed_to_blamed(waiting_caused(waits, lateness), lateness.own_ns, links)
+    evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
     by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
     late = {p for p, rank in enumerate(ranks) if rank.rank in stragglers}
@@ -164,6 +167,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
+        data_waits_shared=waited_by_most(ranks),
         shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
         suspicion=_suspicion(by_rank),
         most_waited_for=_most_waited_for(by_rank),

@@ -52,6 +52,16 @@ def test_the_name_of_a_kernel_is_in_the_first_column_that_a_version_has(tmp_path
     assert names(load(write(tmp_path / "a.sqlite", TEXTS, {KERNEL: [row]})), "kernel") == ["sm90_gemm"]
 
 
+def test_names_may_stand_in_the_rows_themselves(tmp_path: Path) -> None:
+    """As other tools write them that make an export smaller, or join its tables."""
+    kernels = [{**kernel(3, 2, 1), "demangledName": "f<(int)4>"}, kernel(0, 4, 1)]
+    calls = [{**launch(1, 0, 2), "nameId": "cudaLaunchKernel_v7000"}, launch(2, 3, 4)]
+    trace = load(write(tmp_path / "a.sqlite", TEXTS, {KERNEL: kernels, RUNTIME: calls}))
+
+    assert names(trace, "kernel") == ["f<4>", "sm90_gemm"]
+    assert names(trace, "cuda_runtime", "cuda_driver") == ["cudaLaunchKernel", "cuLaunchKernel"]
+
+
 def test_a_copy_says_from_where_to_where(tmp_path: Path) -> None:
     copy = {**kernel(0, 2, 1), "bytes": 4096, "copyKind": 2, "srcKind": 2, "dstKind": 1}
     trace = load(write(tmp_path / "a.sqlite", TEXTS, {COPY: [copy]}))
@@ -60,10 +70,15 @@ def test_a_copy_says_from_where_to_where(tmp_path: Path) -> None:
 
 
 def test_graphs_count_as_time_of_the_device(tmp_path: Path) -> None:
+    """Which is all that is known of them: what bounds their kernels is not."""
     graph = {name: value for name, value in kernel(0, 0, 8).items() if name != "demangledName"}
     found = analyze(write(tmp_path / "a.sqlite", TEXTS, {KERNEL: [kernel(0, 8, 2)], GRAPH: [graph]}))
+    (note,) = (finding for finding in found.findings if finding.rule == "unclassified-kernels")
 
     assert {entry.cause: round(entry.share, 3) for entry in found.ledger} == {"gemm": 0.2, "unclassified-kernel": 0.8}
+    assert found.verdict.class_ == "undecided"
+    assert found.verdict.because.startswith("kernels of unknown kind take 80 % of the device step")
+    assert "--cuda-graph-trace=node" in note.do
 
 
 def test_old_exports_name_no_process_and_no_kind_of_range(tmp_path: Path) -> None:

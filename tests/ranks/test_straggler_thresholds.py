@@ -49,6 +49,7 @@ def evidence(
         peers=~np.eye(ranks, dtype=bool),
         work_ns=tuple(np.full(steps, STEP) for _ in range(ranks)),
         slowest=(*[NEVER] * len(others), slowest),
+        seen=np.ones((ranks, steps), bool),
     )
 
 
@@ -126,7 +127,7 @@ def test_noise_is_five_per_cent_of_the_step_and_ten_on_the_host(
     for name in ("_step_ns", "votes_of", "_peers", "own_steps", "slowest_of"):
         monkeypatch.setattr(f"{module}.{name}", lambda *_: np.full(2, STEP))
     rank: Any = SimpleNamespace(has_gpu=gpu)
-    lateness: Any = SimpleNamespace(own_ns=np.full((2, 2), late))
+    lateness: Any = SimpleNamespace(own_ns=np.full((2, 2), late), group=np.zeros((2, 2), np.int64))
 
     assert evidence_of([rank, rank], (), lateness, np.zeros((2, 2), np.int64)).noise_share == pytest.approx(named)
 
@@ -181,7 +182,7 @@ def test_half_of_the_longer_time_is_more_work_or_the_kernels_are_slower(
 @pytest.mark.parametrize(("share", "told"), [(0.011, 2), (0.009, 1)])
 def test_a_family_of_a_hundredth_of_the_kernel_time_tells(share: float, told: int) -> None:
     work = {"gemm": (1e6 * (1 - share), 1.0, 1e6, 1e6), "norm": (1e6 * share, 1.0, 1e4, 1e4)}
-    rank: Any = SimpleNamespace(work_per_step=work, steps=1)
+    rank: Any = SimpleNamespace(work_per_step=lambda _: work, steps=1)
 
     assert len(ratios(rank, [rank, rank])) == told
 
@@ -236,3 +237,17 @@ def test_a_clock_within_three_per_cent_of_the_others_is_not_what_makes_a_rank_la
     given: Any = (late, [usual, usual])
 
     assert clock_told(*given).endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("late", "named"),
+    [
+        ([0] * 5 + [200] * 5, (3,)),
+        ([0] * 6 + [200] * 4, ()),  # too few to last
+        ([0] * 4 + [200] * 5 + [0], ()),  # it was late, and is no more
+        ([200, 0, 0, 0] + [200] * 5, (3,)),  # in two thirds of all steps
+        ([200] + [0] * 7 + [200] * 5, ()),  # it comes and goes
+    ],
+)
+def test_a_rank_that_gets_slower_is_late_in_five_steps_at_the_end(late: list[int], named: tuple[int, ...]) -> None:
+    assert stragglers_among(evidence(late)) == named

@@ -9,6 +9,7 @@ from distributed_traces import Trace, gathers, product, reduced, together, train
 from faulty_traces import MIB
 from kineto import collective
 from matched_jobs import FIELDS, Json, changed
+from simulator import Job, simulate
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, FactReport, Finding
@@ -113,6 +114,40 @@ def test_a_rank_that_is_late_now_and_then_is_named_with_its_reason(tmp_path: Pat
     assert turns.action == "share the work one rank does occasionally"
 
 
+def same_rank_loads(job: Trace, step: int) -> None:
+    job.loader(ms=8 if job.rank == 0 and step % 4 == 1 else 0.02)
+
+
+def another_rank_loads(job: Trace, step: int) -> None:
+    job.loader(ms=1.2 if job.rank == step % 8 else 0.02)
+
+
+def test_a_rank_whose_data_is_late_now_and_then_is_named_with_its_reason(tmp_path: Path) -> None:
+    """No other rank waits for data itself, so that data-wait has nothing to cure."""
+    turns = finding(answer(reducing(4, same_rank_loads), tmp_path), "rotating-stragglers")
+
+    assert "rank 0 causes 100.0 % of the waiting, most of it by data" in turns.says
+    assert turns.action == "find what delays one rank's data at times"
+
+
+def test_data_that_is_late_in_turn_is_bridged_by_loading_ahead(tmp_path: Path) -> None:
+    """Each of eight ranks waits for its own data 3 % of its steps, and longer for that of the others."""
+    turns = finding(answer(reducing(8, another_rank_loads, steps=9), tmp_path), "rotating-stragglers")
+
+    assert turns.action == "bridge the pauses of the ranks' loaders"
+
+
+def last_gets_slower(job: Trace, step: int) -> None:
+    if job.rank == 3 and step >= 5:
+        product(job, 1500)
+
+
+def test_a_rank_that_is_late_from_one_step_on_is_no_matter_of_packing_alone(tmp_path: Path) -> None:
+    turns = finding(answer(reducing(4, last_gets_slower), tmp_path), "rotating-stragglers")
+
+    assert turns.action == "find what delays one rank at times"
+
+
 def test_hosts_that_are_late_in_turn_are_no_unequal_batches(tmp_path: Path) -> None:
     turns = finding(answer(reducing(4, another_rank), tmp_path), "rotating-stragglers")
 
@@ -136,15 +171,15 @@ def layers(kind: str, world: int = 1) -> list[Trace]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "what", "change"),
+    ("kind", "rule", "what", "change"),
     [
-        ("all_to_allv", "all-to-all, which exchanges experts", "exchange tokens inside nodes"),
-        ("send", "the stages of a pipeline wait", "keep the stages of the pipeline busy"),
-        ("allreduce", "as tensor parallelism does", "shard layers less"),
+        ("all_to_allv", "exposed-communication", "all-to-all, which exchanges experts", "exchange tokens inside nodes"),
+        ("send", "pipeline-bubbles", "p stages idle for p - 1", "keep the stages of the pipeline busy"),
+        ("allreduce", "exposed-communication", "as tensor parallelism does", "shard layers less"),
     ],
 )
-def test_the_advice_is_that_of_the_parallelism(kind: str, what: str, change: str, tmp_path: Path) -> None:
-    general = finding(answer(layers(kind, world=2), tmp_path), "exposed-communication")
+def test_the_advice_is_that_of_the_parallelism(kind: str, rule: str, what: str, change: str, tmp_path: Path) -> None:
+    general = finding(answer(layers(kind, world=2), tmp_path), rule)
 
     assert what in general.do
     assert change in general.action
@@ -158,7 +193,7 @@ def test_all_ranks_are_not_asked_for_where_they_are_there(tmp_path: Path) -> Non
     other = layers("send", world=2)[0]
     other.rank = 1
 
-    general = finding(answer([*jobs, other], tmp_path), "exposed-communication")
+    general = finding(answer([*jobs, other], tmp_path), "pipeline-bubbles")
 
     assert "transfer_share" not in [evidence.fact for evidence in general.evidence]
     assert "Capture all ranks" not in general.do
@@ -199,3 +234,16 @@ def test_kernels_without_their_fields_do_not_tell_a_pipeline_from_experts(tmp_pa
 
     assert "no_sync" in finding(found, "exposed-communication").do
     assert [fact(found, name).value for name in ("all_to_all_share", "send_receive_share")] == [None, None]
+
+
+def test_the_stages_of_a_pipeline_wait_for_each_other_and_for_nobody_late(tmp_path: Path) -> None:
+    """Four stages and four micro-batches idle for three sevenths of what they compute; half as large ones for half."""
+    simulate(Job(ranks=4, parallelism="pp_dp")).write(tmp_path)
+    found = analyze(tmp_path)
+    stages = finding(found, "pipeline-bubbles")
+    (left_out,) = (n for n in found.not_advised if n.what == "exposed-communication")
+
+    assert found.stragglers == ()
+    assert stages.predicted_speedup is not None
+    assert 1.15 < stages.predicted_speedup[1] < 1 / (1 - 3 / 14)
+    assert "late rank" not in left_out.because

@@ -28,6 +28,15 @@ def send_receive_share(m: Measured) -> Value:
 
 
 @metric("share", STEP)
+def pipeline_share(m: Measured) -> Value:
+    """`send_receive_share` where that is more than half of the exposed communication: then the stages of a pipeline
+    wait for each other, which their schedule asks for and no late rank is the reason of; else 0.
+    """
+    sent = send_receive_share(m)
+    return sent if isinstance(sent, Unknown) or 2 * float(sent) > m.share(EXPOSED, *WAITING) else 0.0
+
+
+@metric("share", STEP)
 def forward_reduction_share(m: Measured) -> Value:
     """Exposed reductions of 1 MiB or more that the forward pass launches, transfer and waiting: of layers that are
     sharded over ranks (tensor parallelism). Gradients are reduced in the backward pass or behind it.

@@ -108,6 +108,14 @@ def waiting_for_data_share(m: Measured) -> Value:
 
 
 @metric("share", STEP, needs_gpu=False)
+def shared_data_waiting_share(m: Measured) -> Value:
+    """`waiting_for_data_share` where most ranks wait for data themselves, so that faster loading on all of them cures
+    it; 0 where it is only now and then, or only some ranks', that data comes late.
+    """
+    return waiting_for_data_share(m) if m.job.data_waits_shared else 0.0
+
+
+@metric("share", STEP, needs_gpu=False)
 def waiting_for_host_share(m: Measured) -> Value:
     """Exposed waiting in collectives for ranks that are late by what their hosts do, data left out."""
     return m.job.undivided or m.share(waiting_for("host"))

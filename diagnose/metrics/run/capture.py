@@ -8,6 +8,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import JOBS_PROFILER
 from diagnose.timeline import Timeline
+from diagnose.trace.nsight.names import GRAPH
 
 _NO_LINKS = Unknown(
     "no GPU activity is linked to a launch: the correlation ids of the trace are missing or cannot be used",
@@ -142,3 +143,13 @@ def unclassified_kernel_share(m: Measured) -> Value:
     total = int(m.own_time[m.kernels].sum())
     unknown = m.kernels & m.timeline.gpu.of_family("other", "aten_other")
     return int(m.own_time[unknown].sum()) / max(total, 1)
+
+
+@metric("share", "kernel time")
+def unrecorded_graph_share(m: Measured) -> Value:
+    """Time of CUDA graphs that were recorded as one activity each, without their kernels, of all kernel time."""
+    trace, total = m.timeline.trace, int(m.own_time[m.kernels].sum())
+    if GRAPH not in trace.names:
+        return 0.0
+    graphs = m.kernels & (trace.name[m.timeline.gpu.row] == trace.names.index(GRAPH))
+    return int(m.own_time[graphs].sum()) / max(total, 1)

@@ -4,7 +4,8 @@ Instances match by process group and Seq where every rank of the group recorded 
 collectives alike on all its ranks, and NCCL hangs where they are not issued in one order, so of a job that runs a
 number or a place in the order means the same collective. Without Seq the order within a step, group and kind is taken,
 and trusted only in steps in which every rank has equally many of each, of equal sizes: one that is missing on a rank
-would shift all behind it. Sends match receives between two ranks alone.
+would shift all behind it. Steps that some of the group's ranks did not capture, whose traces are shorter or cut off,
+match between the others. Sends match receives between two ranks alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps
@@ -51,8 +53,8 @@ class GroupMatch(msgspec.Struct, frozen=True, dict=True):
         start: nanoseconds of each rank's own clock, as `end`, of the same shape.
         symmetric: whether no member can end an instance before all have begun it, shape (instances,).
         paired: the instances are sends and their receives, and the members sender and receiver.
-        absent: ranks of the group whose traces are not there, 0 where their number is not known. Any of them may have
-            come last, so that the shortest duration is no more than a bound on the transfer.
+        absent: ranks of the group without a trace of these steps, 0 where their number is not known. Any of them may
+            have come last, so that the shortest duration is no more than a bound on the transfer.
     """
 
     group: Group
@@ -94,7 +96,7 @@ def match(ranks: Sequence[RankDigest]) -> Match | Unknown:
         return ALONE
     if not any(len(rank.calls) for rank in ranks):
         return _NONE_RECORDED
-    groups = [_matched(calls, ranks) for calls in groups_of(ranks)]
+    groups = [match for calls in groups_of(ranks) for match in _matches(calls, ranks)]
     return tuple(f for f in (*groups, *_pairs(ranks)) if len(f.call)) or _why_none(ranks)
 
 
@@ -127,6 +129,32 @@ def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Grou
         return group
     candidates = [g for g in listed.get(group.name, ()) if rank in g.ranks]
     return candidates[0] if len(candidates) == 1 else group
+
+
+def _matches(calls: GroupCalls, ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
+    """The collectives that all the ranks took part in, and those of steps that only some of them captured."""
+    yield (whole := _matched(calls, ranks))
+    members = calls.members.tolist()
+    if len({ranks[p].numbers for p in members}) == 1:
+        return
+    steps, of_step = np.unique(calls.step, return_inverse=True)
+    captured = np.stack([np.isin(steps, ranks[p].numbers) for p in members], axis=1)
+    left = ~_within(calls, whole)
+    for some in np.unique(captured[(captured.sum(axis=1) > 1) & ~captured.all(axis=1)], axis=0):
+        rows = left & (captured == some).all(axis=1)[of_step]
+        of = {members[m]: calls.call[rows & (calls.member == m)] for m in np.flatnonzero(some).tolist()}
+        if all(map(len, of.values())):
+            part = _matched(gathered(calls.group, of, ranks), ranks)
+            yield replace(part, absent=max(part.absent, len(members) - len(of)))
+
+
+def _within(calls: GroupCalls, match: GroupMatch) -> Mask:
+    """Mask of the calls that are matched."""
+    within = np.zeros(len(calls.call), bool)
+    for m in range(len(calls.members)):
+        own = np.flatnonzero(calls.member == m)
+        within[own] = np.isin(calls.call[own], match.call[:, m])
+    return within
 
 
 def _matched(calls: GroupCalls, ranks: Sequence[RankDigest]) -> GroupMatch:

@@ -1,10 +1,11 @@
 """Groups whose links are slow: the same collective takes them longer than other groups of the same size."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Ints
 from diagnose.facts import duration
@@ -29,6 +30,7 @@ class SlowLink(msgspec.Struct, frozen=True):
         group: its place in the match.
         instances: of the group, those that take longer.
         typical: transfer of the other groups over its own.
+        blamed: positions of the ranks that several slow groups have in common, else all members.
     """
 
     members: tuple[int, ...]
@@ -37,10 +39,13 @@ class SlowLink(msgspec.Struct, frozen=True):
     group: int
     instances: Ints
     typical: float
+    blamed: tuple[int, ...] = ()
 
 
 def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] = ()) -> list[SlowLink]:
     """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
+
+    Not where a rank of the group has no trace: it may be the one that the others wait for.
 
     With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
 
@@ -52,7 +57,7 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
     alike: dict[Alike, list[Typical]] = defaultdict(list)
     for number, group in enumerate(matched):
         calls, rows = ranks[int(group.members[0])].calls, group.call[:, 0]
-        if is_point_to_point(ranks, group):
+        if group.absent or is_point_to_point(ranks, group):
             continue
         nodes = len({node[p] for p in group.members.tolist()}) if node else 0
         keys = np.stack((calls.kind[rows], calls.bytes[rows]))
@@ -63,7 +68,36 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
             entry = (number, float(np.median(group.transfer[instances])), instances)
             alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)
     slow = [_slow(ranks, matched, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
-    return [link for links in slow for link in links]
+    return _blaming([link for links in slow for link in links])
+
+
+def _blaming(links: Sequence[SlowLink]) -> list[SlowLink]:
+    """The links, each with the ranks that it is of: one rank's own is slow in all of its groups.
+
+    What most of the slow groups have in common explains those, then what most of the others have.
+    """
+    left = {frozenset(link.members) for link in links}
+    common: dict[frozenset[int], tuple[int, ...]] = {}
+    while left:
+        count = Counter(member for group in left for member in group)
+        first, most = min(count.items(), key=lambda each: (-each[1], each[0]))
+        if most < MIN_GROUPS:
+            break
+        explained = [group for group in left if first in group]
+        shared = tuple(sorted(frozenset.intersection(*explained)))
+        common.update(dict.fromkeys(explained, shared))
+        left.difference_update(explained)
+    return [_blamed(link, common.get(frozenset(link.members)), common) for link in links]
+
+
+def _blamed(
+    link: SlowLink, shared: tuple[int, ...] | None, common: Mapping[frozenset[int], tuple[int, ...]]
+) -> SlowLink:
+    if shared is None:
+        return replace(link, blamed=link.members)
+    groups = sum(other == shared for other in common.values())
+    told = f"{link.because}; {groups} slow groups have {'it' if len(shared) == 1 else 'these ranks'} in common"
+    return replace(link, blamed=shared, because=told)
 
 
 def _slow(ranks: Sequence[RankDigest], matched: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
@@ -96,6 +130,20 @@ def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
     """By position, what the slow links of a rank cost it in each step; of several the worst."""
     extra: dict[int, int] = {}
     for link in links:
-        for member in link.members:
+        for member in link.blamed:
             extra[member] = max(extra.get(member, 0), link.extra_ns)
     return extra
+
+
+def passed_to_blamed(caused_ns: Ints, own_ns: Ints, links: Sequence[SlowLink]) -> Ints:
+    """What the others wait for each rank, shape (ranks, steps), where a slow link of one rank makes others late.
+
+    The other members of its groups are as late by it; where one is later by its own doing it stays with it.
+    """
+    passed = caused_ns.copy()
+    for link in links:
+        for member in set(link.members) - set(link.blamed):
+            by_link = own_ns[member] < link.extra_ns
+            passed[link.blamed[0], by_link] += passed[member, by_link]
+            passed[member, by_link] = 0
+    return passed

@@ -17,7 +17,7 @@ from diagnose.ranks.stragglers.waits import held_up_ns
 
 MOST_ROWS = 40
 UPPER_BOUND = "of ranks that did not match: an upper bound of the transfer, waiting included"
-SOME_ABSENT = "not all ranks of the group have a trace: an upper bound of the transfer"
+SOME_ABSENT = "not all ranks of the group have a trace of these steps: an upper bound of the transfer"
 LATENCY_BOUND = "latency-bound: below the size at which half the bandwidth is reached"
 MODELLED = "expected by a model: 45 us and 80 % of the links' rate, or what such nodes reach at best"
 HIERARCHICAL = "expected by a model: what has to cross each node's boundary, over its network's rate"

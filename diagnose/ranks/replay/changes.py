@@ -15,7 +15,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
 from diagnose.ranks.replay.buckets import MESSAGE_NS, buckets_of, larger, smaller
-from diagnose.ranks.replay.data_waits import waits_for_data, without_data_waits
+from diagnose.ranks.replay.data_waits import waited_by_most, without_data_waits
 from diagnose.ranks.replay.hybrid import hybrid_of
 from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.ranks.replay.rank_work import RankWork
@@ -92,8 +92,8 @@ def _cures(matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint:
 
 
 def _loaded(ranks: Sequence[RankDigest], joint: Joint) -> Iterator[Candidate]:
-    """The job without waits for data, where most ranks have some: those of one rank are why it is late."""
-    if 2 * sum(waits_for_data(rank) for rank in ranks) > len(ranks):
+    """The job without waits for data, where most ranks have some."""
+    if waited_by_most(ranks):
         loaded = without_data_waits(joint, ranks)
         yield NO_DATA_WAIT, LOADED, lambda case: loaded.job_step_ns(case)
 

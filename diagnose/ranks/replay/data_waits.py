@@ -24,6 +24,11 @@ def waits_for_data(rank: RankDigest) -> bool:
     return data_wait_ns(rank) >= TELLING * max(rank.total_ns, 1)
 
 
+def waited_by_most(ranks: Sequence[RankDigest]) -> bool:
+    """Whether most ranks wait for data: the waits of a few are why these are late."""
+    return 2 * sum(waits_for_data(rank) for rank in ranks) > len(ranks)
+
+
 def without_data_waits(joint: Joint, ranks: Sequence[RankDigest]) -> Joint:
     """No rank waits for data."""
     return joint.with_work({p: _without(work, ranks[p]) for p, work in enumerate(joint.work)})

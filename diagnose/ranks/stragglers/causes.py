@@ -70,7 +70,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
 def reason_of(
     rank: RankDigest, peers: Sequence[RankDigest], lateness: Lateness, ns: Ints, waited_ns: int,
-    tokens: float | None = None,
+    tokens: float | None = None, steps: Sequence[int] = (),
 ) -> Reason:  # fmt: skip
     """Why a rank is late.
 
@@ -81,13 +81,14 @@ def reason_of(
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
         waited_ns: what each other rank waits for it in such a step.
         tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
+        steps: numbers of the steps in which it is late; none for all.
     """
     mean = ns.mean(axis=0)
     more = {c: int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if n >= 1}
     excess = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if class_of(c) != COMMUNICATION}
     if not excess:
         return Reason("unknown", "nothing that it did differs from what the other ranks did")
-    ratio = ratios(rank, peers)
+    ratio = ratios(rank, peers, steps)
     cause, parts, because = _judged(excess, ratio, tokens)
     more_ns = sum(excess[c] for c in parts)
     behind_ns = sum(int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if class_of(c) != COMMUNICATION)
@@ -137,11 +138,14 @@ def _spoken(excess: dict[str, int], parts: Sequence[str]) -> str:
     return f"per step {listed} than the other ranks"
 
 
-def ratios(rank: RankDigest, peers: Sequence[RankDigest]) -> list[Ratio]:
-    """A rank's kernel families over the median of other ranks, per step, those with most time first."""
-    compared = []
-    for name, mine in rank.work_per_step.items():
-        usual = np.median([peer.work_per_step.get(name, NO_WORK) for peer in peers], axis=0).tolist()
+def ratios(rank: RankDigest, peers: Sequence[RankDigest], steps: Sequence[int] = ()) -> list[Ratio]:
+    """A rank's kernel families over the median of other ranks, per step, those with most time first.
+
+    In the steps with these numbers; in all where there are none.
+    """
+    compared, theirs = [], [peer.work_per_step(steps) for peer in peers]
+    for name, mine in rank.work_per_step(steps).items():
+        usual = np.median([work.get(name, NO_WORK) for work in theirs], axis=0).tolist()
         if usual[0] > 0 and usual[1] > 0 and mine[1]:
             time, count, *work = (m / u if u else None for m, u in zip(mine, usual, strict=True))
             compared.append(Ratio(name, mine[0], time or 0.0, count or 0.0, *work))

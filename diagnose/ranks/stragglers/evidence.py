@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.matching import Match
@@ -15,6 +16,7 @@ MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
 PERSISTENT = 2 / 3
 FEW_STEPS = 3
+LASTING = 5  # steps at the end of the window, in all of which a rank is late that was not before
 PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work
 ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
 OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
@@ -41,6 +43,7 @@ class LatenessEvidence(msgspec.Struct, frozen=True):
             else waits for it without a messenger between them.
         work_ns: of each rank what every counted step took it without communication.
         slowest: of each rank in how many collectives it is the slowest.
+        seen: mask of the ranks and steps that tell of the rank: those in which it is matched with others.
     """
 
     caused_ns: Ints
@@ -51,6 +54,7 @@ class LatenessEvidence(msgspec.Struct, frozen=True):
     peers: Mask
     work_ns: tuple[Ints, ...]
     slowest: tuple[Slowest, ...]
+    seen: Mask
 
     @property
     def late(self) -> Mask:
@@ -88,6 +92,7 @@ def evidence_of(
         peers=_peers(matched, lateness),
         work_ns=tuple(own_steps(rank) for rank in ranks),
         slowest=slowest_of(ranks, matched, lateness, (noise_share * step_ns).astype(np.int64)),
+        seen=lateness.group != NOBODY,
     )
 
 
@@ -137,10 +142,29 @@ def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
 
     Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness
     is seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
-    collectives.
+    collectives. Where the whole window names nobody, its last steps may: a rank gets slower while it runs.
     """
-    behind = evidence.own_ns.sum(axis=1) >= evidence.noise_share * evidence.step_ns.sum()
-    named = np.flatnonzero(_steady(evidence.late) & behind)
+    return _named(evidence) or _named_since(evidence)
+
+
+def _named_since(evidence: LatenessEvidence) -> tuple[int, ...]:
+    """The rank that is late in all of the last five steps or more and in none before, if these alone name it."""
+    found = []
+    for rank, late in enumerate(evidence.late):
+        begun = int(late.argmax())
+        if len(late) - begun >= LASTING and begun > 0 and late[begun:].all():
+            found += [rank] if _named(_from(evidence, begun)) == (rank,) else []
+    return tuple(found[:1])
+
+
+def _from(evidence: LatenessEvidence, begun: int) -> LatenessEvidence:
+    """The evidence of the steps from one on."""
+    by_step = ("caused_ns", "own_ns", "seen", "step_ns")
+    return replace(evidence, **{name: getattr(evidence, name)[..., begun:] for name in by_step})
+
+
+def _named(evidence: LatenessEvidence) -> tuple[int, ...]:
+    named = np.flatnonzero([_is_behind(evidence, rank) for rank in range(len(evidence.own_ns))])
     while len(named):
         certain = np.array([r for r in named.tolist() if _stands_out(evidence, r, named)], np.int64)
         if len(certain) == len(named):
@@ -151,6 +175,13 @@ def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
     return tuple(named[np.argsort(-evidence.own_ns[named].sum(axis=1), kind="stable")].tolist())
 
 
+def _is_behind(evidence: LatenessEvidence, rank: int) -> bool:
+    """Whether the rank is late in enough of the steps that tell of it, and by more than noise in all of them."""
+    seen = evidence.seen[rank]
+    enough = evidence.noise_share * evidence.step_ns[seen].sum()
+    return bool(seen.any() and _steady(evidence.late[rank][seen]) and evidence.own_ns[rank][seen].sum() >= enough)
+
+
 def _steady(late: Mask) -> Mask:
     """Whether something holds in enough of all steps, the last axis."""
     return np.asarray(late.all(axis=-1) if late.shape[-1] <= FEW_STEPS else late.mean(axis=-1) >= PERSISTENT)
@@ -158,12 +189,13 @@ def _steady(late: Mask) -> Mask:
 
 def _cause_the_waiting(evidence: LatenessEvidence, named: Ints) -> bool:
     """Whether the named ranks cause far more than their even share of the waiting; steps without waiting have none."""
-    ranks, totals = len(evidence.own_ns), evidence.caused_ns.sum(axis=0)
-    together = evidence.caused_ns[named].sum(axis=0)
+    ranks, seen = len(evidence.own_ns), evidence.seen[named].any(axis=0)
+    totals = evidence.caused_ns[:, seen].sum(axis=0)
+    together = evidence.caused_ns[np.ix_(named, seen)].sum(axis=0)
     dominant = (1 + len(named) / ranks) / 2
     peers = np.asarray(evidence.peers[named].any(axis=0))
     peers[named] = False
-    enough = PART_SEEN * evidence.noise_share * evidence.step_ns.sum() * int(peers.sum())
+    enough = PART_SEEN * evidence.noise_share * evidence.step_ns[seen].sum() * int(peers.sum())
     leads = (totals > 0) & (together >= dominant * totals)
     return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
 
@@ -173,7 +205,7 @@ def _stands_out(evidence: LatenessEvidence, rank: int, named: Ints) -> bool:
     others = np.delete(np.arange(len(evidence.own_ns)), named)
     if not len(others):
         return False
-    lead = evidence.own_ns[rank] - evidence.own_ns[others].max(axis=0)
+    lead = (evidence.own_ns[rank] - evidence.own_ns[others].max(axis=0))[evidence.seen[rank]]
     if len(lead) <= FEW_STEPS and _stands_out_of_few(evidence, rank, others, lead):
         return True
     if len(lead) == 1:
@@ -186,7 +218,8 @@ def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead
     peers = [other for other in others.tolist() if evidence.peers[rank, other]]
     step_ns = float(evidence.step_ns.mean())
     apart = is_apart(evidence.work_ns[rank], [evidence.work_ns[p] for p in peers], step_ns)
-    ahead = np.minimum(lead, evidence.own_ns[rank])  # of two ranks the punctual one is as far behind zero
+    own_ns = evidence.own_ns[rank][evidence.seen[rank]]
+    ahead = np.minimum(lead, own_ns)  # of two ranks the punctual one is as far behind zero
     large = float(ahead.mean()) >= CLEAR_SHARE / np.sqrt(len(lead)) * step_ns
     return apart or (large and evidence.slowest[rank].is_no_chance(len(peers) + 1))
 
@@ -227,7 +260,8 @@ def _significant(lead: Ints) -> bool:
 
 def effect(evidence: LatenessEvidence, rank: int, others: Ints) -> float:
     """Effect size: the rank's distance from the median of the others in their spread, a modified z-score."""
-    own_ns, rest = float(evidence.own_ns[rank].mean()), evidence.own_ns[others].mean(axis=1)
+    seen = evidence.seen[rank]
+    own_ns, rest = float(evidence.own_ns[rank][seen].mean()), evidence.own_ns[np.ix_(others, seen)].mean(axis=1)
     spread = float(np.median(np.abs(rest - np.median(rest))))
     return 0.6745 * (own_ns - float(np.median(rest))) / max(spread, LEAST_SPREAD * float(evidence.step_ns.mean()), 1.0)
 

@@ -14,6 +14,7 @@ from diagnose.ranks.digest import RankDigest
 COMMUNICATION = "communication"
 NOBODY = -1
 FEWEST = 3
+APART_SHARE = 0.05  # of a step: ranks that begin the first one so far apart were delayed before it
 _TO_ONE = "sendrecv"
 
 
@@ -21,17 +22,20 @@ class Excess(msgspec.Struct, frozen=True):
     """What the members of a group spent until they reached each collective, above the median of the other members.
 
     Counted on each rank's own clock from the end of the group's last collective of an earlier step, where all were
-    together; without one, from the beginning of the first counted step.
+    together; without one, from the beginning of that step on each rank.
 
     Attributes:
         step: number of each collective's step, in order: one that another stream delays into the next counts there.
         causes: of any member's attribution.
         ns: shape (instances, members, causes); negative where a member spent less.
+        began_later_ns: how much later than the median of the others a member began what is counted, shape (instances,
+            members): what delayed it there is not in `ns`. 0 where all were together.
     """
 
     step: Ints
     causes: tuple[str, ...]
     ns: Ints
+    began_later_ns: Ints
 
     @property
     def communicates(self) -> Mask:
@@ -55,8 +59,9 @@ class Lateness(msgspec.Struct, frozen=True, dict=True):
     Of the groups of a rank the one in which it is furthest behind by its own doing counts.
 
     Attributes:
-        numbers: of the job's steps; without a GPU the first of three or more is left out, since host steps do not begin
-            together and what delays the beginning of one happens at the end of the step before.
+        numbers: of the steps in which collectives were matched. The first of three or more is left out where ranks
+            begin it apart, as host steps always do: what delays the beginning of one happens at the end of the step
+            before.
         causes: of any rank's attribution.
         ns: shape (ranks, steps, causes), above the median of the other members.
         group: place of the group in the match, shape (ranks, steps); NOBODY without one.
@@ -95,8 +100,27 @@ def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> Excess:
     for m, p in enumerate(group.members.tolist()):
         columns = [causes.index(c) for c in ranks[p].causes]
         reached, left = ranks[p].spent[group.call[:, m]].transpose(1, 0, 2)
-        spent[:, m, columns] = reached - np.where((before >= 0)[:, None], left[before], 0)
-    return Excess(step, causes, spent - median_of_others(spent))
+        spent[:, m, columns] = reached - np.where((before >= 0)[:, None], left[before], _by_the_step(ranks[p], step))
+    return Excess(step, causes, spent - median_of_others(spent), _began_later(ranks, group, step))
+
+
+def _by_the_step(rank: RankDigest, step: Ints) -> Ints:
+    """Nanoseconds by cause that the rank has spent on its counted steps before each of these, shape (steps, causes)."""
+    spent = np.cumsum(np.concatenate((np.zeros((1, len(rank.causes)), np.int64), rank.cause_ns)), axis=0)
+    return np.asarray(spent[np.searchsorted(rank.numbers, step, side="left")])
+
+
+def _began_later(ranks: Sequence[RankDigest], group: GroupMatch, step: Ints) -> Ints:
+    """Of the first collective, which follows none: all leave it together, so who was in the step for a shorter time by
+    then began it later.
+    """
+    later = np.zeros(group.call.shape, np.int64)
+    if len(step) and not group.paired:
+        at = [np.searchsorted(ranks[p].numbers, step[0], side="left") for p in group.members.tolist()]
+        begin = np.array([ranks[p].windows[i, 0] for p, i in zip(group.members.tolist(), at, strict=True)], np.int64)
+        lasted = (group.end[0] - begin)[None, :]
+        later[0] = (median_of_others(lasted) - lasted)[0]
+    return later
 
 
 def _causes(ranks: Sequence[RankDigest]) -> tuple[str, ...]:
@@ -135,15 +159,32 @@ def is_point_to_point(ranks: Sequence[RankDigest], group: GroupMatch) -> bool:
 def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> Lateness:
     """How far each rank is behind at the last collective of each step."""
     causes = _causes(ranks)
-    numbers = tuple(sorted({number for rank in ranks for number in rank.numbers}))
-    if len(numbers) >= FEWEST and not all(rank.has_gpu for rank in ranks):
-        numbers = numbers[1:]
+    numbers = _judged_steps(ranks, matched, excess)
     shape = (len(ranks), max(len(numbers), 1))
     lateness = Lateness(numbers, causes, np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY))
     for number, (group, group_excess) in enumerate(zip(matched, excess, strict=True)):
         if not is_point_to_point(ranks, group):
             _further(lateness, number, group, group_excess)
     return lateness
+
+
+def _judged_steps(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> tuple[int, ...]:
+    """The steps that are told of: of one that no two ranks share nobody knows who is late in it."""
+    both = zip(matched, excess, strict=True)
+    of_groups = [group_excess for group, group_excess in both if not is_point_to_point(ranks, group)]
+    shared = {number for group_excess in of_groups for number in group_excess.step.tolist()}
+    numbers = tuple(sorted(shared or {number for rank in ranks for number in rank.numbers}))
+    on_host = not all(rank.has_gpu for rank in ranks)
+    if len(numbers) >= FEWEST and (on_host or _begins_apart(ranks, of_groups, numbers[0])):
+        return numbers[1:]
+    return numbers
+
+
+def _begins_apart(ranks: Sequence[RankDigest], excess: Sequence[Excess], number: int) -> bool:
+    """Whether ranks of a group begin the step far apart."""
+    later = max((int(e.began_later_ns[e.step == number].max(initial=0)) for e in excess), default=0)
+    steps = sum(rank.steps for rank in ranks)
+    return later * steps >= APART_SHARE * sum(rank.total_ns for rank in ranks)
 
 
 def _further(lateness: Lateness, number: int, group: GroupMatch, excess: Excess) -> None:

@@ -11,7 +11,7 @@ from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.replay.changes import Changes
 from diagnose.ranks.stragglers.divergence import first_diverging
-from diagnose.ranks.stragglers.evidence import MIN_SHARE
+from diagnose.ranks.stragglers.evidence import MIN_SHARE, PERSISTENT
 from diagnose.ranks.stragglers.lateness import NOBODY
 from diagnose.ranks.stragglers.stragglers import RankLateness
 from diagnose.timeline import Timeline
@@ -72,6 +72,8 @@ def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float:
 def _because(late_rank: RankLateness, job: Job) -> str:
     """The reason, in how many steps, and with which other ranks of its host."""
     told = [late_rank.reason.because, f"late in {len(late_rank.steps)} of {late_rank.of_steps} steps"]
+    if late_rank.persistence == "persistent" and len(late_rank.steps) < PERSISTENT * late_rank.of_steps:
+        told[-1] += f", in all since step {late_rank.steps[0]:,}"
     if together := _whole_host(late_rank, job):
         told.append(f"so are all {together} ranks of its host")
     return "; ".join(told)

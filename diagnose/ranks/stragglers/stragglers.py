@@ -117,7 +117,7 @@ def _rank_lateness(
         lost_share=max(share, behind_share) if list(named) == [rank] else share,
         reason=_reason(joined, rank, late, max(own_ns, waited)),
         steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
-        of_steps=len(late),
+        of_steps=int(evidence.seen[rank].sum()),
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
         waiting_share=caused_ns / max(int(evidence.caused_ns.sum()), 1),
@@ -145,11 +145,13 @@ def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:
 
 def _reason(joined: Joined, rank: int, late: Mask, waited_ns: int) -> Reason:
     own_ns = float(joined.lateness.own_ns[rank][late].mean())
-    link = max((link for link in joined.links if rank in link.members), key=lambda link: link.extra_ns, default=None)
+    link = max((link for link in joined.links if rank in link.blamed), key=lambda link: link.extra_ns, default=None)
     if link is not None and link.extra_ns > own_ns:
         return Reason("link", link.because, explained_share=min(link.extra_ns / max(waited_ns, 1), 1.0))
     groups = joined.lateness.group[rank][late]
     members = joined.match[int(groups[-1])].members.tolist() if groups[-1] != NOBODY else range(len(joined.ranks))
     peers = [joined.ranks[p] for p in members if p != rank]
     tokens = routed(joined.ranks, joined.match, rank)
-    return reason_of(joined.ranks[rank], peers, joined.lateness, joined.lateness.ns[rank][late], waited_ns, tokens)
+    steps = [number for number, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late]
+    ns = joined.lateness.ns[rank][late]
+    return reason_of(joined.ranks[rank], peers, joined.lateness, ns, waited_ns, tokens, steps)

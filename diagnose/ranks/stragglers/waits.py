@@ -20,6 +20,7 @@ from diagnose.ranks.replay.rank_work import stopped
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, Lateness, is_point_to_point
 
 LONGEST_CHAIN = 16
+UNEXPLAINED = "unexplained"
 
 
 class WaitedFor(msgspec.Struct, frozen=True):
@@ -94,14 +95,23 @@ def _traced_back(chain: "_Chain", number: int, parts: Sequence[WaitedFor]) -> Wa
 
 
 def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
-    """For each collective the class in which the last rank has most excess, communication when it has none."""
+    """For each collective the class in which the last rank has most excess, communication where that exceeds its own.
+
+    Unexplained where it began later by more than its own: what delayed it there lies before the capture.
+    """
     classes = [class_of(cause) for cause in excess.causes]
     names = tuple(dict.fromkeys(classes))
-    more = np.maximum(excess.ns[np.arange(len(last)), last], 0)
+    at = np.arange(len(last))
+    more = np.maximum(excess.ns[at, last], 0)
     more[:, excess.communicates] = 0
     sums = np.stack([more[:, [c == name for c in classes]].sum(axis=1) for name in names], axis=1)
-    pairs = zip(sums.argmax(axis=1).tolist(), sums.max(axis=1).tolist(), strict=True)
-    return tuple(names[best] if ns else COMMUNICATION for best, ns in pairs)
+    own_ns = more.sum(axis=1)
+    earlier = excess.began_later_ns[at, last] > own_ns
+    by_communication = np.maximum(excess.passed_on[at, last], 0) >= own_ns
+    each = zip(sums.argmax(axis=1).tolist(), earlier.tolist(), by_communication.tolist(), strict=True)
+    return tuple(
+        UNEXPLAINED if before else COMMUNICATION if passed_on else names[best] for best, before, passed_on in each
+    )
 
 
 class _Chain:

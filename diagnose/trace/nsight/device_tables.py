@@ -9,16 +9,15 @@ from diagnose.trace.columns import ABSENT
 from diagnose.trace.nsight import names
 from diagnose.trace.nsight.database import Database
 from diagnose.trace.nsight.processes import COPIES, FILLS, GRAPHS, KERNELS, Processes
-from diagnose.trace.nsight.rows import UNNAMED, Rows, named
+from diagnose.trace.nsight.rows import Rows, named, spelled
 from diagnose.trace.numbers import within
 
 WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-GRAPH_NAME = "CUDA graph (its kernels were not recorded)"
 _ALL = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _KERNEL_NAMES = ("demangledName", "shortName", "name", "nameId", "mangledName")  # the first that a version has
 _SHAPE = ("blockX", "blockY", "blockZ", "gridX", "gridY", "gridZ")
 _KINDS: Mapping[str, tuple[str, tuple[str, ...], Callable[..., str]]] = {
-    GRAPHS: ("kernel", (), lambda: GRAPH_NAME),
+    GRAPHS: ("kernel", (), lambda: names.GRAPH),
     COPIES: ("gpu_memcpy", ("copyKind", "srcKind", "dstKind"), names.copy),
     FILLS: ("gpu_memset", ("memKind",), names.fill),
     WAITS: ("cuda_sync", ("syncType",), names.synchronisation),
@@ -42,8 +41,9 @@ def device_rows(
         texts: the names of kernels by their numbers.
         multiprocessors: of each device, where they are known.
     """
-    for block in database.integers(KERNELS, (*_ALL, kernel_name_column(database), *_SHAPE)):
-        about = named(block[:, 6:7], lambda number: names.kernel(texts.get(number, UNNAMED)))
+    name = kernel_name_column(database)
+    for block, told in database.texts(KERNELS, (*_ALL, name, *_SHAPE), name):
+        about = spelled(block[:, 6], told, texts, names.kernel)
         spread = _spread(block[:, 7:], block[:, 3], multiprocessors)
         yield _rows(block, processes, "kernel", about, spread)
     for table, (category, columns, name_of) in _KINDS.items():

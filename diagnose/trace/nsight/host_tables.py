@@ -11,7 +11,7 @@ from diagnose.trace.nsight import names
 from diagnose.trace.nsight.database import MISSING, Database
 from diagnose.trace.nsight.device_tables import kernel_name_column
 from diagnose.trace.nsight.processes import CALLS, KERNELS, RANGES, Processes, pids, tids
-from diagnose.trace.nsight.rows import UNNAMED, Rows, named
+from diagnose.trace.nsight.rows import UNNAMED, Rows, spelled
 
 _TEXTS = "StringIds"
 _ALL = ("start", "end", "globalTid")
@@ -35,8 +35,8 @@ def texts_of(database: Database) -> dict[int, str]:
 
 def host_rows(database: Database, processes: Processes, texts: Mapping[int, str]) -> Iterator[Rows]:
     """The calls of CUDA, then the ranges."""
-    for block in database.integers(CALLS, (*_ALL, "correlationId", "nameId")):
-        called, which = named(block[:, 4:5], lambda number: names.call(texts.get(number, UNNAMED)))
+    for block, told in database.texts(CALLS, (*_ALL, "correlationId", "nameId"), "nameId"):
+        called, which = spelled(block[:, 4], told, texts, names.call)
         runtime = np.array([names.is_runtime(name) for name in called], bool)
         others = {"correlation": np.maximum(block[:, 3], ABSENT)}
         cats = ("cuda_driver", "cuda_runtime")

@@ -2,6 +2,7 @@
 
 import re
 
+GRAPH = "CUDA graph (its kernels were not recorded)"
 _API_VERSION = re.compile(r"(_pt[ds][sz])?(_v\d+)?$")
 _NUMBERS = re.compile(r"(?:, (?:seq|op_id) = \d+)+(?:, (?:sizes|input_op_ids) = .*)?$|, sizes = \[.*$", re.DOTALL)
 _OPERATOR = re.compile(r"[\w.]+(::[\w.]+)*(: \w+)?")

@@ -35,6 +35,17 @@ class Rows:
         return len(self.begin)
 
 
+def spelled(
+    numbers: Ints, told: Sequence[str | None], texts: Mapping[int, str], name_of: Callable[[str], str]
+) -> tuple[list[str], Ints]:
+    """The name of each row that refers to a text by its number, or holds the text itself."""
+    if not any(told):
+        return named(numbers[:, None], lambda number: name_of(texts.get(number, UNNAMED)))
+    said = [text or texts.get(number, UNNAMED) for text, number in zip(told, numbers.tolist(), strict=True)]
+    place = {text: at for at, text in enumerate(dict.fromkeys(said))}
+    return [name_of(text) for text in place], np.array([place[text] for text in said], np.int64)
+
+
 def named(kinds: Ints, name_of: Callable[..., str]) -> tuple[list[str], Ints]:
     """The name of each row by what tells its kind, shape (rows, any): distinct names, and an index into them."""
     if not len(kinds):

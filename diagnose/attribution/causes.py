@@ -18,6 +18,7 @@ OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
 UNKNOWN_DEVICE = "unknown-device"
 DISTORTED = "distorted"
+OTHER_GPU = "other-gpu"
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
@@ -152,6 +153,7 @@ _IDLE = (
         phrase="saving, logging or evaluating",
         lateness="checkpoint",
     ),
+    Cause(OTHER_GPU, "communication", "waiting for another GPU of the process"),
     Cause("sync", "host", "synchronisation"),
     Cause("optimizer-host", "host", "host code of the optimizer"),
     Cause("dispatch", "host", "dispatch of operators", per_launch=True),

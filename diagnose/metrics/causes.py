@@ -136,6 +136,12 @@ _cause_metric(
 )
 _cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")
 _cause_metric(
+    "untraced_share",
+    ("untraced",),
+    "The device idles while the host is in no operator, no call and no marked range for more than a millisecond.",
+    needs_gpu=False,
+)
+_cause_metric(
     "unobserved_share",
     UNOBSERVED,
     "The trace does not show what the device waits for: untraced host time, and the unexplained time.",

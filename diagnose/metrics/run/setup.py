@@ -48,8 +48,9 @@ def liger_asked(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def is_compiled(m: Measured) -> Value:
-    """Whether the model is compiled with torch.compile: by the record, else by ranges and kernels of compiled code in the
-    trace that launches at least a tenth of the kernels outside the optimizer. Less is a function beside the model.
+    """Whether the model is compiled with torch.compile: by the record, else by what the trace shows of compiled code.
+
+    That has to launch at least a tenth of the kernels outside the optimizer: less is a function beside the model.
     """
     recorded = m.record.flag("compiled")
     if recorded is not None:

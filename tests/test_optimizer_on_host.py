@@ -31,6 +31,9 @@ def test_an_offloaded_optimizer_is_moved_to_the_gpu_before_waits_are_looked_for(
 
     assert found.action == "keep the optimizer on the GPU"
     assert "DeepSpeedCPUAdam updates on the host" in found.do
+    back = next(finding for finding in answer.findings if finding.rule == "exposed-copies")
+    assert back.action in ("keep the optimizer on the GPU", "keep offloaded weights and states on the GPU")
+    assert "exposed-copies-to-host" not in {finding.rule for finding in answer.findings}
     assert "sync-every-step" not in {finding.rule for finding in answer.findings}
     assert any("the optimizer updates on the host" in each.because for each in answer.not_advised)
 

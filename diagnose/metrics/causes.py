@@ -88,6 +88,7 @@ _cause_metric(
 _cause_metric(
     "host_to_device_share", ("host-to-device", "copy-HtoD"), "Copies to the device that nothing hides, and their calls."
 )
+_cause_metric("device_to_host_share", ("copy-DtoH",), "Copies to the host that nothing hides.")
 _cause_metric(
     "sync_share",
     ("sync",),

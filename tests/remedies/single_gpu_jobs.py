@@ -58,6 +58,10 @@ def analysed(folder: Path, trace: Trace, record: Record | None = None) -> Diagno
     return analyze(folder)
 
 
+def to_host(size: int) -> Work:
+    return lambda trace: trace.copy(size, "DtoH")
+
+
 def unpacked(us: float) -> Work:
     """Weights that are unpacked by a kernel of no operator, as bitsandbytes does."""
     return lambda trace: trace.launch(UNPACK, us)
@@ -195,6 +199,7 @@ BATCHED = recorded({"per_device_train_batch_size": 4, "gradient_accumulation_ste
 FAST = (op("aten::mm", [LARGE, LARGE], GEMM, 11_200),)
 CASES = {
     "exposed-copies": Case(job(product(), copies(COMPUTE)), job(product(), copies(COPY))),
+    "exposed-copies-to-host": Case(job(product(), to_host(5 << 20)), job(product(), to_host(4))),
     "dense-embedding-gradients": Case(job(product(), dense_gradient(1_000_000)), job(product(), dense_gradient(4096))),
     "experts-one-by-one": Case(job(product(), one_by_one()), job(product(), grouped())),
     "channels-moved-for-convolutions": Case(

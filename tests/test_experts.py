@@ -91,3 +91,31 @@ def test_routed_experts_of_a_model_of_unknown_sizes_are_counted(tmp_path: Path) 
 
     assert (facts["experts"].value, facts["experts_per_token"].value) == (64, 6)
     assert facts["active_parameter_share"].value is None
+
+
+def test_gradients_of_a_dense_models_weights_are_no_experts(tmp_path: Path) -> None:
+    tokens, hidden, outputs = 512, 1024, (1024, 256, 256, 1024, 2816, 2816)  # of q, k, v, o, gate and up
+
+    def dense(trace: Trace) -> None:
+        for _ in range(8):
+            for columns in outputs:
+                trace.op("aten::mm", [[tokens, hidden], [hidden, columns]], GEMM, 12)
+        for _ in range(8):
+            for columns in reversed(outputs):
+                with trace.backward():
+                    trace.op("aten::mm", [[tokens, columns], [columns, hidden]], GEMM, 12)
+                    trace.op("aten::mm", [[columns, tokens], [tokens, hidden]], GEMM, 12)
+
+    assert facts_of(tmp_path, dense)["expert_products_per_step"].value == 0
+
+
+def test_products_for_the_gradients_of_the_experts_inputs_are_of_experts(tmp_path: Path) -> None:
+    def backward(trace: Trace) -> None:
+        for tokens in LOADS:
+            with trace.backward():
+                trace.op("aten::mm", [[tokens, EXPERT], [EXPERT, HIDDEN]], GEMM, 12)
+                trace.op("aten::mm", [[EXPERT, tokens], [tokens, HIDDEN]], GEMM, 12)
+
+    layers = [part for _ in range(8) for part in (one_by_one(layers=1), backward)]
+
+    assert facts_of(tmp_path, *layers)["expert_products_per_step"].value == 2 * 8 * len(LOADS)

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from analysed import GEMM, timeline
 from kineto import Trace
 
+from diagnose.analysis import analyze
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, direction, flops_of
 from diagnose.roofline.flops import CountedFlops, count, counted
@@ -227,3 +229,15 @@ def test_what_begins_outside_of_all_ranges_is_around_none() -> None:
     found = around(trace, of["outer"], np.concatenate((of["before"], of["within"], of["after"])))
 
     assert found.tolist() == [-1, int(of["outer"][0]), -1]
+
+
+def test_where_nothing_runs_again_no_digit_says_that_it_does(tmp_path: Path) -> None:
+    job = Trace()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", [[1630, 1031], [1031, 3203]], GEMM, 2867.3)
+            job.sync()
+    mfu = analyze(job.write(tmp_path / "rank0.json")).mfu
+
+    assert mfu is not None
+    assert mfu.executed_value == mfu.value

@@ -210,3 +210,18 @@ def test_what_bounds_the_loader(tmp_path: Path, loading: Any, bound: str | None)
     found = waiting(tmp_path, cores(2), workers=4, loading=loading)
 
     assert {fact.name: fact.value for fact in found.facts}["loader_bound"] == bound
+
+
+@pytest.mark.parametrize(("late", "told"), [((3,), True), ((1, 2, 3, 4), False)], ids=["one step", "every step"])
+def test_a_wait_of_one_step_is_cured_by_no_more_workers(tmp_path: Path, late: tuple[int, ...], told: bool) -> None:
+    job = Trace()
+    for number in range(5):
+        with job.step():
+            job.loader(ms=8 if number in late else 0, workers=4)
+            job.op("aten::mm", [[4096, 4096]] * 2, GEMM, 2000)
+            job.sync()
+    job.write(tmp_path / "rank0.json.gz")
+
+    found = data_wait(analyze(tmp_path))
+
+    assert ("persistent_workers=True" in found.do and "more workers shorten no single wait" in found.do) == told

@@ -215,7 +215,13 @@ def test_a_convolution_is_searched_for_that_takes_ten_times_as_long_as_later(too
 def test_experts_have_sixteen_products_in_a_step(products: int, routed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.arange(products)
     each = tuple(Signature("aten::mm", ((8 + row, 64), (64, 64)), row, calls=1) for row in range(products))
-    fix(monkeypatch, experts, launching=Launching(each, of_operator=rows, of_activity=rows), dispatched=rows)
+    fix(
+        monkeypatch,
+        experts,
+        launching=Launching(each, of_operator=rows, of_activity=rows),
+        dispatched=rows,
+        _in_backward=np.zeros(products, bool),
+    )
     timeline = SimpleNamespace(trace=SimpleNamespace(ts=rows), steps=SimpleNamespace(count=1))
     found = experts._expert_rows(job(timeline=timeline, operators=rows))
 

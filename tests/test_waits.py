@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from analysed import FOREACH, facts
-from kineto import Trace
+from kineto import COMPUTE, Trace
 from remedies.single_gpu_jobs import Work, analysed, job, product
 
 from diagnose.facts import Unknown
@@ -39,6 +39,13 @@ def stepped(trace: Trace) -> None:
         updates(trace)
 
 
+def copies_in_turn(trace: Trace) -> None:
+    """A batch from pinned memory whose copy blocks: behind it the host waits for all that the device has to do."""
+    with trace.inside("aten::copy_"):
+        trace._memcpy("Memcpy HtoD (Pinned -> Device)", 1 << 20, 21, COMPUTE)
+        trace.sync()
+
+
 def synchronises(call: str) -> Work:
     return lambda trace: trace.sync(call, stream=None)
 
@@ -55,6 +62,7 @@ def reads(trace: Trace) -> None:
     ("work", "by", "call"),
     [
         (reads, "an operator", "cudaStreamSynchronize"),
+        (copies_in_turn, "a copy to the device", "cudaStreamSynchronize"),
         (scaled, "GradScaler", "cudaStreamSynchronize"),
         (stepped, "GradScaler", "cudaStreamSynchronize"),
         (clipped, "an operator", "cudaStreamSynchronize"),
@@ -83,6 +91,7 @@ def test_without_operators_it_is_not_told_who_waits() -> None:
     [
         (reads, "no .item(), .cpu()", "torch.cuda.synchronize()"),
         (scaled, "fused=True", ".item()"),
+        (copies_in_turn, "non_blocking=True", ".item()"),
         (synchronises("cudaDeviceSynchronize"), "set_sync_debug_mode does not name these lines", ".item()"),
     ],
 )

@@ -19,6 +19,7 @@ GRAPH_CAPTURE = "graph-capture"
 UNKNOWN_KIND = "unclassified-kernel"
 UNKNOWN_DEVICE = "unknown-device"
 DISTORTED = "distorted"
+OTHER_GPU = "other-gpu"
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
@@ -153,6 +154,7 @@ _IDLE = (
         phrase="saving, logging or evaluating",
         lateness="checkpoint",
     ),
+    Cause(OTHER_GPU, "communication", "waiting for another GPU of the process"),
     Cause("sync", "host", "synchronisation"),
     Cause("optimizer-host", "host", "optimizer host code"),
     Cause("dispatch", "host", "operator dispatch", per_launch=True),

@@ -8,7 +8,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
-from diagnose.attribution.causes import GRAPH_CAPTURE
+from diagnose.attribution.causes import GRAPH_CAPTURE, OTHER_GPU
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import (
@@ -60,7 +60,9 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
     yield "untraced", untraced
     yield "launch-latency", latency
     yield "kernel-gap", gap
-    yield "queued-on-idle-device", queued
+    elsewhere = timeline.other_gpus.busy
+    yield OTHER_GPU, iv.intersect(queued, elsewhere)
+    yield "queued-on-idle-device", iv.subtract(queued, elsewhere)
 
 
 def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Intervals, Intervals, Intervals]:
@@ -139,6 +141,7 @@ class Host:
         to_device, to_host = self.long_copies()
         yield "host-to-device", self._set(to_device)
         sync = self._set(self._calls(SYNCHRONISATION) | (self.runtime & to_host))
+        yield OTHER_GPU, iv.intersect(sync, self.timeline.other_gpus.busy)
         yield "sync", _bubbles(sync, idle, busy)
         yield "optimizer-host", self.timeline.optimizer_steps
         waits = self.timeline.matching(SYNCHRONISATION, *OPS, *RUNTIME)

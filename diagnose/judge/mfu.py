@@ -46,7 +46,7 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
         peak_flops=None if isinstance(peak, Unknown) else peak[0],
         peak_source="unknown" if isinstance(peak, Unknown) else peak[1],
         conventions=_conventions(first, scale),
-        executed_value=_scaled(counted_flops(first), scale),
+        executed_value=_executed(first, mfu, scale),
         goodput_value=None if work is None or _padding(first) is None else work.model_ns / total_ns,
         own_precision=own_precision,
         own_peak_flops=own_flops,
@@ -59,6 +59,13 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
         **_listed_peak(first.device),
         or_pass=_or_pass(value, declared, peak),
     )
+
+
+def _executed(m: Measured, mfu: float | None, scale: float | None) -> float | None:
+    """The operators that ran; where they are what MFU counts, that very number: a product misses it by a digit."""
+    declared, counted = declared_flops(m), counted_flops(m)
+    same = not isinstance(declared, Unknown) and counted == declared[1]
+    return mfu if same else _scaled(counted, scale)
 
 
 def _numerator(m: Measured) -> str:

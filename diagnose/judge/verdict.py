@@ -10,7 +10,7 @@ from statistics import median
 
 import msgspec
 
-from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE, UNKNOWN_KIND
+from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE, OTHER_GPU, UNKNOWN_KIND
 from diagnose.attribution.leading import (
     NAMES_THE_CLASS,
     NEAR,
@@ -205,10 +205,11 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
 
 def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     """What the class holds: all of exposed communication, or its transfer with what else the ledger counts there."""
-    if not grounds.waiting_apart:
-        return _SAYS["communication"]
     held = {entry.cause for entry in ledger if entry.ns and entry.class_ == "communication"}
-    names = [EXPOSED_TRANSFER if cause == EXPOSED else CAUSES[cause].spoken for cause in CAUSES if cause in held]
+    if not grounds.waiting_apart and OTHER_GPU not in held:
+        return _SAYS["communication"]
+    exposed = EXPOSED_TRANSFER if grounds.waiting_apart else CAUSES[EXPOSED].spoken
+    names = [exposed if cause == EXPOSED else CAUSES[cause].spoken for cause in CAUSES if cause in held]
     return f"is {' and '.join(names)}" if names else _SAYS["communication"]
 
 

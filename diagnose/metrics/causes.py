@@ -88,6 +88,7 @@ _cause_metric(
 _cause_metric(
     "host_to_device_share", ("host-to-device", "copy-HtoD"), "Copies to the device that nothing hides, and their calls."
 )
+_cause_metric("device_to_host_share", ("copy-DtoH",), "Copies to the host that nothing hides.")
 _cause_metric(
     "sync_share",
     ("sync",),
@@ -135,6 +136,12 @@ _cause_metric(
     "launch_latency_share", ("launch-latency",), "The device idles between a launch and its start, up to 20 us."
 )
 _cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")
+_cause_metric(
+    "untraced_share",
+    ("untraced",),
+    "The device idles while the host is in no operator, no call and no marked range for more than a millisecond.",
+    needs_gpu=False,
+)
 _cause_metric(
     "unobserved_share",
     UNOBSERVED,

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints, Mask
+from diagnose.arrays import Floats, Ints, Mask, among
 from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key
@@ -73,7 +73,7 @@ def count_within(timeline: Timeline, spans: iv.Intervals) -> float:
 def counted(timeline: Timeline) -> Counted | None:
     """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them.
 
-    What is called while a graph is captured computes nothing, and is left out.
+    What is called while a graph is captured computes nothing, and is left out; so is what another GPU computes.
     """
     return timeline.once(_counted)
 
@@ -82,6 +82,7 @@ def _counted(timeline: Timeline) -> Counted | None:
     trace, operator = timeline.trace, owners.operators(timeline)
     rows = np.flatnonzero(trace.named_in(FORMULAS.__contains__, *OPS))
     rows = rows[~timeline.captures.during(trace, rows)]
+    rows = rows[~_launches_elsewhere(timeline, rows)]
     shaped = rows[trace.shape[rows] >= 0]
     if not len(shaped):
         return None
@@ -101,6 +102,21 @@ def _counted(timeline: Timeline) -> Counted | None:
     found = Counted(sized, total, causal[known], np.zeros(0, np.int64), len(rows) - len(sized))
     found = _with_pairs(found, *attention_pairs(timeline, operator, sized))
     return replace(found, flops=_beyond_nested(found.flops, nests.parents(trace, found.rows)))
+
+
+def _launches_elsewhere(timeline: Timeline, rows: Ints) -> Mask:
+    """Mask of the operators in `rows` that launch on another GPU of the process, themselves or inside."""
+    trace, launches = timeline.trace, timeline.other_gpus.launches
+    found = np.zeros(len(rows), bool)
+    if not len(launches) or not len(rows):
+        return found
+    innermost = owners.around(trace, rows, launches)
+    at, parent = np.flatnonzero(among(rows, innermost)), nests.parents(trace, rows)
+    while len(at):
+        found[at] = True
+        at = np.unique(parent[at])
+        at = at[(at >= 0) & ~found[at]]
+    return found
 
 
 def _with_pairs(sized: Counted, rows: Ints, forward: Ints) -> Counted:

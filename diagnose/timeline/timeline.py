@@ -17,6 +17,7 @@ from diagnose.timeline.external_ids import correlated
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.launches import Launches
 from diagnose.timeline.on_threads import on_any_thread
+from diagnose.timeline.other_gpus import OtherGpus, other_gpus_of
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps, whole_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
@@ -50,6 +51,11 @@ class Timeline(Derived):
     captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
     unknown_device: Mapping[str, int] = field(default_factory=dict)
     clock_shift_ns: Ints | None = None
+
+    @cached_property
+    def other_gpus(self) -> OtherGpus:
+        """The GPUs that the process drives beside the busiest."""
+        return other_gpus_of(self.trace, self.gpu)
 
     @property
     def windows(self) -> Ints:

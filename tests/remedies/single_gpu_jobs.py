@@ -22,6 +22,8 @@ H100, A100, V100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "Tesla V100
 GIB = 1 << 30
 TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas"
 CONVOLUTION = "volta_scudnn_128x128_stridedB_splitK_medium_nn_v1"
+TO_CHANNELS_LAST = "void cudnn::ops::nchwToNhwcKernel<__nv_bfloat16, __nv_bfloat16, float, false, true>(float)"
+UNPACK = "void kDequantizeBlockwise<__nv_bfloat16, 512, 64, 8, 2>(float*, unsigned char*, float*, __nv_bfloat16*)"
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
 EFFICIENT = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
 FLASH_2 = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)"
@@ -54,6 +56,15 @@ def analysed(folder: Path, trace: Trace, record: Record | None = None) -> Diagno
     if record:
         (folder / "capture-rank0.json").write_text(json.dumps(record), encoding="utf-8")
     return analyze(folder)
+
+
+def to_host(size: int) -> Work:
+    return lambda trace: trace.copy(size, "DtoH")
+
+
+def unpacked(us: float) -> Work:
+    """Weights that are unpacked by a kernel of no operator, as bitsandbytes does."""
+    return lambda trace: trace.launch(UNPACK, us)
 
 
 def training(**values: Any) -> Patch:
@@ -188,8 +199,14 @@ BATCHED = recorded({"per_device_train_batch_size": 4, "gradient_accumulation_ste
 FAST = (op("aten::mm", [LARGE, LARGE], GEMM, 11_200),)
 CASES = {
     "exposed-copies": Case(job(product(), copies(COMPUTE)), job(product(), copies(COPY))),
+    "exposed-copies-to-host": Case(job(product(), to_host(5 << 20)), job(product(), to_host(4))),
     "dense-embedding-gradients": Case(job(product(), dense_gradient(1_000_000)), job(product(), dense_gradient(4096))),
     "experts-one-by-one": Case(job(product(), one_by_one()), job(product(), grouped())),
+    "channels-moved-for-convolutions": Case(
+        job(product(), op("aten::cudnn_convolution", None, TO_CHANNELS_LAST, 400)),
+        job(product(), op("aten::cudnn_convolution", None, CONVOLUTION, 400)),
+    ),
+    "weights-unpacked-for-products": Case(job(product(), unpacked(500)), job(product(), unpacked(20))),
     "embeddings-one-by-one": Case(job(product(), lookups(26)), job(product(), lookups(2))),
     "products-in-single-precision": Case(
         job(product(kernel=TF32), gpu=A100), job(product(), gpu=A100), patch=training(bf16=True)

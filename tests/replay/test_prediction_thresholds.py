@@ -10,7 +10,7 @@ from diagnose.facts import Fact
 from diagnose.predict.plan import Weight, pays
 from diagnose.predict.replay import device, waits
 from diagnose.predict.replay.host_speeds import Recorded, speeds_that_fit
-from diagnose.predict.replay.replay import Replay, _standing_for_all, host_speeds_for
+from diagnose.predict.replay.replay import NOT_SHOWN, Replay, _standing_for_all, _what_kernels_wait_for, host_speeds_for
 from diagnose.predict.whatif import Predictor
 
 US, MS = 1_000, 1_000_000
@@ -32,7 +32,7 @@ def test_a_step_waits_for_workers_from_a_tenth_of_it_on(wait: float, waits_for: 
 
 @pytest.mark.parametrize(("error", "valid"), [(0.048, True), (0.052, False)])
 def test_a_replay_is_believed_that_misses_the_step_by_a_twentieth_at_most(error: float, valid: bool) -> None:
-    replay: Any = SimpleNamespace(_obstacle="", strict_error=error, _unchanged_ns=1.0, measured_ns=2.0)
+    replay: Any = SimpleNamespace(_obstacle="", strict_error=error, _unchanged_ns=1.0, measured_ns=2.0, _unseen="x")
 
     assert (Replay.because.fget(replay) == "") is valid  # type: ignore[attr-defined]
 
@@ -186,3 +186,11 @@ def test_a_call_that_only_met_a_full_queue_takes_what_short_ones_do(
 
     assert full[300:].all()
     assert left[-1] == left_us * US
+
+
+@pytest.mark.parametrize(("longest", "alike"), [(195, True), (205, False)])
+def test_a_step_of_twice_the_median_is_what_the_others_are_not(longest: int, alike: bool) -> None:
+    timeline: Any = SimpleNamespace(other_gpus=SimpleNamespace(count=0))
+    found = _what_kernels_wait_for(timeline, np.array([100, 100, 100, longest]))
+
+    assert (found == NOT_SHOWN) is alike

@@ -33,3 +33,17 @@ def test_few_large_steps_that_differ_predict_nothing_of_the_others(monkeypatch: 
             gemms(job, 10, gpu_us=4_000 if number % 4 == 1 else 400, host_us=1)
 
     assert replay(job).because == replay_module.NOT_ALIKE
+
+
+def test_one_long_step_that_the_host_runs_up_to_is_no_sign_of_another_process() -> None:
+    job = Trace()
+    for number in range(8):
+        with job.step():
+            if number == 3:
+                job.loader(us=60_000)
+            gemms(job, 10, gpu_us=400, host_us=1)
+
+    found = replay(job)
+
+    assert found.strict_error > replay_module.STRICT_ERROR_LIMIT
+    assert found.because == replay_module.NOT_ALIKE

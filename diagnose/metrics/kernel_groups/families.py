@@ -1,6 +1,7 @@
 """Kernels by family."""
 
 from diagnose.arrays import Mask
+from diagnose.metrics.kernel_groups.operators import of_kind
 from diagnose.metrics.kernel_groups.phases import optimizer
 from diagnose.metrics.kernel_groups.registry import group
 from diagnose.metrics.measured import Measured
@@ -40,6 +41,18 @@ def fusible(m: Measured) -> Mask:
 def copies(m: Measured) -> Mask:
     """Kernels that copy, cast, fill, transpose or concatenate."""
     return _of(m, "copy")
+
+
+@group("channel-layouts")
+def channel_layouts(m: Measured) -> Mask:
+    """Kernels that cuDNN or MIOpen runs around a convolution to bring the channels last, and back."""
+    return m.kernels & of_kind(m, lambda kind: kind.family == "copy" and kind.sub == "channels")
+
+
+@group("weight-unpacking")
+def weight_unpacking(m: Measured) -> Mask:
+    """Kernels that unpack weights of 4 or 8 bits for a product, as those of bitsandbytes do."""
+    return m.kernels & of_kind(m, lambda kind: kind.family == "quant" and kind.sub == "weights")
 
 
 @group("norm")

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from diagnose.facts import STEP, Value
+from diagnose.facts import STEP, Unknown, Value, another_run
 from diagnose.metrics.kernel_groups.phases import optimizer
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
+_NO_STEPS = Unknown("no range marks the optimizer's step", another_run("capture CPU activities of an eager model"))
 _MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
 
 
@@ -24,6 +26,14 @@ def optimizer_kind(m: Measured) -> Value:
     if enough and (small & inside).sum() > _SINGLE_SHARE * inside.sum():
         return "single"
     return "foreach" if (many & (inside if inside.any() else m.kernels)).any() else "none seen"
+
+
+@metric("flag")
+def updates_on_host(m: Measured) -> Value:
+    """Whether the optimizer's steps launch no kernel, so that its states and its update are on the host."""
+    if not len(m.ranges(OPTIMIZER_STEP)):
+        return _NO_STEPS
+    return not (m.timeline.launched_by_optimizer & m.kernels).any()
 
 
 @metric("share", STEP)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.metrics.kernel_groups.families import weight_unpacking
 from diagnose.metrics.kernel_groups.products import (
     fp32_convolutions,
     fp32_products,
@@ -38,6 +39,12 @@ def half_product_share(m: Measured) -> Value:
 def weight_cast_share(m: Measured) -> Value:
     """Casts between fp32 and half precision of matrices that are arguments of products: weights and their gradients."""
     return m.share_of(weight_casts(m))
+
+
+@metric("share", STEP)
+def weight_unpacking_share(m: Measured) -> Value:
+    """Kernels that unpack weights of 4 or 8 bits for a product, as those of bitsandbytes do."""
+    return m.share_of(weight_unpacking(m))
 
 
 @metric("text", needs_gpu=False)

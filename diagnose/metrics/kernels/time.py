@@ -4,6 +4,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.facts import STEP, Unknown, Value, another_run
+from diagnose.metrics.kernel_groups.families import channel_layouts
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
@@ -31,6 +32,12 @@ def _family_metric(family: str, doc: str) -> None:
 
 for _family, _doc in _FAMILIES.items():
     _family_metric(_family, _doc)
+
+
+@metric("share", STEP)
+def channel_layout_share(m: Measured) -> Value:
+    """Kernels that cuDNN or MIOpen runs around convolutions to bring the channels last, and back."""
+    return m.share_of(channel_layouts(m))
 
 
 @metric("share", STEP)

@@ -1,10 +1,10 @@
-"""Who makes the host wait for the device: an operator that reads a value, loss scaling, or the loop itself."""
+"""Who makes the host wait for the device: an operator that reads a value, a copy, loss scaling, or the loop itself."""
 
 import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, among
 from diagnose.attribution.idle import Host
 from diagnose.facts import Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.measured import Measured
@@ -12,7 +12,7 @@ from diagnose.metrics.registry import metric
 from diagnose.roofline import owners
 from diagnose.trace.vocabulary import ANNOTATIONS, OPS, OPTIMIZER_STEP, RUNTIME, SYNCHRONISATION
 
-OPERATOR, SCALER, LOOP = "an operator", "GradScaler", "the loop"
+LOOP, OPERATOR, SCALER, COPY = _BY = ("the loop", "an operator", "GradScaler", "a copy to the device")
 _CHECK = r"aten::_amp_foreach_non_finite_check_and_unscale_"
 _OPERATOR = r"(?!autograd::)\w+::"
 _READ = r"aten::_local_scalar_dense$"
@@ -40,7 +40,8 @@ def sync_call(m: Measured) -> Value:
 @metric("text")
 def sync_by(m: Measured) -> Value:
     """Who makes that call: "an operator" that reads a value of the device, "GradScaler", which does so before each step
-    of an optimizer that is not fused, or "the loop", as with torch.cuda.synchronize().
+    of an optimizer that is not fused, "a copy to the device" that blocks, or "the loop", as with
+    torch.cuda.synchronize().
     """
     wait = m.once(_longest)
     return (wait.by or _NO_OPERATORS) if wait else _NO_WAITS
@@ -52,10 +53,11 @@ def _longest(m: Measured) -> Wait | None:
         return None
     operators = m.timeline.rows_matching(_OPERATOR, *OPS)
     reader = owners.around(trace, operators, rows)
-    by = np.where(reader < 0, 0, np.where(np.isin(reader, _scaler_reads(m)), 2, 1))
+    others = [np.isin(reader, _scaler_reads(m)), among(reader, _copies_to_device(m, operators))]
+    by = np.select([reader < 0, *others], [0, 2, 3], 1)
     kinds, which = owners.distinct(trace.name[rows], by)
     name, who = kinds[:, np.argmax(np.bincount(which, weights=trace.dur[rows]))].tolist()
-    return Wait(trace.names[name], (LOOP, OPERATOR, SCALER)[who] if len(operators) else None)
+    return Wait(trace.names[name], _BY[who] if len(operators) else None)
 
 
 def _waits(m: Measured) -> Ints:
@@ -64,6 +66,13 @@ def _waits(m: Measured) -> Ints:
     calls = Host(line).long_copies()[1] | line.matching(SYNCHRONISATION, *RUNTIME)
     rows = np.flatnonzero(calls & line.on_threads(line.launching_threads))
     return rows[iv.which_holds(line.steps.host, line.trace.ts[rows]) >= 0]
+
+
+def _copies_to_device(m: Measured, operators: Ints) -> Ints:
+    """Those of the operators that copy to the device, by themselves."""
+    gpu = m.timeline.gpu
+    up = np.array([kind.sub == "HtoD" for kind in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)
+    return owners.around(m.timeline.trace, operators, gpu.launch[up])
 
 
 def _scaler_reads(m: Measured) -> Ints:

@@ -11,6 +11,8 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_SHAPES
+from diagnose.roofline import owners
+from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _WEIGHT = {"aten::mm": 1, "aten::addmm": 2}  # which argument the weight is; the rows are those of the one before
@@ -57,7 +59,10 @@ def _expert_rows(m: Measured) -> tuple[Ints, Ints] | Unknown:
     """Rows of the operators that multiply with one expert each, and how many tokens each has.
 
     Products with weights of the same sizes belong to experts where those after each other have other numbers of rows:
-    the tokens that were routed there. In a dense model these change from micro-batch to micro-batch alone.
+    the tokens that were routed there. In a dense model these change from micro-batch to micro-batch alone. Only the
+    forward pass tells: the gradients of a dense layer's weights share their right operand, the layer's input, and
+    their rows are the outputs of one layer and the next. Of the backward pass the products with the experts' weights
+    count, which lie transposed there.
     """
     found, fewest = launching(m), FEWEST * max(m.timeline.steps.count, 1)
     operands = [_operands(operator) for operator in found.signatures]
@@ -67,10 +72,22 @@ def _expert_rows(m: Measured) -> tuple[Ints, Ints] | Unknown:
         return NO_SHAPES if unsized >= fewest else (m.operators[:0], m.operators[:0])
     known = np.array([(numbers[of[1]], of[0]) if of else (-1, 0) for of in operands])
     weight, tokens = (column[found.of_operator] for column in known.T)
-    order = dispatched(m)[weight[dispatched(m)] >= 0]
+    is_forward = ~_in_backward(m)
+    order = dispatched(m)[(weight >= 0)[dispatched(m)] & is_forward[dispatched(m)]]
     order = order[np.argsort(shortened(weight[order], len(numbers)), kind="stable")]
-    routed = order[_are_routed(weight[order], tokens[order], fewest)]
+    experts_weights = np.zeros(len(numbers) + 1, bool)
+    experts_weights[weight[order[_are_routed(weight[order], tokens[order], fewest)]]] = True
+    in_any_pass = experts_weights.copy()
+    for (rows, columns), number in numbers.items():
+        in_any_pass[number] |= experts_weights[numbers.get((columns, rows), -1)]
+    routed = np.where(is_forward, experts_weights[weight], in_any_pass[weight])
     return m.operators[routed], tokens[routed]
+
+
+def _in_backward(m: Measured) -> Mask:
+    """Mask of the launching operators that autograd's engine calls."""
+    line = m.timeline
+    return owners.around(line.trace, line.rows_matching(BACKWARD, *ANNOTATIONS), m.operators) >= 0
 
 
 def _are_routed(weight: Ints, tokens: Ints, fewest: int) -> Mask:

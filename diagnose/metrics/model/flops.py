@@ -40,7 +40,7 @@ ONCE = ", those of a forward pass that runs again in the backward pass left out"
 
 
 def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
-    """FLOPs of one step on one rank by convention, the declared numerator first.
+    """FLOPs of one step on one GPU by convention, the declared numerator first.
 
     What the user states comes first, then the count that he names (`Settings.mfu_as`), then PaLM's where the model's
     sizes and the tokens are known, then 6N with a stated number of parameters, then the operators that ran,
@@ -103,15 +103,16 @@ def _by_size(m: Measured) -> dict[str, float]:
     tokens, shape = tokens_of(m), model_shape(m)
     if isinstance(tokens, Unknown):
         return {}
+    per_gpu = tokens.per_step / (1 + m.timeline.other_gpus.count)
     if m.settings.params:
-        return {"6n": dense_flops_per_token(m.settings.params) * tokens.per_step}
+        return {"6n": dense_flops_per_token(m.settings.params) * per_gpu}
     if shape is None or tokens.sequence is None:
         return {}
     by_convention: dict[str, float] = {}
     for convention in CONVENTIONS:
-        by_convention[convention] = flops_per_token(shape, tokens.sequence, convention) * tokens.per_step
+        by_convention[convention] = flops_per_token(shape, tokens.sequence, convention) * per_gpu
     frozen = _frozen_flops_per_token(m, shape, tokens.sequence)
-    return by_convention if frozen is None else {"palm-frozen": frozen * tokens.per_step} | by_convention
+    return by_convention if frozen is None else {"palm-frozen": frozen * per_gpu} | by_convention
 
 
 def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> float | None:

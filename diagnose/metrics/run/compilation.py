@@ -7,7 +7,6 @@ from typing import Any
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.run.setup import is_compiled
 
 _NOT_TOLD = Unknown("no record says what torch.compile did, nor does --torch-trace", DIAGNOSE_RUN)
 _NONE = nothing_helps("no code is concerned")
@@ -22,7 +21,7 @@ def _compiled(m: Measured) -> Sequence[Row] | Unknown:
     listed = m.record.get("compilations.compiled")
     if isinstance(listed, list):
         return [row for row in listed if row.get("file") and row.get("function")]
-    return () if m.record and is_compiled(m) is False else _NOT_TOLD
+    return () if m.record.flag("compiled") is False else _NOT_TOLD
 
 
 def _broken(rows: Sequence[Row]) -> Counter[str]:

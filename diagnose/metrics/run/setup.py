@@ -14,6 +14,8 @@ from diagnose.trace.vocabulary import ANNOTATIONS, GRAPH_LAUNCH, OPS, OPTIMIZER_
 
 _LIGER_TABLE = Path(__file__).parents[2] / "data" / "liger_model_types.json"
 FETCH = r"enumerate\(DataLoader\)#"
+_COMPILED = r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction"
+_COMPILED_SHARE = 0.1  # of the model's kernels
 ROOT_GRADIENT = r"aten::ones_like$"  # of the loss, one for each backward pass
 
 
@@ -46,14 +48,19 @@ def liger_asked(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def is_compiled(m: Measured) -> Value:
-    """Whether the model is compiled with torch.compile: by the record, else by ranges of compiled code in the trace."""
+    """Whether the model is compiled with torch.compile: by the record, else by what the trace shows of compiled code.
+
+    That has to launch at least a tenth of the kernels outside the optimizer: less is a function beside the model.
+    """
     recorded = m.record.flag("compiled")
     if recorded is not None:
         return recorded
-    marks = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
-    if any(name.startswith(marks) for name in m.timeline.trace.names) or m.timeline.gpu.of_family("inductor").any():
-        return True
-    return m.unrecorded
+    line = m.timeline
+    if not len(line.rows_matching(_COMPILED, *ANNOTATIONS)) and not line.gpu.of_family("inductor").any():
+        return m.unrecorded
+    compiled = (line.gpu.of_family("inductor") | line.launched_under(_COMPILED)) & m.kernels
+    of_model = m.kernels & ~line.launched_by_optimizer
+    return not of_model.any() or bool((compiled & of_model).sum() >= _COMPILED_SHARE * of_model.sum())
 
 
 @metric("text", needs_gpu=False)

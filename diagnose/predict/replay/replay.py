@@ -23,9 +23,11 @@ STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
 DEVICE_BOUND_SHARE = 0.02
 ALIKE_SHARE = 0.05  # of the mean step: replayed steps that lie further apart from it predict for other steps
+ODD_FACTOR = 2.0  # of the median step: one that is longer may not fall on the device as soon as in the trace again
 LINKED_AT_LEAST = 0.5  # of the activities of the replayed steps
 
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
+ELSEWHERE = "kernels wait for another GPU of the process, whose work is not replayed"
 NOT_STEADY = "the host takes longer than the device in these steps, so they do not last: profile more of them"
 NOT_RECORDED = "kernels were launched, but what the GPU did was not recorded"
 NOT_KNOWN = "the job runs on a device whose activities diagnose does not know"
@@ -53,6 +55,7 @@ class Replay:
     _obstacle: str = ""
     recorded: Mapping[str, Recorded] = field(default_factory=dict)
     _drawn_ns: Callable[[Change], Floats] | None = None
+    _unseen: str = NOT_SHOWN
 
     @classmethod
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
@@ -107,7 +110,7 @@ class Replay:
         """Why predictions are withheld, "" when they are not."""
         if self._obstacle or self.strict_error <= STRICT_ERROR_LIMIT:
             return self._obstacle
-        return NOT_SHOWN if self._unchanged_ns < self.measured_ns else NOT_STEADY
+        return self._unseen if self._unchanged_ns < self.measured_ns else NOT_STEADY
 
 
 def host_speeds_for(
@@ -149,7 +152,15 @@ def _on_device(timeline: Timeline, lengths: Ints) -> Replay:
         communicates,
         "" if _mostly_linked(timeline, activity) else NOT_LINKED,
         items.calls.recorded,
+        _unseen=_what_kernels_wait_for(timeline, lengths),
     )
+
+
+def _what_kernels_wait_for(timeline: Timeline, lengths: Ints) -> str:
+    """Why the steps take longer than the same ones that follow each other for ever."""
+    if timeline.other_gpus.count:
+        return ELSEWHERE
+    return NOT_ALIKE if lengths.max() > ODD_FACTOR * np.median(lengths) else NOT_SHOWN
 
 
 def _standing_for_all(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:

@@ -193,3 +193,9 @@ def test_runs_in_folders_below_are_named_after_their_folders(tmp_path: Path) -> 
 def _made(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def test_files_that_tell_no_rank_are_told_how_to_be_joined(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {f"trace_{number}.json": trace_of() for number in range(2)})
+    with pytest.raises(UserError, match=r"(?s)2 runs in one folder.*no file tells its rank.*\.\.\._rank0\.json"):
+        find_run(folder)

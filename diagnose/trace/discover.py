@@ -156,6 +156,8 @@ def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, 
 
 
 def _why_apart(files: list[RankFile]) -> str:
+    if all(f.rank is None for f in files):
+        return "no file tells its rank; those of one job are joined if their names do: ..._rank0.json, ..._rank1.json"
     counts = Counter(f.rank for f in files if f.rank is not None)
     repeated = [str(rank) for rank, count in sorted(counts.items()) if count > 1]
     if repeated:

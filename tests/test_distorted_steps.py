@@ -98,7 +98,7 @@ def test_the_step_without_the_profiler_is_the_same_one_everywhere(tmp_path: Path
     step = spoken(ns, "ns")
     assert f"undecided {step} per host step without the profiler" in told
     assert f"without the profiler the host's step is {step}: " in told
-    assert f"of the host step without the profiler, {step} (median), each part takes:" in told
+    assert f"where the host step without the profiler goes, {step} (median):" in told
 
 
 @each

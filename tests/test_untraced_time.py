@@ -19,7 +19,7 @@ def test_a_host_that_runs_no_operator_is_looked_at_by_its_stacks(tmp_path: Path)
 
     assert "with_stack=True" in found.do
     assert "diagnose run samples the stack" in found.do
-    assert "nobody else on the GPU" not in found.do
+    assert "no other process on the GPU" not in found.do
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_a_host_that_runs_no_operator_is_looked_at_by_its_stacks(tmp_path: Path)
     ids=["kernels that wait in the queue", "stacks were sampled"],
 )
 def test_else_another_capture_may_tell(tmp_path: Path, work: Work, record: Record | None) -> None:
-    assert "nobody else on the GPU" in unexplained(tmp_path, work, record).do
+    assert "no other process on the GPU" in unexplained(tmp_path, work, record).do

@@ -20,6 +20,7 @@ UNKNOWN_KIND = "unclassified-kernel"
 UNKNOWN_DEVICE = "unknown-device"
 DISTORTED = "distorted"
 OTHER_GPU = "other-gpu"
+BEGINNING = "beginning"  # with `waiting_for`: of a step, where what delayed it there lies before the capture
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
@@ -76,7 +77,7 @@ def not_counted(matrix: str) -> str:
 
 
 def waiting_for(class_: str) -> str:
-    """The cause of waiting for a rank that is late by causes of a class."""
+    """The cause of waiting for a rank that is late by causes of a class, or that began the step later (BEGINNING)."""
     return LATE_RANK + class_
 
 
@@ -119,6 +120,12 @@ _OTHER_WORK = (
 )
 _EXPOSED = Cause(EXPOSED, "communication", "exposed communication")
 _WAITING = (
+    Cause(
+        waiting_for(BEGINNING),
+        "communication",
+        "waiting for a rank that began the step later",
+        phrase="waiting for ranks that began the step later",
+    ),
     Cause(
         waiting_for("communication"),
         "communication",

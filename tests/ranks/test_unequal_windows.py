@@ -126,7 +126,7 @@ def test_what_delayed_a_rank_before_the_capture_is_not_explained_by_what_it_does
 
     found = job(one)
 
-    assert found.ledger(0)["late-rank-unexplained"] > 4 * MS
+    assert found.ledger(0)["late-rank-beginning"] > 4 * MS
     assert found.ledger(0).get("late-rank-data", 0) == 0
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from diagnose.attribution.causes import LATE_BY, WAITING, waiting_for
+from diagnose.attribution.causes import BEGINNING, LATE_BY, WAITING, waiting_for
 from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting, nothing_helps, spoken
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
@@ -23,6 +23,7 @@ _TURNS: Mapping[str, str] = {
     waiting_for("memory"): "more or slower kernels",
     waiting_for("communication"): "communication elsewhere",
     waiting_for("unexplained"): "no known reason",
+    waiting_for(BEGINNING): "beginning the step later",
 }
 
 

@@ -112,12 +112,14 @@ def _by_the_step(rank: RankDigest, step: Ints) -> Ints:
 
 def _began_later(ranks: Sequence[RankDigest], group: GroupMatch, step: Ints) -> Ints:
     """Of the first collective, which follows none: all leave it together, so who was in the step for a shorter time by
-    then began it later.
+    then began it later. Nobody where a rank does not count the step.
     """
     later = np.zeros(group.call.shape, np.int64)
     if len(step) and not group.paired:
-        at = [np.searchsorted(ranks[p].numbers, step[0], side="left") for p in group.members.tolist()]
-        begin = np.array([ranks[p].windows[i, 0] for p, i in zip(group.members.tolist(), at, strict=True)], np.int64)
+        members = [ranks[p] for p in group.members.tolist()]
+        if not all(step[0] in rank.numbers for rank in members):
+            return later
+        begin = np.array([rank.windows[rank.numbers.index(step[0]), 0] for rank in members], np.int64)
         lasted = (group.end[0] - begin)[None, :]
         later[0] = (median_of_others(lasted) - lasted)[0]
     return later

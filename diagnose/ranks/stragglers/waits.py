@@ -13,20 +13,20 @@ from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
-from diagnose.attribution.causes import class_of
+from diagnose.attribution.causes import BEGINNING, class_of
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.rank_work import stopped
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, Lateness, is_point_to_point
 
 LONGEST_CHAIN = 16
-UNEXPLAINED = "unexplained"
 
 
 class WaitedFor(msgspec.Struct, frozen=True):
-    """For each collective of a group: position in the job of the rank that is waited for, and the class of its reason.
+    """For each collective of a group: position in the job of the rank that is waited for, and why.
 
-    `late` is NOBODY where a rank was waited for that waited itself, for whom is not known.
+    `class_` is that of its reason, or BEGINNING. `late` is NOBODY where a rank was waited for that waited itself, for
+    whom is not known.
     """
 
     late: Ints
@@ -39,7 +39,7 @@ class Waits(msgspec.Struct, frozen=True):
     Attributes:
         start: nanoseconds of the rank's own clock, as `end`.
         late: position in the job of the rank that is waited for, or NOBODY.
-        class_: index of `classes`, the class of what made that rank late.
+        class_: index of `classes`: the class of what made that rank late, or BEGINNING.
         exposed_ns: the part of the time in which nothing else runs.
         step: number of the step that it begins in.
     """
@@ -97,7 +97,7 @@ def _traced_back(chain: "_Chain", number: int, parts: Sequence[WaitedFor]) -> Wa
 def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
     """For each collective the class in which the last rank has most excess, communication where that exceeds its own.
 
-    Unexplained where it began later by more than its own: what delayed it there lies before the capture.
+    BEGINNING where it began the step later by more than its own: what delayed it there lies before the capture.
     """
     classes = [class_of(cause) for cause in excess.causes]
     names = tuple(dict.fromkeys(classes))
@@ -110,7 +110,7 @@ def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
     by_communication = np.maximum(excess.passed_on[at, last], 0) >= own_ns
     each = zip(sums.argmax(axis=1).tolist(), earlier.tolist(), by_communication.tolist(), strict=True)
     return tuple(
-        UNEXPLAINED if before else COMMUNICATION if passed_on else names[best] for best, before, passed_on in each
+        BEGINNING if before else COMMUNICATION if passed_on else names[best] for best, before, passed_on in each
     )
 
 

@@ -62,8 +62,6 @@ def test_a_rank_with_slow_links_is_named_alone() -> None:
 def test_ranks_that_a_slow_link_makes_late_are_late_in_communication() -> None:
     """But for the first collectives, to which they come late by what was before the capture."""
     waited = slow_rank().together(range(16))
-    by_work = sum(
-        waited[cause] for cause in WAITING if cause not in ("late-rank-communication", "late-rank-beginning")
-    )
+    by_work = sum(waited[cause] for cause in WAITING if cause not in ("late-rank-communication", "late-rank-beginning"))
 
     assert by_work < 0.01 * waited["late-rank-communication"]

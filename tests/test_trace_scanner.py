@@ -23,6 +23,12 @@ compiled = pytest.mark.skipif(scanning._scanner is None, reason="the compiled re
 ONE = '{"ph":"X","cat":"cpu_op","name":"mm","pid":1,"tid":2,"ts":5.5,"dur":1,"args":{%s}}'
 
 
+@pytest.fixture(autouse=True)
+def reader_of_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test says which reader it asks for, whatever all the others are run with."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
 def traces() -> list[Path]:
     folders = [ROOT / "sample_traces", TESTS / "hostile", TESTS / "fuzzed"]
     folders += [Path(os.environ[name]) for name in GIVEN if name in os.environ]

@@ -146,7 +146,7 @@ def ratios(rank: RankDigest, peers: Sequence[RankDigest], steps: Sequence[int] =
     compared, theirs = [], [peer.work_per_step(steps) for peer in peers]
     for name, mine in rank.work_per_step(steps).items():
         usual = np.median([work.get(name, NO_WORK) for work in theirs], axis=0).tolist()
-        if usual[0] > 0 and usual[1] > 0 and mine[1]:
+        if min(*usual[:2], *mine[:2]) > 0:
             time, count, *work = (m / u if u else None for m, u in zip(mine, usual, strict=True))
             compared.append(Ratio(name, mine[0], time or 0.0, count or 0.0, *work))
     total = sum(r.ns for r in compared)

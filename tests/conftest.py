@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests in these folders start torch, or the processes of a job."""
     if item.path.parent.name in ("capture", "harmless"):
         item.add_marker(pytest.mark.capture)
+
+
+@pytest.fixture
+def all_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of one test, in which traces of any size are kept."""
+    from diagnose.trace import cache
+
+    monkeypatch.setenv("DIAGNOSE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "SMALLEST_FILE_BYTES", 0)
+    monkeypatch.setattr(cache, "SMALLEST_TEXT_BYTES", 0)
+    return tmp_path / "cache"

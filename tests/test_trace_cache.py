@@ -27,12 +27,9 @@ KEPT = Loading(cache=True)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(all_cached: Path) -> Path:
     """The cache of this test; files of any size are kept."""
-    monkeypatch.setenv("DIAGNOSE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "SMALLEST_FILE_BYTES", 0)
-    monkeypatch.setattr(cache, "SMALLEST_TEXT_BYTES", 0)
-    return tmp_path / "cache"
+    return all_cached
 
 
 @pytest.fixture

@@ -37,6 +37,17 @@ def passes(loader, count=3, until=99):
     print(torch.rand(1).item(), own.initial_seed(), torch.rand(1, generator=own).item())
     print("loaded elsewhere" if elsewhere else "loaded here", file=sys.stderr)
 """
+LOADED_BY_A_WORKER = """
+class Noisy(Numbers):
+    def __getitem__(self, i):
+        torch.rand(())
+        return super().__getitem__(i)
+passes(DataLoader(Noisy(), 4, shuffle=True, num_workers=1))
+"""
+OTHER_DRAWS = (
+    "diagnose: loader workers draw the random numbers of the samples from seeds of their own: other draws, alike "
+    "in kind"
+)
 
 
 def ran(folder: Path, body: str, patch: dict[str, object] | None) -> subprocess.CompletedProcess[str]:
@@ -188,39 +199,19 @@ def test_draws_that_move_no_order_are_said(tmp_path: Path) -> None:
 
     assert "loaded elsewhere" in patched.stderr
     assert patched.stdout == plain.stdout
-    assert said(patched) == [
-        "diagnose: loader workers draw the random numbers of the samples from seeds of their own: other draws, alike "
-        "in kind"
-    ]
+    assert said(patched) == [OTHER_DRAWS]
 
 
 @pytest.mark.parametrize("patch", [{"num_workers": 3}, {"num_workers": 3, "persistent_workers": True}])
 def test_draws_of_workers_that_the_job_has_already_move_no_order(patch: dict[str, object], tmp_path: Path) -> None:
-    body = """
-    class Noisy(Numbers):
-        def __getitem__(self, i):
-            torch.rand(())
-            return super().__getitem__(i)
-    passes(DataLoader(Noisy(), 4, shuffle=True, num_workers=1))
-    """
-    plain, patched = (ran(tmp_path / str(len(p or ())), body, p) for p in (None, patch))
+    plain, patched = (ran(tmp_path / str(len(p or ())), LOADED_BY_A_WORKER, p) for p in (None, patch))
 
     assert patched.stdout == plain.stdout
-    assert said(patched) == [
-        "diagnose: loader workers draw the random numbers of the samples from seeds of their own: other draws, alike "
-        "in kind"
-    ]
+    assert said(patched) == [OTHER_DRAWS]
 
 
 def test_workers_are_not_taken_from_a_loader_whose_samples_draw(tmp_path: Path) -> None:
-    body = """
-    class Noisy(Numbers):
-        def __getitem__(self, i):
-            torch.rand(())
-            return super().__getitem__(i)
-    passes(DataLoader(Noisy(), 4, shuffle=True, num_workers=1))
-    """
-    plain, patched = (ran(tmp_path / str(len(p or ())), body, p) for p in (None, {"num_workers": 0}))
+    plain, patched = (ran(tmp_path / str(len(p or ())), LOADED_BY_A_WORKER, p) for p in (None, {"num_workers": 0}))
 
     assert said(patched)[0].startswith("diagnose: not applied: num_workers (a sample draws from torch's generator")
     assert patched.stdout == plain.stdout

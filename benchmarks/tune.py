@@ -28,8 +28,9 @@ from tune_pairs import Further, further, told_apart
 from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 
 from diagnose.analysis import analyze
-from diagnose.diagnosis import Diagnosis, Rung, Settings, Tuning
+from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.terms import Estimate
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.tune import JobRuns, TuneFolder, Window
 from diagnose.tune.evidence import held_against, pooled
 from diagnose.tune.proposals import Proposal, changes_of, finding_of

@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from diagnose.compare import compare
-from diagnose.diagnosis import Rung, Settings, Tuning
 from diagnose.diagnosis.terms import Estimate
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.tune import TuneFolder
 from diagnose.tune.evidence import held_against, pooled
 from diagnose.tune.running import Run

@@ -7,7 +7,8 @@ from typing import Any
 import diagnoses
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Applied, Diagnosis, FactReport, Finding, Patch, PlanStep, Rung, Settings, Speedup, Tuning
+from diagnose.diagnosis import Applied, Diagnosis, FactReport, Finding, Patch, PlanStep, Speedup
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.tune import Ladder, Limits, Ran, TuneFolder
 from diagnose.tune.settings import patches_of
 

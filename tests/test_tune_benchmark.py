@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tune_pairs import further, told_apart
 from tune_report import Alone, Tuned, figures
 
-from diagnose.diagnosis import Rung, Settings, Tuning
 from diagnose.diagnosis.terms import Estimate
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.tune import Ran, TuneFolder
 from diagnose.tune.running import Run
 

@@ -10,7 +10,8 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from diagnose.diagnosis import Comparison, Diagnosis, schema
+from diagnose.diagnosis import Diagnosis, schema
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.diagnosis.fleet import Fleet
 from diagnose.dumps.hang import Hang
 from diagnose.dumps.memory import MemoryAnswer

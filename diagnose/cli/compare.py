@@ -20,7 +20,8 @@ from diagnose.cli.typed import options_typed
 from diagnose.cli.workflow import annotations_option
 from diagnose.compare import Side, is_patch_alone, regression, side_told, told_at
 from diagnose.compare import compare as compared
-from diagnose.diagnosis import Comparison, Diagnosis, comparison_json
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.comparison import Comparison, comparison_json
 from diagnose.report.annotations import compared_annotation
 from diagnose.report.markdown.comparison import comparison_markdown
 from diagnose.report.text.comparison import render

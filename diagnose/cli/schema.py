@@ -7,7 +7,7 @@ import click
 from diagnose import diagnosis
 from diagnose.analysis import armed
 from diagnose.cli.exit_status import writing
-from diagnose.diagnosis import comparison_schema
+from diagnose.diagnosis.comparison import comparison_schema
 from diagnose.diagnosis.fleet import fleet_schema
 from diagnose.dumps import hang, memory
 from diagnose.patch.promises import tally

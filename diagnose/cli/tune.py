@@ -20,7 +20,7 @@ from diagnose.cli.promises import ledger_option
 from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
 from diagnose.cli.voice import say
-from diagnose.diagnosis import Rung, Settings, Tuning
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.errors import UserError, printable
 from diagnose.probes import protocol
 from diagnose.report.text.tuning import LadderPage, render_end

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from itertools import islice
 
-from diagnose.diagnosis import Comparison, Diagnosis
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.report.views.brief import brief
 from diagnose.report.views.changes import Full, findings_view
 from diagnose.report.views.comparison import headline

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Diagnosis, Rung, Settings, Tuning
+from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.terms import Estimate
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.errors import UserError
 from diagnose.patch import promises
 from diagnose.patch.applied import expected_of

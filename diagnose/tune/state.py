@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 
 from diagnose.decoding import UNREADABLE
-from diagnose.diagnosis import TUNING_VERSION, Diagnosis, Tuning, to_json
+from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.diagnosis.reading import diagnosis_in
+from diagnose.diagnosis.tuning import TUNING_VERSION, Tuning
 from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import RUNS
 

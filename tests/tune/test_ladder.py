@@ -8,7 +8,8 @@ import pytest
 from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Applied, CodeLine, Diagnosis, NotApplied, Patch, PlanStep, Settings
+from diagnose.diagnosis import Applied, CodeLine, Diagnosis, NotApplied, Patch, PlanStep
+from diagnose.diagnosis.tuning import Settings
 from diagnose.errors import UserError
 from diagnose.tune import Ran
 from diagnose.tune.settings import value_of

@@ -7,7 +7,8 @@ import pytest
 from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Diagnosis, Settings
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.tuning import Settings
 from diagnose.tune import TuneFolder
 from diagnose.tune.evidence import is_unclear, pooled
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Rung, Tuning
+from diagnose.diagnosis.tuning import Rung, Tuning
 from diagnose.errors import UserError
 from diagnose.tune import TuneFolder
 

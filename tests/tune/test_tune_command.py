@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.diagnosis import Rung, Tuning
+from diagnose.diagnosis.tuning import Rung, Tuning
 from diagnose.tune import TuneFolder
 from diagnose.tune.state import default_folder
 

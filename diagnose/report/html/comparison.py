@@ -1,6 +1,6 @@
 """A comparison as one self-contained page, in the style and under the policy of the report's."""
 
-from diagnose.diagnosis import Comparison
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.report.html.page import framed
 from diagnose.report.views.comparison import comparison_view
 from diagnose.report.views.summary import About

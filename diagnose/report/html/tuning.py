@@ -1,6 +1,6 @@
 """The ladder of `diagnose tune` as one self-contained page, in the style and under the policy of the report's."""
 
-from diagnose.diagnosis import Tuning
+from diagnose.diagnosis.tuning import Tuning
 from diagnose.report.html.page import framed
 from diagnose.report.views.summary import About
 from diagnose.report.views.tuning import tuning_view

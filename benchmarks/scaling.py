@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from diagnose.predict.scaling import Choice, Ladder, read_table
-from diagnose.predict.scaling.ladder_fit import fit_of, measured_rate
+from diagnose.predict.scaling.ladder_fit import fit_of
+from diagnose.predict.scaling.run import measured_rate
 
 
 def held_back(ladder: Ladder) -> tuple[bool, float, float] | None:

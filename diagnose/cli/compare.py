@@ -22,7 +22,7 @@ from diagnose.compare import Side, is_patch_alone, regression, side_told, told_a
 from diagnose.compare import compare as compared
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.comparison import Comparison, comparison_json
-from diagnose.report.annotations import compared_annotation
+from diagnose.report.compared_annotation import compared_annotation
 from diagnose.report.markdown.comparison import comparison_markdown
 from diagnose.report.text.comparison import render
 from diagnose.report.views.summary import About

@@ -11,7 +11,7 @@ from statistics import median
 
 from tune_pairs import Further, decided, with_further
 
-from diagnose.compare import FLOOR_ON_HOST
+from diagnose.compare.noise import FLOOR_ON_HOST
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
 from diagnose.diagnosis.tuning import Rung, Tuning

@@ -26,11 +26,10 @@ from diagnose.probes import protocol
 from diagnose.report.text.tuning import LadderPage, render_end
 from diagnose.report.views.summary import About
 from diagnose.report.views.tuning import ladder_csv
-from diagnose.tune import JobRuns, Ladder, Limits, Ran, TuneFolder, Window
-from diagnose.tune.ladder import RUNS_AT_MOST, Interrupted
-from diagnose.tune.running import CONTROL, STEPS, Run
+from diagnose.tune.ladder import RUNS_AT_MOST, Interrupted, Ladder, Limits
+from diagnose.tune.running import CONTROL, STEPS, JobRuns, Ran, Run, Window
 from diagnose.tune.settings import patches_of
-from diagnose.tune.state import LADDER, PAGE, PATCH, default_folder
+from diagnose.tune.state import LADDER, PAGE, PATCH, TuneFolder, default_folder
 
 _S_PER_HOUR = 3600.0
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagnose.compare import FLOOR, FLOOR_ON_HOST, compare
+from diagnose.compare.comparing import compare
+from diagnose.compare.noise import FLOOR, FLOOR_ON_HOST
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.comparison import Comparison
 from diagnose.diagnosis.terms import Estimate, Speedup

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from diagnose.compare import compare
+from diagnose.compare.comparing import compare
 from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.terms import Estimate
 from diagnose.diagnosis.tuning import Decision, Measured, Rung, Settings

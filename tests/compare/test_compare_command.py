@@ -11,7 +11,7 @@ from compared_runs import SAMPLES, kernel, run, side
 from markdown_it import MarkdownIt
 
 from diagnose.cli import main
-from diagnose.compare import compare
+from diagnose.compare.comparing import compare
 from diagnose.compare.side import SideRank
 from diagnose.diagnosis.comparison import Comparison, comparison_json, comparison_schema
 from diagnose.report.html.comparison import comparison_page

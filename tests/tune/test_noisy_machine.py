@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.tuning import Settings
-from diagnose.tune import TuneFolder
 from diagnose.tune.evidence import is_unclear, pooled
+from diagnose.tune.state import TuneFolder
 
 BF16 = planned("half", (1.3, 2.0), bf16=True)
 NOISY = 1.0  # each other step takes twice as long

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis.tuning import Rung, Tuning
 from diagnose.errors import UserError
-from diagnose.tune import TuneFolder
+from diagnose.tune.state import TuneFolder
 
 FIRST = Tuning(command=("train.py",), rungs=(Rung(number=0, change="as it is", outcome="ok", decision="first"),))
 

@@ -7,8 +7,7 @@ from click.testing import CliRunner, Result
 
 from diagnose.cli import main
 from diagnose.diagnosis.tuning import Rung, Tuning
-from diagnose.tune import TuneFolder
-from diagnose.tune.state import default_folder
+from diagnose.tune.state import TuneFolder, default_folder
 
 
 def run(*args: object) -> Result:

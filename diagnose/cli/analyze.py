@@ -10,6 +10,7 @@ from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
 from diagnose.cli.announcing import announced
 from diagnose.cli.armed import is_armed, show_armed
+from diagnose.cli.command import Command
 from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
@@ -24,7 +25,7 @@ from diagnose.trace import Loading, displayed, is_stream
 _SEVERITIES = ("info", "warning", "critical")
 
 
-@click.command(epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
+@click.command(cls=Command, epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
 @click.argument("path", type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from diagnose.cli.numbers import Number
 from diagnose.cli.voice import guarded, say, stderr, stdout
 from diagnose.errors import printable
 from diagnose.probes import protocol
@@ -39,7 +40,7 @@ def arm_options(command: Command) -> Command:
         click.option(
             "--when-slow",
             metavar="F",
-            type=click.FloatRange(min=1, min_open=True),
+            type=Number(min=1, min_open=True),
             help="With --arm: open a window if steps take F times the running median, or at the next slow step if "
             f"these come at equal distances (default: {protocol.WHEN_SLOW:g} if no other trigger is given).",
         ),
@@ -61,7 +62,7 @@ def arm_options(command: Command) -> Command:
         click.option(
             "--hang-stacks",
             metavar="S",
-            type=click.FloatRange(min=1),
+            type=Number(min=1),
             help="With --arm: if no step has ended for S seconds and for 10 times the usual step time, take the stacks "
             "of the ranks with py-spy, for `diagnose hang`.",
         ),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from diagnose import __version__
+from diagnose.cli.command import Command
 from diagnose.cli.compare import noise_option, show_comparison, side_from
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import loading_options
@@ -37,7 +38,7 @@ def baseline() -> None:
     """Keep a run under version control, and say when a later one is slower."""
 
 
-@baseline.command(epilog="Example:  diagnose baseline save llama runs/llama/")
+@baseline.command(cls=Command, epilog="Example:  diagnose baseline save llama runs/llama/")
 @click.argument("name")
 @click.argument("trace", type=click.Path(readable=False))
 @_folder_option
@@ -57,7 +58,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     write_file(file, written(side), "the baseline")
 
 
-@baseline.command(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
+@baseline.command(cls=Command, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
 @click.argument("name")
 @click.argument("trace", type=click.Path(readable=False))
 @_folder_option

@@ -4,12 +4,13 @@ import io
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from diagnose import __version__, analysis
 from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
@@ -28,7 +29,6 @@ from diagnose.report.views.summary import About
 from diagnose.series import Series
 from diagnose.trace import displayed, is_stream
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 noise_option: Callable[[Any], Any] = click.option(
     "--noise",
     metavar="SHARE",
@@ -37,7 +37,7 @@ noise_option: Callable[[Any], Any] = click.option(
 )
 
 
-@click.command(epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
+@click.command(cls=Command, epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
 @click.argument("before", metavar="A", type=click.Path(readable=False))
 @click.argument("after", metavar="B", type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object on stdout.")
@@ -47,6 +47,9 @@ noise_option: Callable[[Any], Any] = click.option(
 @click.option(
     "-o",
     "--out",
+    cls=Option,
+    writes=True,
+    stands_in=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Write the output to FILE instead of printing it.",

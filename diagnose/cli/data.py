@@ -7,8 +7,9 @@ import click
 from diagnose.capture.command import ignores_our_hook, inherited_environment, resolved
 from diagnose.capture.job import exit_code_of
 from diagnose.capture.measuring import how_far, run_until_measured
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import DEFECT, INTERRUPTED, writing
-from diagnose.cli.numbers import POSITIVE
+from diagnose.cli.numbers import POSITIVE, Number
 from diagnose.cli.terminal import terminal
 from diagnose.errors import UserError, printable
 from diagnose.predict.data_pipeline import Question, decoded, passed_over, report_of, to_json
@@ -21,12 +22,14 @@ _LONGEST_S = 3600.0
 
 
 @click.command(
-    context_settings={"allow_interspersed_args": False}, epilog="Example:  diagnose data --step-ms 250 -- train.py"
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},
+    epilog="Example:  diagnose data --step-ms 250 -- train.py",
 )
 @click.option(
     "--seconds",
     metavar="F",
-    type=click.FloatRange(1, _LONGEST_S),
+    type=Number(1, _LONGEST_S),
     default=SECONDS,
     show_default=True,
     help="Measure for this many seconds, not counting the start of worker processes.",

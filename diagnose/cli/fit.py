@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.numbers import POSITIVE, mfu_as_option
 from diagnose.cli.terminal import terminal
@@ -32,7 +33,9 @@ _FSDP = {"full-shard": 3, "shard-grad-op": 2}
 _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 
 
-@click.command(epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256")
+@click.command(
+    cls=Command, epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256"
+)
 @click.option(
     "--model", metavar="NAME", help="The model: name, Hugging Face repository, short form (8b), or a config.json."
 )

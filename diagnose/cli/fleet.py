@@ -9,6 +9,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.announcing import Bar, announced
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE
@@ -19,7 +20,9 @@ from diagnose.diagnosis.fleet import Fleet, fleet_json
 from diagnose.trace import displayed
 
 
-@click.command(epilog="Example:  diagnose fleet /shared/diagnose-runs --accounting jobs.csv --html fleet.html")
+@click.command(
+    cls=Command, epilog="Example:  diagnose fleet /shared/diagnose-runs --accounting jobs.csv --html fleet.html"
+)
 @click.argument("folder", metavar="DIR", type=click.Path())
 @click.option(
     "--accounting",

@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 
 from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.pages import html_option, write_answer
 from diagnose.cli.terminal import terminal
 from diagnose.dumps.hang import found_in, judged, to_json
 
 
-@click.command(epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")
+@click.command(cls=Command, epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--earlier",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.cli.whole_file import whole_file
@@ -16,7 +17,7 @@ from diagnose.report.text.promises import render
 from diagnose.report.views.words import counted
 
 
-@click.command(epilog="Example:  diagnose ledger --export promises.json")
+@click.command(cls=Command, epilog="Example:  diagnose ledger --export promises.json")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 @click.option(
     "--export", metavar="FILE", type=click.Path(path_type=Path), help="Write the promises to FILE, to share them."

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from diagnose.cli.announcing import Bar
+from diagnose.cli.command import Option
 from diagnose.cli.numbers import MEMORY
 from diagnose.trace import Loading
 
@@ -36,7 +37,14 @@ _OPTIONS = (
         type=MEMORY,
         help="Memory limit, such as 4G; at least 256M. Columns go to disk, events of Python functions are left out.",
     ),
-    click.option("--python-functions", is_flag=True, help="With --low-memory, keep events of Python functions."),
+    click.option(
+        "--python-functions",
+        cls=Option,
+        is_flag=True,
+        needs="low_memory",
+        because="without a limit events of Python functions are kept anyway",
+        help="With --low-memory, keep events of Python functions.",
+    ),
 )
 
 

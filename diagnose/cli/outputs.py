@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from diagnose import __version__
+from diagnose.cli.command import Option
 from diagnose.cli.voice import guarded, say, stderr, stdout
 from diagnose.errors import printable
 
@@ -38,7 +39,9 @@ def output_options(command: Command) -> Command:
     )(command)
     for name, says in reversed(_OF_FILES.items()):
         file = click.Path(path_type=Path)
-        command = click.option(f"--{name}", metavar="FILE", type=file, callback=_a_file, help=says)(command)
+        command = click.option(
+            f"--{name}", cls=Option, writes=True, metavar="FILE", type=file, callback=_a_file, help=says
+        )(command)
     return command
 
 

@@ -17,6 +17,7 @@ from diagnose.capture.folder import is_first_rank
 from diagnose.capture.job import Job, become, deaf, exit_code_of
 from diagnose.cli import nsight
 from diagnose.cli.armed import arm_options, asked_of
+from diagnose.cli.command import Command
 from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks, itself
 from diagnose.cli.nsight import nsight_options
 from diagnose.cli.outputs import Outputs, output_options
@@ -37,6 +38,7 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
 
 
 @click.command(
+    cls=Command,
     context_settings={"allow_interspersed_args": False},
     epilog="Example:  diagnose run -- torchrun --nproc_per_node 8 train.py --bf16",
 )

@@ -9,6 +9,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
@@ -24,7 +25,9 @@ from diagnose.report.text.scaling import render
 _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 
 
-@click.command(epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2")
+@click.command(
+    cls=Command, epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2"
+)
 @click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 @click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")

@@ -13,6 +13,7 @@ from diagnose import __version__
 from diagnose.capture.command import ignores_our_hook, inherited_environment, resolved
 from diagnose.capture.folder import has_siblings
 from diagnose.capture.job import exit_code_of
+from diagnose.cli.command import Command
 from diagnose.cli.compare import noise_option
 from diagnose.cli.exit_status import INTERRUPTED
 from diagnose.cli.numbers import HOURS
@@ -36,6 +37,7 @@ _S_PER_HOUR = 3600.0
 
 
 @click.command(
+    cls=Command,
     context_settings={"allow_interspersed_args": False},
     epilog="Example:  diagnose tune --budget 30m -- torchrun --nproc_per_node 8 train.py",
 )

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from diagnose.series.findings import Change, Periodic, SeriesReport, Stall, SuggestedCapture, to_json
     from diagnose.series.judge import changes, judged
-    from diagnose.series.sources import read_runs, read_series, series_beside
+    from diagnose.series.several import read_runs
+    from diagnose.series.sources import read_series, series_beside
     from diagnose.series.told import told_without_traces
     from diagnose.series.tracks import Series, Track
 
 _HOMES = {
     "findings": ("Change", "Periodic", "SeriesReport", "Stall", "SuggestedCapture", "to_json"),
     "judge": ("changes", "judged"),
-    "sources": ("read_runs", "read_series", "series_beside"),
+    "several": ("read_runs",),
+    "sources": ("read_series", "series_beside"),
     "told": ("told_without_traces",),
     "tracks": ("Series", "Track"),
 }

@@ -21,6 +21,7 @@ class Number(click.FloatRange):
     """A number of a range that is finite, such as 4.2e15 or 1.2B: "inf" and "nan" pass a plain range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; what is none, or is out of range, is wrong usage."""
         if isinstance(value, str) and value[-1:].upper() in _SUFFIXES:
             value = f"{value[:-1]}e{_SUFFIXES[value[-1].upper()]}"
         number = float(super().convert(value, param, ctx))

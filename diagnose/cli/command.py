@@ -77,20 +77,22 @@ class Command(click.Command):
         return rest
 
 
-def given_beyond(honoured: Collection[str], ctx: click.Context | None = None) -> list[str]:
-    """The options that the user typed, by their longest names, but those whose parameters are `honoured`."""
-    options = _options_given(ctx or click.get_current_context())
-    return [_name(option) for option in options if option.name not in honoured]
-
-
-def refuse_beyond(honoured: Collection[str], because: str, ctx: click.Context | None = None) -> None:
+def refuse_beyond(honoured: Collection[str], because: str) -> None:
     """Refuses every option that the user typed, whatever its value, but those whose parameters are `honoured`.
 
     Raises:
         UsageError: there is one; it names it, and `because` says why, with what to do instead.
     """
-    if idle := given_beyond(honoured, ctx):
-        raise click.UsageError(f"{idle[0]} {because}")
+    for option in _options_given(click.get_current_context()):
+        if option.name not in honoured:
+            raise click.UsageError(f"{_name(option)} {because}")
+
+
+def refuse_given(names: Collection[str], because: str) -> None:
+    """The same of the options whose parameters are called so."""
+    for option in _options_given(click.get_current_context()):
+        if option.name in names:
+            raise click.UsageError(f"{_name(option)} {because}")
 
 
 def is_given(ctx: click.Context, name: str) -> bool:

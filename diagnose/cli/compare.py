@@ -2,7 +2,7 @@
 
 import io
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import click
 
 from diagnose import __version__, analysis
 from diagnose.cli.announcing import announced
-from diagnose.cli.command import Command, Option
+from diagnose.cli.command import Command, Option, is_given, refuse_given
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
@@ -19,7 +19,7 @@ from diagnose.cli.promises import ledger_option, record
 from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
 from diagnose.cli.workflow import annotations_option
-from diagnose.compare import Side, is_patch_alone, regression, side_told, told_at
+from diagnose.compare import Side, is_patch_alone, regression, side_told, told_at, told_before
 from diagnose.compare import compare as compared
 from diagnose.diagnosis import Comparison, Diagnosis, comparison_json
 from diagnose.report.annotations import compared_annotation
@@ -79,10 +79,10 @@ def compare(before: str, after: str, **given: Any) -> None:
       70   a bug in diagnose
       130  interrupted
     """
-    if given["as_json"] + given["annotations"] + (given["markdown"] == STDOUT) > 1:
-        raise click.UsageError("Choose one of --json, --annotations and --markdown -.")
+    refuse_two_forms(given, ("as_json", "annotations"))
     if is_stream(before) or is_stream(after):
         raise click.UsageError("A and B are compared from files: write what comes through a pipe to one first.")
+    refuse_of_traces(before, after)
     one, other = told_from(before, given), told_from(after, given)
     comparison = compared(side_told(one, before), side_told(other, after), floor_share=given["noise"])
     if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
@@ -90,10 +90,34 @@ def compare(before: str, after: str, **given: Any) -> None:
     about = About(__version__, shlex.join(["diagnose", "compare", displayed(before), displayed(after), *_typed()]))
     tolerance = given["fail_on_regression"]
     why = "" if tolerance is None else regression(comparison, tolerance)
+    write_comparison(comparison, given, about)
     show_comparison(comparison, given, about, why)
     if why:
         click.echo(f"regression: {why}", err=True)
         click.get_current_context().exit(1)
+
+
+def refuse_two_forms(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuses more than one form of what is printed.
+
+    Raises:
+        UsageError: two of the flags `names` are given, or one beside `--markdown -`.
+    """
+    if sum(given[name] for name in names) + (given["markdown"] == STDOUT) > 1:
+        listed = ", ".join(f"--{name.removeprefix('as_')}" for name in names)
+        raise click.UsageError(f"Choose one of {listed} and --markdown -.")
+
+
+def refuse_of_traces(*paths: str) -> None:
+    """Refuses what says how traces are analysed where none of the paths holds any.
+
+    Raises:
+        UsageError: such an option is given.
+        UserError: a path cannot be read.
+    """
+    context, names = click.get_current_context(), (*STATED_OF_WORK, "scheduler")
+    if any(is_given(context, name) for name in names) and all(told_before(path) is not None for path in paths):
+        refuse_given(names, "has no effect on a kept diagnosis or a log: give it to the command that reads the traces.")
 
 
 def side_from(path: str, given: Mapping[str, Any]) -> Side:
@@ -110,8 +134,8 @@ def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
             return told_at(path, analysis.Options(loading=loading, **stated))
 
 
-def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> None:
-    """Prints, or writes to --out, one form; the pages are written besides. `why` it is a regression, else ""."""
+def write_comparison(comparison: Comparison, given: Mapping[str, Any], about: About) -> None:
+    """Writes the pages that are asked for beside what is printed."""
     if given["html"] is not None:
         from diagnose.report.html.comparison import comparison_page  # its libraries load when a page is asked for
 
@@ -119,6 +143,10 @@ def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: Abo
     markdown = given["markdown"]
     if markdown not in (None, STDOUT):
         write_file(markdown, comparison_markdown(comparison, about).encode(), "the Markdown report")
+
+
+def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> None:
+    """Prints, or writes to --out, one form. `why` it is a regression, else ""."""
     content = _printed(comparison, given, about, why)
     if given["out"] is not None:
         write_file(given["out"], _plain(comparison).encode() if content is None else content, "the report")

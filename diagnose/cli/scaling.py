@@ -9,7 +9,7 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.announcing import announced
-from diagnose.cli.command import Command
+from diagnose.cli.command import Command, refuse_given
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
@@ -52,6 +52,7 @@ def scaling(runs: Sequence[str], as_json: bool, **given: Any) -> None:
     or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.
     """
     question = _question(given)
+    _refuse_idle(runs)
     report = report_of(*_read(runs, given), question)
     with writing():
         if as_json:
@@ -79,6 +80,20 @@ def _question(given: Mapping[str, Any]) -> Question:
     )
 
 
+def _refuse_idle(runs: Sequence[str]) -> None:
+    """Refuses options of tables where none is read, and of traces where all are tables."""
+    paths = [_gpus_and_path(stated)[1] for stated in runs]
+    tables = [_is_table(path) for path in paths]
+    if not any(tables):
+        refuse_given(("where", "by"), "has no effect: none of the runs is a table with a run in each row.")
+    elif all(tables):
+        refuse_given(("scheduler",), "has no effect on tables: only traces are read by workers.")
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() in (".csv", ".tsv") and path.is_file() and is_table_of_runs(path)
+
+
 def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], list[str], list[str]]:
     """The ladders, what was read, and what was left out."""
     choice = Choice(_where(given["where"]), tuple(given["by"]))
@@ -89,7 +104,7 @@ def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], 
     for stated in runs:
         gpus, path = _gpus_and_path(stated)
         sources.append(shown_path(path))
-        if path.suffix.lower() in (".csv", ".tsv") and path.is_file() and is_table_of_runs(path):
+        if _is_table(path):
             found, told = read_table(path, choice)
             ladders += found
             notes += told

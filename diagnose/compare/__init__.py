@@ -6,7 +6,7 @@ from diagnose.compare.noise import FLOOR, FLOOR_ELSEWHERE, FLOOR_OF_BRIEF, FLOOR
 from diagnose.compare.promised import is_patch_alone
 from diagnose.compare.regression import regression
 from diagnose.compare.side import Side, side_of, side_of_log
-from diagnose.compare.sources import side_at, side_told, told_at
+from diagnose.compare.sources import side_at, side_told, told_at, told_before
 
 __all__ = [
     "FLOOR",
@@ -25,6 +25,7 @@ __all__ = [
     "side_of_log",
     "side_told",
     "told_at",
+    "told_before",
     "usual_floor",
     "written",
 ]

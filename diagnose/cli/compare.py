@@ -12,7 +12,7 @@ from diagnose import __version__, analysis
 from diagnose.cli.announcing import announced
 from diagnose.cli.command import Command, Option, is_given, refuse_given
 from diagnose.cli.exit_status import writing
-from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
 from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
 from diagnose.cli.promises import ledger_option, record
@@ -115,7 +115,7 @@ def refuse_of_traces(*paths: str) -> None:
         UsageError: such an option is given.
         UserError: a path cannot be read.
     """
-    context, names = click.get_current_context(), (*STATED_OF_WORK, "scheduler")
+    context, names = click.get_current_context(), (*STATED_OF_WORK, *OF_TRACES)
     if any(is_given(context, name) for name in names) and all(told_before(path) is not None for path in paths):
         refuse_given(names, "has no effect on a kept diagnosis or a log: give it to the command that reads the traces.")
 

@@ -11,7 +11,7 @@ from diagnose import analysis
 from diagnose.cli.announcing import Bar, announced
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
-from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE
 from diagnose.cli.pages import html_option, tables_option, write_answer, write_table_files
 from diagnose.cli.terminal import terminal
@@ -35,7 +35,7 @@ from diagnose.trace import displayed
 @click.option(
     "--diagnoses-only",
     cls=Option,
-    idle_with=dict.fromkeys(("jobs", "scheduler", "python_functions"), "--diagnoses-only reads no traces"),
+    idle_with=dict.fromkeys(OF_TRACES, "--diagnoses-only reads no traces"),
     is_flag=True,
     help="Skip runs that have no diagnosis yet.",
 )

@@ -64,7 +64,13 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
 )
 @arm_options
 @nsight_options
-@click.option("--memory", is_flag=True, help="Record allocations for `diagnose memory`; slows each of them down.")
+@click.option(
+    "--memory",
+    cls=Option,
+    idle_with={"print_line": "--print prints a line that records no allocations"},
+    is_flag=True,
+    help="Record allocations for `diagnose memory`; slows each of them down.",
+)
 @click.option(
     "--log",
     cls=Option,
@@ -84,7 +90,9 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
     help="Run the unedited script with a patch: a patch, a list of patches, or a diagnosis, of which the first planned "
     "change is made (FILE#RULE: the change of RULE).",
 )
-@ledger_option("Neither record in the ledger how --apply's promise held, nor quote the ledger.")
+@ledger_option(
+    "Neither record in the ledger how --apply's promise held, nor quote the ledger.", idle_with={"print_line": ""}
+)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(

@@ -9,9 +9,9 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.announcing import announced
-from diagnose.cli.command import Command, refuse_given
+from diagnose.cli.command import Command, is_given, refuse_given
 from diagnose.cli.exit_status import writing
-from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
 from diagnose.cli.terminal import terminal
 from diagnose.errors import shown_path
@@ -21,6 +21,7 @@ from diagnose.predict.scaling.run import MOST_GPUS
 from diagnose.predict.scaling.sources import read_run, with_gpus
 from diagnose.predict.scaling.table import is_table_of_runs, read_table
 from diagnose.report.text.scaling import render
+from diagnose.series import told_without_traces
 
 _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 
@@ -81,13 +82,16 @@ def _question(given: Mapping[str, Any]) -> Question:
 
 
 def _refuse_idle(runs: Sequence[str]) -> None:
-    """Refuses options of tables where none is read, and of traces where all are tables."""
+    """Refuses options of tables where none is read, and of traces where none is analysed."""
     paths = [_gpus_and_path(stated)[1] for stated in runs]
     tables = [_is_table(path) for path in paths]
     if not any(tables):
         refuse_given(("where", "by"), "has no effect: none of the runs is a table with a run in each row.")
-    elif all(tables):
-        refuse_given(("scheduler",), "has no effect on tables: only traces are read by workers.")
+    context = click.get_current_context()
+    if any(is_given(context, name) for name in OF_TRACES) and all(
+        is_table or told_without_traces(path) is not None for path, is_table in zip(paths, tables, strict=True)
+    ):
+        refuse_given(OF_TRACES, "has no effect: none of the runs holds traces.")
 
 
 def _is_table(path: Path) -> bool:

@@ -9,14 +9,16 @@ from diagnose.series.columns import Stated
 class UnitNotTaken(WrongUsage):
     """The user states the unit of times whose source states it itself."""
 
-    def __init__(self, where: object, why: str) -> None:
-        super().__init__("--unit has no effect", where=where, why=why, do="leave it out")
+
+def unit_not_taken(where: object, why: str) -> UnitNotTaken:
+    """Of the file or folder `where`."""
+    return UnitNotTaken("--unit has no effect", where=where, why=why, do="leave it out")
 
 
 def refuse_unit(stated: Stated, where: Path, why: str = "its times are in a unit of their own") -> None:
     """Raises WrongUsage where a unit is stated."""
     if stated.unit is not None:
-        raise UnitNotTaken(where, why)
+        raise unit_not_taken(where, why)
 
 
 def refuse_names(stated: Stated, path: Path) -> None:

@@ -13,7 +13,7 @@ from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import STEP_LOG, rank_in
 from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.columns import Column, Stated
-from diagnose.series.not_taken import UnitNotTaken, refuse_names, refuse_unit
+from diagnose.series.not_taken import UnitNotTaken, refuse_names, refuse_unit, unit_not_taken
 from diagnose.series.ordering import missing_ranks, reservations, takes_unit
 from diagnose.series.places import CAPTURE_NAME, CHECKPOINT, LOGS, STATE, is_window, step_logs
 from diagnose.series.runs import runs_of
@@ -209,7 +209,7 @@ def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str
     tracks, runs = list[Track](), list[Run]()
     told, reads, reserved = Told(), [], list[str]()
     if unit is not None and not any(takes_unit(table) for _, table in tables):
-        raise UnitNotTaken(tables[0][0], "the log states the unit of its times, or has none")
+        raise unit_not_taken(tables[0][0], "the log states the unit of its times, or has none")
     for path, table in tables:
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
         tracks_read, runs_read, read, told_here = runs_of(table, unit, int(named[1]) if named else None)

@@ -82,6 +82,17 @@ def test_a_run_with_the_patch_keeps_what_was_promised_and_what_came(before: Runs
     assert str(before.folder) not in (before.data / file.NAME).read_text()
 
 
+def test_an_armed_run_with_the_patch_keeps_it_too(before: Runs) -> None:
+    until_then = len(before.kept)
+
+    said = before("--arm", "--apply", "before.json#data-wait", "--json", "armed.json")
+
+    applied = json.loads((before.folder / "armed.json").read_text())["applied"]
+    assert "diagnose: kept in the ledger of promises" in said
+    assert f"measured {applied['measured_speedup']:.2f}x" in said.splitlines()[-2]
+    assert [kept.rules for kept in before.kept[until_then:]] == [("data-wait",)]
+
+
 @pytest.mark.parametrize(
     ("options", "env"),
     [

@@ -50,6 +50,8 @@ def test_no_option_takes_a_number_that_is_none(words: tuple[str, ...], option: c
         (("run", "--nsys", "--ranks", "0", *JOB), "choose one of --ranks and --nsys"),
         (("run", "--nsys", "--print", "--json", "a.json", *JOB), "--json has no effect with --print"),
         (("run", "--nsys", "--print", "--apply", "p.json", *JOB), "choose one of --apply and --print"),
+        (("run", "--nsys", "--print", "--memory", *JOB), "choose one of --memory and --print"),
+        (("run", "--nsys", "--print", "--no-ledger", *JOB), "choose one of --no-ledger and --print"),
         (("tune", "--at-step", "9", "--skip", "0", *JOB), "choose one of --skip and --at-step"),
         (("data", "--step-ms", "9", "--run", "a.json", *JOB), "choose one of --step-ms and --run"),
         (("hang", ".", "--details", "--json"), "--details has no effect with --json"),

@@ -41,8 +41,10 @@ def _outputs(ctx: click.Context) -> Iterator[Named]:
     for option in ctx.command.params:
         value = ctx.params.get(str(option.name))
         if getattr(option, "writes", False) and value is not None:
-            dashed = getattr(option.type, "allow_dash", False) and str(value) == _DASH
-            yield max(option.opts, key=len), Path(_STDOUT) if dashed else Path(value)
+            name, dashed = max(option.opts, key=len), str(value) == _DASH
+            if dashed and not _takes_dash(option):
+                raise click.UsageError(f"{name} names a file, and - is no name of one.", ctx)
+            yield name, Path(_STDOUT) if dashed else Path(value)
 
 
 def _inputs(ctx: click.Context) -> Iterator[Named]:
@@ -62,14 +64,13 @@ def _is_replaced(ctx: click.Context) -> bool:
     """Whether what would be printed goes to a file, or an output is standard output by its name."""
     for option in ctx.command.params:
         value = ctx.params.get(str(option.name))
-        if value is not None and (getattr(option, "stands_in", False) or _is_dash(option, value)):
+        if value is not None and (getattr(option, "stands_in", False) or (str(value) == _DASH and _takes_dash(option))):
             return True
     return False
 
 
-def _is_dash(option: click.Parameter, value: object) -> bool:
-    is_output = getattr(option, "writes", False) and getattr(option.type, "allow_dash", False)
-    return bool(is_output) and str(value) == _DASH
+def _takes_dash(option: click.Parameter) -> bool:
+    return bool(getattr(option, "writes", False) and getattr(option.type, "allow_dash", False))
 
 
 def _clash(one: Path, other: Path) -> bool:

@@ -9,6 +9,8 @@ from armed_folders import armed_folder
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
+from diagnose.cli.agents.answers import Answers
+from diagnose.cli.agents.roots import Roots
 
 HEALTHY, SLOW = "cpu-healthy.json.gz", "cpu-slow-loader.json.gz"
 
@@ -59,6 +61,18 @@ def test_a_window_is_named_by_its_folder_whatever_the_number_of_ranks(
     assert found.exit_code == 0, found.stderr
     files = json.loads(found.stdout)["trace"]["files"]
     assert files == [str(run / "step-20" / f"rank{rank}.json.gz") for rank in range(ranks)]
+
+
+def test_an_agent_names_a_window_as_the_run_does(tmp_path: Path) -> None:
+    armed_folder(tmp_path / "run", windows=[20, 30])
+    ask = Answers(Roots([tmp_path])).answer
+
+    told, failed = ask("analyze", {"path": "run", "run": "step-20"})
+    refused, wrong = ask("analyze", {"path": "run", "run": "step-9"})
+
+    assert (failed, wrong) == (False, True)
+    assert told.startswith("## diagnose: ")
+    assert "choose one of: step-20, step-30" in refused
 
 
 @pytest.mark.parametrize("where", ["", "step-20", "step-20/rank0.json.gz"])

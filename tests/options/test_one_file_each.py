@@ -139,6 +139,22 @@ def test_standard_output_twice() -> None:
     assert (done.exit_code, "would be one file" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("analyze", "t.json.gz", "--html", "-"),
+        ("compare", "t.json.gz", "t.json.gz", "-o", "-"),
+        ("run", "--json", "-", "--", "true"),
+        ("fleet", "runs", "--tables", "-"),
+    ],
+)
+def test_a_dash_is_no_name_of_a_file(words: tuple[str, ...], here: Path) -> None:
+    done = called(*words)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert not (here / "-").exists()
+
+
 def test_a_page_into_what_is_printed(here: Path) -> None:
     import subprocess
     import sys

@@ -46,7 +46,10 @@ _S_PER_HOUR = 3600.0
     "--out", cls=Option, writes=True, metavar="DIR", type=click.Path(path_type=Path),
     help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>).",
 )  # fmt: skip
-@click.option("--resume", metavar="DIR", type=click.Path(path_type=Path), help="Continue the tune in DIR.")
+@click.option(
+    "--resume", cls=Option, idle_with={"out": "--resume goes on in the folder that it names"},
+    metavar="DIR", type=click.Path(path_type=Path), help="Continue the tune in DIR.",
+)  # fmt: skip
 @click.option(
     "--runs", metavar="N", type=click.IntRange(min=1), default=RUNS_AT_MOST, show_default=True,
     help="Run the job at most N times, including the first.",
@@ -95,8 +98,6 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
     """
     if bool(command) == (resume is not None):
         raise click.UsageError("Give either a command after `--` or --resume DIR:  diagnose tune -- train.py", ctx)
-    if resume is not None and out is not None:
-        raise click.UsageError("Choose one of --out and --resume.", ctx)
     if resume is not None and not (resume / "tune.json").is_file():
         raise UserError("there is no tune to continue", where=resume, do="name the folder of one")
     folder = TuneFolder(resume or out or default_folder(command))

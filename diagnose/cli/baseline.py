@@ -40,7 +40,7 @@ _folder_option: Callable[[Any], Any] = click.option(
 )
 
 
-def _kept_before(given: Mapping[str, Any]) -> list[Path]:
+def _file_of(given: Mapping[str, Any]) -> list[Path]:
     return [baseline_file(Path(given["folder"]), given["name"])]
 
 
@@ -49,7 +49,7 @@ def baseline() -> None:
     """Keep a run under version control, and say when a later one is slower."""
 
 
-@baseline.command(cls=Command, epilog="Example:  diagnose baseline save llama runs/llama/")
+@baseline.command(cls=Command, also_writes=_file_of, epilog="Example:  diagnose baseline save llama runs/llama/")
 @click.argument("name")
 @click.argument("trace", type=click.Path(readable=False))
 @_folder_option
@@ -71,7 +71,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
 
 
 @baseline.command(
-    cls=Command, also_reads=_kept_before, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%"
+    cls=Command, also_reads=_file_of, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%"
 )
 @click.argument("name")
 @click.argument("trace", type=click.Path(readable=False))

@@ -3,14 +3,13 @@
 Each option states its own conditions, where it is declared (`Option`). `Command` looks at them before any work is done.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from diagnose.cli.one_file_each import refuse_clashes
+from diagnose.cli.one_file_each import Places, refuse_clashes
 
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
@@ -49,18 +48,20 @@ class Command(click.Command):
 
     Args:
         also_reads: further files that are read, by the parameters.
+        also_writes: further files that are written, by the parameters.
         prints: whether standard output is the command's own.
     """
 
     def __init__(
         self,
         *arguments: Any,
-        also_reads: Callable[[Mapping[str, Any]], Iterable[Path]] | None = None,
+        also_reads: Places | None = None,
+        also_writes: Places | None = None,
         prints: bool = True,
         **more: Any,
     ) -> None:
         super().__init__(*arguments, **more)
-        self.also_reads, self.prints = also_reads, prints
+        self.also_reads, self.also_writes, self.prints = also_reads, also_writes, prints
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does.
@@ -73,7 +74,7 @@ class Command(click.Command):
             for option in _options_given(ctx):
                 if isinstance(option, Option):
                     _refuse_without_effect(ctx, option)
-            refuse_clashes(ctx, self.also_reads, self.prints)
+            refuse_clashes(ctx, self.also_reads, self.also_writes, self.prints)
         return rest
 
 

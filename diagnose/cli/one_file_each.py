@@ -8,33 +8,38 @@ from typing import Any
 
 import click
 
+from diagnose.errors import UserError
+
 _STDOUT = "/dev/stdout"
 _DASH = "-"
 _OF_TABLES = (".csv", ".parquet")
 _OF_PAGES = (".html", ".htm", ".md", ".markdown", ".txt")
 Named = tuple[str, Path]  # what it is called in a message, and where it is
+Places = Callable[[Mapping[str, Any]], Iterable[Path]]  # further ones, by the parameters
 
 
-def refuse_clashes(
-    ctx: click.Context, also_reads: Callable[[Mapping[str, Any]], Iterable[Path]] | None, prints: bool
-) -> None:
+def refuse_clashes(ctx: click.Context, also_reads: Places | None, also_writes: Places | None, prints: bool) -> None:
     """Refuses two outputs in one place, and an output in the place of an input, whatever the names of the place.
 
     Raises:
         UsageError: there are such; it names both.
     """
-    outputs = list(_outputs(ctx))
+    outputs = [*_outputs(ctx), *_named("what is written", also_writes, ctx)]
     if not outputs:
         return
     printed = [("what is printed", Path(_STDOUT))] if prints and not _is_replaced(ctx) else []
     for (one, at), (other, at_other) in combinations([*outputs, *printed], 2):
         if _clash(at, at_other) or _clash(at_other, at):
             raise click.UsageError(f"{one} and {other} would be one file, {at}: name another for one of them.", ctx)
-    inputs = [*_inputs(ctx), *(("what is read", path) for path in (also_reads(ctx.params) if also_reads else ()))]
+    inputs = [*_inputs(ctx), *_named("what is read", also_reads, ctx)]
     for output, to in outputs:
         for source, read in inputs:
             if _clash(to, read) or _is_part(to, read):
                 raise click.UsageError(f"{output} would overwrite {source}, {to}: name another file.", ctx)
+
+
+def _named(called: str, places: Places | None, ctx: click.Context) -> Iterator[Named]:
+    yield from ((called, path) for path in (places(ctx.params) if places is not None else ()))
 
 
 def _outputs(ctx: click.Context) -> Iterator[Named]:
@@ -91,7 +96,21 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _is_part(output: Path, read: Path) -> bool:
-    """Whether the output is a file of the folder that is read; a page that was written there before is none."""
+    """Whether the output is a file of the folder that is read and tells of a run: what was written before is none."""
     place, folder = os.path.realpath(output), os.path.realpath(read)
     is_within = os.path.isfile(place) and os.path.isdir(folder) and place.startswith(folder.rstrip(os.sep) + os.sep)
-    return is_within and not place.lower().endswith(_OF_PAGES)
+    return is_within and not place.lower().endswith(_OF_PAGES) and _tells_of_a_run(Path(place))
+
+
+def _tells_of_a_run(file: Path) -> bool:
+    """Whether it is a trace, a diagnosis, or called as what holds step times is."""
+    from diagnose.diagnosis.reading import LARGEST_BYTES, kind_of  # only of a file that would be written over
+    from diagnose.series.places import holds_series
+    from diagnose.trace.discover import traces_among
+
+    try:
+        if holds_series(file.name) or traces_among([file]):
+            return True
+        return file.stat().st_size <= LARGEST_BYTES and kind_of(file.read_bytes()) != ""
+    except (UserError, OSError):
+        return True

@@ -1,5 +1,6 @@
 """Each output has a file of its own, and none is an input: wrong usage before any work is done."""
 
+import gzip
 import os
 import shutil
 from collections.abc import Callable
@@ -86,27 +87,30 @@ def test_an_output_that_is_the_trace(option: str, spelled: Callable[[Path], str]
 @pytest.mark.parametrize(
     "words",
     [
-        ("analyze", "runs", "--annotate", "runs/rank0.json"),
+        ("analyze", "runs", "--annotate", "runs/rank0.json.gz"),
         ("analyze", "t.json.gz", "--metrics", "m.txt", "--html", "m.txt"),
         ("run", "--apply", "p.json", "--json", "p.json", "--", "true"),
         ("run", "--apply", "p.json#data-wait", "--json", "p.json", "--", "true"),
         ("fleet", "runs", "--accounting", "runs/jobs.csv", "--tables", "runs"),
-        ("fleet", "runs", "--html", "runs/rank0.json"),
+        ("fleet", "runs", "--html", "runs/rank0.json.gz"),
+        ("baseline", "save", "t", "t.json", "--dir", "."),
+        ("baseline", "save", "rank0", "runs", "--dir", "runs"),
         ("baseline", "check", "base", "t.json.gz", "--html", ".diagnose-baselines/base.json"),
     ],
 )
 def test_an_output_that_is_another_input(words: tuple[str, ...], here: Path) -> None:
-    files = [
-        here / name for name in ("runs/rank0.json", "m.txt", "p.json", "runs/jobs.csv", ".diagnose-baselines/base.json")
-    ]
     (here / ".diagnose-baselines").mkdir()
-    for file in files:
-        file.write_text("mine")
+    shutil.copy(here / "t.json.gz", here / "runs" / "rank0.json.gz")
+    (here / "runs" / "rank0.json").write_bytes(gzip.decompress((here / "t.json.gz").read_bytes()))
+    shutil.copy(here / "runs" / "rank0.json", here / "t.json")
+    for name in ("m.txt", "p.json", "runs/jobs.csv", ".diagnose-baselines/base.json"):
+        (here / name).write_text("mine")
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
 
     done = called(*words)
 
     assert (done.exit_code, "would overwrite" in done.stderr) == (2, True), done.output
-    assert {file.read_text() for file in files} == {"mine"}
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
 
 
 def test_a_page_that_was_written_beside_the_traces_is_renewed(here: Path) -> None:
@@ -117,6 +121,13 @@ def test_a_page_that_was_written_beside_the_traces_is_renewed(here: Path) -> Non
 
     assert done.exit_code == 0, done.stderr
     assert (here / "runs" / "report.md").read_text() != "of before"
+
+
+def test_a_baseline_beside_the_traces_is_kept_anew(here: Path) -> None:
+    shutil.copy(here / "t.json.gz", here / "runs" / "rank0.json.gz")
+    kept = [called("baseline", "save", "base", "runs", "--dir", "runs/kept").exit_code for _ in range(2)]
+
+    assert kept == [0, 0]
 
 
 def test_a_table_in_the_folder_of_tables(here: Path) -> None:

@@ -90,18 +90,12 @@ def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
 
 
 def words_at_end(
-    bundle: Bundle,
-    outputs: Outputs,
-    reporter: Reporter | None,
-    argv: list[str],
-    under_nsys: bool,
-    armed: bool,
-    no_ledger: bool,
+    bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], config: Config, no_ledger: bool
 ) -> None:
     """After the command ended: what is told of the capture, by what took it."""
-    if under_nsys:
+    if config.nsight:
         nsight_words(bundle, reporter)
-    elif armed:
+    elif config.armed is not None:
         armed_words(bundle, outputs, argv, no_ledger)
     else:
         last_words(bundle, reporter, argv)

@@ -150,8 +150,7 @@ def run(
     beside = reporter if not under_nsys else None
     code = _followed(job, beside or hang_stacks(bundle, config, given["hang_stacks"]))
     if speaking is not None:
-        armed = asked is not None
-        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, under_nsys, armed, no_ledger)
+        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, config, no_ledger)
         _tell_the_end(speaking, words, patch)
     if reporter is not None and reporter.told:
         guarded(lambda: say(reporter.told))

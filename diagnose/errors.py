@@ -24,7 +24,7 @@ class UserError(click.ClickException):
         super().__init__(self._text())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.what, None if self.where is None else str(self.where), self.why, self.do)
+        return _again, (type(self), self.what, None if self.where is None else str(self.where), self.why, self.do)
 
     def _text(self) -> str:
         first = self.what if self.where is None else f"{self.what}: {printable(str(self.where))}"
@@ -32,8 +32,14 @@ class UserError(click.ClickException):
         return "\n".join(printable(line) for text in lines if text for line in text.split("\n"))
 
 
-def _again(what: str, where: str | None, why: str, do: str) -> UserError:
-    return UserError(what, where=where, why=why, do=do)
+class WrongUsage(UserError):
+    """The same of what the user typed, such as the value of an option: the command exits with 2."""
+
+    exit_code = click.UsageError.exit_code
+
+
+def _again(kind: type[UserError], what: str, where: str | None, why: str, do: str) -> UserError:
+    return kind(what, where=where, why=why, do=do)
 
 
 _passed_over: list[int] = []

@@ -55,6 +55,6 @@ def test_no_match_names_what_is_near() -> None:
     missed = hardware("h100 sxm5 80gb")
 
     assert result.exit_code == 0
-    assert (missed.exit_code, missed.stdout) == (3, "")
+    assert (missed.exit_code, missed.stdout) == (2, "")
     assert "did you mean H100-SXM5-80GB" in missed.stderr
     assert "\x1b" not in hardware("\x1b[31m").stderr

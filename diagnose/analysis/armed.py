@@ -8,9 +8,9 @@ import msgspec
 
 from diagnose.analysis.answer import analyze
 from diagnose.analysis.options import Options
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.documents import described
-from diagnose.errors import UserError
+from diagnose.errors import UserError, WrongUsage
 from diagnose.probes.protocol import TRACE, WINDOW_FOLDER, rank_in
 from diagnose.series import SeriesReport, judged
 from diagnose.series.armed_log import ArmedLog, read_armed_log
@@ -40,6 +40,11 @@ class ArmedWindow(msgspec.Struct, frozen=True, kw_only=True):
     diagnosis: Diagnosis | None
     not_told: NotTold | None
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether its steps are like those of the run: it was opened for no slow one."""
+        return self.slow_step is None
+
 
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that the rank with the most of them held: near the begin of the run, at its end, and at most."""
@@ -67,7 +72,11 @@ class LongStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """An armed run. `unended` are ranks whose log does not end: the job runs on, or they were killed."""
+    """An armed run. `unended` are ranks whose log does not end: the job runs on, or they were killed.
+
+    `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps where
+    there is one; null in a run without a patch, and where no window tells of one.
+    """
 
     world_size: int
     ranks: tuple[int, ...]
@@ -76,27 +85,53 @@ class ArmedRun(msgspec.Struct, frozen=True, kw_only=True):
     long_steps: tuple[LongStep, ...]
     memory: tuple[MemoryUse, ...]
     unended: tuple[int, ...]
+    applied: Applied | None
+
+    @property
+    def diagnoses(self) -> tuple[Diagnosis, ...]:
+        """Of the windows that have one."""
+        return tuple(window.diagnosis for window in self.windows if window.diagnosis is not None)
 
 
 def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
     """The armed run whose folder this is; None where it is none.
 
     Raises:
-        UserError: a step log cannot be read.
+        UserError: a step log cannot be read, or a rule of the user's.
+        WrongUsage: an option has a value that a window does not know.
     """
     paths = step_logs(folder)
     if not paths:
         return None
+    chosen = options or Options()
+    if chosen.rules_dirs:
+        _check_rules(chosen)
     logs = [read_armed_log(path) for path in paths]
+    opened = tuple(_windows(folder, logs, chosen))
     return ArmedRun(
         world_size=max(log.world_size for log in logs),
         ranks=tuple(log.rank for log in logs),
         series=judged(armed_series(paths, logs)),
-        windows=tuple(_windows(folder, logs, options or Options())),
+        windows=opened,
         long_steps=tuple(_long_steps(logs)),
         memory=tuple(_memory(logs)),
         unended=tuple(log.rank for log in logs if not log.ended),
+        applied=None if (tells := window_with_patch(opened)) is None else tells.applied,
     )
+
+
+def _check_rules(options: Options) -> None:
+    """Refuses rules that cannot be used, which each window would do without."""
+    from diagnose.metrics import units  # brings all that measures, which answers that are kept do without
+    from diagnose.rule import load_rules
+
+    load_rules(options.rules_dirs, units(), cache=options.loading.cache)
+
+
+def window_with_patch(windows: Sequence[ArmedWindow]) -> Diagnosis | None:
+    """The diagnosis that tells what the patch of the run bought; None where none does."""
+    telling = sorted((one for one in windows if one.diagnosis is not None), key=lambda one: not one.is_usual)
+    return next((one.diagnosis for one in telling if one.diagnosis and one.diagnosis.applied is not None), None)
 
 
 def to_json(run: ArmedRun) -> bytes:
@@ -125,6 +160,8 @@ def _window(folder: Path, first: int, told: Sequence[tuple[int, dict[str, Any]]]
     if ranks:
         try:
             diagnosis = analyze(folder / name, options=options)
+        except WrongUsage:
+            raise
         except UserError as error:
             because = error.format_message()
     return ArmedWindow(

@@ -11,7 +11,7 @@ from diagnose import series
 from diagnose.analysis.options import Options
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.diagnosis import Diagnosis, HistoryChange
-from diagnose.errors import UserError, shown_path
+from diagnose.errors import WrongUsage, shown_path
 from diagnose.judge.case import Case
 from diagnose.judge.judge import diagnose
 from diagnose.judge.sections import Sections
@@ -89,5 +89,5 @@ def _chosen(job: Job, rank: int | None, path: Path) -> list[int]:
     there = [digest.rank for digest in job.ranks]
     if rank not in there:
         some = ", ".join(str(number) for number in there[:8]) + (", ..." if len(there) > 8 else "")
-        raise UserError(f"no rank {rank}", where=path, do=f"choose one of {some}")
+        raise WrongUsage(f"no rank {rank}", where=path, do=f"choose one of {some}")
     return [there.index(rank)]

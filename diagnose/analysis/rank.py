@@ -9,7 +9,7 @@ import msgspec
 from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
 from diagnose.defects import netted
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.hardware.named import properties_of
 from diagnose.metrics.known_device import device_of
 from diagnose.metrics.run.capture import lost_share
@@ -113,5 +113,5 @@ def _only(timeline: Timeline, step: int) -> Timeline:
     if not steps.count:
         counted = ", ".join(str(number) for number in timeline.steps.numbers)
         do = f"choose one of the counted steps: {counted}"
-        raise UserError(f"no step {step} is counted", where=timeline.trace.path, do=do)
+        raise WrongUsage(f"no step {step} is counted", where=timeline.trace.path, do=do)
     return replace(timeline, steps=steps)

@@ -10,6 +10,7 @@ from diagnose import analysis
 from diagnose.cli.annotated import annotate_option, annotated
 from diagnose.cli.announcing import announced
 from diagnose.cli.armed import is_armed, show_armed
+from diagnose.cli.command import Command, Option
 from diagnose.cli.critical_path import critical_path_at, refuse_without_hta
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import limited, loading_of, loading_options
@@ -17,14 +18,13 @@ from diagnose.cli.numbers import STATED, stated_options
 from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
 from diagnose.cli.promises import ledger_option, with_track_records
 from diagnose.cli.rule_files import rules_option
+from diagnose.cli.severity import fail_on_option, is_as_severe
 from diagnose.cli.workflow import annotations_option, print_annotations
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.trace import Loading, displayed, is_stream
 
-_SEVERITIES = ("info", "warning", "critical")
 
-
-@click.command(epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
+@click.command(cls=Command, epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
 @click.argument("path", type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
@@ -36,7 +36,14 @@ _SEVERITIES = ("info", "warning", "critical")
 @annotate_option
 @click.option("--run", metavar="NAME", help="Which run, if PATH holds the traces of several.")
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose only this rank of the job.")
-@click.option("--step", metavar="K", type=click.IntRange(0), help="Count only this step, by its number.")
+@click.option(
+    "--step",
+    cls=Option,
+    idle_with={"critical_path": "--critical-path is that of a typical step"},
+    metavar="K",
+    type=click.IntRange(0),
+    help="Count only this step, by its number.",
+)
 @rules_option
 @stated_options
 @click.option(
@@ -53,11 +60,7 @@ _SEVERITIES = ("info", "warning", "critical")
 )
 @loading_options
 @ledger_option("Do not quote earlier promises (see diagnose ledger).")
-@click.option(
-    "--fail-on",
-    type=click.Choice(_SEVERITIES[::-1]),
-    help="Exit with 1 if a finding is at least this severe.",
-)
+@fail_on_option
 def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     """Say why a training job is slow and what to change next.
 
@@ -77,10 +80,12 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     """
     _check(given)
     if given["run"] is None and is_armed(path):
-        show_armed(path, {**given, "fail_on": fail_on}, options_of(given, loading_of(given, None)))
-        return
-    if given["critical_path"] and is_stream(path):
-        raise click.UsageError("--critical-path reads the traces twice: write them to a file first.")
+        code = show_armed(path, {**given, "fail_on": fail_on}, options_of(given, loading_of(given, None)))
+        click.get_current_context().exit(code)
+    if given["critical_path"]:
+        if is_stream(path):
+            raise click.UsageError("--critical-path reads the traces twice: write them to a file first.")
+        refuse_without_hta()
     with announced(Path(displayed(path)), wanted=not given["quiet"]) as watch:
         loading = loading_of(given, watch)
         with limited(loading.memory_bytes):
@@ -90,7 +95,7 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     if given["critical_path"]:
         _show_critical_path(diagnosis, path, given, loading)
     write_pages(diagnosis, given, shown=displayed(path))
-    if fail_on and _worst(diagnosis) >= _SEVERITIES.index(fail_on):
+    if fail_on and is_as_severe(diagnosis, fail_on):
         click.get_current_context().exit(1)
 
 
@@ -106,8 +111,6 @@ def _check(given: Mapping[str, Any]) -> None:
                 raise click.UsageError(
                     f"{option} adds to the printed report: leave out --json, --quiet, --annotations and --markdown -."
                 )
-    if given["critical_path"]:
-        refuse_without_hta()
 
 
 def _diagnosed(path: str, given: Mapping[str, Any], loading: Loading) -> Diagnosis:
@@ -172,7 +175,3 @@ def _show_critical_path(diagnosis: Diagnosis, path: str, given: Mapping[str, Any
     found = critical_path_at(path, given["run"], loading, given["rank"])
     with writing():
         render_critical_path(found, terminal())
-
-
-def _worst(diagnosis: Diagnosis) -> int:
-    return max((_SEVERITIES.index(finding.severity) for finding in diagnosis.findings), default=-1)

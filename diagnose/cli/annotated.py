@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagnose.analysis.late import imported
+from diagnose.cli.command import Option
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
@@ -26,6 +27,8 @@ def _checked(_context: click.Context, _option: click.Parameter, to: Path | None)
 
 annotate_option: Callable[[Any], Any] = click.option(
     "--annotate",
+    cls=Option,
+    writes=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
     callback=_checked,

@@ -1,14 +1,22 @@
 """`diagnose baseline`: a run kept as a small file under version control, and later runs held against it."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diagnose import __version__
-from diagnose.cli.compare import noise_option, show_comparison, side_from
+from diagnose.cli.command import Command
+from diagnose.cli.compare import (
+    noise_option,
+    refuse_of_traces,
+    refuse_two_forms,
+    show_comparison,
+    side_from,
+    write_comparison,
+)
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import loading_options
 from diagnose.cli.numbers import SHARE, work_options
@@ -34,12 +42,16 @@ _folder_option: Callable[[Any], Any] = click.option(
 )
 
 
+def _file_of(given: Mapping[str, Any]) -> list[Path]:
+    return [baseline_file(Path(given["folder"]), given["name"])]
+
+
 @click.group(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
 def baseline() -> None:
     """Keep a run under version control, and say when a later one is slower."""
 
 
-@baseline.command(epilog="Example:  diagnose baseline save llama runs/llama/")
+@baseline.command(cls=Command, also_writes=_file_of, epilog="Example:  diagnose baseline save llama runs/llama/")
 @click.argument("name")
 @click.argument("trace", type=click.Path(readable=False))
 @_folder_option
@@ -51,6 +63,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     TRACE is whatever `diagnose compare` takes. The file is the same for the same trace, and names no host and no path.
     """
     file = baseline_file(folder, name)
+    refuse_of_traces(trace)
     side = kept(side_from(trace, given), name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +72,9 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     write_file(file, written(side), "the baseline")
 
 
-@baseline.command(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
+@baseline.command(
+    cls=Command, also_reads=_file_of, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%"
+)
 @click.argument("name")
 @click.argument("trace", type=click.Path(readable=False))
 @_folder_option
@@ -88,14 +103,17 @@ def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | 
       2    wrong usage
       3    the input cannot be used, or there is no such baseline
     """
+    refuse_two_forms(given | {"as_json": False}, ("quiet", "annotations"))
     before = read(baseline_file(folder, name))
+    refuse_of_traces(trace)
     comparison = compare(before, side_from(trace, given), floor_share=noise)
     why = regression(comparison, tolerance)
+    about = About(__version__, shlex.join(["diagnose", "baseline", "check", name, displayed(trace)]))
+    write_comparison(comparison, given, about)
     if given["quiet"]:
         with writing():
             click.echo(headline(comparison))
     else:
-        about = About(__version__, shlex.join(["diagnose", "baseline", "check", name, displayed(trace)]))
         show_comparison(comparison, given | {"as_json": False, "out": None}, about, why)
     if why:
         click.echo(f"regression: {why}", err=True)

@@ -2,16 +2,17 @@
 
 import io
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from diagnose import __version__, analysis
 from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, Option, is_given, refuse_given
 from diagnose.cli.exit_status import writing
-from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
 from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
 from diagnose.cli.promises import ledger_option, record
@@ -22,7 +23,7 @@ from diagnose.compare.comparing import compare as compared
 from diagnose.compare.promised import is_patch_alone
 from diagnose.compare.regression import regression
 from diagnose.compare.side import Side
-from diagnose.compare.sources import side_told, told_at
+from diagnose.compare.sources import side_told, told_at, told_before
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.comparison import Comparison, comparison_json
 from diagnose.report.compared_annotation import compared_annotation
@@ -32,7 +33,6 @@ from diagnose.report.views.summary import About
 from diagnose.series import Series
 from diagnose.trace import displayed, is_stream
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 noise_option: Callable[[Any], Any] = click.option(
     "--noise",
     metavar="SHARE",
@@ -41,7 +41,7 @@ noise_option: Callable[[Any], Any] = click.option(
 )
 
 
-@click.command(epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
+@click.command(cls=Command, epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
 @click.argument("before", metavar="A", type=click.Path(readable=False))
 @click.argument("after", metavar="B", type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object on stdout.")
@@ -51,6 +51,9 @@ noise_option: Callable[[Any], Any] = click.option(
 @click.option(
     "-o",
     "--out",
+    cls=Option,
+    writes=True,
+    stands_in=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Write the output to FILE instead of printing it.",
@@ -80,10 +83,10 @@ def compare(before: str, after: str, **given: Any) -> None:
       70   a bug in diagnose
       130  interrupted
     """
-    if given["as_json"] + given["annotations"] + (given["markdown"] == STDOUT) > 1:
-        raise click.UsageError("Choose one of --json, --annotations and --markdown -.")
+    refuse_two_forms(given, ("as_json", "annotations"))
     if is_stream(before) or is_stream(after):
         raise click.UsageError("A and B are compared from files: write what comes through a pipe to one first.")
+    refuse_of_traces(before, after)
     one, other = told_from(before, given), told_from(after, given)
     comparison = compared(side_told(one, before), side_told(other, after), floor_share=given["noise"])
     if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
@@ -91,10 +94,34 @@ def compare(before: str, after: str, **given: Any) -> None:
     about = About(__version__, shlex.join(["diagnose", "compare", displayed(before), displayed(after), *_typed()]))
     tolerance = given["fail_on_regression"]
     why = "" if tolerance is None else regression(comparison, tolerance)
+    write_comparison(comparison, given, about)
     show_comparison(comparison, given, about, why)
     if why:
         click.echo(f"regression: {why}", err=True)
         click.get_current_context().exit(1)
+
+
+def refuse_two_forms(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuses more than one form of what is printed.
+
+    Raises:
+        UsageError: two of the flags `names` are given, or one beside `--markdown -`.
+    """
+    if sum(given[name] for name in names) + (given["markdown"] == STDOUT) > 1:
+        listed = ", ".join(f"--{name.removeprefix('as_')}" for name in names)
+        raise click.UsageError(f"Choose one of {listed} and --markdown -.")
+
+
+def refuse_of_traces(*paths: str) -> None:
+    """Refuses what says how traces are analysed where none of the paths holds any.
+
+    Raises:
+        UsageError: such an option is given.
+        UserError: a path cannot be read.
+    """
+    context, names = click.get_current_context(), (*STATED_OF_WORK, *OF_TRACES)
+    if any(is_given(context, name) for name in names) and all(told_before(path) is not None for path in paths):
+        refuse_given(names, "has no effect on a kept diagnosis or a log: give it to the command that reads the traces.")
 
 
 def side_from(path: str, given: Mapping[str, Any]) -> Side:
@@ -111,8 +138,8 @@ def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
             return told_at(path, analysis.Options(loading=loading, **stated))
 
 
-def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> None:
-    """Prints, or writes to --out, one form; the pages are written besides. `why` it is a regression, else ""."""
+def write_comparison(comparison: Comparison, given: Mapping[str, Any], about: About) -> None:
+    """Writes the pages that are asked for beside what is printed."""
     if given["html"] is not None:
         from diagnose.report.html.comparison import comparison_page  # its libraries load when a page is asked for
 
@@ -120,6 +147,10 @@ def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: Abo
     markdown = given["markdown"]
     if markdown not in (None, STDOUT):
         write_file(markdown, comparison_markdown(comparison, about).encode(), "the Markdown report")
+
+
+def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> None:
+    """Prints, or writes to --out, one form. `why` it is a regression, else ""."""
     content = _printed(comparison, given, about, why)
     if given["out"] is not None:
         write_file(given["out"], _plain(comparison).encode() if content is None else content, "the report")

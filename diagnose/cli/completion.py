@@ -3,11 +3,13 @@
 import click
 from click.shell_completion import get_completion_class
 
+from diagnose.cli.command import Command
+
 _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_DIAGNOSE_COMPLETE"
 
 
-@click.command(epilog="Example:  diagnose completion bash >> ~/.bashrc")
+@click.command(cls=Command, epilog="Example:  diagnose completion bash >> ~/.bashrc")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
     """Print the script that makes a shell complete commands and options."""

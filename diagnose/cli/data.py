@@ -7,8 +7,9 @@ import click
 from diagnose.capture.command import ignores_our_hook, inherited_environment, resolved
 from diagnose.capture.job import exit_code_of
 from diagnose.capture.measuring import how_far, run_until_measured
+from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import DEFECT, INTERRUPTED, writing
-from diagnose.cli.numbers import POSITIVE
+from diagnose.cli.numbers import POSITIVE, Number
 from diagnose.cli.terminal import terminal
 from diagnose.errors import UserError, printable
 from diagnose.predict.data_pipeline.answer import to_json
@@ -24,12 +25,14 @@ _LONGEST_S = 3600.0
 
 
 @click.command(
-    context_settings={"allow_interspersed_args": False}, epilog="Example:  diagnose data --step-ms 250 -- train.py"
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},
+    epilog="Example:  diagnose data --step-ms 250 -- train.py",
 )
 @click.option(
     "--seconds",
     metavar="F",
-    type=click.FloatRange(1, _LONGEST_S),
+    type=Number(1, _LONGEST_S),
     default=SECONDS,
     show_default=True,
     help="Measure for this many seconds, not counting the start of worker processes.",
@@ -42,7 +45,14 @@ _LONGEST_S = 3600.0
     show_default=True,
     help="Load at most N samples in process.",
 )
-@click.option("--step-ms", metavar="F", type=POSITIVE, help="Time of an optimizer step that does not wait for data.")
+@click.option(
+    "--step-ms",
+    cls=Option,
+    idle_with={"run_file": ""},
+    metavar="F",
+    type=POSITIVE,
+    help="Time of an optimizer step that does not wait for data.",
+)
 @click.option(
     "--run",
     "run_file",
@@ -91,8 +101,6 @@ def data(
     """
     if not command:
         raise click.UsageError("No command. Put it after `--`:  diagnose data -- train.py", ctx)
-    if step_ms is not None and run_file is not None:
-        raise click.UsageError("Choose one of --step-ms and --run.", ctx)
     question = _question(step_ms, run_file, batches_per_step)
     argv = resolved(command)
     if option := ignores_our_hook(argv):

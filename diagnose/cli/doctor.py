@@ -9,6 +9,7 @@ import click
 from rich.text import Text
 
 from diagnose.capture.doctor import checks
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.settings import working_folder
 from diagnose.cli.terminal import terminal
@@ -18,7 +19,7 @@ from diagnose.report.views.plain import plain
 _STYLE = {"ok": "green", "warn": "bold yellow", "unknown": "dim"}
 
 
-@click.command(epilog="Example:  diagnose doctor")
+@click.command(cls=Command, epilog="Example:  diagnose doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with name, state and text of each check.")
 def doctor(as_json: bool) -> None:
     """Say what a capture can see on this machine: torch, GPU events, NVML, other profilers, disk, versions.

@@ -97,7 +97,8 @@ def explained(error: Exception) -> click.ClickException | None:
     if isinstance(error, MemoryError):
         return UserError("out of memory", do="analyse one rank, or use a larger machine")
     if isinstance(error, OSError) and error.errno in _OF_NAMES and not str(error.filename).startswith(_OURS):
-        where = error.filename if isinstance(error.filename, str) else "the working folder"
+        names = isinstance(error.filename, str | bytes | os.PathLike)
+        where = os.fsdecode(error.filename) if names else "the working folder"
         why = error.strerror or type(error).__name__
         return UserError("cannot use a file or folder", where=where, why=why, do="name another")
     return None

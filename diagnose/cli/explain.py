@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.rule_files import all_rules, rules_option
 from diagnose.cli.terminal import terminal
@@ -16,7 +17,7 @@ from diagnose.report.views.plain import plain
 from diagnose.rule import Rule, filled
 
 
-@click.command(epilog="Example:  diagnose explain launch-bound")
+@click.command(cls=Command, epilog="Example:  diagnose explain launch-bound")
 @click.argument("rule")
 @rules_option
 def explain(rule: str, rules_dirs: tuple[Path, ...]) -> None:

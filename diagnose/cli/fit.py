@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from diagnose.cli.command import Command, Option, refuse_beyond
 from diagnose.cli.exit_status import writing
 from diagnose.cli.numbers import POSITIVE, mfu_as_option
 from diagnose.cli.terminal import terminal
-from diagnose.cli.whole_file import is_same_file, whole_file
-from diagnose.errors import UserError, printable
+from diagnose.cli.whole_file import whole_file
+from diagnose.errors import UserError, WrongUsage, printable
 from diagnose.formulas.model import ModelShape
 from diagnose.predict.fit.boards import fewest_nodes, gpu_named
 from diagnose.predict.fit.calibration import calibrated
@@ -29,10 +30,14 @@ _COUNT = click.IntRange(1, MOST)
 _PROBLEMS = 5  # rows that cannot be predicted and are told
 _SEQUENCES = 256  # of a global batch that nobody states
 _FSDP = {"full-shard": 3, "shard-grad-op": 2}
+_OF_TABLE = ("table", "out", "stack", "mfu_as")
+_DIVIDE = "leave it out, or state the division (--dp, --tp, --pp)"
 _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 
 
-@click.command(epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256")
+@click.command(
+    cls=Command, epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256"
+)
 @click.option(
     "--model", metavar="NAME", help="The model: name, Hugging Face repository, short form (8b), or a config.json."
 )
@@ -61,7 +66,13 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @click.option("--dp", type=_COUNT, help="Data-parallel ranks.")
 @click.option("--tp", type=_COUNT, help="Tensor-parallel ranks.")
 @click.option("--pp", type=_COUNT, help="Pipeline stages.")
-@click.option("--zero", type=click.IntRange(0, 3), help="ZeRO stage: what the data-parallel ranks shard.")
+@click.option(
+    "--zero",
+    cls=Option,
+    idle_with={"fsdp": "--fsdp is a ZeRO stage by another name"},
+    type=click.IntRange(0, 3),
+    help="ZeRO stage: what the data-parallel ranks shard.",
+)
 @click.option("--fsdp", type=click.Choice(tuple(_FSDP)), help="Same as ZeRO stage 3 or 2.")
 @click.option(
     "--stack",
@@ -79,7 +90,15 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @mfu_as_option
 @click.option("--json", "as_json", is_flag=True, help="Print the forecast as one JSON object on stdout.")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the table with predictions.")
+@click.option(
+    "--out",
+    cls=Option,
+    needs="table",
+    because="a forecast is printed",
+    writes=True,
+    type=click.Path(path_type=Path),
+    help="Where to write the table with predictions.",
+)
 def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> None:
     """Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.
 
@@ -88,11 +107,12 @@ def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> No
     Without --dp, --tp, --pp, --zero or --fsdp every way to divide the job is tried, and the best are ranked.
     """
     if table is not None:
+        refuse_beyond(_OF_TABLE, "has no effect with --table: state it in a column of the table.")
         _predict_table(table, out, given["stack"], given["mfu_as"])
         return
     for name in ("model", "gpu"):
         if given[name] is None:
-            raise UserError(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
+            raise WrongUsage(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
     made = forecast_of(given)
     with writing():
         if as_json:
@@ -103,9 +123,7 @@ def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> No
 
 def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str | None) -> None:
     if out is None:
-        raise UserError("--out is missing", why="--table writes the rows with their predictions to a file of its own")
-    if is_same_file(table, out):
-        raise UserError("--out is the table itself", where=out, do="name another file")
+        raise WrongUsage("--out is missing", why="--table writes the rows with their predictions to a file of its own")
     if stack is not None:
         stack_of(stack)
     made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_ledger, mfu_as)
@@ -133,7 +151,12 @@ def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelSh
     sharding = _sharding(given, gpus, stack) if divided else Sharding(dp=gpus, uneven_stages=stack.uneven_stages)
     plan = _plan(given, found(given["model"]), gpus, sharding, stack)
     if divided or gpus == 1:
+        _check_batch(plan, given)
         return forecast(_filled(plan, given), stack)
+    for name in ("micro_batch", "accumulation"):
+        if given[name] is not None and given["global_batch"] is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise WrongUsage(f"{option} has no effect with --global-batch where the division is searched", do=_DIVIDE)
     return best_forecast(plan, stack, given["global_batch"] or _global_batch(given, gpus))
 
 
@@ -172,19 +195,41 @@ def _plan(given: dict[str, Any], of: tuple[str, ModelShape], gpus: int, sharding
 def _filled(plan: JobPlan, given: dict[str, Any]) -> JobPlan:
     """The plan with the micro-batch or accumulation that was left open: the largest that fits, the global batch."""
     if given["micro_batch"] is None:
-        plan = replace(plan, micro_batch=_micro_batch(plan, given["global_batch"]))
+        plan = replace(plan, micro_batch=_micro_batch(plan, given))
     at_once = plan.sharding.dp * plan.micro_batch
     wanted = given["global_batch"]
     if wanted is None or given["accumulation"] is not None:
         return plan
     if wanted % at_once:
         where = f"global batch {wanted}, dp x micro-batch = {at_once}"
-        raise UserError("the global batch cannot be reached", where=where, do=f"use a multiple of {at_once}")
+        raise WrongUsage("the global batch cannot be reached", where=where, do=f"use a multiple of {at_once}")
     return replace(plan, accumulation=wanted // at_once)
 
 
-def _micro_batch(plan: JobPlan, global_batch: int | None) -> int:
-    """The largest micro-batch that fits and, where a global batch is to be reached, divides a rank's share of it."""
+def _check_batch(plan: JobPlan, given: dict[str, Any]) -> None:
+    """Refuses a global batch that what is stated of its parts does not make.
+
+    Raises:
+        WrongUsage: it is none of their product's multiples, or where both are stated not their product.
+    """
+    wanted, dp = given["global_batch"], plan.sharding.dp
+    if wanted is None or given["accumulation"] is None:
+        return
+    parts = dp * given["accumulation"] * (given["micro_batch"] or 1)
+    if wanted % parts or (given["micro_batch"] is not None and wanted != parts):
+        names = "dp x accumulation" + " x micro-batch" * (given["micro_batch"] is not None)
+        where = f"global batch {wanted}, {names} = {parts}"
+        raise WrongUsage("the global batch is not what its parts make", where=where, do="leave one of them out")
+
+
+def _micro_batch(plan: JobPlan, given: dict[str, Any]) -> int:
+    """What reaches the global batch with the stated accumulation, else the largest that fits.
+
+    Where a global batch is to be reached and the accumulation is open, it divides a rank's share of it.
+    """
+    global_batch = given["global_batch"]
+    if global_batch is not None and given["accumulation"] is not None:
+        return int(global_batch) // (plan.sharding.dp * plan.accumulation)
     largest = max(largest_micro_batch(plan), 1)
     if global_batch is None or global_batch % plan.sharding.dp:
         return largest

@@ -9,8 +9,9 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.announcing import Bar, announced
+from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
-from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE
 from diagnose.cli.pages import html_option, tables_option, write_answer, write_table_files
 from diagnose.cli.terminal import terminal
@@ -23,7 +24,9 @@ from diagnose.diagnosis.fleet import Fleet, fleet_json
 from diagnose.trace import displayed
 
 
-@click.command(epilog="Example:  diagnose fleet /shared/diagnose-runs --accounting jobs.csv --html fleet.html")
+@click.command(
+    cls=Command, epilog="Example:  diagnose fleet /shared/diagnose-runs --accounting jobs.csv --html fleet.html"
+)
 @click.argument("folder", metavar="DIR", type=click.Path())
 @click.option(
     "--accounting",
@@ -33,8 +36,14 @@ from diagnose.trace import displayed
 )
 @click.option("--hours", metavar="TIME", type=HOURS, help="How long a job ran if nothing else says so: 12h.")
 @click.option("--gpu-hour-price", metavar="F", type=POSITIVE, help="Price of a GPU-hour in any currency.")
-@click.option("--diagnoses-only", is_flag=True, help="Skip runs that have no diagnosis yet.")
-@click.option("--details", is_flag=True, help="Print every row.")
+@click.option(
+    "--diagnoses-only",
+    cls=Option,
+    idle_with=dict.fromkeys(OF_TRACES, "--diagnoses-only reads no traces"),
+    is_flag=True,
+    help="Skip runs that have no diagnosis yet.",
+)
+@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every row.")
 @html_option
 @tables_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
 from diagnose.cli.pages import html_option, write_answer
 from diagnose.cli.terminal import terminal
@@ -13,7 +14,7 @@ from diagnose.dumps.hang.judging import judged
 from diagnose.dumps.hang.reading import found_in
 
 
-@click.command(epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")
+@click.command(cls=Command, epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--earlier",
@@ -21,7 +22,9 @@ from diagnose.dumps.hang.reading import found_in
     type=click.Path(path_type=Path),
     help="Earlier dumps of the same job, to see whether it still moves.",
 )
-@click.option("--details", is_flag=True, help="Print every rank and full stacks.")
+@click.option(
+    "--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every rank and full stacks."
+)
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 def hang(folder: Path, earlier: Path | None, details: bool, html: Path | None, as_json: bool) -> None:

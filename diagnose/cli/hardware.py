@@ -8,9 +8,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.hardware import PRECISIONS, Device, Gpu, resolve, table
 from diagnose.hardware.named import properties_of
 from diagnose.report.text.page import Page
@@ -19,7 +20,7 @@ from diagnose.report.views.plain import plain
 Cell = Callable[[Gpu, Device], str]
 
 
-@click.command(epilog="Example:  diagnose hardware h100")
+@click.command(cls=Command, epilog="Example:  diagnose hardware h100")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the devices as one JSON object on stdout.")
 def hardware(name: str | None, as_json: bool) -> None:
@@ -44,7 +45,9 @@ def _matching(name: str) -> tuple[Gpu, ...]:
         keys = {known.casefold(): gpu.key for gpu in table() for known in (gpu.key, *gpu.names)}
         near = dict.fromkeys(keys[close] for close in get_close_matches(wanted, keys, n=3, cutoff=0.4))
         hint = f"did you mean {', '.join(near)}? " if near else ""
-        raise UserError("no known GPU has this in its name", where=name, do=f"{hint}`diagnose hardware` lists them all")
+        raise WrongUsage(
+            "no known GPU has this in its name", where=name, do=f"{hint}`diagnose hardware` lists them all"
+        )
     return gpus
 
 

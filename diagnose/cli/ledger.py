@@ -1,10 +1,13 @@
 """`diagnose ledger`: how often changes gained what was predicted of them on this machine."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
+from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.cli.whole_file import whole_file
@@ -18,13 +21,33 @@ from diagnose.report.text.promises import render
 from diagnose.report.views.words import counted
 
 
-@click.command(epilog="Example:  diagnose ledger --export promises.json")
+def _own(_given: Mapping[str, Any]) -> list[Path]:
+    """The ledger itself, where there can be one."""
+    try:
+        return [file.default_folder() / file.NAME]
+    except OSError:
+        return []
+
+
+@click.command(cls=Command, also_reads=_own, epilog="Example:  diagnose ledger --export promises.json")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 @click.option(
-    "--export", metavar="FILE", type=click.Path(path_type=Path), help="Write the promises to FILE, to share them."
+    "--export",
+    cls=Option,
+    writes=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the promises to FILE, to share them.",
 )
 @click.option("--clear", is_flag=True, help="Forget all promises.")
-@click.option("--yes", is_flag=True, help="With --clear, do not ask for confirmation.")
+@click.option(
+    "--yes",
+    cls=Option,
+    needs="clear",
+    because="nothing else asks",
+    is_flag=True,
+    help="With --clear, do not ask for confirmation.",
+)
 def ledger(as_json: bool, export: Path | None, clear: bool, yes: bool) -> None:
     """Say how often changes gained what was predicted, rule by rule.
 
@@ -33,8 +56,6 @@ def ledger(as_json: bool, export: Path | None, clear: bool, yes: bool) -> None:
     """
     if as_json + clear + (export is not None) > 1:
         raise click.UsageError("Choose one of --json, --export and --clear.")
-    if yes and not clear:
-        raise click.UsageError("--yes belongs to --clear.")
     if clear:
         _clear(yes)
         return
@@ -79,9 +100,6 @@ def _is_asked_in_a_terminal() -> bool:
 
 
 def _export(found: Ledger, to: Path) -> None:
-    own = file.default_folder() / file.NAME
-    if to.resolve() == own.resolve():
-        raise UserError("the ledger itself is no place for its export", where=to, do="name another file")
     try:
         with whole_file(to) as into:
             into.write(exported(found).encode() + b"\n")

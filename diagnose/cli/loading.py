@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 import click
 
 from diagnose.cli.announcing import Bar
+from diagnose.cli.command import Option
 from diagnose.cli.numbers import MEMORY
 from diagnose.trace import Loading
 
 _RESERVED, _MOST_RESERVED_BYTES = 8, 64 << 20  # an eighth of the budget, at most, is left for what comes between looks
 _COUNT_EVERY_S, _COUNT_AGAIN_S = 0.01, 2.0
+OF_TRACES = ("jobs", "scheduler", "low_memory", "python_functions")  # nothing where no trace is analysed
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--no-cache", is_flag=True, help="Parse the traces anew, and cache nothing on disk."),
@@ -36,7 +38,14 @@ _OPTIONS = (
         type=MEMORY,
         help="Memory limit, such as 4G; at least 256M. Columns go to disk, events of Python functions are left out.",
     ),
-    click.option("--python-functions", is_flag=True, help="With --low-memory, keep events of Python functions."),
+    click.option(
+        "--python-functions",
+        cls=Option,
+        is_flag=True,
+        needs="low_memory",
+        because="without a limit events of Python functions are kept anyway",
+        help="With --low-memory, keep events of Python functions.",
+    ),
 )
 
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
+from diagnose.cli.command import Command
 from diagnose.errors import UserError, to_install
 
 
-@click.command(epilog="Example:  diagnose mcp --root runs/")
+@click.command(cls=Command, epilog="Example:  diagnose mcp --root runs/")
 @click.option(
     "--root",
     "roots",

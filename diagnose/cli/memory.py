@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from diagnose import analysis
 from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
 from diagnose.cli.pages import html_option, write_answer
 from diagnose.cli.terminal import terminal
@@ -18,9 +19,9 @@ from diagnose.errors import UserError, shown_path
 _SUFFIXES = (".pickle", ".pkl")
 
 
-@click.command(epilog="Example:  diagnose memory oom_snapshot.pickle")
+@click.command(cls=Command, epilog="Example:  diagnose memory oom_snapshot.pickle")
 @click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path, readable=False))
-@click.option("--details", is_flag=True, help="Print every line of the peak.")
+@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every line of the peak.")
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 def memory(path: Path, details: bool, html: Path | None, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 import click
 from rich.text import Text
 
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
@@ -10,7 +11,7 @@ from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 
 
-@click.command(epilog="Example:  diagnose metrics | grep share")
+@click.command(cls=Command, epilog="Example:  diagnose metrics | grep share")
 def metrics() -> None:
     """List what is measured, with units and denominators."""
     with writing():

@@ -14,6 +14,7 @@ import click
 from diagnose.capture.bundle import Bundle
 from diagnose.capture.command import hooked
 from diagnose.capture.folder import has_siblings, rank_of
+from diagnose.cli.command import Option
 from diagnose.cli.outputs import Outputs
 from diagnose.cli.reporter import POLL_EVERY_S, WAIT_FOR_PARENTS_S, Reporter, armed_words, last_words, near
 from diagnose.cli.voice import say
@@ -37,33 +38,25 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def nsight_options(command: Command) -> Command:
-    """Adds the options that `wanted` reads."""
+    """Adds the options that say whether nsys records, or only its command line is printed."""
     line = click.option(
-        "--print", "print_line", is_flag=True, help="With --nsys, print the nsys command line and exit."
+        "--print",
+        "print_line",
+        cls=Option,
+        needs="nsys",
+        because="it prints the nsys command line",
+        is_flag=True,
+        help="With --nsys, print the nsys command line and exit.",
     )
     nsys = click.option(
         "--nsys",
+        cls=Option,
+        idle_with={"arm": "--arm works with torch's profiler, not with --nsys"},
         is_flag=True,
         help="Record the window with Nsight Systems instead of torch's profiler.",
     )
     command = line(command)
     return nsys(command)
-
-
-def wanted(given: dict[str, Any], armed: bool) -> bool:
-    """Whether Nsight Systems is to record; the options are taken out of `given`.
-
-    Raises:
-        UsageError: options that contradict each other.
-    """
-    nsys, print_line = given.pop("nsys"), given["print_line"]
-    if print_line and not nsys:
-        raise click.UsageError("--print needs --nsys: it prints the nsys command line.")
-    if nsys and armed:
-        raise click.UsageError("--arm works with torch's profiler, not with --nsys: choose one.")
-    if nsys and given["log"]:
-        raise click.UsageError("--log works with torch's profiler, not with --nsys: choose one.")
-    return bool(nsys)
 
 
 def command_line(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[str]:
@@ -97,13 +90,13 @@ def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
 
 
 def words_at_end(
-    bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], under_nsys: bool, armed: bool
+    bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], config: Config, no_ledger: bool
 ) -> None:
     """After the command ended: what is told of the capture, by what took it."""
-    if under_nsys:
+    if config.nsight:
         nsight_words(bundle, reporter)
-    elif armed:
-        armed_words(bundle, outputs, argv)
+    elif config.armed is not None:
+        armed_words(bundle, outputs, argv, no_ledger)
     else:
         last_words(bundle, reporter, argv)
 

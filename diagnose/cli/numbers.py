@@ -17,10 +17,11 @@ _MOST_HOURS = 1e12  # what is computed of them stays finite
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
 
-class _Positive(click.FloatRange):
-    """A number above zero that is finite, such as 4.2e15 or 1.2B: "inf" and "nan" pass a plain range."""
+class Number(click.FloatRange):
+    """A number of a range that is finite, such as 4.2e15 or 1.2B: "inf" and "nan" pass a plain range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; what is none, or is out of range, is wrong usage."""
         if isinstance(value, str) and value[-1:].upper() in _SUFFIXES:
             value = f"{value[:-1]}e{_SUFFIXES[value[-1].upper()]}"
         number = float(super().convert(value, param, ctx))
@@ -44,17 +45,18 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
 
 
 class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
-    """A share such as 5% or 0.05; a number from 1 on without a percent sign is none."""
+    """A share such as 5% or 0.05, also of 100% and more; from 1 on a number without a percent sign may mean either."""
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value).strip()
-        number = float(click.FloatRange().convert(text.removesuffix("%").strip(), param, ctx))  # type: ignore[arg-type]
-        share = number / 100 if text.endswith("%") else number
-        if not 0 <= share < 1:
-            self.fail(f"{value} is not a share: write 5% or 0.05.", param, ctx)
-        return share
+        number = _AT_LEAST_ZERO.convert(text.removesuffix("%").strip(), param, ctx)
+        if text.endswith("%"):
+            return number / 100
+        if number >= 1:
+            self.fail(f"{value} may mean a share or percent: write 5% or 0.05, 100% for all of it.", param, ctx)
+        return number
 
 
 class _Batch(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
@@ -96,17 +98,18 @@ class _Pattern(click.ParamType):  # type: ignore[type-arg]  # generic in some ve
 
 
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
-POSITIVE = _Positive(min=0, min_open=True)
+POSITIVE = Number(min=0, min_open=True)
 HOURS = _Hours()
 SHARE = _Share()
-_AT_LEAST_ONE = _Positive(min=1)
+_AT_LEAST_ZERO = Number(min=0)
+_AT_LEAST_ONE = Number(min=1)
 BOARD = _Board()
 PATTERN = _Pattern()
 _GPU = "The GPU, one of `diagnose hardware`, if the trace does not name it: H100, A100-SXM4-80GB."
 _STEP_RANGE = "Take the NVTX or profiler ranges whose names match as steps: 'iteration \\d+'."
-_MTBF = _Positive(min=0, min_open=True, max=1e9)
+_MTBF = Number(min=0, min_open=True, max=1e9)
 BATCH = _Batch()
-MEMORY = _Positive(min=256e6)  # bytes; the modules alone take a third of it
+MEMORY = Number(min=256e6)  # bytes; the modules alone take a third of it
 
 _STATED = (
     ("--flops-per-step", "Model FLOPs of one step on one GPU, for MFU."),
@@ -130,7 +133,7 @@ _COSTS = (
     (
         "--pue",
         "Power usage effectiveness: energy of the data centre over that of its computers (default: 1).",
-        _Positive(min=1),
+        Number(min=1),
     ),
     ("--kg-per-kwh", "Kilograms of CO2e per kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes and what it costs.", POSITIVE),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from diagnose import __version__
+from diagnose.cli.command import Option
 from diagnose.cli.voice import guarded, say, stderr, stdout
 from diagnose.errors import printable
 
@@ -29,17 +30,29 @@ _OF_FILES = {
     "markdown": "Also write the report as Markdown below 4,000 tokens.",
     "json": "Also write the diagnosis as JSON to FILE.",
 }
+_OF_ONE_WINDOW = ("html", "markdown")
 
 
 def output_options(command: Command) -> Command:
     """Adds the options that `Outputs.of` reads."""
     command = click.option(
-        "--no-report", is_flag=True, help="Print no report; if no FILE is to be written either, capture only."
+        "--no-report",
+        cls=Option,
+        idle_with={"print_line": ""},
+        is_flag=True,
+        help="Print no report; if no FILE is to be written either, capture only.",
     )(command)
     for name, says in reversed(_OF_FILES.items()):
         file = click.Path(path_type=Path)
-        command = click.option(f"--{name}", metavar="FILE", type=file, callback=_a_file, help=says)(command)
+        beside: dict[str, Any] = {"cls": Option, "writes": True, "idle_with": _idle(name)}
+        command = click.option(f"--{name}", metavar="FILE", type=file, callback=_a_file, help=says, **beside)(command)
     return command
+
+
+def _idle(name: str) -> dict[str, str]:
+    """With which options no such file is written."""
+    page = f"--{name} needs a single window: after the run, diagnose analyze RUN/step-K --{name} FILE"
+    return {"print_line": ""} | ({"arm": page} if name in _OF_ONE_WINDOW else {})
 
 
 def _a_file(_context: click.Context, _option: click.Parameter, file: Path | None) -> Path | None:

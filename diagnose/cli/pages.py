@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from diagnose import __version__
+from diagnose.cli.command import Option
 from diagnose.cli.typed import options_typed
 from diagnose.cli.whole_file import is_same_file, whole_file
 from diagnose.diagnosis import Diagnosis
@@ -45,6 +46,8 @@ def _folder(_context: click.Context, _option: click.Parameter, to: Path | None) 
 
 html_option: Callable[[Any], Any] = click.option(
     "--html",
+    cls=Option,
+    writes=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
     callback=_checked,
@@ -52,6 +55,8 @@ html_option: Callable[[Any], Any] = click.option(
 )
 markdown_option: Callable[[Any], Any] = click.option(
     "--markdown",
+    cls=Option,
+    writes=True,
     metavar="FILE",
     type=click.Path(path_type=Path, allow_dash=True),
     callback=_checked,
@@ -59,6 +64,8 @@ markdown_option: Callable[[Any], Any] = click.option(
 )
 tables_option: Callable[[Any], Any] = click.option(
     "--tables",
+    cls=Option,
+    writes=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
     callback=_folder,

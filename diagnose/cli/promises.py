@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from diagnose.cli.command import Option
 from diagnose.cli.voice import say
 from diagnose.errors import printable
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def ledger_option(says: str) -> Callable[[Command], Command]:
-    """Adds --no-ledger, given as `no_ledger`."""
-    return click.option("--no-ledger", is_flag=True, help=says)
+def ledger_option(says: str, **conditions: Any) -> Callable[[Command], Command]:
+    """Adds --no-ledger, given as `no_ledger`, with the conditions of its effect."""
+    return click.option("--no-ledger", cls=Option, is_flag=True, help=says, **conditions)
 
 
 def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":

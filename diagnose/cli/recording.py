@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from diagnose.cli.command import Option
 from diagnose.cli.numbers import POSITIVE
 from diagnose.probes import protocol
 from diagnose.probes.limits.chosen_ranks import MOST_BY_DEFAULT, parsed
@@ -28,9 +29,12 @@ def limits_of(given: dict[str, Any]) -> dict[str, Any]:
     return {"budget_bytes": int(given["budget_bytes"]), "ranks": given["ranks"]}
 
 
+_WITHOUT_TORCH = {"nsys": "--budget and --ranks limit torch's profiler, in whose place --nsys records"}
 budget_option = click.option(
     "--budget",
     "budget_bytes",
+    cls=Option,
+    idle_with=_WITHOUT_TORCH,
     metavar="SIZE",
     type=POSITIVE,
     default=protocol.BUDGET_BYTES,
@@ -39,6 +43,8 @@ budget_option = click.option(
 )
 ranks_option = click.option(
     "--ranks",
+    cls=Option,
+    idle_with=_WITHOUT_TORCH,
     metavar="RANKS",
     type=_Ranks(),
     default=None,

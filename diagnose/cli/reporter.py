@@ -98,7 +98,7 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
         say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.further_windows())))}")
 
 
-def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str]) -> None:
+def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bool) -> None:
     """After an armed command ended: the report of its steps and its windows, or why there is none."""
     from diagnose.series.armed_log import all_ended
     from diagnose.series.places import step_logs
@@ -111,7 +111,7 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str]) -> None:
     elif not outputs.wanted:
         say(f"captured into {printable(near(bundle.folder))}")
     else:
-        tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files)
+        tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files, no_ledger)
 
 
 def near(folder: Path) -> str:

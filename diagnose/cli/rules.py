@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.rule_files import all_rules, rules_option
 from diagnose.cli.terminal import terminal
@@ -12,7 +13,7 @@ from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 
 
-@click.command(epilog="Example:  diagnose rules --rules my_rules/")
+@click.command(cls=Command, epilog="Example:  diagnose rules --rules my_rules/")
 @rules_option
 def rules(rules_dirs: tuple[Path, ...]) -> None:
     """List the rules: name, class, maturity, title. Loading them checks them, their examples included."""

@@ -17,6 +17,7 @@ from diagnose.capture.folder import is_first_rank
 from diagnose.capture.job import Job, become, deaf, exit_code_of
 from diagnose.cli import nsight
 from diagnose.cli.armed import arm_options, asked_of
+from diagnose.cli.command import Command, Option
 from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks, itself
 from diagnose.cli.nsight import nsight_options
 from diagnose.cli.outputs import Outputs, output_options
@@ -37,11 +38,15 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
 
 
 @click.command(
+    cls=Command,
+    prints=False,
     context_settings={"allow_interspersed_args": False},
     epilog="Example:  diagnose run -- torchrun --nproc_per_node 8 train.py --bf16",
 )
 @click.option(
     "--out",
+    cls=Option,
+    writes=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
     help=f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 if DIR is not empty.",
@@ -50,21 +55,44 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
 @budget_option
 @ranks_option
 @click.option("--no-sampling", is_flag=True, help="Sample no stacks: no line of code is named.")
-@click.option("--stop", is_flag=True, help="End the job after the window.")
+@click.option(
+    "--stop",
+    cls=Option,
+    idle_with={"arm": "--stop ends the job after a window, --arm goes on to its end"},
+    is_flag=True,
+    help="End the job after the window.",
+)
 @arm_options
 @nsight_options
-@click.option("--memory", is_flag=True, help="Record allocations for `diagnose memory`; slows each of them down.")
-@click.option("--log", is_flag=True, help="Send the figures of each window to the loggers of transformers' Trainer.")
+@click.option(
+    "--memory",
+    cls=Option,
+    idle_with={"print_line": "--print prints a line that records no allocations"},
+    is_flag=True,
+    help="Record allocations for `diagnose memory`; slows each of them down.",
+)
+@click.option(
+    "--log",
+    cls=Option,
+    idle_with={"nsys": "--log works with torch's profiler, not with --nsys"},
+    is_flag=True,
+    help="Send the figures of each window to the loggers of transformers' Trainer.",
+)
 @click.option("--no-flight-recorder", is_flag=True, help="Leave torch's flight recorder as it is.")
 @output_options
 @click.option(
     "--apply",
     "patch_file",
+    cls=Option,
+    reads=True,
+    idle_with={"print_line": "--print prints a line that applies no patch"},
     metavar="PATCH.json",
     help="Run the unedited script with a patch: a patch, a list of patches, or a diagnosis, of which the first planned "
     "change is made (FILE#RULE: the change of RULE).",
 )
-@ledger_option("Neither record in the ledger how --apply's promise held, nor quote the ledger.")
+@ledger_option(
+    "Neither record in the ledger how --apply's promise held, nor quote the ledger.", idle_with={"print_line": ""}
+)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(
@@ -101,8 +129,8 @@ def run(
     """
     if not command:
         raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
-    asked = asked_of(given, at_steps, stop)
-    under_nsys = nsight.wanted(given, asked is not None)
+    asked = asked_of(given, at_steps)
+    under_nsys = given.pop("nsys")
     reports = is_first_rank(os.environ)
     patch = _patch(patch_file, argv := resolved(command), reports)
     plain = inherited_environment()
@@ -122,7 +150,7 @@ def run(
     beside = reporter if not under_nsys else None
     code = _followed(job, beside or hang_stacks(bundle, config, given["hang_stacks"]))
     if speaking is not None:
-        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, under_nsys, asked is not None)
+        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, config, no_ledger)
         _tell_the_end(speaking, words, patch)
     if reporter is not None and reporter.told:
         guarded(lambda: say(reporter.told))

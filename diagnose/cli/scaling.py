@@ -9,8 +9,9 @@ import click
 
 from diagnose import analysis
 from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, is_given, refuse_given
 from diagnose.cli.exit_status import writing
-from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
 from diagnose.cli.terminal import terminal
 from diagnose.errors import shown_path
@@ -23,11 +24,14 @@ from diagnose.predict.scaling.run import MOST_GPUS, Ladder, Run
 from diagnose.predict.scaling.sources import read_run, with_gpus
 from diagnose.predict.scaling.table import Choice, is_table_of_runs, read_table
 from diagnose.report.text.scaling import render
+from diagnose.series import told_without_traces
 
 _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 
 
-@click.command(epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2")
+@click.command(
+    cls=Command, epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2"
+)
 @click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
 @click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
@@ -52,6 +56,7 @@ def scaling(runs: Sequence[str], as_json: bool, **given: Any) -> None:
     or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.
     """
     question = _question(given)
+    _refuse_idle(runs)
     report = report_of(*_read(runs, given), question)
     with writing():
         if as_json:
@@ -79,6 +84,23 @@ def _question(given: Mapping[str, Any]) -> Question:
     )
 
 
+def _refuse_idle(runs: Sequence[str]) -> None:
+    """Refuses options of tables where none is read, and of traces where none is analysed."""
+    paths = [_gpus_and_path(stated)[1] for stated in runs]
+    tables = [_is_table(path) for path in paths]
+    if not any(tables):
+        refuse_given(("where", "by"), "has no effect: none of the runs is a table with a run in each row.")
+    context = click.get_current_context()
+    if any(is_given(context, name) for name in OF_TRACES) and all(
+        is_table or told_without_traces(path) is not None for path, is_table in zip(paths, tables, strict=True)
+    ):
+        refuse_given(OF_TRACES, "has no effect: none of the runs holds traces.")
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() in (".csv", ".tsv") and path.is_file() and is_table_of_runs(path)
+
+
 def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], list[str], list[str]]:
     """The ladders, what was read, and what was left out."""
     choice = Choice(_where(given["where"]), tuple(given["by"]))
@@ -89,7 +111,7 @@ def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], 
     for stated in runs:
         gpus, path = _gpus_and_path(stated)
         sources.append(shown_path(path))
-        if path.suffix.lower() in (".csv", ".tsv") and path.is_file() and is_table_of_runs(path):
+        if _is_table(path):
             found, told = read_table(path, choice)
             ladders += found
             notes += told

@@ -6,6 +6,7 @@ import click
 
 from diagnose import diagnosis
 from diagnose.analysis import armed
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.diagnosis.comparison import comparison_schema
 from diagnose.diagnosis.fleet import fleet_schema
@@ -30,7 +31,7 @@ _OF = {
 }
 
 
-@click.command(epilog="Example:  diagnose schema > diagnosis.schema.json")
+@click.command(cls=Command, epilog="Example:  diagnose schema > diagnosis.schema.json")
 @click.option(
     "--of",
     type=click.Choice(list(_OF)),

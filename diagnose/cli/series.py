@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
+from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.report.text.series import render
 from diagnose.series import judged, read_runs, to_json
 
 
-@click.command(epilog="Example:  diagnose series runs/llama/train.log")
+@click.command(cls=Command, epilog="Example:  diagnose series runs/llama/train.log")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object on stdout.")
 @click.option(

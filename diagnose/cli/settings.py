@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from diagnose.errors import UserError, printable
+from diagnose.errors import WrongUsage, printable
 
 OWN, SHARED = "diagnose.toml", "pyproject.toml"
 ONLY_TYPED = frozenset(
@@ -27,10 +27,8 @@ _LARGEST_BYTES = 1 << 20
 _STARTS_A_JOB = "run"
 
 
-class SettingError(UserError):
+class SettingError(WrongUsage):
     """A file of settings that cannot be used: wrong usage, as if it were typed, with exit code 2."""
-
-    exit_code = click.UsageError.exit_code
 
 
 def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from diagnose.cli.command import Command
+from diagnose.cli.numbers import Number
 from diagnose.errors import UserError
 from diagnose.probes.bundle.claim import json_object
 from diagnose.probes.protocol import ANNOUNCED, SCRATCH, TRIGGER
@@ -14,12 +16,12 @@ from diagnose.series.places import step_logs
 _POLL_EVERY_S = 0.1
 
 
-@click.command(epilog="Example:  diagnose trigger diagnose-runs/2026-01-02_03-04-05")
+@click.command(cls=Command, epilog="Example:  diagnose trigger diagnose-runs/2026-01-02_03-04-05")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--wait",
     metavar="S",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=15.0,
     help="Wait at most S seconds for the job to answer at which step the window opens (default: 15).",
 )

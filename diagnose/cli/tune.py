@@ -13,6 +13,7 @@ from diagnose import __version__
 from diagnose.capture.command import ignores_our_hook, inherited_environment, resolved
 from diagnose.capture.folder import has_siblings
 from diagnose.capture.job import exit_code_of
+from diagnose.cli.command import Command, Option
 from diagnose.cli.compare import noise_option
 from diagnose.cli.exit_status import INTERRUPTED
 from diagnose.cli.numbers import HOURS
@@ -20,6 +21,7 @@ from diagnose.cli.promises import ledger_option
 from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
 from diagnose.cli.voice import say
+from diagnose.cli.window import SETTLED
 from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.errors import UserError, printable
 from diagnose.probes import protocol
@@ -35,14 +37,18 @@ _S_PER_HOUR = 3600.0
 
 
 @click.command(
+    cls=Command,
     context_settings={"allow_interspersed_args": False},
     epilog="Example:  diagnose tune --budget 30m -- torchrun --nproc_per_node 8 train.py",
 )
 @click.option(
-    "--out", metavar="DIR", type=click.Path(path_type=Path),
+    "--out", cls=Option, writes=True, metavar="DIR", type=click.Path(path_type=Path),
     help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>).",
 )  # fmt: skip
-@click.option("--resume", metavar="DIR", type=click.Path(path_type=Path), help="Continue the tune in DIR.")
+@click.option(
+    "--resume", cls=Option, idle_with={"out": "--resume goes on in the folder that it names"},
+    metavar="DIR", type=click.Path(path_type=Path), help="Continue the tune in DIR.",
+)  # fmt: skip
 @click.option(
     "--runs", metavar="N", type=click.IntRange(min=1), default=RUNS_AT_MOST, show_default=True,
     help="Run the job at most N times, including the first.",
@@ -58,7 +64,8 @@ _S_PER_HOUR = 3600.0
     help="Steps to record in each run; the run ends after them.",
 )  # fmt: skip
 @click.option(
-    "--skip", metavar="N", type=click.IntRange(min=0), default=protocol.SKIP, show_default=True,
+    "--skip", cls=Option, idle_with={"at_step": SETTLED},
+    metavar="N", type=click.IntRange(min=0), default=protocol.SKIP, show_default=True,
     help="Wait at most N steps for step times to settle.",
 )  # fmt: skip
 @click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
@@ -90,8 +97,6 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
     """
     if bool(command) == (resume is not None):
         raise click.UsageError("Give either a command after `--` or --resume DIR:  diagnose tune -- train.py", ctx)
-    if resume is not None and out is not None:
-        raise click.UsageError("Choose one of --out and --resume.", ctx)
     if resume is not None and not (resume / "tune.json").is_file():
         raise UserError("there is no tune to continue", where=resume, do="name the folder of one")
     folder = TuneFolder(resume or out or default_folder(command))

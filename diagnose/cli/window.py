@@ -6,7 +6,10 @@ from typing import Any
 
 import click
 
+from diagnose.cli.command import Option
 from diagnose.probes import protocol
+
+SETTLED = "--at-step records whether or not step times have settled, so that --skip has no effect"
 
 
 def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,12 +25,15 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--warmup",
             metavar="N",
-            type=click.IntRange(min=0),
+            type=click.IntRange(min=1),
             default=protocol.WARMUP,
-            help=f"Warm-up steps with the profiler on before those (default: {protocol.WARMUP}).",
+            help="Warm-up steps with the profiler on before those, at least one: without any the start of torch's "
+            f"profiler would be in the first recorded step (default: {protocol.WARMUP}).",
         ),
         click.option(
             "--skip",
+            cls=Option,
+            idle_with={"at_steps": SETTLED, "arm": "--skip is of a run with one window, and --arm opens many"},
             metavar="N",
             type=click.IntRange(min=0),
             default=protocol.SKIP,
@@ -43,6 +49,8 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--sample-steps",
+            cls=Option,
+            idle_with={"no_sampling": ""},
             metavar="N",
             default=None,
             type=click.IntRange(min=0),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from diagnose.compare.side import SIDE_VERSION, Side
 from diagnose.decoding import UNREADABLE, has_endless_number
-from diagnose.errors import UserError
+from diagnose.errors import UserError, WrongUsage
 from diagnose.trace.source import opened
 
 _LARGEST_BYTES = 16 << 20
@@ -24,7 +24,7 @@ def baseline_file(folder: Path, name: str) -> Path:
         UserError: the name is none that a file can have everywhere.
     """
     if _NAME.fullmatch(name) is None:
-        raise UserError("not a valid name of a baseline", where=name, do="use letters, digits, and . _ - between them")
+        raise WrongUsage("not a valid name of a baseline", where=name, do="use letters, digits, and . _ - between them")
     return folder / f"{name}.json"
 
 

@@ -21,8 +21,17 @@ def told_at(path: str, options: analysis.Options | None = None) -> Diagnosis | S
     Raises:
         UserError: it cannot be read, or holds no step.
     """
-    told = told_without_traces(Path(path)) if "://" not in path and path != "-" else None
+    told = told_before(path)
     return analysis.analyze(path, options=options) if told is None else told
+
+
+def told_before(path: str) -> Diagnosis | Series | None:
+    """The same where no trace has to be analysed for it: a diagnosis as JSON, or a log; None for traces.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    return told_without_traces(Path(path)) if "://" not in path and path != "-" else None
 
 
 def side_told(told: Diagnosis | Series, path: str) -> Side:

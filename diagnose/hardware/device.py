@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.facts import Capture, analysis_option, capture_setting
 from diagnose.formulas import roofline as formula
 from diagnose.hardware.table import Gpu, lookup, named, positive
@@ -240,7 +240,7 @@ def _stated(value: float | None, option: str, unit: float) -> float | None:
     if value is None:
         return None
     if not positive(value) or not math.isfinite(value):
-        raise UserError(f"{option} must be a positive number", where=value, do="leave it out to use the table")
+        raise WrongUsage(f"{option} must be a positive number", where=value, do="leave it out to use the table")
     return value * unit
 
 

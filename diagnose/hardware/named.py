@@ -4,7 +4,7 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.hardware.table import Gpu, table
 
 _SEEN_OVER_MARKETED = 1.03  # memory that a board reports, over its figure in 10^9 bytes
@@ -28,7 +28,7 @@ def gpu_named(name: str) -> Gpu:
     keys = {gpu.key.casefold(): gpu.key for gpu in table()}
     near = [keys[close] for close in get_close_matches(name.casefold(), keys, n=3, cutoff=0.3)]
     hint = f"did you mean {', '.join(near)}? " if near else ""
-    raise UserError("no such GPU is known", where=name, do=f"{hint}`diagnose hardware` lists them all")
+    raise WrongUsage("no such GPU is known", where=name, do=f"{hint}`diagnose hardware` lists them all")
 
 
 def properties_of(gpu: Gpu) -> dict[str, Any]:

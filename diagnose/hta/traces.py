@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diagnose.analysis.rank import parts_of
 from diagnose.analysis.ranks import numbered
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.trace import Loading, Trace, find_run, load, load_all, on_this_machine
 
 
@@ -40,5 +40,5 @@ def one_rank(path: str | Path, run: str | None, loading: Loading, rank: int | No
         chosen = min(by_number) if rank is None else rank
         if chosen not in by_number:
             known = ", ".join(map(str, sorted(by_rank if len(files) > 1 else by_number)))
-            raise UserError(f"no rank {rank}", where=path, do=f"choose one of: {known}")
+            raise WrongUsage(f"no rank {rank}", where=path, do=f"choose one of: {known}")
         yield chosen, by_number[chosen]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, get_args
 
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.facts import Facts, Scalar, Unit, Unknown
 
 MAX_LENGTH = 500
@@ -34,10 +34,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, 
 FIRST_KNOWN = "first_known"  # the only function that may be given an unknown fact
 
 
-class RuleError(UserError):
+class RuleError(WrongUsage):
     """A rule that cannot be used; names the file and the key. As wrong usage it ends with exit code 2."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True)

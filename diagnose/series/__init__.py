@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from diagnose.series.findings import Periodic, SeriesReport, Stall, SuggestedCapture, to_json
     from diagnose.series.job_changes import changes
     from diagnose.series.judge import judged
-    from diagnose.series.sources import read_runs, read_series, series_beside
+    from diagnose.series.several import read_runs
+    from diagnose.series.sources import read_series, series_beside
     from diagnose.series.told import told_without_traces
     from diagnose.series.tracks import Series, Track
 
@@ -17,7 +18,8 @@ _HOMES = {
     "job_changes": ("changes",),
     "findings": ("Periodic", "SeriesReport", "Stall", "SuggestedCapture", "to_json"),
     "judge": ("judged",),
-    "sources": ("read_runs", "read_series", "series_beside"),
+    "several": ("read_runs",),
+    "sources": ("read_series", "series_beside"),
     "told": ("told_without_traces",),
     "tracks": ("Series", "Track"),
 }

@@ -53,6 +53,15 @@ def reading_of(table: Table, unit: str | None = None) -> Reading:
     return Reading(kind, np.asarray(table.values[chosen.role], np.float64) * factor, says, unit, clock)
 
 
+def takes_unit(table: Table) -> bool:
+    """Whether a unit that is stated beside the table says how any of its times are read."""
+    chosen = timed(table.columns)
+    times = [table.columns[role] for role in PARTS if role in table.columns]
+    if chosen is not None and chosen.role != "rate" and not table.dated:
+        times.append(chosen)
+    return any(not column.unit for column in times)
+
+
 def tracks_of(table: Table, read: Reading, told: Told, rank: int | None, of_run: Mask) -> tuple[Track, ...]:
     """The tracks of a run; what is set right is added to `told`.
 

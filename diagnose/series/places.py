@@ -36,9 +36,10 @@ def may_hold_series(path: Path) -> bool:
         names = os.listdir(folder)
     except OSError:
         return True
-    return is_window(folder.name) or any(_holds_series(name) for name in names)
+    return is_window(folder.name) or any(holds_series(name) for name in names)
 
 
-def _holds_series(name: str) -> bool:
+def holds_series(name: str) -> bool:
+    """Whether a file is called as what holds step times is."""
     named = name == STATE or name.startswith(CHECKPOINT) or Path(name).suffix.lower() in LOGS
     return named or CAPTURE_NAME.fullmatch(name) is not None or rank_in(name, STEP_LOG) is not None

@@ -1,5 +1,6 @@
 """Where step times come from: a log, a trainer state, what the probe recorded, or several traces of one run."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +8,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from diagnose.decoding import finite
-from diagnose.errors import UserError, pass_over, shown_path
+from diagnose.errors import UserError, WrongUsage, pass_over, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import STEP_LOG, rank_in
 from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.columns import Column, Stated
-from diagnose.series.ordering import missing_ranks, reservations
+from diagnose.series.not_taken import UnitNotTaken, refuse_names, refuse_unit, unit_not_taken
+from diagnose.series.ordering import missing_ranks, reservations, takes_unit
 from diagnose.series.places import CAPTURE_NAME, CHECKPOINT, LOGS, STATE, is_window, step_logs
 from diagnose.series.runs import runs_of
 from diagnose.series.set_right import Told
@@ -36,19 +38,24 @@ _NO_TIMES = Unknown(
 
 
 def read_series(
-    path: Path, unit: str | None = None, step_column: str | None = None, time_column: str | None = None
+    path: str | os.PathLike[str],
+    unit: str | None = None,
+    step_column: str | None = None,
+    time_column: str | None = None,
 ) -> Series:
     """The step times at `path`: a file, or the folder of an armed run, of logs, a trainer state, records or traces.
 
     Args:
-        path: the file or folder.
+        path: the file or folder, as text or a path.
         unit: "s", "ms", "us" or "ns", for times whose column states none.
         step_column: the column of a log that counts the steps; told by its name where None.
         time_column: the column of a log that tells their times; told by its name where None.
 
     Raises:
         UserError: nothing there tells step times, or it cannot be read.
+        WrongUsage: it has no such columns, or takes no unit.
     """
+    path = Path(path)
     if not path.exists():
         raise UserError("no such file or folder", where=path, do="check the path")
     stated = Stated(step_column, time_column, unit)
@@ -57,12 +64,14 @@ def read_series(
     if stated.names:
         return _with_named_columns(path, stated)
     if logs := step_logs(path):
+        refuse_unit(stated, path)
         return _armed(logs)
     logged = series_beside(path, unit)
     if logged is not None and logged.tracks:
         return logged
     traced = windows(path)
     if traced is not None:
+        refuse_unit(stated, path)
         return traced
     if logged is not None:
         return logged
@@ -72,12 +81,17 @@ def read_series(
 def series_beside(path: Path, unit: str | None = None) -> Series | None:
     """The logged or recorded step times in the folder of a trace, or in the folder `path`; None when there are none.
 
-    Reads no trace, and never fails: what cannot be used is as good as none.
+    Reads no trace, and without a unit it never fails: what cannot be used is as good as none.
+
+    Raises:
+        WrongUsage: what is read takes no unit.
     """
     folder = path if path.is_dir() else path.parent
     for source in (_armed_beside, _logs, _states, _captures):
         try:
             series = source(folder, Stated(unit=unit))
+        except UnitNotTaken:
+            raise
         except (UserError, OSError) as error:
             pass_over(error)
             continue
@@ -86,39 +100,11 @@ def series_beside(path: Path, unit: str | None = None) -> Series | None:
     return None
 
 
-def read_runs(
-    paths: Sequence[Path], unit: str | None = None, step_column: str | None = None, time_column: str | None = None
-) -> Series:
-    """The step times of several runs of one job, each at a path of its own; arguments and errors as `read_series`."""
-    each = [read_series(path, unit, step_column, time_column) for path in paths]
-    if len(each) == 1:
-        return each[0]
-    names = _told_apart([shown_path(path) for path in paths])
-    tracks, runs, notes = list[Track](), list[Run](), list[str]()
-    for name, one in zip(names, each, strict=True):
-        tracks += [replace(track, run=f"{name} {track.run}".strip()) for track in one.tracks]
-        of_path = one.runs or (Run(),)
-        runs += [replace(run, name=f"{name} {run.name}".strip()) for run in of_path]
-        notes += [f"{name}: {note}" for note in one.notes]
-    unknown = next((one.unknown for one in each if one.unknown is not None), None) if not tracks else None
-    files = tuple(file for one in each for file in one.files)
-    restarts = tuple(sorted({step for one in each for step in one.restarts}))
-    return Series(each[0].kind, files, each[0].unit, tuple(tracks), restarts, tuple(notes), unknown, tuple(runs))
-
-
-def _told_apart(paths: Sequence[str]) -> list[str]:
-    """The shortest ends of the paths by which all differ."""
-    parts = [path.split("/") for path in paths]
-    for count in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(one[-count:]) for one in parts]
-        if len(set(names)) == len(names):
-            return names
-    raise UserError("the same path is named twice", where=Path(paths[0]), do="name each run once")
-
-
-def _armed_beside(folder: Path, _stated: Stated) -> Series | None:
+def _armed_beside(folder: Path, stated: Stated) -> Series | None:
     """The step logs in the folder, else in that of the run of whose windows it is one."""
     paths = step_logs(folder) or (step_logs(folder.parent) if is_window(folder.name) else [])
+    if paths:
+        refuse_unit(stated, folder)
     return _armed(paths) if paths else None
 
 
@@ -146,7 +132,7 @@ def armed_series(paths: Sequence[Path], logs: Sequence[ArmedLog]) -> Series:
 def _with_named_columns(folder: Path, stated: Stated) -> Series:
     series = _logs(folder, stated)
     if series is None:
-        raise UserError(
+        raise WrongUsage(
             "no log in the folder has the named columns", where=folder, why=", ".join(stated.names), do="name the log"
         )
     return series
@@ -155,6 +141,8 @@ def _with_named_columns(folder: Path, stated: Stated) -> Series:
 def _of_file(path: Path, stated: Stated) -> Series:
     kind = _suffix(path)
     if rank_in(path.name, STEP_LOG) is not None:
+        refuse_names(stated, path)
+        refuse_unit(stated, path)
         return _armed([path])
     if kind in (".csv", ".tsv"):
         return _of_tables([(path, _table(path, stated))], stated.unit, "csv")
@@ -162,11 +150,11 @@ def _of_file(path: Path, stated: Stated) -> Series:
         return _of_tables([(path, _table(path, stated))], stated.unit, "jsonl")
     if kind in _TEXT or not kind:
         return _of_text(path, stated)
-    if stated.names:
-        raise UserError("no columns to name", where=path, why="only logs have them: .csv .tsv .jsonl")
+    refuse_names(stated, path)
     if CAPTURE_NAME.search(path.name):
         captured = _captured([path])
         if captured is not None:
+            refuse_unit(stated, path)
             return captured
         raise UserError("no step times in the capture record", where=path, do=_DO)
     if kind == ".json":
@@ -184,9 +172,12 @@ def _of_text(path: Path, stated: Stated) -> Series:
     """A file of columns, whatever it is called, else the text log of a training loop."""
     try:
         return _of_tables([(path, _table(path, stated))], stated.unit, "csv")
+    except UnitNotTaken:
+        raise
     except UserError:
         if stated.names:
             raise
+    refuse_unit(stated, path)
     from diagnose.series.text_log import read_text  # its many patterns take long to load
 
     return _of_tables([(path, read_text(path))], stated.unit, "text")
@@ -217,6 +208,8 @@ def _table(path: Path, stated: Stated) -> Table:
 def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str) -> Series:
     tracks, runs = list[Track](), list[Run]()
     told, reads, reserved = Told(), [], list[str]()
+    if unit is not None and not any(takes_unit(table) for _, table in tables):
+        raise unit_not_taken(tables[0][0], "the log states the unit of its times, or has none")
     for path, table in tables:
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
         tracks_read, runs_read, read, told_here = runs_of(table, unit, int(named[1]) if named else None)
@@ -270,7 +263,10 @@ def _of_state(path: Path, stated: Stated) -> Series:
 
 
 def _captures(folder: Path, stated: Stated) -> Series | None:
-    return _captured(sorted(p for p in folder.iterdir() if CAPTURE_NAME.fullmatch(p.name))[:_MOST_LOGS])
+    captured = _captured(sorted(p for p in folder.iterdir() if CAPTURE_NAME.fullmatch(p.name))[:_MOST_LOGS])
+    if captured is not None:
+        refuse_unit(stated, folder)
+    return captured
 
 
 def _captured(paths: Sequence[Path]) -> Series | None:

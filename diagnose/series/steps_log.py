@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from diagnose.decoding import encodable, finite
-from diagnose.errors import UserError, printable
+from diagnose.errors import UserError, WrongUsage, printable
 from diagnose.series.beside_steps import Labels, Told
 from diagnose.series.columns import Column, Stated, columns, fits
 from diagnose.series.lines import lines_of
@@ -189,7 +189,7 @@ def _fitting(path: Path, names: Sequence[str], stated: Stated) -> dict[str, Colu
     try:
         used = columns([name[:200] for name in names[:2000]], stated)
     except ValueError as error:
-        raise UserError(str(error), where=path, why=f"columns: {listed}", do=_DO) from error
+        raise WrongUsage(str(error), where=path, why=f"columns: {listed}", do=_DO) from error
     if not fits(used):
         raise UserError("no columns of steps and their times in the log", where=path, why=f"columns: {listed}", do=_DO)
     return used

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.errors import UserError, printable
+from diagnose.errors import WrongUsage, printable
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS
 
@@ -31,7 +31,7 @@ def stated_ranges(trace: Trace, pattern: re.Pattern[str]) -> Ints:
     listed = ", ".join(printable(name)[:60] for name, _ in times.most_common(_LISTED))
     why = f"the commonest are {listed}" if listed else "the trace has no ranges of the job's own"
     do = "give the name of a range around a step, as --step-range 'iteration \\d+'"
-    raise UserError(f"no range is named like {printable(pattern.pattern)}", where=trace.path, why=why, do=do)
+    raise WrongUsage(f"no range is named like {printable(pattern.pattern)}", where=trace.path, why=why, do=do)
 
 
 def ranges_called_steps(trace: Trace) -> Ints:

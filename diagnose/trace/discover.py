@@ -10,6 +10,7 @@ from pathlib import Path
 
 from diagnose.errors import UserError, printable
 from diagnose.trace.distributed import rank_in, world_size_in
+from diagnose.trace.named_runs import called
 from diagnose.trace.nsight import MAGIC
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
@@ -65,20 +66,18 @@ def find_run(path: Path, name: str | None = None) -> Run:
     if not path.exists():
         raise UserError("no such file or folder", where=path, do="check the path")
     if not path.is_dir():
-        return Run(path.name, (_identify(path, _peek(path)),))
+        return called(name, [Run(path.name, (_identify(path, _peek(path)),))], path)
     runs = runs_in(path)
     if not runs:
         raise UserError(
             "no traces in the folder", where=path, why="no .json, .json.gz or .zst file in it holds profiler events"
         )
-    if name is not None:
-        return _called(name, runs, path)
-    if len(runs) > 1:
+    if name is None and len(runs) > 1:
         sizes = [(r.name, len(r.files)) for r in runs]
         listed = "".join(f"\n       --run {printable(name)}  ({n} file{'s' * (n > 1)})" for name, n in sizes)
         why = _why_apart([file for run in runs for file in run.files])
         raise UserError(f"{len(runs)} runs in one folder", where=path, why=why, do=f"choose one:{listed}")
-    return runs[0]
+    return called(name, runs, path)
 
 
 def runs_in(folder: Path) -> list[Run]:
@@ -184,7 +183,7 @@ def runs_of(files: list[RankFile]) -> list[Run]:
         return [Run(files[0].path.parent.name, _by_rank(files))]
     folders = _by_folder(files)
     if len(folders) > 1:
-        return [_below(name, run) for name, members in folders.items() for run in runs_of(members)]
+        return [run for name, members in folders.items() for run in _below(name, runs_of(members))]
     runs = []
     for family in sorted({f.family for f in files}):
         members = [f for f in files if f.family == family]
@@ -201,10 +200,11 @@ def _by_folder(files: list[RankFile]) -> dict[str, list[RankFile]]:
     return by_folder
 
 
-def _below(folder: str, run: Run) -> Run:
-    """The run, named after its folder too."""
-    alone = len(run.files) > 1 and run.name == run.files[0].path.parent.name
-    return run if not folder else replace(run, name=folder if alone else f"{folder}/{run.name}")
+def _below(folder: str, runs: list[Run]) -> list[Run]:
+    """The runs of a folder, named after it too; the only one is called as the folder is."""
+    if not folder:
+        return runs
+    return [replace(run, name=folder if len(runs) == 1 else f"{folder}/{run.name}") for run in runs]
 
 
 def _split_repeats(family: str, members: list[RankFile]) -> list[Run]:
@@ -220,14 +220,6 @@ def _split_repeats(family: str, members: list[RankFile]) -> list[Run]:
 
 def _by_rank(files: list[RankFile]) -> tuple[RankFile, ...]:
     return tuple(sorted(files, key=lambda f: (f.rank is None, f.rank or 0, f.path.name)))
-
-
-def _called(name: str, runs: list[Run], path: Path) -> Run:
-    for run in runs:
-        if run.name == name:
-            return run
-    names = ", ".join(printable(r.name) for r in runs)
-    raise UserError(f"no run called {printable(name)!r}", where=path, do=f"choose one of: {names}")
 
 
 def _identify(path: Path, start: bytes) -> RankFile:

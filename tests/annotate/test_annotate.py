@@ -132,8 +132,8 @@ def test_the_trace_itself_is_never_overwritten(tmp_path: Path) -> None:
     before = path.read_bytes()
     done = CliRunner().invoke(main, ["analyze", str(path), "--annotate", str(path)])
 
-    assert done.exit_code == 3
-    assert "it is the trace" in done.output
+    assert done.exit_code == 2
+    assert "--annotate would overwrite what is read" in done.output
     assert path.read_bytes() == before
 
 

@@ -122,6 +122,20 @@ def test_analyze_tells_the_run_and_each_window(tmp_path: Path) -> None:
     assert (refused.exit_code, "--html needs a single window" in refused.output) == (2, True)
 
 
+def test_what_came_of_a_patch_is_told_at_the_end(tmp_path: Path) -> None:
+    patch = {"target": "torch", "set": {"float32_matmul_precision": "high"}}
+    (tmp_path / "patch.json").write_text(json.dumps(patch))
+
+    done = armed(tmp_path, "train(60)", "--at-step", 20, "--apply", "patch.json", "--json", "out.json")
+
+    run = json.loads((tmp_path / "out.json").read_text())
+    assert done.returncode == 0, done.stderr
+    assert "diagnose: applied: float32_matmul_precision=high: " in done.stderr
+    assert "applied:    float32_matmul_precision=high: " in done.stderr
+    assert [patch["set"] for patch in run["applied"]["patches"]] == [{"float32_matmul_precision": "high"}]
+    assert run["windows"][0]["diagnosis"]["applied"] == run["applied"]
+
+
 @pytest.mark.slow
 def test_where_a_single_long_stall_was_is_told(tmp_path: Path) -> None:
     body = """
@@ -227,6 +241,7 @@ def test_a_trainer_counts_its_own_steps_and_opens_windows_between_them(tmp_path:
         (("--at-step", "3", "--at-step", "5"), "Several --at-step need --arm"),
         (("--arm", "--stop"), "--stop ends the job after a window"),
         (("--arm", "--html", "a.html"), "--html needs a single window"),
+        (("--arm", "--at-step", "9", "--windows", "2"), "--windows needs --when-slow or --every"),
     ],
 )
 def test_options_that_contradict_each_other_start_no_job(options: tuple[str, ...], says: str) -> None:

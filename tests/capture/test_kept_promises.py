@@ -83,6 +83,20 @@ def test_a_run_with_the_patch_keeps_what_was_promised_and_what_came(before: Runs
     assert str(before.folder) not in (before.data / file.NAME).read_text()
 
 
+def test_an_armed_run_with_the_patch_keeps_it_too(before: Runs) -> None:
+    """Where a step of the window was slow, as on a busy machine, nothing is kept; what came is told all the same."""
+    until_then = len(before.kept)
+
+    said = before("--arm", "--apply", "before.json#data-wait", "--json", "armed.json")
+
+    run = json.loads((before.folder / "armed.json").read_text())
+    (window,) = run["windows"]
+    keeps = window["slow_step"] is None
+    assert f"measured {run['applied']['measured_speedup']:.2f}x" in said.splitlines()[-2]
+    assert ("diagnose: kept in the ledger of promises" in said) == keeps
+    assert [kept.rules for kept in before.kept[until_then:]] == [("data-wait",)] * keeps
+
+
 @pytest.mark.parametrize(
     ("options", "env"),
     [

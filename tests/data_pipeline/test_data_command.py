@@ -137,7 +137,7 @@ def test_a_diagnosed_run_gives_the_step(tmp_path: Path) -> None:
     ("args", "code", "says"),
     [
         ((), 2, "No command"),
-        (("--step-ms", "5", "--run", "r.json", "--", "x.py"), 2, "Choose one of --step-ms and --run"),
+        (("--step-ms", "5", "--run", "r.json", "--", "x.py"), 2, "choose one of --step-ms and --run"),
         (("--run", "r.json", "--", "x.py"), 3, "no such file: r.json"),
         (("--", "not-there"), 127, "cannot run the command: not-there"),
         (("--", sys.executable, "-I", "x.py"), 3, "Python runs with -I"),

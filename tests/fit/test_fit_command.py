@@ -118,13 +118,35 @@ def test_what_the_trainer_cannot_divide_points_to_the_stack_that_can():
         (("--model", "8b", "--gpu", "H100", "--pp", "64"), "pp may be 1 to 32"),
         (("--model", "gpt2", "--gpu", "H100", "--seq-len", "2048"), "use --seq-len 1024, or a config.json"),
         (("--table", "none.csv"), "--out is missing"),
-        (("--table", "none.csv", "--out", "o.csv"), "cannot read the table: none.csv"),
+        (("--model", "8b", "--gpu", "H100", "--out", "o.csv"), "--out needs --table"),
+        (("--table", "none.csv", "--out", "none.csv"), "--out would overwrite the input of --table"),
+        (("--table", "none.csv", "--out", "o.csv", "--gpu", "H100"), "--gpu has no effect with --table"),
+        (("--model", "8b", "--gpu", "H100", "--dp", "8", "--zero", "1", "--fsdp", "full-shard"), "--zero and --fsdp"),
+        (
+            ("--model", "8b", "--gpu", "H100", "--gpus", "8", "--micro-batch", "2", "--global-batch", "64"),
+            "--micro-batch has no effect with --global-batch",
+        ),
+        (
+            ("--model", "8b", "--gpu", "H100", "--dp", "8", "--accumulation", "3", "--global-batch", "64"),
+            "the global batch is not what its parts make",
+        ),
     ],
 )
-def test_input_that_cannot_be_used_is_one_clear_message(args, said):
+def test_what_cannot_be_meant_is_wrong_usage_with_one_clear_message(args, said):
     done = fit(*args)
-    assert done.exit_code == 3
+    assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_the_stated_accumulation_and_the_global_batch_leave_one_micro_batch():
+    made = asked("--model", "8b", "--gpu", "H100", "--dp", "8", "--zero", "3", "--accumulation", "4", "--global-batch",
+                 "64")  # fmt: skip
+    assert (made["plan"]["micro_batch"], made["plan"]["accumulation"]) == (2, 4)
+
+
+def test_a_table_that_is_not_there_is_unusable_input():
+    done = fit("--table", "none.csv", "--out", "o.csv")
+    assert (done.exit_code, "cannot read the table: none.csv" in done.stderr) == (3, True)
 
 
 def predicted(tmp_path, text: str) -> list[dict[str, str]]:

@@ -37,7 +37,7 @@ def test_callbacks_of_the_job_hear_nothing_that_the_other_ranks_do_not(ranks: in
     theirs, own = OfTransformers(), OfTheJob()
     trainer = Trainer(
         args=SimpleNamespace(world_size=ranks),
-        state=SimpleNamespace(epoch=0.5),
+        state=SimpleNamespace(epoch=0.5, log_history=[]),
         control=None,
         model=None,
         callback_handler=SimpleNamespace(callbacks=[own, theirs]),
@@ -49,3 +49,4 @@ def test_callbacks_of_the_job_hear_nothing_that_the_other_ranks_do_not(ranks: in
 
     assert theirs.got == [{"diagnose/step_ms": 12.0, "epoch": 0.5}]
     assert own.got == []
+    assert trainer.state.log_history == []

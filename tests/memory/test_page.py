@@ -74,5 +74,5 @@ def test_the_snapshot_is_not_written_over(tmp_path: Path) -> None:
 
     done = CliRunner().invoke(main, ["memory", str(file), "--html", str(file)])
 
-    assert done.exit_code == 3
+    assert done.exit_code == 2
     assert file.read_bytes() == OOM.read_bytes()

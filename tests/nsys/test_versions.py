@@ -118,7 +118,7 @@ def test_the_user_names_the_ranges_that_are_steps(tmp_path: Path) -> None:
     assert (plain["source"], plain["count"]) == ("window", 1)
     assert (stated["source"], stated["count"]) == ("named ranges", 4)
     wrong = CliRunner().invoke(main, ["analyze", str(path), "--step-range", "epoch"])
-    assert wrong.exit_code == 3
+    assert wrong.exit_code == 2
     assert "no range is named like epoch" in wrong.output
     assert "turn 7" in wrong.output
 

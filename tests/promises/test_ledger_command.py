@@ -113,7 +113,7 @@ def test_the_ledger_is_not_written_over_by_its_export(folder: Path) -> None:
 
     done = ledger("--export", folder / "promises.jsonl")
 
-    assert done.exit_code == 3
+    assert done.exit_code == 2
     assert (folder / "promises.jsonl").read_bytes() == before
 
 

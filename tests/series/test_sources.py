@@ -1,14 +1,16 @@
 """From files to step times: what is read as what, what is left out, and what is refused."""
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from kineto import Trace as Job
 
 from diagnose.errors import UserError
-from diagnose.series import judged, read_series, series_beside
+from diagnose.series import judged, read_runs, read_series, series_beside
 
 
 def written(path: Path, *lines: str) -> Path:
@@ -219,3 +221,12 @@ def test_no_more_than_the_stated_rows_are_read(tmp_path: Path, monkeypatch: pyte
 
     assert len(series.tracks[0]) == 50
     assert any("only the first" in note for note in series.notes)
+
+
+@pytest.mark.parametrize("called", [str, Path, os.fspath])
+def test_a_path_may_be_text(called: Any, tmp_path: Path) -> None:
+    log = tmp_path / "l.csv"
+    log.write_text("step,step_time_s\n" + "".join(f"{step},0.5\n" for step in range(20)))
+
+    assert len(read_series(called(log)).tracks[0]) == 20
+    assert len(read_runs([called(log)]).tracks[0]) == 20

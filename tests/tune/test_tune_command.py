@@ -19,7 +19,7 @@ def run(*args: object) -> Result:
     [
         ([], "Give either a command after `--` or --resume DIR"),
         (["--resume", "there", "--", "train.py"], "Give either a command after `--` or --resume DIR"),
-        (["--resume", "there", "--out", "there"], "Choose one of --out and --resume."),
+        (["--resume", "there", "--out", "there"], "choose one of --resume and --out."),
         (["--runs", "0", "--", "train.py"], "0 is not in the range"),
         (["--budget", "soon", "--", "train.py"], "'--budget'"),
     ],

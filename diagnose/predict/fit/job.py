@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import isqrt
 from typing import Literal, get_args
 
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
 from diagnose.predict.fit.precision import Optimizer, Precision, optimizer_of, precision_of
@@ -171,20 +171,20 @@ def check_sharding(model: ModelShape, sharding: Sharding) -> None:
     """
     if sharding.zero not in ZERO_STAGES:
         stages = ", ".join(f"{stage} ({name})" for stage, name in ZERO_STAGES.items())
-        raise UserError("no such ZeRO stage", where=f"zero={sharding.zero}", do=f"use one of {stages}")
+        raise WrongUsage("no such ZeRO stage", where=f"zero={sharding.zero}", do=f"use one of {stages}")
     if sharding.dp % sharding.replicas:
         allowed = _allowed("replicas", _divisors(sharding.dp))
-        raise UserError("replicas must divide dp", where=f"replicas={sharding.replicas}, dp={sharding.dp}", do=allowed)
+        raise WrongUsage("replicas must divide dp", where=f"replicas={sharding.replicas}, dp={sharding.dp}", do=allowed)
     if bad := [f"{model.heads} heads"] * bool(model.heads % sharding.tp) + _cut_kv_heads(model, sharding.tp):
         degrees = [tp for tp in _divisors(model.heads) if not _cut_kv_heads(model, tp)]
         why = f"tensor parallelism gives each rank whole heads, and {' and '.join(bad)} cannot be divided by it"
-        raise UserError("tp does not fit the model", where=f"tp={sharding.tp}", why=why, do=_allowed("tp", degrees))
+        raise WrongUsage("tp does not fit the model", where=f"tp={sharding.tp}", why=why, do=_allowed("tp", degrees))
     if sharding.pp > model.layers or (model.layers % sharding.pp and not sharding.uneven_stages):
         takes = "at least one of them" if sharding.uneven_stages else "as many of them as the others"
         why = f"the model has {model.layers} layers, and each pipeline stage takes {takes}"
         even = _allowed("pp", _divisors(model.layers))
         do = f"pp may be 1 to {model.layers}" if sharding.uneven_stages else even
-        raise UserError("pp does not fit the model", where=f"pp={sharding.pp}", why=why, do=do)
+        raise WrongUsage("pp does not fit the model", where=f"pp={sharding.pp}", why=why, do=do)
 
 
 def _cut_kv_heads(model: ModelShape, tp: int) -> list[str]:
@@ -199,28 +199,28 @@ def _check_counts(plan: JobPlan) -> None:
     counts |= {name: getattr(sharding, name) for name in ("dp", "tp", "pp", "replicas")}
     for name, count in counts.items():
         if not 1 <= count <= MOST:
-            raise UserError(f"{name} must be from 1 to {MOST:,}", where=f"{name}={count}")
+            raise WrongUsage(f"{name} must be from 1 to {MOST:,}", where=f"{name}={count}")
 
 
 def _check_choices(plan: JobPlan) -> None:
     choices = {"attention": ATTENTIONS, "checkpointing": CHECKPOINTINGS}
     for name, allowed in choices.items():
         if (value := getattr(plan, name)) not in allowed:
-            raise UserError(f"no such {name}", where=value, do=_allowed(name, allowed))
+            raise WrongUsage(f"no such {name}", where=value, do=_allowed(name, allowed))
     if plan.sharding.schedule not in SCHEDULES:
-        raise UserError("no such schedule", where=plan.sharding.schedule, do=_allowed("schedule", SCHEDULES))
+        raise WrongUsage("no such schedule", where=plan.sharding.schedule, do=_allowed("schedule", SCHEDULES))
 
 
 def _check_gpus(plan: JobPlan) -> None:
     sharding = plan.sharding
     if plan.gpus % plan.nodes:
         allowed = _allowed("nodes", _divisors(plan.gpus))
-        raise UserError("nodes must divide the GPUs", where=f"{plan.gpus} GPUs, {plan.nodes} nodes", do=allowed)
+        raise WrongUsage("nodes must divide the GPUs", where=f"{plan.gpus} GPUs, {plan.nodes} nodes", do=allowed)
     if sharding.gpus != plan.gpus:
         product = f"dp {sharding.dp} x tp {sharding.tp} x pp {sharding.pp} = {sharding.gpus}"
         rest = sharding.tp * sharding.pp
         do = f"use dp={plan.gpus // rest}" if plan.gpus % rest == 0 else f"tp x pp must divide {plan.gpus}"
-        raise UserError("the sharding takes other GPUs than there are", where=f"{product}, {plan.gpus} GPUs", do=do)
+        raise WrongUsage("the sharding takes other GPUs than there are", where=f"{product}, {plan.gpus} GPUs", do=do)
 
 
 def _divisors(number: int) -> list[int]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from diagnose.errors import UserError
+from diagnose.errors import UserError, WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_families import MODEL_TYPES
 from diagnose.formulas.named_models import NAMED_MODELS, named_model
@@ -45,7 +45,7 @@ def model_named(text: str) -> tuple[str, ModelShape]:
         return known
     near = get_close_matches(text.rsplit("/", 1)[-1], NAMED_MODELS, n=5, cutoff=0.4) or list(NAMED_MODELS)[:8]
     do = f"pass its config.json, or a name of the table, such as {', '.join(near)}"
-    raise UserError("no file and no known model of that name", where=text, do=do)
+    raise WrongUsage("no file and no known model of that name", where=text, do=do)
 
 
 def longest_usual(model: ModelShape) -> int:
@@ -68,7 +68,7 @@ def with_places(model: ModelShape, seq_len: int, stack: Stack) -> ModelShape:
     if stack.name == "transformers":
         why = f"the model has learned places for {model.positions} tokens"
         do = f"use --seq-len {longest_usual(model)}, or a config.json with more of them"
-        raise UserError("the sequences are longer than the model takes", where=f"{seq_len} tokens", why=why, do=do)
+        raise WrongUsage("the sequences are longer than the model takes", where=f"{seq_len} tokens", why=why, do=do)
     return replace(model, positions=seq_len)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 
 T = TypeVar("T")
 
@@ -110,5 +110,5 @@ def optimizer_of(name: str) -> Optimizer:
 
 def _one_of(kind: str, name: str, table: dict[str, T]) -> T:
     if name not in table:
-        raise UserError(f"no such {kind}", where=name, do=f"use one of {', '.join(table)}")
+        raise WrongUsage(f"no such {kind}", where=name, do=f"use one of {', '.join(table)}")
     return table[name]

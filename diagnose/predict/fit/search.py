@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from diagnose.errors import UserError
+from diagnose.errors import UserError, WrongUsage
 from diagnose.predict.fit.job import Checkpointing, JobPlan, Sharding
 from diagnose.predict.fit.stacks import Stack
 from diagnose.predict.fit.step_time import StepTime, predict_step
@@ -58,7 +58,7 @@ def search(plan: JobPlan, stack: Stack, global_batch: int, fits: Fits) -> Search
     candidates = list(_candidates(plan, stack, global_batch))
     if not candidates:
         do = f"use a multiple of {plan.gpus} sequences, or other GPUs"
-        raise UserError("no division of the job reaches the global batch", where=f"{global_batch} sequences", do=do)
+        raise WrongUsage("no division of the job reaches the global batch", where=f"{global_batch} sequences", do=do)
     fitting = [candidate for candidate in candidates if fits(candidate)]
     ranked = [Ranked(candidate, predict_step(candidate, stack)) for candidate in fitting]
     ranked.sort(key=lambda entry: -entry.step.expected_tokens_per_s)

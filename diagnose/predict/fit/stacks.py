@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.predict.fit.job import Sharding
 
 _TABLE = Path(__file__).parents[2] / "data" / "training_stacks.toml"
@@ -118,13 +118,13 @@ class Stack:
         if sharding.tp * sharding.pp > 1 and not self.divides_blocks:
             able = ", ".join(name for name, stack in stacks().items() if stack.divides_blocks)
             where = f"tp={sharding.tp}, pp={sharding.pp}"
-            raise UserError(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
+            raise WrongUsage(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
         if sharding.dp > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
             others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
             names = ", ".join(other.name for other in others if sharding.zero in other.zero_stages)
             do = f"zero may be {allowed}" + (f"; --stack may be {names} for it" if names else "")
-            raise UserError(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
+            raise WrongUsage(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
 
 
 RATES = tuple(field.name for field in fields(Stack) if field.type is float or field.type == "float")
@@ -144,7 +144,7 @@ def stack_of(name: str) -> Stack:
         UserError: no such stack is known.
     """
     if name not in stacks():
-        raise UserError("no such training stack", where=name, do=f"use one of {', '.join(stacks())}")
+        raise WrongUsage("no such training stack", where=name, do=f"use one of {', '.join(stacks())}")
     return stacks()[name]
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from diagnose.errors import UserError
+from diagnose.errors import WrongUsage
 from diagnose.formulas.model_flops import (
     attention_flops,
     causal_pairs_per_token,
@@ -41,9 +41,9 @@ def board_of(plan: JobPlan) -> Board:
     tflops = gpu.tflops(precision)
     if tflops is None or gpu.hbm_gbs is None:
         lacks = f"{precision} peak" if tflops is None else "memory bandwidth"
-        raise UserError(f"no {lacks} is known of this GPU", where=gpu.key, do="choose another --dtype or --gpu")
+        raise WrongUsage(f"no {lacks} is known of this GPU", where=gpu.key, do="choose another --dtype or --gpu")
     if plan.fp8 and gpu.fp8_tflops is None:
-        raise UserError("this GPU has no fp8 units", where=gpu.key, do="leave out --fp8, or choose another --gpu")
+        raise WrongUsage("this GPU has no fp8 units", where=gpu.key, do="leave out --fp8, or choose another --gpu")
     gbs = gpu.measured_hbm_gbs or ASSUMED_HBM_SHARE * gpu.hbm_gbs
     return Board(tflops * 1e12, gbs * 1e9)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diagnose.decoding import finite
-from diagnose.errors import UserError, printable
+from diagnose.errors import UserError, WrongUsage, printable
 from diagnose.predict.scaling.columns import Columns, columns_of
 from diagnose.predict.scaling.run import MOST_GPUS, Ladder, Run
 from diagnose.trace.source import opened
@@ -104,7 +104,7 @@ def _check(path: Path, columns: Columns, choice: Choice) -> None:
     for name in (*choice.where, *choice.by):
         if name not in columns.named:
             listed = ", ".join(printable(known)[:40] for known in columns.named)
-            raise UserError(f"no column {name!r} in the table", where=path, do=f"choose of: {listed[:400]}")
+            raise WrongUsage(f"no column {name!r} in the table", where=path, do=f"choose of: {listed[:400]}")
 
 
 def _cell(row: Sequence[str], at: int) -> str:

@@ -8,6 +8,7 @@ from diagnose.facts import spoken
 from diagnose.report.text.machine import print_machine
 from diagnose.report.text.page import Page
 from diagnose.report.text.series import render as render_series
+from diagnose.report.views.applied import applied_line, got_slower
 from diagnose.report.views.brief import brief
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import slow_steps_view
@@ -28,6 +29,8 @@ def render(run: ArmedRun, console: Console, shown: str) -> None:
             label="" if i else "memory:",
         )
     print_machine(page, run.series.machine)
+    if line := applied_line(run.applied):
+        page.paragraph(Text(line, "bold yellow" if got_slower(run.applied) else "bold"), label="applied:")
     if run.unended:
         says = f"the log of {_ranks(run.unended)} does not end: the job runs on, or the process was killed"
         page.paragraph(Text(says, "yellow"), label="ended:")

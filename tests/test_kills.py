@@ -140,6 +140,7 @@ def test_a_scratch_folder_goes_with_its_process_or_with_the_next(
 
 def test_a_process_of_the_pool_ends_with_who_asked_it_in_the_middle_of_a_task() -> None:
     worker: Worker[float, None] = Worker(time.sleep)
+    assert worker.process is not None
     assert worker.process.stdin is not None
     pickle.dump((time.sleep, 10 * PATIENCE_S), worker.process.stdin)
     worker.process.stdin.close()

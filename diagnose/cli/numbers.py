@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from diagnose.decoding import LEAST_STATED, MOST_STATED
 from diagnose.formulas.critical_batch import CriticalBatch
 from diagnose.formulas.mfu_conventions import MFU_AS
 
@@ -26,6 +27,8 @@ class _Positive(click.FloatRange):
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
+        if number and not LEAST_STATED <= abs(number) <= MOST_STATED:
+            self.fail(f"{value} is not between {LEAST_STATED:g} and {MOST_STATED:g}.", param, ctx)
         return number
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import answers, beside, recorders, seeds, told, traces
+from . import answers, beside, environments, recorders, seeds, told, traces
 from .case import Case
 from .damage import damaged, packed, suffixes
 from .entries import entry_of, spoilt
@@ -255,4 +255,6 @@ KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, build
     "pipeline": (4, told.pipeline),
     "tune": (4, told.tune),
     "agent": (5, told.agent),
+    "names": (4, environments.names),
+    "environment": (4, environments.environment),
 }

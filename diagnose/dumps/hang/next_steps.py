@@ -56,8 +56,8 @@ def unknowns(dumps: Mapping[int, Dump], groups: Sequence[Matched], absent: Seque
     if strange := strangers(dumps):
         one = len(strange) == 1
         yield (
-            f"whether {ranks(strange)} {'is' if one else 'are'} of this job: the name of the dump says so, and the other"
-            " numbers do not fit"
+            f"whether {ranks(strange)} {'is' if one else 'are'} of this job: the name of the dump says so, and the"
+            " other numbers do not fit"
         )
     lost = [rank for rank, dump in dumps.items() if dump.lost]
     if lost:

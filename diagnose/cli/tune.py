@@ -30,7 +30,7 @@ from diagnose.tune import JobRuns, Ladder, Limits, Ran, TuneFolder, Window
 from diagnose.tune.ladder import RUNS_AT_MOST, Interrupted
 from diagnose.tune.running import CONTROL, STEPS, Run
 from diagnose.tune.settings import patches_of
-from diagnose.tune.state import LADDER, PAGE, PATCH, default_folder
+from diagnose.tune.state import LADDER, PAGE, PATCH, default_folder, folder_for
 
 _S_PER_HOUR = 3600.0
 
@@ -41,7 +41,8 @@ _S_PER_HOUR = 3600.0
 )
 @click.option(
     "--out", metavar="DIR", type=click.Path(path_type=Path),
-    help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>).",
+    help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>); DIR-2 if DIR holds other "
+    "files.",
 )  # fmt: skip
 @click.option("--resume", metavar="DIR", type=click.Path(path_type=Path), help="Continue the tune in DIR.")
 @click.option(
@@ -95,8 +96,16 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
         raise click.UsageError("Choose one of --out and --resume.", ctx)
     if resume is not None and not (resume / "tune.json").is_file():
         raise UserError("there is no tune to continue", where=resume, do="name the folder of one")
-    folder = TuneFolder(resume or out or default_folder(command))
+    folder = TuneFolder(resume or _place(out or default_folder(command)))
     ctx.exit(_climbed(folder, command, given))
+
+
+def _place(wanted: Path) -> Path:
+    """The folder for the tune, which says so where it is another than the one that is wanted."""
+    place = folder_for(wanted)
+    if place.name != Path(os.path.abspath(wanted)).name:
+        say(f"{printable(str(wanted))} holds other files, which stay: the tune is in {printable(str(place))}")
+    return place
 
 
 def _climbed(folder: TuneFolder, command: tuple[str, ...], given: dict[str, Any]) -> int:

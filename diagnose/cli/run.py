@@ -19,7 +19,8 @@ from diagnose.cli import nsight
 from diagnose.cli.armed import arm_options, asked_of
 from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks, itself
 from diagnose.cli.nsight import nsight_options
-from diagnose.cli.outputs import Outputs, output_options
+from diagnose.cli.outputs import Outputs, files_given, output_options
+from diagnose.cli.own_words import refuse_over
 from diagnose.cli.promises import ledger_option
 from diagnose.cli.recording import budget_option, limits_of, ranks_option
 from diagnose.cli.reporter import POLL_EVERY_S, Reporter
@@ -101,6 +102,7 @@ def run(
     """
     if not command:
         raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
+    refuse_over((*command, patch_file or ""), files_given(given))
     asked = asked_of(given, at_steps, stop)
     under_nsys = nsight.wanted(given, asked is not None)
     reports = is_first_rank(os.environ)

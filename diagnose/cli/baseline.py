@@ -15,6 +15,7 @@ from diagnose.cli.numbers import SHARE, work_options
 from diagnose.cli.pages import html_option, markdown_option, write_file
 from diagnose.cli.workflow import annotations_option
 from diagnose.compare import baseline_file, compare, kept, read, regression, written
+from diagnose.compare.baseline import refuse_over_another
 from diagnose.errors import UserError
 from diagnose.report.views.comparison import headline
 from diagnose.report.views.summary import About
@@ -49,6 +50,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     TRACE is whatever `diagnose compare` takes. The file is the same for the same trace, and names no host and no path.
     """
     file = baseline_file(folder, name)
+    refuse_over_another(file)
     side = kept(side_from(trace, given), name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

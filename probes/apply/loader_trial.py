@@ -51,7 +51,8 @@ def tried(arguments: Mapping[str, Any]) -> Trial:
     try:
         child = _forked()
     except OSError as error:
-        os.close(reading), os.close(writing)
+        os.close(reading)
+        os.close(writing)
         return Trial(error=f"no sample can be tried: {told(error)}")
     if not child:
         _try_and_leave(arguments, reading, writing)

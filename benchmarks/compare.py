@@ -20,7 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.compare import FLOOR, FLOOR_ELSEWHERE, Side, compare, side_of_log
+from diagnose.compare.comparing import compare
+from diagnose.compare.noise import FLOOR, FLOOR_ELSEWHERE
+from diagnose.compare.side import Side, side_of_log
 from diagnose.compare.step_time import without_start
 from diagnose.series import Series, Track
 

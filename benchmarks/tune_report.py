@@ -11,10 +11,10 @@ from statistics import median
 
 from tune_pairs import Further, decided, with_further
 
-from diagnose.compare import FLOOR_ON_HOST
-from diagnose.diagnosis import Rung, Tuning
+from diagnose.compare.noise import FLOOR_ON_HOST
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
+from diagnose.diagnosis.tuning import Rung, Tuning
 from diagnose.tune.proposals import factors_apart
 from diagnose.tune.settings import keys_of
 

@@ -7,7 +7,11 @@ from typing import Any
 import diagnoses
 
 from diagnose import analysis
-from diagnose.compare.fleet import Terms, fleet_of, read_accounting, read_fleet, tree_at
+from diagnose.compare.fleet.accounting import read_accounting
+from diagnose.compare.fleet.jobs import Terms
+from diagnose.compare.fleet.judging import fleet_of
+from diagnose.compare.fleet.reading import read_fleet
+from diagnose.compare.fleet.tree import tree_at
 from diagnose.diagnosis import (
     Diagnosis,
     Finding,

@@ -6,7 +6,7 @@ import diagnoses
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Applied, Diagnosis, Patch
-from diagnose.patch.promises import Promise
+from diagnose.patch.promises.promise import Promise
 
 WORKERS = Patch(target="dataloader", set={"num_workers": 4})
 

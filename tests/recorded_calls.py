@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diagnose.dumps.hang import Hang, found_in, judged
+from diagnose.dumps.hang.answer import Hang
+from diagnose.dumps.hang.judging import judged
+from diagnose.dumps.hang.reading import found_in
 
 TORCH = "/opt/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 DEFAULT = ("0", "default_pg")

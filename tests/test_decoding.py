@@ -9,8 +9,8 @@ import diagnoses
 import numpy as np
 import pytest
 
-from diagnose.compare import side_of
 from diagnose.compare.baseline import kept, read, written
+from diagnose.compare.side import side_of
 from diagnose.decoding import all_of, all_whole, has_endless_number, whole
 from diagnose.diagnosis import to_json
 from diagnose.diagnosis.reading import diagnosis_in

@@ -18,7 +18,7 @@ import diagnose.cli.analyze as analyze_command
 from diagnose.analysis import analyze
 from diagnose.attribution.causes import DISTORTED
 from diagnose.cli import main
-from diagnose.compare import compare
+from diagnose.compare.comparing import compare
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.facts import HOST_STEP, STEP, spoken
 from diagnose.ranks.distorted import distortion_of

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from diagnose.diagnosis import Tuning
+from diagnose.diagnosis.tuning import Tuning
 from diagnose.tune.state import TuneFolder
 
 PATIENCE_S = 240

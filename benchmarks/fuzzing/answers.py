@@ -10,8 +10,8 @@ from typing import Any
 from kept_promises import promise  # of tests/
 
 from diagnose.analysis import analyze
-from diagnose.compare import side_of
 from diagnose.compare.baseline import kept, written
+from diagnose.compare.side import side_of
 from diagnose.diagnosis import to_json
 from diagnose.patch.promises.lines import line_of
 

@@ -10,13 +10,14 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from diagnose.diagnosis import Comparison, Diagnosis, schema
+from diagnose.diagnosis import Diagnosis, schema
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.diagnosis.fleet import Fleet
-from diagnose.dumps.hang import Hang
-from diagnose.dumps.memory import MemoryAnswer
+from diagnose.dumps.hang.answer import Hang
+from diagnose.dumps.memory.answer import MemoryAnswer
 from diagnose.patch.promises.tally import LedgerReport
-from diagnose.predict.data_pipeline import PipelineReport
-from diagnose.predict.scaling import ScalingReport
+from diagnose.predict.data_pipeline.answer import PipelineReport
+from diagnose.predict.scaling.answer import ScalingReport
 from diagnose.series import SeriesReport
 
 _ANSWERS: dict[str, Any] = {

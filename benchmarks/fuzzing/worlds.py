@@ -20,7 +20,7 @@ from diagnose.cli.agents.roots import Roots
 from diagnose.errors import UserError
 from diagnose.patch import patch_file
 from diagnose.probes.pipeline.asked import MEASURED, Asked
-from diagnose.tune import Ran
+from diagnose.tune.running import Ran
 from diagnose.tune.state import LOCK
 
 from .checks import Wrong, check_text

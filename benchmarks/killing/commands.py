@@ -154,8 +154,8 @@ def _fleet(folder: Path) -> None:
 
 def _held(folder: Path) -> None:
     from diagnose.analysis import analyze
-    from diagnose.compare import side_of
     from diagnose.compare.baseline import kept, written
+    from diagnose.compare.side import side_of
 
     _sample("cpu-healthy.json.gz")(folder)
     (folder / "kept").mkdir()

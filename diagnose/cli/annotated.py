@@ -48,7 +48,7 @@ def annotated(path: str, options: "Options", to: Path) -> Diagnosis:
 
 
 def _write(analysed: "Examined", to: Path) -> None:
-    from diagnose.annotate import write_annotated  # nobody waits for it who does not ask for it
+    from diagnose.annotate.writing import write_annotated  # nobody waits for it who does not ask for it
 
     if any(is_same_file(Path(m.timeline.trace.path), to) for m in analysed.measured):
         raise UserError("cannot write the annotated trace", where=to, why="it is the trace", do="name another file")

@@ -14,8 +14,9 @@ from diagnose.cli.loading import loading_options
 from diagnose.cli.numbers import SHARE, work_options
 from diagnose.cli.pages import html_option, markdown_option, write_file
 from diagnose.cli.workflow import annotations_option
-from diagnose.compare import baseline_file, compare, kept, read, regression, written
-from diagnose.compare.baseline import refuse_over_another
+from diagnose.compare.baseline import baseline_file, kept, read, refuse_over_another, written
+from diagnose.compare.comparing import compare
+from diagnose.compare.regression import regression
 from diagnose.errors import UserError
 from diagnose.report.views.comparison import headline
 from diagnose.report.views.summary import About

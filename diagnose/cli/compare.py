@@ -18,10 +18,14 @@ from diagnose.cli.promises import ledger_option, record
 from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
 from diagnose.cli.workflow import annotations_option
-from diagnose.compare import Side, is_patch_alone, regression, side_told, told_at
-from diagnose.compare import compare as compared
-from diagnose.diagnosis import Comparison, Diagnosis, comparison_json
-from diagnose.report.annotations import compared_annotation
+from diagnose.compare.comparing import compare as compared
+from diagnose.compare.promised import is_patch_alone
+from diagnose.compare.regression import regression
+from diagnose.compare.side import Side
+from diagnose.compare.sources import side_told, told_at
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.comparison import Comparison, comparison_json
+from diagnose.report.compared_annotation import compared_annotation
 from diagnose.report.markdown.comparison import comparison_markdown
 from diagnose.report.text.comparison import render
 from diagnose.report.views.summary import About

@@ -11,8 +11,11 @@ from diagnose.cli.exit_status import DEFECT, INTERRUPTED, writing
 from diagnose.cli.numbers import POSITIVE
 from diagnose.cli.terminal import terminal
 from diagnose.errors import UserError, printable
-from diagnose.predict.data_pipeline import Question, decoded, passed_over, report_of, to_json
+from diagnose.predict.data_pipeline.answer import to_json
+from diagnose.predict.data_pipeline.judge import report_of
+from diagnose.predict.data_pipeline.measured import decoded, passed_over
 from diagnose.predict.data_pipeline.of_diagnosis import question_of
+from diagnose.predict.data_pipeline.question import Question
 from diagnose.probes.pipeline.asked import MEASURED, PASSED_OVER, SAMPLES, SECONDS, Asked
 from diagnose.report.text.data_pipeline import render
 from diagnose.trace.scratch import scratch_folder

@@ -14,7 +14,11 @@ from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE
 from diagnose.cli.pages import html_option, tables_option, write_answer, write_table_files
 from diagnose.cli.terminal import terminal
-from diagnose.compare.fleet import Terms, fleet_of, read_accounting, read_fleet, tree_at
+from diagnose.compare.fleet.accounting import read_accounting
+from diagnose.compare.fleet.jobs import Terms
+from diagnose.compare.fleet.judging import fleet_of
+from diagnose.compare.fleet.reading import read_fleet
+from diagnose.compare.fleet.tree import tree_at
 from diagnose.diagnosis.fleet import Fleet, fleet_json
 from diagnose.trace import displayed
 

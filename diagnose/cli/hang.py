@@ -8,7 +8,9 @@ from diagnose.cli.announcing import announced
 from diagnose.cli.exit_status import writing
 from diagnose.cli.pages import html_option, write_answer
 from diagnose.cli.terminal import terminal
-from diagnose.dumps.hang import found_in, judged, to_json
+from diagnose.dumps.hang.answer import to_json
+from diagnose.dumps.hang.judging import judged
+from diagnose.dumps.hang.reading import found_in
 
 
 @click.command(epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")

@@ -9,8 +9,10 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.terminal import terminal
 from diagnose.cli.whole_file import whole_file
 from diagnose.errors import UserError, printable
-from diagnose.patch.promises import Ledger, file, why_off
+from diagnose.patch.promises import file
 from diagnose.patch.promises.export import exported
+from diagnose.patch.promises.lines import Ledger
+from diagnose.patch.promises.switch import why_off
 from diagnose.patch.promises.tally import report_of, to_json
 from diagnose.report.text.promises import render
 from diagnose.report.views.words import counted

@@ -10,7 +10,9 @@ from diagnose.cli.announcing import announced
 from diagnose.cli.exit_status import writing
 from diagnose.cli.pages import html_option, write_answer
 from diagnose.cli.terminal import terminal
-from diagnose.dumps.memory import Counted, MemoryAnswer, judged, read, to_json
+from diagnose.dumps.memory.answer import Counted, MemoryAnswer, to_json
+from diagnose.dumps.memory.judging import judged
+from diagnose.dumps.memory.snapshot import read
 from diagnose.errors import UserError, shown_path
 
 _SUFFIXES = (".pickle", ".pkl")

@@ -10,7 +10,7 @@ from diagnose.errors import printable
 
 if TYPE_CHECKING:
     from diagnose.diagnosis import Diagnosis
-    from diagnose.patch.promises import Achieved, Source
+    from diagnose.patch.promises.promise import Achieved, Source
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -22,9 +22,10 @@ def ledger_option(says: str) -> Callable[[Command], Command]:
 
 def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":
     """The diagnosis with what the user's ledger says of its rules, unless that is not wanted."""
-    from diagnose.patch import promises
+    from diagnose.patch.promises.keeping import kept
+    from diagnose.patch.promises.tally import quoting
 
-    return diagnosis if no_ledger else promises.quoting(diagnosis, promises.kept().promises)
+    return diagnosis if no_ledger else quoting(diagnosis, kept().promises)
 
 
 def record(diagnosis: "Diagnosis", source: "Source" = "apply", achieved: "Achieved | None" = None) -> None:
@@ -32,9 +33,10 @@ def record(diagnosis: "Diagnosis", source: "Source" = "apply", achieved: "Achiev
 
     `achieved` is a better measurement than that of the run alone.
     """
-    from diagnose.patch import promises
+    from diagnose.patch.promises import keeping
+    from diagnose.patch.promises.promise import promise_of_patch
 
-    done = promises.record(promises.promise_of_patch(diagnosis, source, achieved))
+    done = keeping.record(promise_of_patch(diagnosis, source, achieved))
     if done.failed:
         say(f"not kept in the ledger of promises: {printable(done.because)}")
     elif done.done:

@@ -15,10 +15,13 @@ from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
 from diagnose.cli.terminal import terminal
 from diagnose.errors import shown_path
 from diagnose.predict.costs import Tariff
-from diagnose.predict.scaling import Choice, Ladder, Question, Run, report_of, run_of, to_json
-from diagnose.predict.scaling.run import MOST_GPUS
+from diagnose.predict.scaling.answer import to_json
+from diagnose.predict.scaling.judge import report_of
+from diagnose.predict.scaling.of_diagnosis import run_of
+from diagnose.predict.scaling.question import Question
+from diagnose.predict.scaling.run import MOST_GPUS, Ladder, Run
 from diagnose.predict.scaling.sources import read_run, with_gpus
-from diagnose.predict.scaling.table import is_table_of_runs, read_table
+from diagnose.predict.scaling.table import Choice, is_table_of_runs, read_table
 from diagnose.report.text.scaling import render
 
 _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)

@@ -7,11 +7,13 @@ import click
 from diagnose import diagnosis
 from diagnose.analysis import armed
 from diagnose.cli.exit_status import writing
-from diagnose.diagnosis import comparison_schema
+from diagnose.diagnosis.comparison import comparison_schema
 from diagnose.diagnosis.fleet import fleet_schema
-from diagnose.dumps import hang, memory
+from diagnose.dumps.hang import answer as hang
+from diagnose.dumps.memory import answer as memory
 from diagnose.patch.promises import tally
-from diagnose.predict import data_pipeline, scaling
+from diagnose.predict.data_pipeline import answer as data_pipeline
+from diagnose.predict.scaling import answer as scaling
 from diagnose.series import findings as series
 
 _OF = {

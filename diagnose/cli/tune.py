@@ -20,17 +20,16 @@ from diagnose.cli.promises import ledger_option
 from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
 from diagnose.cli.voice import say
-from diagnose.diagnosis import Rung, Settings, Tuning
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.errors import UserError, printable
 from diagnose.probes import protocol
 from diagnose.report.text.tuning import LadderPage, render_end
 from diagnose.report.views.summary import About
 from diagnose.report.views.tuning import ladder_csv
-from diagnose.tune import JobRuns, Ladder, Limits, Ran, TuneFolder, Window
-from diagnose.tune.ladder import RUNS_AT_MOST, Interrupted
-from diagnose.tune.running import CONTROL, STEPS, Run
+from diagnose.tune.ladder import RUNS_AT_MOST, Interrupted, Ladder, Limits
+from diagnose.tune.running import CONTROL, STEPS, JobRuns, Ran, Run, Window
 from diagnose.tune.settings import patches_of
-from diagnose.tune.state import LADDER, PAGE, PATCH, default_folder, folder_for
+from diagnose.tune.state import LADDER, PAGE, PATCH, TuneFolder, default_folder, folder_for
 
 _S_PER_HOUR = 3600.0
 

@@ -20,15 +20,8 @@ from diagnose.compare.noise import BRIEF, FLOOR_OF_BRIEF, is_brief, is_elsewhere
 from diagnose.compare.side import Side, side_of
 from diagnose.compare.step_time import StepTime, half_width, of_summary, step_time
 from diagnose.compare.work import Work, work_of
-from diagnose.diagnosis import (
-    ComparedRun,
-    Comparison,
-    ComparisonVerdict,
-    Diagnosis,
-    Estimate,
-    NotCompared,
-    Promise,
-)
+from diagnose.diagnosis import Diagnosis, Estimate
+from diagnose.diagnosis.comparison import ComparedRun, Comparison, ComparisonVerdict, NotCompared, Promise
 from diagnose.patch.applied import HOST_STEP, WITHOUT_PROFILER
 
 _LEAST = 1e-9  # a factor beyond this is damage

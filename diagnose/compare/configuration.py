@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from diagnose.compare.side import Side
-from diagnose.diagnosis import Changed, NotCompared
+from diagnose.diagnosis.comparison import Changed, NotCompared
 from diagnose.facts import Scalar
 
 VERSIONS = "versions."

@@ -6,7 +6,7 @@ import numpy as np
 
 from diagnose.arrays import Mask
 from diagnose.compare.side import Side, SideKernel
-from diagnose.diagnosis import CauseDifference, KernelChange, KernelDifference, RankDifference
+from diagnose.diagnosis.comparison import CauseDifference, KernelChange, KernelDifference, RankDifference
 from diagnose.diagnosis.terms import CauseClass
 
 KERNELS_SHOWN = 20

@@ -1,7 +1,7 @@
 """Whether a comparison puts a promise to the test: one run is the other plus the patch that the promise is of."""
 
 from diagnose.compare.configuration import VERSIONS
-from diagnose.diagnosis import Changed, Comparison
+from diagnose.diagnosis.comparison import Changed, Comparison
 from diagnose.probes.apply.allowed import ALLOWED
 
 _MACHINE = ("device", "ranks")

@@ -1,6 +1,6 @@
 """Whether a run is slower than it may be."""
 
-from diagnose.diagnosis import Comparison
+from diagnose.diagnosis.comparison import Comparison
 
 
 def regression(comparison: Comparison, tolerance_share: float) -> str:

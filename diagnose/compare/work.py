@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from diagnose.compare.side import Side
-from diagnose.diagnosis import Changed
+from diagnose.diagnosis.comparison import Changed
 from diagnose.facts import Scalar
 
 STEP_TIME = "step time"

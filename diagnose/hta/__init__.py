@@ -7,22 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diagnose.hta.installed import require
-from diagnose.hta.traces import all_ranks
-from diagnose.trace import Loading, Trace
-
 if TYPE_CHECKING:
     from hta.trace_analysis import TraceAnalysis
+
+    from diagnose.trace import Loading, Trace
 
 __all__ = ["trace_analysis"]
 
 
 def trace_analysis(
-    source: str | Path | Mapping[int, Trace],
+    source: "str | Path | Mapping[int, Trace]",
     *,
     run: str | None = None,
     include_last_profiler_step: bool = False,
-    loading: Loading | None = None,
+    loading: "Loading | None" = None,
 ) -> "TraceAnalysis":
     """HolisticTraceAnalysis of the trace, or of the folder with one trace for each rank, at `source`.
 
@@ -37,8 +35,12 @@ def trace_analysis(
     Raises:
         UserError: HolisticTraceAnalysis cannot be used as it is installed, or a trace cannot be read.
     """
+    from diagnose.hta.installed import require
+
     require()
     from diagnose.hta.build import analysis_of
+    from diagnose.hta.traces import all_ranks
+    from diagnose.trace import Loading
 
     if isinstance(source, Mapping):
         return analysis_of(source, include_last_profiler_step)

@@ -4,15 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diagnose.series.findings import Change, Periodic, SeriesReport, Stall, SuggestedCapture, to_json
-    from diagnose.series.judge import changes, judged
+    from diagnose.series.change import Change
+    from diagnose.series.findings import Periodic, SeriesReport, Stall, SuggestedCapture, to_json
+    from diagnose.series.job_changes import changes
+    from diagnose.series.judge import judged
     from diagnose.series.sources import read_runs, read_series, series_beside
     from diagnose.series.told import told_without_traces
     from diagnose.series.tracks import Series, Track
 
 _HOMES = {
-    "findings": ("Change", "Periodic", "SeriesReport", "Stall", "SuggestedCapture", "to_json"),
-    "judge": ("changes", "judged"),
+    "change": ("Change",),
+    "job_changes": ("changes",),
+    "findings": ("Periodic", "SeriesReport", "Stall", "SuggestedCapture", "to_json"),
+    "judge": ("judged",),
     "sources": ("read_runs", "read_series", "series_beside"),
     "told": ("told_without_traces",),
     "tracks": ("Series", "Track"),

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from diagnose.series.findings import Change, SeriesReport, Stall
+from diagnose.series.change import Change
+from diagnose.series.findings import SeriesReport, Stall
 from diagnose.series.machine.beside import beside_change, beside_stall
 from diagnose.series.machine.over_run import machine_over_run
 from diagnose.series.machine.readings import MachineReadings

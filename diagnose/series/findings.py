@@ -1,15 +1,13 @@
 """What a series of step times shows. Frozen; the reports are pure functions of it."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from diagnose.diagnosis.documents import described
+from diagnose.series.change import Change
 from diagnose.series.machine.findings import MachineBeside, MachineReport
 from diagnose.series.not_told import NotTold
-
-Scope = Literal["job", "hosts", "ranks", "unknown"]
-Confidence = Literal["high", "medium", "low"]
 
 
 class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,52 +23,6 @@ class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     command: str = ""
     files: tuple[str, ...] = ()
-
-
-class PartChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a step a logged part takes, before and after, in seconds: the median over the medians of ranks.
-
-    The ranks are those that the others wait for, where the change names them, else those affected.
-    """
-
-    part: str
-    before_s: float
-    after_s: float
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """The step time moved to another level, or drifted to it.
-
-    `change_share` is of `before_s`, the median step time of the steps from `before_from_step` to `since_step` - 1;
-    positive is slower. The level lasts until `until_step`. `since_between` are the steps that could as well be the
-    first. `ranks` and `hosts` are those affected, all of them when `scope` is "job"; "unknown" when the source does not
-    tell ranks apart. `named_by` says which logged part tells the rank that the others wait for, "" where none does.
-    `lost_s` is what the change cost one rank until `until_step`. `machine` is what changed on the machine with it, None
-    where the source has no readings.
-    """
-
-    kind: Literal["level", "drift"]
-    since_step: int
-    since_between: tuple[int, int]
-    before_from_step: int
-    until_step: int
-    before_s: float
-    after_s: float
-    change_share: float
-    lost_s: float
-    scope: Scope
-    ranks: tuple[int, ...]
-    hosts: tuple[str, ...]
-    confidence: Confidence
-    p_value: float
-    says: str
-    parts: tuple[PartChange, ...] = ()
-    culprit_ranks: tuple[int, ...] = ()
-    culprit_hosts: tuple[str, ...] = ()
-    named_by: str = ""
-    at_restart: bool = False
-    run: str = ""
-    machine: MachineBeside | None = None
 
 
 class Periodic(msgspec.Struct, frozen=True, kw_only=True):

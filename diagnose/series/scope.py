@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Floats
+from diagnose.series.change import PartChange
 from diagnose.series.change_points import ChangePoints, Shift
 from diagnose.series.columns import PARTS
-from diagnose.series.findings import PartChange
 from diagnose.series.tracks import Track
 
 _ALL = 0.8  # of the tracks

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diagnose.series.change import Change
 from diagnose.series.change_points import ChangePoints
-from diagnose.series.findings import Change, Periodic, Stall, SuggestedCapture
+from diagnose.series.findings import Periodic, Stall, SuggestedCapture
 from diagnose.series.tracks import Series, Track
 
 _ACTIVE = 4  # steps that `diagnose run` records

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagnose.compare import FLOOR, FLOOR_ON_HOST, compare
-from diagnose.diagnosis import Comparison, Diagnosis
+from diagnose.compare.comparing import compare
+from diagnose.compare.noise import FLOOR, FLOOR_ON_HOST
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.diagnosis.terms import Estimate, Speedup
 
 _PAIRS, _PAIRS_OF_A_GAIN = 3, 5  # at most

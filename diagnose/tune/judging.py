@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from diagnose.compare import compare
-from diagnose.diagnosis import Applied, Diagnosis, Measured, Rung, Settings
+from diagnose.compare.comparing import compare
+from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.terms import Estimate
-from diagnose.diagnosis.tuning import Decision
+from diagnose.diagnosis.tuning import Decision, Measured, Rung, Settings
 from diagnose.tune.evidence import held_against, is_unclear, pairs_at_most, pooled
 from diagnose.tune.proposals import Proposal
 from diagnose.tune.running import Ran

@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Diagnosis, Rung, Settings, Tuning
+from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.terms import Estimate
+from diagnose.diagnosis.tuning import Rung, Settings, Tuning
 from diagnose.errors import UserError
-from diagnose.patch import promises
 from diagnose.patch.applied import expected_of
+from diagnose.patch.promises.keeping import record
+from diagnose.patch.promises.promise import promise_of_patch
 from diagnose.tune.evidence import held_against
 from diagnose.tune.judging import again_rung, failed_rung, first_rung, held_rung, judged_rung, settled_rung
 from diagnose.tune.outcome import final_patch, left_to_user
@@ -181,7 +183,7 @@ class Ladder:
         """Keep what came of the promise of a run in the ledger, once."""
         if self._limits.keeps_promises and rung.diagnosis:
             diagnosis = self._folder.diagnosis(rung.diagnosis)
-            promises.record(promises.promise_of_patch(diagnosis, "tune", rung.achieved))
+            record(promise_of_patch(diagnosis, "tune", rung.achieved))
 
     def _ran(self, number: int, settings: Settings, expected: Mapping[str, Any] | None = None) -> Ran:
         ran = self._run(number, settings, expected, self._most_s())

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Diagnosis, LeftToUser, Patch, Rung, Settings
+from diagnose.diagnosis import Diagnosis, Patch
+from diagnose.diagnosis.tuning import LeftToUser, Rung, Settings
 from diagnose.patch.patches import python_lines
 from diagnose.tune.proposals import apart_share, finding_of, why_not
 from diagnose.tune.settings import keys_of

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import expm1, log
 from typing import Any
 
-from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep, Rung, Settings, Speedup
+from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep, Speedup
+from diagnose.diagnosis.tuning import Rung, Settings
 from diagnose.patch.patches import reachable
 from diagnose.patch.worlds import in_short
 from diagnose.tune.evidence import usually_apart

@@ -12,7 +12,8 @@ from diagnose import analysis
 from diagnose.capture.bundle import Bundle
 from diagnose.capture.command import environment
 from diagnose.capture.job import Job
-from diagnose.diagnosis import Diagnosis, Settings
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.tuning import Settings
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request
 from diagnose.probes import protocol

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from diagnose.diagnosis import Patch, Settings
+from diagnose.diagnosis import Patch
+from diagnose.diagnosis.tuning import Settings
 from diagnose.patch.patches import WRAPPERS
 from diagnose.probes.apply.allowed import why_not
 

@@ -17,8 +17,9 @@ import msgspec
 
 from diagnose.capture.folder import numbered
 from diagnose.decoding import UNREADABLE
-from diagnose.diagnosis import TUNING_VERSION, Diagnosis, Tuning, to_json
+from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.diagnosis.reading import diagnosis_in
+from diagnose.diagnosis.tuning import TUNING_VERSION, Tuning
 from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import RUNS
 from diagnose.trace.parts import held, part_of, remove_abandoned

@@ -10,7 +10,8 @@ import pytest
 from capture.command_runs import PATIENCE_S
 from needs import needs
 
-from diagnose.patch.promises import Promise, file
+from diagnose.patch.promises import file
+from diagnose.patch.promises.promise import Promise
 
 TRAIN = """
 import time, torch

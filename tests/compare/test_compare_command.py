@@ -11,9 +11,9 @@ from compared_runs import SAMPLES, kernel, run, side
 from markdown_it import MarkdownIt
 
 from diagnose.cli import main
-from diagnose.compare import compare
+from diagnose.compare.comparing import compare
 from diagnose.compare.side import SideRank
-from diagnose.diagnosis import Comparison, comparison_json, comparison_schema
+from diagnose.diagnosis.comparison import Comparison, comparison_json, comparison_schema
 from diagnose.report.html.comparison import comparison_page
 from diagnose.report.markdown.comparison import comparison_markdown
 from diagnose.report.markdown.github import MOST_TOKENS, tokens

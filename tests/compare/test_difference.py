@@ -6,7 +6,7 @@ from compared_runs import MS, kernel, run, side, traces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnose.compare import compare
+from diagnose.compare.comparing import compare
 from diagnose.compare.difference import apportioned, kernel_differences, ledger_step, rank_differences
 from diagnose.compare.side import Side, SideCause, SideRank
 

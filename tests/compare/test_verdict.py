@@ -12,17 +12,9 @@ from msgspec.structs import replace
 from needs import file_beside
 from public_tables import public_table
 
-from diagnose.compare import (
-    FLOOR,
-    FLOOR_ELSEWHERE,
-    FLOOR_OF_BRIEF,
-    FLOOR_ON_HOST,
-    Side,
-    compare,
-    side_of_log,
-    usual_floor,
-)
-from diagnose.compare.side import SideCause
+from diagnose.compare.comparing import compare
+from diagnose.compare.noise import FLOOR, FLOOR_ELSEWHERE, FLOOR_OF_BRIEF, FLOOR_ON_HOST, usual_floor
+from diagnose.compare.side import Side, SideCause, side_of_log
 from diagnose.diagnosis import Applied, Patch
 from diagnose.report.views.comparison import comparison_view, headline
 from diagnose.series import Series, Track

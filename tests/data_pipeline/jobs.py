@@ -8,8 +8,10 @@ from pathlib import Path
 
 from capture.scripts import run
 
-from diagnose.predict.data_pipeline import Measured, PipelineReport, Question, decoded, report_of
-from diagnose.predict.data_pipeline.answer import Stage
+from diagnose.predict.data_pipeline.answer import PipelineReport, Stage
+from diagnose.predict.data_pipeline.judge import report_of
+from diagnose.predict.data_pipeline.measured import Measured, decoded
+from diagnose.predict.data_pipeline.question import Question
 from diagnose.probes.pipeline.asked import MEASURED, Asked
 
 HOOKS = """

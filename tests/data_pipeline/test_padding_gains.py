@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from data_pipeline.measurements import made
 
-from diagnose.predict.data_pipeline import Question, report_of
 from diagnose.predict.data_pipeline.answer import Padding
+from diagnose.predict.data_pipeline.judge import report_of
+from diagnose.predict.data_pipeline.question import Question
 
 SIZE = 10
 

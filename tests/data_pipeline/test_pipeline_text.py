@@ -6,7 +6,8 @@ import pytest
 from data_pipeline.measurements import MS, made, rounds, spent
 from rich.console import Console
 
-from diagnose.predict.data_pipeline import Question, report_of
+from diagnose.predict.data_pipeline.judge import report_of
+from diagnose.predict.data_pipeline.question import Question
 from diagnose.report.text.data_pipeline import render
 
 STACKS = {

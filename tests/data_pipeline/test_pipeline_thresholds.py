@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from data_pipeline.measurements import MS, made, spent
 
-from diagnose.predict.data_pipeline import Question, report_of
-from diagnose.predict.data_pipeline.judge import lock_of
+from diagnose.predict.data_pipeline.judge import lock_of, report_of
+from diagnose.predict.data_pipeline.question import Question
 
 
 def stage(name: str, **parts: Any) -> Any:

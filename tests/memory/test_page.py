@@ -7,7 +7,8 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from diagnose.cli import main
-from diagnose.dumps.memory import judged, read
+from diagnose.dumps.memory.judging import judged
+from diagnose.dumps.memory.snapshot import read
 from diagnose.report.html.memory import memory_page
 from diagnose.report.views.memory import HEIGHT, WIDTH, curve
 from diagnose.report.views.summary import About

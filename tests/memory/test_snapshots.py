@@ -11,8 +11,9 @@ import pytest
 from torch_allocator import BACKWARD, FORWARD, LOSS, MIB, PARAMETERS, Allocator, emptied, frame, healthy, out_of_memory
 
 from diagnose.dumps import window
-from diagnose.dumps.memory import MemoryAnswer, judged, read
-from diagnose.dumps.memory.snapshot import ACTIONS, History
+from diagnose.dumps.memory.answer import MemoryAnswer
+from diagnose.dumps.memory.judging import judged
+from diagnose.dumps.memory.snapshot import ACTIONS, History, read
 from diagnose.dumps.memory.usage import usage
 from diagnose.errors import UserError
 

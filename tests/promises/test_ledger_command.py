@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from kept_promises import missed, promise
 
 from diagnose.cli import main
-from diagnose.patch.promises import record
+from diagnose.patch.promises.keeping import record
 from diagnose.patch.promises.lines import promise_in
 from diagnose.patch.promises.promise import Promise
 from diagnose.patch.promises.tally import schema

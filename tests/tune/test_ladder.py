@@ -1,16 +1,16 @@
 """What is tried, kept and left: climbs of jobs that are made up."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Applied, CodeLine, Diagnosis, NotApplied, Patch, PlanStep, Settings
+from diagnose.diagnosis import Applied, CodeLine, Diagnosis, NotApplied, Patch, PlanStep
+from diagnose.diagnosis.tuning import Settings
 from diagnose.errors import UserError
-from diagnose.tune import Ran
+from diagnose.tune.running import Ran
 from diagnose.tune.settings import value_of
 
 BF16 = planned("half", (1.5, 2.0), bf16=True)
@@ -184,8 +184,8 @@ def test_what_a_change_bought_is_in_the_ledger_once_it_has_held(
     later_ms: float, kept: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promised: list[float] = []
-    ledger = SimpleNamespace(record=promised.append, promise_of_patch=lambda _run, _source, achieved: achieved[1])
-    monkeypatch.setattr("diagnose.tune.ladder.promises", ledger)
+    monkeypatch.setattr("diagnose.tune.ladder.promise_of_patch", lambda _run, _source, achieved: achieved[1])
+    monkeypatch.setattr("diagnose.tune.ladder.record", promised.append)
     runs: MadeUpRuns
 
     def job(settings: Settings) -> Diagnosis:

@@ -7,7 +7,8 @@ import pytest
 from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Applied, Diagnosis, NotApplied, PlanStep, Settings
+from diagnose.diagnosis import Applied, Diagnosis, NotApplied, PlanStep
+from diagnose.diagnosis.tuning import Settings
 from diagnose.tune.settings import hardly_differs, patches_of, value_of
 
 STATIC = planned("repeated-graph-search", (1.3, 1.5), "ddp", static_graph=True)

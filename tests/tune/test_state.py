@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Rung, Tuning
+from diagnose.diagnosis.tuning import Rung, Tuning
 from diagnose.errors import UserError
 from diagnose.trace.parts import part_of
-from diagnose.tune import TuneFolder
-from diagnose.tune.state import folder_for
+from diagnose.tune.state import TuneFolder, folder_for
 
 FIRST = Tuning(command=("train.py",), rungs=(Rung(number=0, change="as it is", outcome="ok", decision="first"),))
 

@@ -6,9 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.diagnosis import Rung, Tuning
-from diagnose.tune import TuneFolder
-from diagnose.tune.state import default_folder
+from diagnose.diagnosis.tuning import Rung, Tuning
+from diagnose.tune.state import TuneFolder, default_folder
 
 
 def run(*args: object) -> Result:

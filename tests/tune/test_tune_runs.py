@@ -13,7 +13,7 @@ import tune_toys as toys
 from needs import needs
 
 from diagnose.patch.promises import file
-from diagnose.tune import JobRuns, Window
+from diagnose.tune.running import JobRuns, Window
 
 needs("torch")
 pytestmark = [pytest.mark.capture, pytest.mark.long]

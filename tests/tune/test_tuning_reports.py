@@ -8,7 +8,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from diagnose.cli.terminal import terminal
-from diagnose.diagnosis import CodeLine, LeftToUser, Measured, Rung, Tuning
+from diagnose.diagnosis import CodeLine
+from diagnose.diagnosis.tuning import LeftToUser, Measured, Rung, Tuning
 from diagnose.report.html.tuning import tuning_page
 from diagnose.report.text.tuning import LadderPage, render_end
 from diagnose.report.views.summary import About

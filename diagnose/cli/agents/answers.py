@@ -21,8 +21,9 @@ from diagnose.cli.explain import print_rule, rule_named
 from diagnose.cli.fit import forecast_of
 from diagnose.cli.loading import loading_of
 from diagnose.cli.terminal import terminal
-from diagnose.compare import compare
-from diagnose.diagnosis import Diagnosis, comparison_json, to_json
+from diagnose.compare.comparing import compare
+from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis.comparison import comparison_json
 from diagnose.errors import UserError, printable
 from diagnose.formulas.model import ModelShape
 from diagnose.predict.fit.models import model_from, model_named

@@ -9,12 +9,11 @@ from diagnose.arrays import Floats
 from diagnose.diagnosis.terms import Estimate
 from diagnose.predict.scaling.answer import Kind, Wall
 from diagnose.predict.scaling.growth import Growth, fitted
-from diagnose.predict.scaling.run import Run
+from diagnose.predict.scaling.run import Run, measured_rate
 
 _ALIKE = 0.02  # by which tokens of a step may differ and count as the same
 _HORIZON = 64  # times the largest size: how far a wall is looked for
 _NOT_ONE_JOB = 1.1  # times the rate of a GPU of the smallest run
-_CONFIDENT = 2.0  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -108,15 +107,6 @@ def kind_of(runs: Sequence[Run]) -> Kind:
     if _same(per_gpu):
         return "weak"
     return "strong" if _same(amounts) else "mixed"
-
-
-def measured_rate(runs: Sequence[Run]) -> Estimate:
-    """Tokens per second of the job over the runs at one size: the median, and what they leave open."""
-    rates = np.array([run.tokens_per_s for run in runs], np.float64)
-    likely = float(np.median(rates))
-    open_share = _CONFIDENT * max(run.noise_share for run in runs) / float(np.sqrt(len(runs)))
-    low, high = likely / (1 + open_share), likely * (1 + open_share)
-    return min(low, float(rates.min())), likely, max(high, float(rates.max()))
 
 
 def _same(values: Floats) -> bool:

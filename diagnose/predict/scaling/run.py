@@ -1,10 +1,14 @@
 """One run of a job at one number of GPUs, whatever told of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from diagnose.diagnosis.terms import Estimate
 from diagnose.predict.scaling.growth import RUN_NOISE
 
+_CONFIDENT = 2.0  # standard deviations
 MOST_GPUS = 10_000_000  # of a job; who states more is damaged
 
 
@@ -74,3 +78,12 @@ class Ladder:
     def sizes(self) -> list[int]:
         """The numbers of GPUs, each once, ascending."""
         return sorted({run.gpus for run in self.runs})
+
+
+def measured_rate(runs: Sequence[Run]) -> Estimate:
+    """Tokens per second of the job over the runs at one size: the median, and what they leave open."""
+    rates = np.array([run.tokens_per_s for run in runs], np.float64)
+    likely = float(np.median(rates))
+    open_share = _CONFIDENT * max(run.noise_share for run in runs) / float(np.sqrt(len(runs)))
+    low, high = likely / (1 + open_share), likely * (1 + open_share)
+    return min(low, float(rates.min())), likely, max(high, float(rates.max()))

@@ -1,14 +1,17 @@
 """A comparison as one self-contained page, in the style and under the policy of the report's."""
 
-from diagnose.diagnosis import Comparison
+from pathlib import Path
+
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.report.html.page import framed
 from diagnose.report.views.comparison import comparison_view
 from diagnose.report.views.summary import About
 
 _STYLES = ("report.css",)
+_TEMPLATE = Path(__file__).parent / "templates" / "comparison.html"
 
 
 def comparison_page(comparison: Comparison, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
     view = comparison_view(comparison)
-    return framed("comparison.html", about, view.headline, _STYLES, view=view)
+    return framed(_TEMPLATE, about, view.headline, _STYLES, view=view)

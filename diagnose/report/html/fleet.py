@@ -1,5 +1,7 @@
 """Many jobs as one self-contained page, in the style and under the policy of the report's."""
 
+from pathlib import Path
+
 from diagnose.diagnosis.fleet import Fleet
 from diagnose.report.html.page import framed
 from diagnose.report.views import fleet as view
@@ -9,6 +11,7 @@ from diagnose.report.views.summary import About
 
 ROWS_SHOWN = 200  # of hosts and jobs; --json and --tables have all
 _STYLES = ("report.css", "figures.css")
+_TEMPLATE = Path(__file__).parent / "templates" / "fleet.html"
 
 
 def fleet_page(fleet: Fleet, about: About) -> str:
@@ -30,4 +33,4 @@ def fleet_page(fleet: Fleet, about: About) -> str:
         "most": ROWS_SHOWN,
         "plain": plain,
     }
-    return framed("fleet.html", about, title, _STYLES, **context)
+    return framed(_TEMPLATE, about, title, _STYLES, **context)

@@ -1,5 +1,6 @@
 """A job that hangs as one self-contained page, in the style and under the policy of the report's."""
 
+from pathlib import Path
 from typing import Any
 
 from diagnose.dumps.hang.answer import CallOf, Fault, Hang
@@ -8,6 +9,7 @@ from diagnose.report.views.hang import VERDICTS, call_line, parted, reached, see
 from diagnose.report.views.summary import About
 
 _STYLES = ("report.css",)
+_TEMPLATE = Path(__file__).parent / "templates" / "hang.html"
 
 
 def hang_page(answer: Hang, about: About) -> str:
@@ -21,7 +23,7 @@ def hang_page(answer: Hang, about: About) -> str:
         "seen": seen_without_dump(answer),
         "ranks": [(state, reached(state) if state.file else "no dump") for state in answer.ranks],
     }
-    return framed("hang.html", about, verdict, _STYLES, **context)
+    return framed(_TEMPLATE, about, verdict, _STYLES, **context)
 
 
 def _fault(answer: Hang, fault: Fault) -> dict[str, Any]:

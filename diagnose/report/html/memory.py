@@ -1,5 +1,7 @@
 """A memory snapshot as one self-contained page, in the style and under the policy of the report's."""
 
+from pathlib import Path
+
 from diagnose.dumps.memory.answer import MemoryAnswer
 from diagnose.facts import spoken
 from diagnose.report.html.page import framed
@@ -7,6 +9,7 @@ from diagnose.report.views.memory import HEIGHT, WIDTH, curve, figures, given_ba
 from diagnose.report.views.summary import About
 
 _STYLES = ("report.css", "figures.css")
+_TEMPLATE = Path(__file__).parent / "templates" / "memory.html"
 
 
 def memory_page(answer: MemoryAnswer, about: About) -> str:
@@ -32,4 +35,4 @@ def memory_page(answer: MemoryAnswer, about: About) -> str:
         "ledger": [(part.name, spoken(part.bytes, "bytes")) for part in answer.counted],
     }
     title = answer.findings[0].name if answer.findings else "memory"
-    return framed("memory.html", about, title, _STYLES, **context)
+    return framed(_TEMPLATE, about, title, _STYLES, **context)

@@ -46,6 +46,7 @@ from diagnose.report.views.user_code import user_code_view
 from diagnose.report.views.words import causes_named, evidence_line, first_sentence, speedup
 
 _HERE = Path(__file__).parent
+_TEMPLATES = _HERE / "templates"
 _STYLES = ("report.css", "figures.css")
 _SCRIPTS = ("report.js", "table.js", "timeline.js")
 
@@ -124,7 +125,7 @@ def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
     }
 
 
-def framed(template: str, about: About, title: str, style_files: tuple[str, ...], **context: Any) -> str:
+def framed(template: Path, about: About, title: str, style_files: tuple[str, ...], **context: Any) -> str:
     """A page that runs no script: the template and its context in the frame, style and policy of all such pages."""
     styles = embedded(style_files)
     frame = {
@@ -134,14 +135,18 @@ def framed(template: str, about: About, title: str, style_files: tuple[str, ...]
         "version": about.version,
         "command": about.command,
     }
-    return environment().get_template(template).render(context | frame)
+    return environment(template.parent).get_template(template.name).render(context | frame)
 
 
 @cache
-def environment() -> Environment:
-    """The templates, each compiled once for all pages of the process, with filters that spell values."""
+def environment(folder: Path = _TEMPLATES) -> Environment:
+    """The templates, each compiled once for all pages of the process, with filters that spell values.
+
+    Args:
+        folder: holds the page's own template, beside those that all pages include.
+    """
     templates = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
+        loader=FileSystemLoader([folder, _TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_printable,

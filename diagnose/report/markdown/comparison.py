@@ -1,6 +1,6 @@
 """A comparison as GitHub-flavoured Markdown, for a pull request or a language model: short whatever the runs."""
 
-from diagnose.diagnosis import Comparison
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.report.markdown.draft import blocks
 from diagnose.report.markdown.github import MOST_TOKENS, Inline, Writer, bold, shortened
 from diagnose.report.views.comparison import ComparisonView, Rows, comparison_view

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.diagnosis import Comparison
+from diagnose.diagnosis.comparison import Comparison
 from diagnose.report.text.page import Page
 from diagnose.report.views.comparison import Row, Rows, comparison_view
 

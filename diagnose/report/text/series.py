@@ -8,7 +8,8 @@ from diagnose.report.text.machine import print_beside, print_gpu_changes
 from diagnose.report.text.page import Page
 from diagnose.report.text.stalls import print_goodput, print_stalls
 from diagnose.report.views.plain import plain
-from diagnose.series.findings import Change, SeriesReport, SuggestedCapture
+from diagnose.series.change import Change
+from diagnose.series.findings import SeriesReport, SuggestedCapture
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-=*#"

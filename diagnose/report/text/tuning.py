@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.diagnosis import Rung, Tuning
+from diagnose.diagnosis.tuning import Rung, Tuning
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.tuning import (

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from diagnose.diagnosis import CauseDifference, Changed, ComparedRun, Comparison, KernelDifference, Promise
+from diagnose.diagnosis.comparison import CauseDifference, Changed, ComparedRun, Comparison, KernelDifference, Promise
 from diagnose.facts import duration, spoken
 from diagnose.report.views.ledger import CLASS_NAMES
 from diagnose.report.views.plain import plain

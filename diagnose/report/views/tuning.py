@@ -5,9 +5,9 @@ import io
 import shlex
 from dataclasses import dataclass
 
-from diagnose.diagnosis import LeftToUser, Measured, Rung, Tuning
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
+from diagnose.diagnosis.tuning import LeftToUser, Measured, Rung, Tuning
 from diagnose.report.views.plain import plain
 from diagnose.report.views.user_code import where_line
 

@@ -1,0 +1,56 @@
+"""A change of the step time, as every answer that tells of it holds it."""
+
+from typing import Literal
+
+import msgspec
+
+from diagnose.series.machine.findings import MachineBeside
+
+Scope = Literal["job", "hosts", "ranks", "unknown"]
+Confidence = Literal["high", "medium", "low"]
+
+
+class PartChange(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a step a logged part takes, before and after, in seconds: the median over the medians of ranks.
+
+    The ranks are those that the others wait for, where the change names them, else those affected.
+    """
+
+    part: str
+    before_s: float
+    after_s: float
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """The step time moved to another level, or drifted to it.
+
+    `change_share` is of `before_s`, the median step time of the steps from `before_from_step` to `since_step` - 1;
+    positive is slower. The level lasts until `until_step`. `since_between` are the steps that could as well be the
+    first. `ranks` and `hosts` are those affected, all of them when `scope` is "job"; "unknown" when the source does not
+    tell ranks apart. `named_by` says which logged part tells the rank that the others wait for, "" where none does.
+    `lost_s` is what the change cost one rank until `until_step`. `machine` is what changed on the machine with it, None
+    where the source has no readings.
+    """
+
+    kind: Literal["level", "drift"]
+    since_step: int
+    since_between: tuple[int, int]
+    before_from_step: int
+    until_step: int
+    before_s: float
+    after_s: float
+    change_share: float
+    lost_s: float
+    scope: Scope
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    confidence: Confidence
+    p_value: float
+    says: str
+    parts: tuple[PartChange, ...] = ()
+    culprit_ranks: tuple[int, ...] = ()
+    culprit_hosts: tuple[str, ...] = ()
+    named_by: str = ""
+    at_restart: bool = False
+    run: str = ""
+    machine: MachineBeside | None = None

@@ -72,7 +72,9 @@ def names(seeded: random.Random) -> Case:
     for _ in range(seeded.randint(1, 4)):
         name = seeded.choice(_NAMES).replace("{}", seeded.choice(_NUMBERS))
         files[name[:250]] = _content(seeded, name, ranks)
-    return Case("names", seeded.choice(_COMMANDS), files)
+    command = seeded.choice(_COMMANDS)
+    armed = any(name.endswith(".steps") for name in files)  # of which the answer is no diagnosis
+    return Case("names", command[:2] if armed and "--json" in command else command, files)
 
 
 def _content(seeded: random.Random, name: str, ranks: list[bytes]) -> bytes:

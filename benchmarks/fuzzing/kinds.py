@@ -249,6 +249,7 @@ KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, build
     "ledger": (3, answers.ledger),
     "planned": (5, answers.planned),
     "nsight": (5, recorders.nsight),
+    "misspelt": (3, recorders.misspelt),
     "execution": (4, recorders.execution),
     "monitored": (4, told.monitored),
     "text log": (4, told.text_log),

@@ -137,13 +137,17 @@ def nsight(seeded: random.Random) -> Case:
     tables = json.loads(_export(seeded.choice([1, 2]), seeded.choice([2, 5, 40])))
     text = _database(mutated(seeded, tables, 4) if seeded.random() < 0.8 else tables)
     text = damaged(seeded, text) if seeded.random() < 0.25 else text
-    text = _misspelt(seeded, text) if seeded.random() < 0.2 else text
     form = seeded.choice([("--json",), ("--json",), ("--details",), ("--json", "--step-range", "iteration")])
     return Case("nsight", ("analyze", "@export.sqlite", *form), {"export.sqlite": text})
 
 
+def misspelt(seeded: random.Random) -> Case:
+    """An export of which a byte of the statements that make the tables, or of a text, is another, perhaps no UTF-8."""
+    text = _misspelt(seeded, _database(json.loads(_export(1, 2))))
+    return Case("misspelt", ("analyze", "@export.sqlite", "--json"), {"export.sqlite": text})
+
+
 def _misspelt(seeded: random.Random, text: bytes) -> bytes:
-    """A byte of the statements that make the tables, or of a text, is another, which may be no UTF-8."""
     spoken = [at for at in range(len(text)) if text[at] in _LETTERS]
     broken = bytearray(text)
     for at in seeded.sample(spoken, min(len(spoken), seeded.randint(1, 3))):

@@ -15,10 +15,11 @@ from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
-_RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
-_PART_IN_NAME = re.compile(r"(?:rank|worker|node|procid|task)[-_.]?(\d+)", re.IGNORECASE)  # of exports, by node or rank
+_RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_PART_IN_NAME = re.compile(
+    r"(?:rank|worker|node|procid|task)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
+)  # of exports, by node or rank
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
-_MOST_DIGITS = 9  # of a rank, or of a process in its place
 _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20
 _START_BYTES = 1 << 16
@@ -236,7 +237,7 @@ def _identify(path: Path, start: bytes) -> RankFile:
     numbered = _PART_IN_NAME if is_database else _RANK_IN_NAME
     named = numbered.search(path.name)
     rank = None if is_database else rank_in(start)
-    if rank is None and named and len(named[1]) <= _MOST_DIGITS:
+    if rank is None and named:
         rank = int(named[1])
     family = numbered.sub(lambda m: m[0][: -len(m[1])] + "*", path.name)
     for suffix in reversed(SUFFIXES):

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,9 +100,7 @@ def run(
       126  the command cannot be executed
       127  the command, or with --nsys nsys, is not found
     """
-    if not command:
-        raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
-    refuse_over((*command, patch_file or ""), files_given(given))
+    _refuse_wrong_usage(ctx, command, patch_file, given)
     asked = asked_of(given, at_steps, stop)
     under_nsys = nsight.wanted(given, asked is not None)
     reports = is_first_rank(os.environ)
@@ -237,6 +235,14 @@ def _ended(ctx: click.Context, code: int, bundle: Bundle | None) -> NoReturn:
     if bundle is not None:
         guarded(bundle.tidy)
     ctx.exit(code)
+
+
+def _refuse_wrong_usage(
+    ctx: click.Context, command: Sequence[str], patch_file: str | None, given: Mapping[str, Any]
+) -> None:
+    if not command:
+        raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
+    refuse_over((*command, patch_file or ""), files_given(given))
 
 
 def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:

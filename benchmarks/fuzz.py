@@ -6,11 +6,11 @@
     python benchmarks/fuzz.py --replay tests/fuzzed
 
 Traces, jobs of ranks with one of them mutated, capture records, rules, patches, settings, logs, dumps, exports, cache
-entries, what diagnose wrote itself and what agents ask: fields are dropped, types swapped, magnitudes made absurd,
-events repeated and exchanged, bytes damaged. A try must be read or refused with a message, its JSON valid, its ledger
-add up, every number finite, within 10 s of processor time, and without a part that the report says has failed; memory
-must not grow. Otherwise the exit code is 1. The same seed makes the same tries. With --keep what fails is made small
-and kept as a folder, which --replay and a test run.
+entries, what diagnose wrote itself, what agents ask, names of files and environments: fields are dropped, types
+swapped, magnitudes made absurd, events repeated and exchanged, bytes damaged. A try must be read or refused with a
+message, its JSON valid, its ledger add up, every number finite, within 10 s of processor time, and without a part that
+the report says has failed; memory must not grow. Otherwise the exit code is 1. The same seed makes the same tries. With
+--keep what fails is made small and kept as a folder, which --replay and a test run.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import msgspec
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # raised by msgspec: the text is no such JSON
 MOST_COUNT = 1 << 53  # what a double holds exactly; sums of a thousand of them fit 63 bits
+LEAST_STATED, MOST_STATED = 1e-30, 1e30  # of a number that users state: what is computed of several stays finite
 MOST_RANKS = 1 << 20  # of a job; who states more is damaged
 LONGEST_TEXT = 4096
 LONGEST_NAME = 512

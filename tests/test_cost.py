@@ -4,13 +4,16 @@ import json
 from pathlib import Path
 
 import diagnoses
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
+from diagnose import analyze
 from diagnose.cli import main
-from diagnose.diagnosis import Diagnosis, FactReport
+from diagnose.diagnosis import Diagnosis, FactReport, schema
 from diagnose.diagnosis.cost import Cost
+from diagnose.errors import UserError
 from diagnose.judge.cost import cost_of
 from diagnose.metrics.settings import Settings
 from diagnose.report.views.cost import cost_lines
@@ -114,3 +117,23 @@ def test_the_power_is_read_of_the_record() -> None:
 
     assert record.number("device.nvml.power_w") == 412.5
     assert record.number("device.nvml.power_limit_w") is None
+
+
+LARGEST, LEAST = "1e30", "1e-30"
+
+
+@pytest.mark.parametrize("pue", [LARGEST, "1"])
+@pytest.mark.parametrize("others", [LARGEST, LEAST])
+def test_the_largest_and_the_least_that_can_be_stated_have_an_answer_in_numbers(others: str, pue: str) -> None:
+    stated = ("gpu-hour-price", "power-w", "kg-per-kwh", "tokens", "tokens-per-step", "peak-tflops", "hbm-gbs")
+    options = [word for name in stated for word in (f"--{name}", others)]
+
+    found = CliRunner().invoke(main, ["analyze", SAMPLE, "--json", "--pue", pue, *options])
+
+    assert found.exit_code == 0, found.output
+    jsonschema.validate(json.loads(found.stdout), schema())
+
+
+def test_python_is_told_which_number_is_too_large() -> None:
+    with pytest.raises(UserError, match="gpu_hour_price cannot be 1e\\+308"):
+        analyze(SAMPLE, gpu_hour_price=1e308)

@@ -1,5 +1,6 @@
 """What a command that is killed, or whose disk is full, leaves: nothing torn, no process, and nothing for good."""
 
+import contextlib
 import fcntl
 import os
 import pickle
@@ -14,6 +15,7 @@ from killing.tries import Ended, look
 from killing.world import World
 
 from diagnose.cli.whole_file import whole_file
+from diagnose.trace.parts import part_of
 from diagnose.trace.processes import Worker
 from diagnose.trace.scratch import scratch_folder
 
@@ -113,22 +115,45 @@ def test_a_file_that_fails_leaves_the_one_before_it(
     assert page.stat().st_mode & 0o777 == 0o640
 
 
+ALIKE = f".page.html.diagnose-{'0' * 16}-{'0' * 16}.part"
+DRAFTS = (".page.html.1.part", ".page.html.draft.part", "page.html.part", ALIKE)
+
+
 def test_what_a_kill_left_of_a_file_goes_with_the_next_and_what_another_writes_stays(tmp_path: Path) -> None:
-    for name in (".page.html.1.part", ".page.html.2.part", ".other.html.3.part"):
+    abandoned, in_use, others = part_of("page.html"), part_of("page.html"), part_of("other.html")
+    for name in (abandoned, in_use, others, *DRAFTS):
         (tmp_path / name).touch()
-    with open(tmp_path / ".page.html.2.part", "rb") as held:
+    with open(tmp_path / in_use, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with whole_file(tmp_path / "page.html") as file:
             file.write(b"whole")
 
-    assert {path.name for path in tmp_path.iterdir()} == {"page.html", ".page.html.2.part", ".other.html.3.part"}
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", in_use, others, *DRAFTS}
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_a_part_that_a_kill_left_goes_with_the_next(
+    unnamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not unnamed:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    with monkeypatch.context() as killed, contextlib.suppress(ZeroDivisionError):
+        killed.setattr(os, "replace", lambda *_: 1 // 0)
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        with whole_file(tmp_path / "page.html") as file:
+            file.write(b"half")
+    assert len(list(tmp_path.iterdir())) == 1
+
+    with whole_file(tmp_path / "page.html") as file:
+        file.write(b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html"}
 
 
 def test_a_scratch_folder_goes_with_its_process_or_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    killed, users = tmp_path / "diagnose-scratch-killed", tmp_path / "diagnose-mine"
+    killed, users = tmp_path / part_of("scratch"), tmp_path / "diagnose-scratch-notes"
     for folder in (killed, users):
         folder.mkdir()
         (folder / "0").touch()
@@ -140,6 +165,7 @@ def test_a_scratch_folder_goes_with_its_process_or_with_the_next(
 
 def test_a_process_of_the_pool_ends_with_who_asked_it_in_the_middle_of_a_task() -> None:
     worker: Worker[float, None] = Worker(time.sleep)
+    assert worker.process is not None
     assert worker.process.stdin is not None
     pickle.dump((time.sleep, 10 * PATIENCE_S), worker.process.stdin)
     worker.process.stdin.close()

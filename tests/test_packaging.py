@@ -1,7 +1,6 @@
 """What is installed: the wheel holds everything, and nothing under a name that belongs to others."""
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -38,28 +37,47 @@ def test_the_list_of_packages_equals_the_folders() -> None:
 
 
 @pytest.fixture(scope="module")
-def installed_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def installed_files(request: pytest.FixtureRequest) -> set[str]:
     """The paths in the wheel: of the installed one in CI, else of one built here."""
     if IN_CI:
         return {str(path) for path in importlib.metadata.files("diagnose-training") or ()}
-    if importlib.util.find_spec("setuptools") is None:
-        pytest.skip("setuptools is not installed, and fetching it would need a network")
+    return files_in(request.getfixturevalue("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a copy of the tree."""
+    needs("setuptools")
     return built(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel"))
 
 
-def built(source: Path, folder: Path, **variables: str) -> set[str]:
-    """The paths in the wheel of a copy of the tree, built with further variables."""
+def built(source: Path, folder: Path, **variables: str) -> Path:
+    """The wheel of a copy of the tree, built with further variables."""
     copied_tree(source)
     build = [sys.executable, "-m", "pip", "wheel", str(source), "--no-deps", "--no-build-isolation", "-w", str(folder)]
     done = subprocess.run(build, capture_output=True, text=True, check=False, env=os.environ | variables)
     assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        return set(wheel.namelist())
+    return next(folder.glob("*.whl"))
+
+
+def files_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as opened:
+        return set(opened.namelist())
+
+
+def tags_of(wheel: Path) -> list[str]:
+    """What the name and the file inside say alike: Python, its binary interface, the platform."""
+    with zipfile.ZipFile(wheel) as opened:
+        (about,) = [name for name in opened.namelist() if name.endswith(".dist-info/WHEEL")]
+        told = [line.split(": ")[1] for line in opened.read(about).decode().splitlines() if line.startswith("Tag: ")]
+    assert told == ["-".join(wheel.stem.split("-")[-3:])]
+    return told[0].split("-")
 
 
 def copied_tree(to: Path) -> Path:
     """A copy to build in: setuptools leaves `build/` and an egg-info behind."""
-    for name in ("diagnose", "probes", "rules", "docs/man", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+    told = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
+    for name in ("diagnose", "probes", "rules", "docs/man", *told):
         if (ROOT / name).exists():
             subprocess.run(["cp", "-a", "--parents", name, str(to)], cwd=ROOT, check=True)
     return to
@@ -87,11 +105,22 @@ def test_compiled_code_is_installed_without_its_source(installed_files: set[str]
     assert not [path for path in installed_files if path.endswith((".c", ".h"))]
 
 
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
+@pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="this Python has no limited API")
+def test_one_wheel_serves_each_later_python(wheel: Path) -> None:
+    suffixes = {path.split(".", 1)[1] for path in files_in(wheel) if path.endswith(".so")}
+
+    assert tags_of(wheel)[:2] == ["cp311", "abi3"]
+    assert suffixes == {"abi3.so"}
+
+
 def test_a_wheel_is_built_without_a_compiler(tmp_path: Path) -> None:
     needs("setuptools")
     (tmp_path / "source").mkdir()
-    files = built(tmp_path / "source", tmp_path, CC="/bin/false")
+    wheel = built(tmp_path / "source", tmp_path, CC="/bin/false")
+    files = files_in(wheel)
     assert compiled(files) == []
+    assert tags_of(wheel) == ["py3", "none", "any"]
     assert {"diagnose/trace/scanning.py", "diagnose/predict/replay/passes.py", "diagnose/roofline/nests.py"} <= files
 
 

@@ -1,8 +1,10 @@
 """Input that is no file: read to a temporary file, refused, or passed over, and never waited for in vain."""
 
+import contextlib
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -172,6 +174,40 @@ def test_pipes_and_devices_in_a_folder_are_passed_over_and_told_of(text: bytes, 
     assert found.trace.files == (str(folder / "rank0.json"),)
     assert str(folder / "pipe.json") in found.trace.skipped
     assert analyze(folder / "rank0.json").trace.skipped == ()
+
+
+NAMED_LIKE = ("rank0.steps", "rank1.steps", "rank9.json", "capture-rank0.json", "nccl_trace_rank_0", "a.pickle")
+
+
+def _socket(at: Path) -> None:
+    with contextlib.chdir(at.parent), socket.socket(socket.AF_UNIX) as made:  # whose paths are short
+        made.bind(at.name)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, _socket, lambda at: at.symlink_to("/dev/zero")], ids=str)
+@pytest.mark.parametrize("command", ["analyze", "series", "fleet", "scaling", "hang", "memory"])
+def test_what_is_no_file_changes_no_answer_about_a_folder(
+    command: str, make: Callable[[Path], object], text: bytes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
+    alone = CliRunner().invoke(main, [command, str(folder)])
+    for name in (*NAMED_LIKE, "steps.csv", "train.log", "trainer_state.json"):
+        make(folder / name)
+
+    beside = CliRunner().invoke(main, [command, str(folder)])
+
+    assert (beside.exit_code, "pipe" in beside.stderr) == (alone.exit_code, False)
+
+
+def test_what_is_no_file_is_no_rule_and_no_part_of_torch_trace(text: bytes, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "own-rule.toml")
+    os.mkfifo(tmp_path / "a.log")
+
+    rules = CliRunner().invoke(main, ["rules", "--rules", str(tmp_path)])
+    traced = CliRunner().invoke(main, ["analyze", str(tmp_path / "files"), "--torch-trace", str(tmp_path)])
+
+    assert (rules.exit_code, "no rule files (*.toml) in this folder" in rules.stderr) == (2, True)
+    assert (traced.exit_code, "no compilation in TORCH_TRACE" in traced.stderr) == (3, True)
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log.jsonl", "trainer_state.json"])

@@ -1,8 +1,10 @@
 """Several traces parsed at once: the same traces, in order, whatever happens to a worker."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,14 @@ from trace_files import assert_same, saved, small_job
 
 from diagnose.cli import main
 from diagnose.errors import UserError
-from diagnose.trace import Loading, load_all, processes, read, workers
+from diagnose.trace import Loading, cache, load_all, processes, read, workers
 from diagnose.trace.workers import worthwhile
 
 pytestmark = pytest.mark.long
 
 
 def ranks(folder: Path, number: int) -> list[Path]:
+    folder.mkdir(exist_ok=True)
     document = small_job().json()
     return [
         saved(folder / f"rank{rank}.json", document | {"distributedInfo": {"rank": rank, "world_size": number}})
@@ -98,3 +101,63 @@ def test_the_command_says_the_same_with_any_number_of_jobs(tmp_path: Path) -> No
     one, two = (CliRunner().invoke(main, ["analyze", str(tmp_path), "--json", "--jobs", n]) for n in ("1", "2"))
     assert json.loads(one.stdout) == json.loads(two.stdout)
     assert CliRunner().invoke(main, ["analyze", str(tmp_path), "--jobs", "0"]).exit_code == 2
+
+
+NO_THREADS = """
+import _thread, threading
+def none(*_, **__):
+    raise RuntimeError("can't start new thread")
+_thread.start_new_thread = _thread.start_new = threading._start_new_thread = threading._start_joinable_thread = none
+"""
+
+
+def limited(code: str, command: list[str], cache: Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, in which `code` has taken something away."""
+    started = f"import sys\n{code}\nfrom diagnose.cli import main; main(sys.argv[1:])"
+    words = [sys.executable, "-c", started, *command]
+    env = os.environ | {"DIAGNOSE_CACHE_DIR": str(cache)}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize("descriptors", [5, 8, 10, 12])
+@pytest.mark.parametrize("files", [1, 3])
+def test_without_descriptors_the_command_does_it_all_itself(files: int, descriptors: int, tmp_path: Path) -> None:
+    path = ranks(tmp_path / "job", files)[0]
+    given = path if files == 1 else path.parent
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))"
+
+    done = limited(code, ["analyze", str(given), "--jobs", "2", "--json"], tmp_path / "cache")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["trace"]["files"]) == files
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_without_threads_the_command_does_it_all_itself(jobs: str, tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "job", 3)[0].parent
+
+    done = limited(NO_THREADS, ["analyze", str(folder), "--jobs", jobs, "--json"], tmp_path / "cache")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_threads_a_trace_is_read_hashed_and_kept_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ranks(tmp_path, 1)[0]
+    monkeypatch.setattr(cache, "SMALLEST_FILE_BYTES", 1)
+    monkeypatch.setattr(cache, "SMALLEST_TEXT_BYTES", 1)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+
+    kept = cache.Cache(tmp_path / "cache")
+    key = kept.key(path)
+    assert key is not None
+    with kept.keeping(key, path) as handed:
+        handed(read(path, ahead=True))
+
+    assert_same(cache.Cache(tmp_path / "cache").get(key, path), read(path))
+    assert cache.digest(path, threads=4) == cache.digest(path)
+
+
+def no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 ABOUT = "case.json"
-World = Literal["plain", "inside", "patch", "cached", "not run", "agent"]
+World = Literal["plain", "inside", "patch", "cached", "not run", "agent", "limited"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Case:
         world: "plain" runs the command elsewhere, "inside" with the folder as the working directory, "patch" reads the
             only argument as `--apply` does, "cached" runs it a second time after `entry.bin` took the place of the
             cache entry that the first run left; with "not run" no job is started, and what it would leave is in the
-            files; "agent" asks the tool that is named first with the arguments behind it.
+            files; "agent" asks the tool that is named first with the arguments behind it; "limited" runs it in the
+            environment that `environment.json` says.
     """
 
     kind: str

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import answers, beside, recorders, seeds, told, traces
+from . import answers, beside, environments, recorders, seeds, told, traces
 from .case import Case
 from .damage import damaged, packed, suffixes
 from .entries import entry_of, spoilt
@@ -249,10 +249,13 @@ KINDS: dict[str, tuple[int, Builder]] = {  # kind: weight among the tries, build
     "ledger": (3, answers.ledger),
     "planned": (5, answers.planned),
     "nsight": (5, recorders.nsight),
+    "misspelt": (3, recorders.misspelt),
     "execution": (4, recorders.execution),
     "monitored": (4, told.monitored),
     "text log": (4, told.text_log),
     "pipeline": (4, told.pipeline),
     "tune": (4, told.tune),
     "agent": (5, told.agent),
+    "names": (4, environments.names),
+    "environment": (4, environments.environment),
 }

@@ -23,6 +23,7 @@ from diagnose.cli import main
 from .case import Case
 from .checks import Wrong, check_answer, check_diagnosis, check_finite, check_text
 from .entries import everything_kept
+from .environments import limited
 from .worlds import asked, named, not_run, patched
 
 HANGS_AFTER_S = 60
@@ -90,6 +91,9 @@ def _run(case: Case, place: Path, thorough: bool) -> str:
             return _commanded(case, arguments, place, thorough) if first == "read" else first
     if case.world == "not run":
         with not_run(place):
+            return _commanded(case, arguments, place, thorough)
+    if case.world == "limited":
+        with limited(place):
             return _commanded(case, arguments, place, thorough)
     return _commanded(case, arguments, place, thorough)
 

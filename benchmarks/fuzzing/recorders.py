@@ -29,6 +29,7 @@ from .written import json_bytes
 _HANGS = ("MISSING", "OTHER_ORDER", "OTHER_SIZE", "OTHER_TYPE", "OTHER_GROUP", "LEFT_THE_LOOP", "SLOW", "OLD")
 _FORBIDDEN = (b"cos\nsystem\n(S'true'\ntR", b"\x8c\x02os\x8c\x06system\x93", b"(ios\nsystem\n", b"Pid\n", b"\x82\x01")
 _NESTED = (b")" + b"\x85" * 300_000, b")" + b"q\x00h\x00\x86" * 60)  # tuples: 300,000 deep, and of 2 ** 60 parts
+_LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _MOST_HISTORY = 60  # calls of the allocator that are kept of a sample
 
 
@@ -87,7 +88,7 @@ def memory(seeded: random.Random) -> Case:
 
 
 @cache
-def _step_log(slow: bool) -> bytes:
+def step_log(slow: bool) -> bytes:
     """What an armed run of 300 steps logs, whose window opens at a slow one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rank0.steps"
@@ -109,7 +110,7 @@ def armed(seeded: random.Random) -> Case:
 
 
 def _log(seeded: random.Random) -> bytes:
-    lines = _step_log(seeded.random() < 0.5).splitlines()
+    lines = step_log(seeded.random() < 0.5).splitlines()
     for at in seeded.sample(range(len(lines)), min(len(lines), seeded.randint(1, 4))):
         try:
             lines[at] = json_bytes(mutated(seeded, json.loads(lines[at])))
@@ -138,6 +139,20 @@ def nsight(seeded: random.Random) -> Case:
     text = damaged(seeded, text) if seeded.random() < 0.25 else text
     form = seeded.choice([("--json",), ("--json",), ("--details",), ("--json", "--step-range", "iteration")])
     return Case("nsight", ("analyze", "@export.sqlite", *form), {"export.sqlite": text})
+
+
+def misspelt(seeded: random.Random) -> Case:
+    """An export of which a byte of the statements that make the tables, or of a text, is another, perhaps no UTF-8."""
+    text = _misspelt(seeded, _database(json.loads(_export(1, 2))))
+    return Case("misspelt", ("analyze", "@export.sqlite", "--json"), {"export.sqlite": text})
+
+
+def _misspelt(seeded: random.Random, text: bytes) -> bytes:
+    spoken = [at for at in range(len(text)) if text[at] in _LETTERS]
+    broken = bytearray(text)
+    for at in seeded.sample(spoken, min(len(spoken), seeded.randint(1, 3))):
+        broken[at] = seeded.choice([0xFF, 0xC3, 0x80, 0x00, 0x22, 0x27, seeded.randrange(256)])
+    return bytes(broken)
 
 
 def _database(tables: Any) -> bytes:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from diagnose.decoding import LEAST_STATED, MOST_STATED
+from diagnose.errors import UserError
 from diagnose.metrics.settings import Settings
 from diagnose.trace import Loading
 
@@ -27,5 +29,14 @@ class Options(Settings, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Settings:
-        """What is stated of the run alone, as other processes take it."""
-        return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__})
+        """What is stated of the run alone, as other processes take it.
+
+        Raises:
+            UserError: a number is so large or small that what is computed of it is none.
+        """
+        stated = {name: getattr(self, name) for name in Settings.__struct_fields__}
+        for name, value in stated.items():
+            if isinstance(value, float) and not LEAST_STATED <= value <= MOST_STATED:
+                why = f"it is not between {LEAST_STATED:g} and {MOST_STATED:g}"
+                raise UserError(f"{name} cannot be {value}", why=why, do="state another")
+        return Settings(**stated)

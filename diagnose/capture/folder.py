@@ -136,8 +136,7 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
     token = _token_of(env) if shared else secrets.token_hex(8)
     parent = re.sub(r"\W", "-", rank_of(env)) if shared else None
     wanted = Path(os.path.abspath(out if out is not None else _default_out(env)))
-    for count in range(1, _MOST_FOLDERS):
-        folder = wanted if count == 1 else wanted.with_name(f"{wanted.name}-{count}")
+    for folder in numbered(wanted):
         had = ClaimedFolder(folder, token, parent, _made(folder))
         try:
             if _is_had(folder, token, parent):
@@ -147,6 +146,19 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
         except BaseException:
             had.release([])
             raise
+    raise AssertionError("an endless series ended")
+
+
+def numbered(wanted: Path) -> Iterator[Path]:
+    """The folder that is wanted, and those of the same name that take its place where it is in use: `-2`, `-3`, ...
+
+    Raises:
+        OSError: so many are in use that there is no further one.
+        ValueError: it has no name of its own, and is in use.
+    """
+    yield wanted
+    for count in range(2, _MOST_FOLDERS):
+        yield wanted.with_name(f"{wanted.name}-{count}")
     raise FileExistsError(f"{_MOST_FOLDERS} folders of this name are there already", str(wanted))
 
 

@@ -24,13 +24,16 @@ class Bar:
     def __init__(self, begin: float) -> None:
         self._begin = begin
         self._progress: Progress | None = None
+        self._cannot = False
 
     def __call__(self, path: Path, done: int, size: int) -> None:
         """Shows that `done` of the `size` bytes of the file at `path` are read."""
         if self._progress is None:
-            if time.monotonic() - self._begin < PATIENCE_S:
+            if self._cannot or time.monotonic() - self._begin < PATIENCE_S:
                 return
             self._progress = self._shown()
+        if self._progress is None:
+            return
         name = printable(path.name)[:LONGEST_NAME]
         self._progress.update(self._progress.task_ids[0], description=name, completed=done, total=size)
 
@@ -39,7 +42,8 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
 
-    def _shown(self) -> "Progress":
+    def _shown(self) -> "Progress | None":
+        """The bar, None where the system gives no thread to draw it in."""
         from rich.console import Console  # of a large trace alone
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
@@ -47,7 +51,12 @@ class Bar:
         progress = Progress(*columns, console=Console(stderr=True, emoji=False, highlight=False), transient=True)
         progress.add_task("")
         sys.stderr.write(_ERASED)
-        progress.start()
+        try:
+            progress.start()
+        except RuntimeError:
+            self._cannot = True
+            progress.stop()
+            return None
         return progress
 
 

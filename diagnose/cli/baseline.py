@@ -22,7 +22,7 @@ from diagnose.cli.loading import loading_options
 from diagnose.cli.numbers import SHARE, work_options
 from diagnose.cli.pages import html_option, markdown_option, write_file
 from diagnose.cli.workflow import annotations_option
-from diagnose.compare.baseline import baseline_file, kept, read, written
+from diagnose.compare.baseline import baseline_file, kept, read, refuse_over_another, written
 from diagnose.compare.comparing import compare
 from diagnose.compare.regression import regression
 from diagnose.errors import UserError
@@ -64,6 +64,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     """
     file = baseline_file(folder, name)
     refuse_of_traces(trace)
+    refuse_over_another(file)
     side = kept(side_from(trace, given), name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

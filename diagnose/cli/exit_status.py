@@ -33,7 +33,9 @@ _OF_NAMES = {  # what a name leads to, or not: the world's doing
     errno.ESTALE,
     errno.ENOSPC,
     errno.EROFS,
+    errno.EDQUOT,
 }
+_OF_LIMITS = {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}  # the system gives this process no more
 LONGEST_MESSAGE = 300
 
 
@@ -101,6 +103,9 @@ def explained(error: Exception) -> click.ClickException | None:
         where = os.fsdecode(error.filename) if names else "the working folder"
         why = error.strerror or type(error).__name__
         return UserError("cannot use a file or folder", where=where, why=why, do="name another")
+    if isinstance(error, OSError) and error.errno in _OF_LIMITS:
+        why = error.strerror or type(error).__name__
+        return UserError("the system gives no more", why=why, do="raise the limit (ulimit -n, ulimit -u), or free some")
     return None
 
 

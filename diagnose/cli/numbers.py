@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from diagnose.decoding import LEAST_STATED, MOST_STATED
 from diagnose.formulas.critical_batch import CriticalBatch
 from diagnose.formulas.mfu_conventions import MFU_AS
 
@@ -30,6 +31,16 @@ class Number(click.FloatRange):
         return number
 
 
+class _Stated(Number):
+    """Such a number of which products with several others are finite, too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        if not LEAST_STATED <= number <= MOST_STATED:
+            self.fail(f"{value} is not between {LEAST_STATED:g} and {MOST_STATED:g}.", param, ctx)
+        return number
+
+
 class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
     """A time such as 90m, 12h or 3d, in hours; a number alone is hours."""
 
@@ -38,7 +49,7 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value).strip().lower()
         factor = _IN_HOURS.get(text[-1:], 1.0)
-        number = POSITIVE.convert(text[:-1] if text[-1:] in _IN_HOURS else text, param, ctx)
+        number = _FINITE.convert(text[:-1] if text[-1:] in _IN_HOURS else text, param, ctx)
         if number * factor > _MOST_HOURS:
             self.fail(f"{value} is longer than {_MOST_HOURS:g} hours.", param, ctx)
         return number * factor
@@ -98,16 +109,17 @@ class _Pattern(click.ParamType):  # type: ignore[type-arg]  # generic in some ve
 
 
 _IN_HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
-POSITIVE = Number(min=0, min_open=True)
+_FINITE = Number(min=0, min_open=True)
+POSITIVE = _Stated(min=0, min_open=True)
 HOURS = _Hours()
 SHARE = _Share()
 _AT_LEAST_ZERO = Number(min=0)
-_AT_LEAST_ONE = Number(min=1)
+_AT_LEAST_ONE = _Stated(min=1)
 BOARD = _Board()
 PATTERN = _Pattern()
 _GPU = "The GPU, one of `diagnose hardware`, if the trace does not name it: H100, A100-SXM4-80GB."
 _STEP_RANGE = "Take the NVTX or profiler ranges whose names match as steps: 'iteration \\d+'."
-_MTBF = Number(min=0, min_open=True, max=1e9)
+_MTBF = _Stated(min=0, min_open=True, max=1e9)
 BATCH = _Batch()
 MEMORY = Number(min=256e6)  # bytes; the modules alone take a third of it
 
@@ -133,7 +145,7 @@ _COSTS = (
     (
         "--pue",
         "Power usage effectiveness: energy of the data centre over that of its computers (default: 1).",
-        Number(min=1),
+        _Stated(min=1),
     ),
     ("--kg-per-kwh", "Kilograms of CO2e per kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes and what it costs.", POSITIVE),

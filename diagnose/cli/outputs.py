@@ -61,6 +61,11 @@ def _a_file(_context: click.Context, _option: click.Parameter, file: Path | None
     return file
 
 
+def files_given(given: Mapping[str, Any]) -> Mapping[str, Path]:
+    """The files that are to be written, by the options of `output_options` that name them."""
+    return {name: given[name] for name in _OF_FILES if given[name] is not None}
+
+
 @dataclass(frozen=True)
 class Outputs:
     """Where a diagnosis goes.
@@ -78,7 +83,7 @@ class Outputs:
     @classmethod
     def of(cls, given: Mapping[str, Any], words: Sequence[str]) -> "Outputs":
         """As the options of `output_options` ask for it; `words` follow `diagnose run`."""
-        files = {name: given[name] for name in _OF_FILES if given[name] is not None}
+        files = files_given(given)
         printed = not given["no_report"] and "report" not in files
         return cls(files, printed, shlex.join(["diagnose", "run", *words]))
 

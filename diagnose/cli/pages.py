@@ -150,7 +150,7 @@ def write_tables(diagnosis: Diagnosis, folder: Path) -> None:
 
 
 def write_table_files(tables: "Mapping[str, Table]", folder: Path) -> None:
-    """Writes each table whole or not at all; other files of the folder stay as they are.
+    """Writes each table whole or not at all, and says which files of the folder it took the place of.
 
     Raises:
         UserError: the folder or a file cannot be written.
@@ -158,12 +158,14 @@ def write_table_files(tables: "Mapping[str, Table]", folder: Path) -> None:
     from diagnose.report.tables import csv_of, has_parquet, parquet_of
 
     forms = {"csv": csv_of} | ({"parquet": parquet_of} if has_parquet() else {})
+    there = [f"{name}.{suffix}" for name in tables for suffix in forms if (folder / f"{name}.{suffix}").exists()]
     with _told(folder, _TABLES):
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
             for suffix, form in forms.items():
                 _write_whole(folder / f"{name}.{suffix}", form(table))
-    more = "" if has_parquet() else f"; {_TO_GET_PARQUET}"
+    more = f"; overwritten: {', '.join(there)}" if there else ""
+    more += "" if has_parquet() else f"; {_TO_GET_PARQUET}"
     click.echo(f"wrote {len(tables)} tables to {printable(str(folder))}{more}", err=True)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from diagnose.cli.armed import arm_options, asked_of
 from diagnose.cli.command import Command, Option
 from diagnose.cli.hang_stacks import HangStacks, can_look, hang_stacks, itself
 from diagnose.cli.nsight import nsight_options
-from diagnose.cli.outputs import Outputs, output_options
+from diagnose.cli.outputs import Outputs, files_given, output_options
+from diagnose.cli.own_words import refuse_over
 from diagnose.cli.promises import ledger_option
 from diagnose.cli.recording import budget_option, limits_of, ranks_option
 from diagnose.cli.reporter import POLL_EVERY_S, Reporter
@@ -127,8 +128,7 @@ def run(
       126  the command cannot be executed
       127  the command, or with --nsys nsys, is not found
     """
-    if not command:
-        raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
+    _refuse_wrong_usage(ctx, command, patch_file, given)
     asked = asked_of(given, at_steps)
     under_nsys = given.pop("nsys")
     reports = is_first_rank(os.environ)
@@ -263,6 +263,14 @@ def _ended(ctx: click.Context, code: int, bundle: Bundle | None) -> NoReturn:
     if bundle is not None:
         guarded(bundle.tidy)
     ctx.exit(code)
+
+
+def _refuse_wrong_usage(
+    ctx: click.Context, command: Sequence[str], patch_file: str | None, given: Mapping[str, Any]
+) -> None:
+    if not command:
+        raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
+    refuse_over((*command, patch_file or ""), files_given(given))
 
 
 def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:

@@ -31,7 +31,7 @@ from diagnose.report.views.tuning import ladder_csv
 from diagnose.tune.ladder import RUNS_AT_MOST, Interrupted, Ladder, Limits
 from diagnose.tune.running import CONTROL, STEPS, JobRuns, Ran, Run, Window
 from diagnose.tune.settings import patches_of
-from diagnose.tune.state import LADDER, PAGE, PATCH, TuneFolder, default_folder
+from diagnose.tune.state import LADDER, PAGE, PATCH, TuneFolder, default_folder, folder_for
 
 _S_PER_HOUR = 3600.0
 
@@ -43,7 +43,8 @@ _S_PER_HOUR = 3600.0
 )
 @click.option(
     "--out", cls=Option, writes=True, metavar="DIR", type=click.Path(path_type=Path),
-    help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>).",
+    help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>); DIR-2 if DIR holds other "
+    "files.",
 )  # fmt: skip
 @click.option(
     "--resume", cls=Option, idle_with={"out": "--resume goes on in the folder that it names"},
@@ -99,8 +100,16 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
         raise click.UsageError("Give either a command after `--` or --resume DIR:  diagnose tune -- train.py", ctx)
     if resume is not None and not (resume / "tune.json").is_file():
         raise UserError("there is no tune to continue", where=resume, do="name the folder of one")
-    folder = TuneFolder(resume or out or default_folder(command))
+    folder = TuneFolder(resume or _place(out or default_folder(command)))
     ctx.exit(_climbed(folder, command, given))
+
+
+def _place(wanted: Path) -> Path:
+    """The folder for the tune, which says so where it is another than the one that is wanted."""
+    place = folder_for(wanted)
+    if place.name != Path(os.path.abspath(wanted)).name:
+        say(f"{printable(str(wanted))} holds other files, which stay: the tune is in {printable(str(place))}")
+    return place
 
 
 def _climbed(folder: TuneFolder, command: tuple[str, ...], given: dict[str, Any]) -> int:

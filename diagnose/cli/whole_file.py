@@ -1,15 +1,12 @@
 """Files that are there whole or not at all."""
 
 import contextlib
-import fcntl
 import os
-import secrets
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-_PART = ".part"
+from diagnose.trace.parts import held, part_of, remove_abandoned
 
 
 @contextlib.contextmanager
@@ -24,7 +21,7 @@ def whole_file(to: Path) -> Iterator[BinaryIO]:
             yield device
         return
     target = to.resolve()
-    _remove_abandoned(target)
+    remove_abandoned(target.parent, target.name)
     handle, part = _begun(target)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -52,10 +49,9 @@ def _begun(target: Path) -> tuple[int, Path | None]:
     """A file beside the target, held by this process, and its name if it needs one."""
     part, handle = None, _unnamed(target.parent)
     if handle is None:
-        handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=_PART, dir=target.parent)
-        part = Path(name)
-    with contextlib.suppress(OSError):
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part = target.parent / part_of(target.name)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    held(handle)
     return handle, part
 
 
@@ -73,27 +69,13 @@ def _unnamed(folder: Path) -> int | None:
 
 def _named(handle: int, target: Path) -> Path:
     """A name for the file that has none."""
-    part = target.parent / f"{_prefix(target)}{secrets.token_hex(4)}{_PART}"
+    part = target.parent / part_of(target.name)
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:  # with a handle of the folder the link in /proc is followed, without one it is not
         os.link(f"/proc/self/fd/{handle}", part.name, dst_dir_fd=folder)
     finally:
         os.close(folder)
     return part
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Parts of this file whose process was killed: nobody holds them."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(target.parent):
-            if entry.name.startswith(_prefix(target)) and entry.name.endswith(_PART) and entry.is_file():
-                with contextlib.suppress(OSError), open(entry.path, "rb") as part:
-                    fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.unlink(entry.path)
-
-
-def _prefix(target: Path) -> str:
-    return f".{target.name[:100]}."
 
 
 def _umask() -> int:

@@ -1,7 +1,9 @@
 """Baselines: sides kept as small files under version control, to hold later runs against."""
 
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -67,6 +69,31 @@ def read(path: Path) -> Side:
     if side.schema_version != SIDE_VERSION:
         raise _unusable(path, f"its schema_version is {side.schema_version}, not {SIDE_VERSION}")
     return side.checked()
+
+
+class _Begun(msgspec.Struct):
+    """What every version of a baseline holds."""
+
+    schema_version: int
+    source: str
+    setup: dict[str, Any]
+
+
+def refuse_over_another(path: Path) -> None:
+    """Refuses to write a baseline where there is anything else.
+
+    Raises:
+        UserError: there is a file that no version of this program wrote as a baseline.
+    """
+    if not os.path.lexists(path):
+        return
+    try:
+        is_ours = path.is_file() and path.stat().st_size <= _LARGEST_BYTES
+        content = path.read_bytes() if is_ours else b""
+        msgspec.json.decode(content, type=_Begun)
+    except (*UNREADABLE, OSError) as error:
+        why = "what is there is no baseline"
+        raise UserError("cannot write the baseline", where=path, why=why, do="use another name or --dir") from error
 
 
 def _unusable(path: Path, why: str) -> UserError:

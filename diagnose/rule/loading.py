@@ -31,7 +31,8 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str], *, cache: bool = 
     files: dict[str, Path] = {}
     builtin = builtin_rules()
     for folder in (builtin, *dirs):
-        paths = sorted(folder.glob("*.toml")) if os.path.isdir(folder) else []
+        found = sorted(folder.glob("*.toml")) if os.path.isdir(folder) else []
+        paths = [path for path in found if path.is_file() or not path.exists()]  # no pipe and no socket
         if not paths:
             raise RuleError("no rule files (*.toml) in this folder", where=folder)
         files |= {path.stem: path for path in paths}

@@ -22,7 +22,7 @@ def is_window(name: object) -> bool:
 def step_logs(folder: Path) -> list[Path]:
     """The step logs in the folder of an armed run, by rank; none where it is another folder."""
     try:
-        found = {rank_in(path.name, STEP_LOG): path for path in folder.iterdir()}
+        found = {rank_in(path.name, STEP_LOG): path for path in folder.iterdir() if path.is_file()}
     except OSError as error:
         pass_over(error)
         return []

@@ -185,7 +185,8 @@ def _of_text(path: Path, stated: Stated) -> Series:
 
 def _logs(folder: Path, stated: Stated) -> Series | None:
     """The logs in the folder that fit; those of one rank each are one job."""
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in LOGS and not p.name.startswith("."))[:_MOST_LOGS]
+    entries = (p for p in folder.iterdir() if p.suffix.lower() in LOGS and not p.name.startswith("."))
+    paths = sorted(p for p in entries if p.is_file())[:_MOST_LOGS]
     fitting = []
     for path in paths:
         try:
@@ -263,7 +264,8 @@ def _of_state(path: Path, stated: Stated) -> Series:
 
 
 def _captures(folder: Path, stated: Stated) -> Series | None:
-    captured = _captured(sorted(p for p in folder.iterdir() if CAPTURE_NAME.fullmatch(p.name))[:_MOST_LOGS])
+    named = (p for p in folder.iterdir() if CAPTURE_NAME.fullmatch(p.name))
+    captured = _captured(sorted(p for p in named if p.is_file())[:_MOST_LOGS])
     if captured is not None:
         refuse_unit(stated, folder)
     return captured

@@ -1,23 +1,47 @@
 """Work that a thread does beside what asks for it: a command that is interrupted does not wait for it."""
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
 
 T = TypeVar("T")
 
 
-def beside(work: Callable[[], T]) -> "Future[T]":
-    """Begins the work in a daemon thread; what the caller may not do, such as leave some folders, it may not either."""
+def beside(work: Callable[[], T]) -> "Future[T] | None":
+    """Begins the work in a daemon thread; what the caller may not do, such as leave some folders, it may not either.
+
+    None where the system gives no thread.
+    """
     from concurrent.futures import Future  # small traces need no thread
 
     outcome: Future[T] = Future()
-    threading.Thread(target=copy_context().run, args=(_done, work, outcome), daemon=True).start()
+    try:
+        threading.Thread(target=copy_context().run, args=(_done, work, outcome), daemon=True).start()
+    except RuntimeError:
+        return None
     return outcome
+
+
+@contextlib.contextmanager
+def second_thread() -> "Iterator[Executor | None]":
+    """A thread that does one call after another, for the length of a `with`; None where the system gives none."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        yield thread if _has_begun(thread) else None
+
+
+def _has_begun(thread: "Executor") -> bool:
+    try:
+        thread.submit(int)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _done(work: Callable[[], T], outcome: "Future[T]") -> None:

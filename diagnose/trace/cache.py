@@ -136,7 +136,7 @@ class Cache(CacheFolder):
             handed.cancel()
             raise
         if handed.done():
-            stored.result()
+            self._keep(key, path, handed) if stored is None else stored.result()
 
     def _keep(self, key: Key, path: Path, handed: "Future[Trace]") -> None:
         with contextlib.suppress(OSError):
@@ -161,8 +161,9 @@ def digest(path: Path, threads: int = 1) -> str:
         return _joined(map(hashed, segments))
     from concurrent.futures import ThreadPoolExecutor  # small traces are not hashed
 
-    with ThreadPoolExecutor(threads) as pool:
+    with contextlib.suppress(RuntimeError), ThreadPoolExecutor(threads) as pool:  # raised where no thread can be had
         return _joined(pool.map(hashed, segments))
+    return _joined(map(hashed, segments))
 
 
 def _joined(hashes: Iterable[bytes]) -> str:

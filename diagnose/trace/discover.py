@@ -16,8 +16,8 @@ from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
-_RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
-_PART_IN_NAME = re.compile(r"(?:rank|worker|node|procid|task)[-_.]?(\d+)", re.IGNORECASE)  # of exports, by node or rank
+_RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_PART_IN_NAME = re.compile(r"(?:rank|worker|node|procid|task)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)  # of exports
 _TIMESTAMP = re.compile(r"[._-]?(\d{9,})")
 _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.json of tensorboard_trace_handler
 _PEEK_BYTES = 4 << 20

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagnose.errors import UserError
 from diagnose.trace.arguments import Arguments
+from diagnose.trace.beside import second_thread
 from diagnose.trace.boundaries import BOUNDARY_BYTES, PROBABLE_END, last_boundary
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.checks import without_impossible_events
@@ -64,9 +65,7 @@ def read(
     builder = ColumnBuilder(held_bytes, left_out)
     if not ahead:
         return trace_of([read_part(path, watch=watch, builder=builder)])
-    from concurrent.futures import ThreadPoolExecutor  # of large traces alone
-
-    with ThreadPoolExecutor(1) as thread:
+    with second_thread() as thread:
         return trace_of([read_part(path, watch=watch, builder=builder, ahead=thread)])
 
 

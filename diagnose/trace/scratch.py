@@ -4,14 +4,15 @@ A folder is locked as long as its process lives. What was killed has left one th
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_PREFIX = "diagnose-scratch-"
+from diagnose.trace.parts import held, part_of, remove_abandoned
+
+_NAME = "scratch"
 
 
 @contextlib.contextmanager
@@ -21,8 +22,9 @@ def scratch_folder() -> Iterator[Path]:
     Raises:
         OSError: none can be made.
     """
-    _remove_abandoned(Path(tempfile.gettempdir()))
-    folder, lock = _locked_folder()
+    among = Path(tempfile.gettempdir())
+    remove_abandoned(among, _NAME)
+    folder, lock = _locked_folder(among)
     try:
         yield folder
     finally:
@@ -30,41 +32,13 @@ def scratch_folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _locked_folder() -> tuple[Path, int]:
+def _locked_folder(among: Path) -> tuple[Path, int]:
     """A folder and the handle that holds it; one that was taken for abandoned meanwhile is made again."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        folder = among / part_of(_NAME)
+        folder.mkdir(0o700)
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if _is_taken(lock) and folder.exists():
+            if held(lock) and folder.exists():
                 return folder, lock
             os.close(lock)
-
-
-def _is_taken(lock: int) -> bool:
-    """Whether the folder is held from now on; where the file system knows no locks nobody removes it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _remove_abandoned(among: Path) -> None:
-    """Folders of this user whose process was killed."""
-    with contextlib.suppress(OSError):
-        for folder in among.glob(f"{_PREFIX}*"):
-            with contextlib.suppress(OSError):
-                _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if os.fstat(lock).st_uid == os.getuid():
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)

@@ -40,7 +40,7 @@ def torch_traces(path: Path) -> TorchTraces:
     Raises:
         UserError: it cannot be read, or holds no compilation.
     """
-    files = sorted(path.glob("*.log")) if path.is_dir() else [path]
+    files = sorted(file for file in path.glob("*.log") if file.is_file()) if path.is_dir() else [path]
     compiled: dict[int, list[Mapping[str, Any]]] = {}
     try:
         for file in files:

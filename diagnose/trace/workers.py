@@ -60,7 +60,13 @@ def parsed_by_workers(paths: Sequence[Path], jobs: int) -> Iterator[Trace]:
     """
     from diagnose.trace.processes import Processes
 
-    with scratch_folder() as folder, Processes(_pack, jobs) as processes:
+    with contextlib.ExitStack() as held:
+        try:
+            folder = held.enter_context(scratch_folder())
+        except OSError:  # no room, or no descriptor
+            yield from map(read, paths)
+            return
+        processes = held.enter_context(Processes(_pack, jobs))
         tasks = (_Task(path, folder / str(number)) for number, path in enumerate(paths))
         pending = deque((task, processes.submit(task)) for task in islice(tasks, jobs))
         while pending:

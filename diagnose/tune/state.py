@@ -4,26 +4,28 @@ A file takes its name when its content is on the disk. The lock is a handle that
 tune that was killed still runs, nobody measures beside it.
 """
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from diagnose.capture.folder import numbered
 from diagnose.decoding import UNREADABLE
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.diagnosis.tuning import TUNING_VERSION, Tuning
 from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import RUNS
+from diagnose.trace.parts import held, part_of, remove_abandoned
 
 STATE, LOCK, LADDER, PAGE, PATCH = "tune.json", "tune.lock", "ladder.csv", "tune.html", "patch.json"
-_PARTIAL = ".part"
+_MARK = b"the lock of a tune by diagnose\n"
 PATIENCE_S = 600.0
 _LOOK_EVERY_S = 0.5
 _LARGEST_BYTES = 64 << 20
@@ -35,6 +37,44 @@ def default_folder(command: Sequence[str]) -> Path:
     told = hashlib.sha256("\0".join([os.getcwd(), *command]).encode(errors="surrogateescape")).hexdigest()[:8]
     name = next((Path(word).stem for word in command if word.endswith((".py", ".pyw"))), "job")
     return Path(RUNS) / f"tune-{name}-{told}"
+
+
+def folder_for(wanted: Path) -> Path:
+    """The folder, or the first of `-2`, `-3`, ... that is empty or holds a tune: what a user keeps in others stays.
+
+    Raises:
+        UserError: none can be used.
+    """
+    try:
+        return next(path for path in numbered(Path(os.path.abspath(wanted))) if not _has_others(path))
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        raise UserError("cannot use the folder", where=wanted, why=why, do="name another with --out") from error
+
+
+def _has_others(folder: Path) -> bool:
+    """Whether the folder holds anything, and no tune of ours, whose lock bears our mark or whose state can be read."""
+    try:
+        there = os.listdir(folder)
+    except FileNotFoundError:
+        return False
+    begun = (_MARK, b"") if there == [LOCK] else (_MARK,)  # a kill may leave a lock without its mark
+    return bool(there) and not (_begin_of(folder / LOCK) in begun or _holds_state(folder))
+
+
+def _begin_of(lock: Path) -> bytes | None:
+    with contextlib.suppress(OSError):
+        handle = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            return file.read(len(_MARK))
+    return None
+
+
+def _holds_state(folder: Path) -> bool:
+    try:
+        return (folder / LOCK).is_file() and state_in(folder) is not None
+    except UserError:
+        return False
 
 
 class TuneFolder:
@@ -51,7 +91,9 @@ class TuneFolder:
         self.path = Path(os.path.abspath(path))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+            if not os.fstat(self._lock).st_size:
+                os.write(self._lock, _MARK)
         except OSError as error:
             raise UserError("cannot use the folder", where=path, why=error.strerror or str(error)) from error
         os.set_inheritable(self._lock, True)
@@ -66,7 +108,7 @@ class TuneFolder:
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return self._remove_abandoned()
+                return remove_abandoned(self.path)
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     return  # a file system without locks
@@ -79,11 +121,6 @@ class TuneFolder:
                 waits()
             waited = True
             time.sleep(_LOOK_EVERY_S)
-
-    def _remove_abandoned(self) -> None:
-        """What a tune that was killed had not yet given its name."""
-        for partial in self.path.glob(f".*{_PARTIAL}"):
-            partial.unlink(missing_ok=True)
 
     def read(self) -> Tuning | None:
         """The runs so far, as `state_in` reads them."""
@@ -118,7 +155,9 @@ class TuneFolder:
             UserError: it cannot be written.
         """
         try:
-            handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=_PARTIAL, dir=self.path)
+            partial = self.path / part_of(name)
+            handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            held(handle)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)

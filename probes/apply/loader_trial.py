@@ -44,8 +44,16 @@ def tried(arguments: Mapping[str, Any]) -> Trial:
     """Fetch the first samples of a DataLoader with these arguments twice, in a fork."""
     if not hasattr(os, "fork"):
         return Trial(error="this system forks no process to try a sample in")
-    reading, writing = os.pipe()
-    child = _forked()
+    try:
+        reading, writing = os.pipe()
+    except OSError as error:
+        return Trial(error=f"no sample can be tried: {told(error)}")
+    try:
+        child = _forked()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        return Trial(error=f"no sample can be tried: {told(error)}")
     if not child:
         _try_and_leave(arguments, reading, writing)
     os.close(writing)

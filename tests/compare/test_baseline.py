@@ -33,6 +33,21 @@ def test_what_is_saved_is_what_is_read_back(tmp_path: Path) -> None:
     assert read(tmp_path / "kept" / "loop.json") == kept(side(Path(HEALTHY)), "loop")
 
 
+@pytest.mark.parametrize("content", ['{"schema_version": 1, "my": "settings"}', "notes", ""])
+def test_a_file_that_is_no_baseline_keeps_its_place(content: str, tmp_path: Path) -> None:
+    (tmp_path / "loop.json").write_text(content)
+
+    refused = invoke(tmp_path, "save", "loop", HEALTHY)
+
+    assert (refused.exit_code, (tmp_path / "loop.json").read_text()) == (3, content)
+    assert "what is there is no baseline" in refused.stderr
+
+
+def test_a_baseline_is_saved_anew(tmp_path: Path) -> None:
+    assert [invoke(tmp_path, "save", "loop", trace).exit_code for trace in (LOADER, HEALTHY)] == [0, 0]
+    assert read(tmp_path / "loop.json") == kept(side(Path(HEALTHY)), "loop")
+
+
 def test_the_file_is_small_and_the_same_for_the_same_trace(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -6,8 +6,9 @@ from typing import Any
 
 import kinds_of_hangs as kinds
 import pytest
-from recorded_calls import DEFAULT, Made, answer, job, steps, waiting, written
+from recorded_calls import DEFAULT, Made, answer, dump, job, steps, waiting, written
 
+from diagnose.dumps.hang.answer import to_json
 from diagnose.dumps.hang.judging import judged
 from diagnose.dumps.hang.reading import found_in
 
@@ -245,3 +246,21 @@ def test_a_rank_that_left_a_stack_and_no_dump_is_shown_with_it(tmp_path: Path) -
     assert (found.faults[0].kind, found.without_dump) == ("missing-dump", (2,))
     assert found.ranks[2].stack == STACKS[1]
     assert "Look at where py-spy saw rank 2" in found.next[0]
+
+
+def test_missing_ranks_are_those_of_the_world_that_dumps_state_and_told_as_a_range(tmp_path: Path) -> None:
+    waits = dump([*kinds.DONE, waiting(kinds.GRADIENTS)], {DEFAULT: range(1024)})
+
+    found = answer(tmp_path, dict.fromkeys((0, 1, 2, 9_999_999), waits))
+
+    assert found.without_dump == tuple(range(3, 1024))
+    assert found.headline.startswith("Ranks 3-1023 left no dump")
+    assert "what ranks 3-1023 did: there is no dump of it" in found.unknown
+    assert [line for line in found.unknown if line.startswith("whether rank 9999999 is of this job")]
+
+
+def test_a_number_in_a_name_alone_tells_of_no_millions_of_ranks(tmp_path: Path) -> None:
+    found = answer(tmp_path, {0: kinds.OLD[0], 2: kinds.OLD[2], 9_999_999: kinds.OLD[1]})
+
+    assert found.without_dump == (1,)
+    assert len(to_json(found)) < 10_000

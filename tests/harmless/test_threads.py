@@ -1,5 +1,7 @@
 """Jobs with several threads, event loops and watchdogs: what they do to the probe is not done to them."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,36 @@ def test_a_lazy_batch_is_not_looked_at(tmp_path: Path) -> None:
     done = run(BARE + script, tmp_path, {})
 
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+NO_THREADS = """
+import _thread, threading
+def none(*given, **named):
+    raise RuntimeError("can't start new thread")
+_thread.start_new_thread = threading._start_new_thread = threading._start_joinable_thread = none
+"""
+LOOP = """
+torch.manual_seed(0)
+model = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(40):
+    loss = model(torch.randn(4, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--arm"]], ids=["once", "armed"])
+def test_a_job_that_gets_no_thread_ends_as_it_does_alone(options: list[str], tmp_path: Path) -> None:
+    """No thread to sample stacks, to read the machine, to write step times: what they would tell is unknown."""
+    script = tmp_path / "train.py"
+    script.write_text(f"import torch\nfrom torch import nn\n{NO_THREADS}{LOOP}")
+    alone = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+
+    words = [sys.executable, "-m", "diagnose", "run", "--out", tmp_path / "out", *options, "--no-report", "--"]
+    done = subprocess.run([*words, sys.executable, script], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+    assert "Traceback" not in done.stderr

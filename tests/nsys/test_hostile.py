@@ -39,6 +39,18 @@ def test_damage_anywhere_ends_in_an_answer_or_a_message(tmp_path: Path, at: int)
     assert analyze(path, "-q").exit_code in (0, 3)
 
 
+@pytest.mark.parametrize("name", [b"CREATE TABLE", b"CUPTI_ACTIVITY_KIND_KERNEL", b"globalTid", b"start"])
+def test_a_byte_that_is_no_utf8_in_the_schema_ends_in_an_answer_or_a_message(name: bytes, tmp_path: Path) -> None:
+    content = training_export(tmp_path / "sound.sqlite").read_bytes()
+    at = content.index(name)
+
+    for byte in range(at, at + len(name)):
+        (tmp_path / "report.sqlite").write_bytes(content[:byte] + b"\xff" + content[byte + 1 :])
+        found = analyze(tmp_path / "report.sqlite")
+        assert found.exit_code in (0, 3), found.output
+        assert found.exit_code == 0 or "the database is damaged" in found.output
+
+
 def test_a_database_of_another_tool_is_refused(tmp_path: Path) -> None:
     done = analyze(write_export(tmp_path / "a.sqlite", ["x"], {"runs": [{"id": 1}]}))
 

@@ -11,6 +11,7 @@ from kept_promises import promise
 from diagnose.patch.promises import file
 from diagnose.patch.promises.keeping import Recorded, kept, record
 from diagnose.patch.promises.lines import LONGEST_LINE, Ledger, ledger_of, line_of, promise_in
+from diagnose.trace.parts import part_of
 
 APPENDS = """
 import sys
@@ -148,7 +149,8 @@ def test_names_from_a_line_drive_no_terminal() -> None:
 def test_the_oldest_go_from_a_full_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "LARGEST_BYTES", 10 * len(line_of(promise())))
     folder.mkdir(mode=0o700)
-    (folder / f".{file.NAME}.abc").touch()  # what a kill left
+    (folder / part_of(file.NAME)).touch()  # what a kill left
+    (folder / f".{file.NAME}.abc").touch()  # what a user did
     for number in range(30):
         assert record(promise(number)).done
 
@@ -157,7 +159,7 @@ def test_the_oldest_go_from_a_full_file(folder: Path, monkeypatch: pytest.Monkey
     assert numbers == list(range(numbers[0], 30))
     assert 4 <= len(numbers) <= 10
     assert (folder / file.NAME).stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in folder.iterdir()] == [file.NAME]
+    assert {path.name for path in folder.iterdir()} == {file.NAME, f".{file.NAME}.abc"}
 
 
 def test_a_file_that_was_replaced_while_a_writer_waited_is_opened_again(

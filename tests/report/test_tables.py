@@ -151,6 +151,7 @@ def test_the_folder_gets_a_file_for_each_table_and_keeps_its_others(tmp_path: Pa
 
     assert done.stdout == analyze().stdout
     assert done.stderr.startswith(f"wrote {len(NAMES)} tables to {tmp_path}")
+    assert done.stderr.splitlines()[0].split("; ")[1] == "overwritten: plan.csv"
     assert {path.stem for path in tmp_path.glob("*.csv")} == NAMES
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert (tmp_path / "plan.csv").read_bytes() == csv_of(tables_of(job())["plan"])

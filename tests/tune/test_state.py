@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis.tuning import Rung, Tuning
 from diagnose.errors import UserError
-from diagnose.tune.state import TuneFolder
+from diagnose.trace.parts import part_of
+from diagnose.tune.state import TuneFolder, folder_for
 
 FIRST = Tuning(command=("train.py",), rungs=(Rung(number=0, change="as it is", outcome="ok", decision="first"),))
 
@@ -40,10 +41,38 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
 def test_what_a_kill_left_of_a_file_goes_when_the_folder_is_taken(tmp_path: Path) -> None:
     folder = TuneFolder(tmp_path)
     folder.write(FIRST)
-    (tmp_path / ".tune.json.abc.part").write_text("{")
+    for name in (part_of("tune.json"), part_of("patch.json"), ".tune.json.abc.part", ".draft.part"):
+        (tmp_path / name).write_text("{")
     folder.lock()
 
-    assert {path.name for path in tmp_path.iterdir()} == {"tune.json", "tune.lock"}
+    left = {"tune.json", "tune.lock", ".tune.json.abc.part", ".draft.part"}
+    assert {path.name for path in tmp_path.iterdir()} == left
+
+
+@pytest.mark.parametrize(
+    "users", ["patch.json", "ladder.csv", "run-0.json", "run-0.log", "tune.html", "tune.json", "tune.lock", ".x.part"]
+)
+def test_a_folder_with_other_files_is_left_alone(users: str, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / users).write_text("mine")
+
+    place = folder_for(tmp_path / "work")
+    TuneFolder(place).lock()
+
+    assert place == tmp_path / "work-2" == folder_for(tmp_path / "work")
+    assert {path.name: path.read_text() for path in (tmp_path / "work").iterdir()} == {users: "mine"}
+
+
+def test_an_empty_folder_and_that_of_a_tune_are_taken(tmp_path: Path) -> None:
+    for name in ("empty", "killed early", "with runs"):
+        (tmp_path / name).mkdir()
+    TuneFolder(tmp_path / "killed early")
+    (tmp_path / "killed early" / "run-0.log").touch()
+    TuneFolder(tmp_path / "with runs").write(FIRST)
+    (tmp_path / "with runs" / "tune.lock").write_bytes(b"")
+
+    for name in ("none yet", "empty", "killed early", "with runs"):
+        assert folder_for(tmp_path / name) == tmp_path / name
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Literal
 from diagnose.dumps.hang.dump import Call, Dump, Group
 
 Key = tuple[str, tuple[int, ...] | None]
+MOST_BY_NAME = 1 << 14
 Difference = Literal["type", "size", "data-type"]
 _ROOT_ALONE_GIVES = {"scatter"}
 _ROOT_ALONE_TAKES = {"gather"}
@@ -61,9 +62,32 @@ def matched(dumps: Mapping[int, Dump]) -> list[Matched]:
 
 
 def everyone(dumps: Mapping[int, Dump]) -> set[int]:
-    """All ranks that a dump speaks of, and those that ranks with higher numbers tell of."""
-    of_groups = (rank for dump in dumps.values() for group in dump.groups.values() for rank in group.ranks or ())
-    return {*range(max(dumps, default=-1) + 1), *of_groups}
+    """All ranks of the job: those with a dump and those that a dump lists.
+
+    Where no dump lists the whole job, the numbers in the names of files tell of lower ones.
+    """
+    return {*dumps, *_listed(dumps), *(() if _in_the_job(dumps) else range(_told_by_names(dumps)))}
+
+
+def strangers(dumps: Mapping[int, Dump]) -> list[int]:
+    """Ranks with a dump, by its name, that the job has not by what the dumps state; else with too large a number."""
+    stated, most = _in_the_job(dumps), _told_by_names(dumps)
+    return [rank for rank in dumps if (rank not in stated if stated else rank >= most)]
+
+
+def _listed(dumps: Mapping[int, Dump]) -> set[int]:
+    return {rank for dump in dumps.values() for group in dump.groups.values() for rank in group.ranks or ()}
+
+
+def _in_the_job(dumps: Mapping[int, Dump]) -> set[int]:
+    """The members of the group of all ranks, where a dump lists them."""
+    groups = (group for dump in dumps.values() for group in dump.groups.values())
+    return {rank for group in groups if group.label == _WHOLE_JOB for rank in group.ranks or ()}
+
+
+def _told_by_names(dumps: Mapping[int, Dump]) -> int:
+    """So many ranks the job has at least: the names of files are believed up to a size that jobs have."""
+    return max((rank for rank in dumps if rank < MOST_BY_NAME), default=-1) + 1
 
 
 def disagreements(dumps: Mapping[int, Dump]) -> list[tuple[str, dict[tuple[int, ...], list[int]]]]:

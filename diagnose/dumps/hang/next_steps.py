@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from diagnose.dumps.hang.answer import Fault
 from diagnose.dumps.hang.dump import Dump
-from diagnose.dumps.hang.matching import Matched
+from diagnose.dumps.hang.matching import Matched, strangers
 from diagnose.dumps.hang.progress import Progress
 from diagnose.dumps.hang.words import ranks
 
@@ -53,6 +53,12 @@ def unknowns(dumps: Mapping[int, Dump], groups: Sequence[Matched], absent: Seque
     """What the dumps do not tell."""
     if absent:
         yield f"what {ranks(absent)} did: there is no dump of it"
+    if strange := strangers(dumps):
+        one = len(strange) == 1
+        yield (
+            f"whether {ranks(strange)} {'is' if one else 'are'} of this job: the name of the dump says so, and the"
+            " other numbers do not fit"
+        )
     lost = [rank for rank, dump in dumps.items() if dump.lost]
     if lost:
         yield f"what {ranks(lost)} called at the beginning: the buffer keeps the last calls (TORCH_FR_BUFFER_SIZE)"

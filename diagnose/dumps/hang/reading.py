@@ -17,7 +17,7 @@ from diagnose.errors import UserError, shown_path
 from diagnose.probes.protocol import RECORD, rank_in
 
 LARGEST_JSON_BYTES = 1 << 30
-_RANK = re.compile(r".*?(\d{1,7})(\.(json|pkl|pickle|pt|bin|dump))?", re.DOTALL)
+_RANK = re.compile(r"(?:.*\D)?(\d{1,7})(\.(json|pkl|pickle|pt|bin|dump))?", re.DOTALL)
 _STACKS = re.compile(r"stacks?[-_](rank[-_]?)?(\d{1,7})\.txt")
 
 

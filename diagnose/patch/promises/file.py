@@ -10,7 +10,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat as modes
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 from diagnose.patch.promises.lines import BEGINNING, Ledger, ledger_of, line_of
 from diagnose.patch.promises.promise import Promise
 from diagnose.trace.ownership import is_users_alone
+from diagnose.trace.parts import is_part, part_of
 
 NAME = "promises.jsonl"
 LARGEST_BYTES = 1 << 20  # some 3,000 promises
@@ -181,9 +181,9 @@ def _append(file: int, line: bytes) -> None:
 
 def _replace(inside: int, content: bytes) -> None:
     """The file anew, whole or not at all. Who calls holds its lock, so that what a kill left of another is nobody's."""
-    for left in (each for each in os.listdir(inside) if each.startswith(f".{NAME}.")):
+    for left in (each for each in os.listdir(inside) if is_part(each, NAME)):
         os.unlink(left, dir_fd=inside)
-    name = f".{NAME}.{secrets.token_hex(8)}"
+    name = part_of(NAME)
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPENED, 0o600, dir_fd=inside)
     try:
         try:

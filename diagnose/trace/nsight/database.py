@@ -42,10 +42,9 @@ class Database:
         self._looks_left = (_OPERATIONS_AT_LEAST + _OPERATIONS_PER_BYTE * self.size) // _OPERATIONS_BETWEEN_LOOKS
         self._raised: BaseException | None = None
         address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
-        try:
-            self._connection = sqlite3.connect(address, uri=True, isolation_level=None)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
+        self._connection: sqlite3.Connection = self._guarded(
+            lambda: sqlite3.connect(address, uri=True, isolation_level=None)
+        )
         try:
             self._tables = self._hardened()
         except BaseException:
@@ -124,9 +123,14 @@ class Database:
         return cursor
 
     def _guarded(self, call: Any) -> Any:
+        """What SQLite returns. Whatever else it raises says that the file is unusable: its own errors, those of
+        turning what the file holds into Python's numbers and texts, and those of its messages, which quote the file.
+        """
         try:
             return call()
-        except (sqlite3.Error, OverflowError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:
             if self._raised is not None:
                 raise self._raised from None
             raise self._unusable(error) from error
@@ -145,6 +149,8 @@ class Database:
             why = "reading it takes far more work than a file of its size can need"
         elif "interrupt" in str(error):
             raise KeyboardInterrupt  # it came between two lines of `_is_enough`
+        elif isinstance(error, UnicodeError):
+            why = "it holds names that are no UTF-8"
         else:
             why = f"SQLite says: {printable(str(error))[:200]}"
         return UserError("the database is damaged, or not from Nsight Systems", where=self.path, why=why, do=_AGAIN)

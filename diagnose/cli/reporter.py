@@ -12,6 +12,7 @@ from diagnose.cli.outputs import Outputs
 from diagnose.cli.promises import record, with_track_records
 from diagnose.cli.voice import guarded, say
 from diagnose.errors import printable
+from diagnose.probes.protocol import TRACE, WINDOW_FOLDER
 
 POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
@@ -109,7 +110,10 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str]) -> None:
     if not step_logs(bundle.folder):
         say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv))}")
     elif not outputs.wanted:
-        say(f"captured into {printable(near(bundle.folder))}")
+        windows = [*bundle.folder.glob(WINDOW_FOLDER.format("*"))]
+        empty = windows and not any(True for window in windows for _ in window.glob(TRACE.format("*")))
+        but = ", and none of its windows holds a trace" if empty else ""
+        say(f"{'step times' if empty else 'captured'} into {printable(near(bundle.folder))}{but}")
     else:
         tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files)
 

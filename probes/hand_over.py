@@ -12,6 +12,7 @@ import atexit
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -60,7 +61,7 @@ def wrapping(original: Any, around: Around, doing: str) -> Any:
                 raise call.error
             return call.value if call.ended else original(*args, **kwargs)
         finally:
-            call.error = None  # whose traceback leads here: nothing of the job's is to live in a circle
+            call.forget()  # the traceback leads here: nothing of the job's is to live in a circle
 
     return wrapped
 
@@ -183,6 +184,16 @@ def in_a_thread(function: Hook, doing: str) -> None:
     _thread.start_new_thread(harmless(function, doing), ())
 
 
+def a_thread(function: Hook, doing: str) -> threading.Thread:
+    """A thread that calls `function()` once it is started, does not hold up the exit, and can be joined."""
+    return threading.Thread(target=harmless(function, doing), daemon=True)
+
+
+def on_audit_events(function: Hook, doing: str) -> None:
+    """Call `function(event, args)` at each event that Python tells, as long as the process lives."""
+    sys.addaudithook(harmless(function, doing))
+
+
 def a_callback(name: str, events: type, base: type, doing: str) -> Any:
     """A class `name` of the trainer's callbacks, derived from `base`, whose `on_...` are those of `events`."""
     methods = {each: harmless(method, doing) for each, method in vars(events).items() if each.startswith("on_")}
@@ -199,12 +210,13 @@ def _answering_nothing(function: Hook) -> Hook:
 
 
 class _Call:
-    """The job's own function, and how its last call ended: maybe `begun`, `ended` with `value`, or with `error`."""
+    """The job's own function, and how its last call ended: with `value` where it has `ended`, or with `error`."""
 
-    __slots__ = ("_function", "ended", "error", "value")
+    __slots__ = ("_forgets", "_function", "ended", "error", "value")
 
     def __init__(self, function: Any) -> None:
         self._function = function
+        self._forgets = False
         self.ended = False
         self.error: BaseException | None = None
         self.value: Any = None
@@ -214,10 +226,14 @@ class _Call:
         try:
             self.value = self._function(*args, **kwargs)
         except BaseException as error:
-            self.error = error
+            self.error = None if self._forgets else error
             raise
         self.ended = True
         return self.value
+
+    def forget(self) -> None:
+        """Keep nothing of how it ended, now or later: what is around the function may keep it for longer."""
+        self.error, self._forgets = None, True
 
 
 def forgive(function: Any) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..guard import quietly
+from ..guard import guarded, quietly
 from ..hand_over import replace, replace_property
 
 READS_AHEAD = "workers read the sampler ahead of the loop, and {} may draw as it goes"
@@ -158,15 +158,18 @@ class _Pass:
 
     def _started(self) -> Any:
         """The batches; what workers draw to start with is the number that was drawn where the pass began."""
-        after = self._first.get_state()
-        self._first.set_state(self._before)
-        self._kept.sampler_starts = lambda: self._first.set_state(after)
-        self._kept.read = self._read
+        guarded(self._begins, _NOT_KEPT)
         quietly(lambda: _let_go(self._loader, self._kept))
         try:
             return self._original(self._loader)
         finally:
-            _sampler_starts(self._kept)
+            guarded(lambda: _sampler_starts(self._kept), _NOT_KEPT)
+
+    def _begins(self) -> None:
+        after = self._first.get_state()
+        self._first.set_state(self._before)
+        self._kept.sampler_starts = lambda: self._first.set_state(after)
+        self._kept.read = self._read
 
 
 def _sampler_starts(kept: _Kept) -> None:
@@ -210,11 +213,11 @@ class _Remembering:
         self._sampler, self._kept = sampler, kept
 
     def __iter__(self) -> Iterator[Any]:
-        _sampler_starts(self._kept)
+        guarded(lambda: _sampler_starts(self._kept), _NOT_KEPT)
         indices, at_end, read = iter(self._sampler), object(), self._kept.read
         while True:
             if read is not None:
-                read.note()
+                guarded(read.note, _NOT_KEPT)
             index = next(indices, at_end)
             if index is at_end:
                 return

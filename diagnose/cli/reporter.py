@@ -110,10 +110,9 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str]) -> None:
     if not step_logs(bundle.folder):
         say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv))}")
     elif not outputs.wanted:
-        windows = [*bundle.folder.glob(WINDOW_FOLDER.format("*"))]
-        empty = windows and not any(True for window in windows for _ in window.glob(TRACE.format("*")))
-        but = ", and none of its windows holds a trace" if empty else ""
-        say(f"{'step times' if empty else 'captured'} into {printable(near(bundle.folder))}{but}")
+        holds = any(True for _ in bundle.folder.glob(f"{WINDOW_FOLDER.format('*')}/{TRACE.format('*')}"))
+        where = printable(near(bundle.folder))
+        say(f"captured into {where}" if holds else f"step times into {where}; no window holds a trace")
     else:
         tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files)
 

@@ -143,12 +143,20 @@ JOBS: dict[str, tuple[str, dict[str, object], dict[str, dict[str, object]] | Non
     "patched trainer": (PATCHED_TRAINER[0], ONE_WINDOW, PATCHED_TRAINER[1]),
 }
 FRAMEWORKS = {
-    "lightning": LIGHTNING + "trainer(max_steps=30).fit(Plain(), loader(40), loader(2))\nprint('trained')\n",
+    "lightning": LIGHTNING + "trainer().fit(Plain(), loader(60))\nprint('trained')\n",
     "deepspeed": DEEPSPEED + "loop(engine(), 60)\nprint('trained')\n",
 }
 
 
-_NOT_THE_JOBS = ("diagnose:", "USDT:", "ERROR:", "[W", "nanobind:", " - ")  # of the profiler, and of Triton at exit
+_NOT_THE_JOBS = (
+    "diagnose:",
+    "USDT:",
+    "ERROR:",
+    "[W",
+    "nanobind:",
+    " - ",
+    "See https://nanobind",
+)  # of the profiler, and of Triton at exit
 
 
 def outcome(done: "subprocess.CompletedProcess[str]") -> tuple[int, str, list[str]]:

@@ -97,7 +97,7 @@ def test_a_finder_of_the_jobs_is_asked_as_often_as_without_us(place: str, python
     import torch
     import transformers.trainer
     """
-    hooked = python(job)
+    hooked = python("-c", textwrap.dedent(job))
 
     assert [line for line in hooked.stdout.splitlines() if line.startswith("asked")] == (
         [] if "len" in place else ["asked for torch", "asked for transformers.trainer"]

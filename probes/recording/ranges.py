@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import protocol
 from ..guard import quietly
-from ..hand_over import replace, wrapping
+from ..hand_over import replace
 from ..held import unseen
 from ..interrupts import let_out
 from .range_times import Timed, times
@@ -128,12 +128,6 @@ def within(name: str) -> Callable[..., Any]:
             _open.discard(name)
 
     return called
-
-
-def ranged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`function` inside a range."""
-    wrapped: Callable[..., Any] = wrapping(function, within(name), f"{name} is in no range")
-    return wrapped
 
 
 def wrap_method(owner: type, method: str, name: str) -> None:

@@ -21,10 +21,16 @@ def sites() -> set[str]:
     doors = {each.name for each in ast.parse(DOOR.read_text()).body if isinstance(each, ast.FunctionDef)} - {"forgive"}
     found = set()
     for path, tree in _modules():
+        known = doors & {
+            name.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(DOOR.stem)
+            for name in node.names
+        }
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 own = [node for node in _without_inner(function) if isinstance(node, ast.Call)]
-                if any(isinstance(node.func, ast.Name) and node.func.id in doors for node in own):
+                if any(isinstance(node.func, ast.Name) and node.func.id in known for node in own):
                     found.add(f"{path.relative_to(PROBES)}:{function.name}")
     return found
 

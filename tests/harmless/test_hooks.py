@@ -13,6 +13,8 @@ from capture.scripts import BARE, TRAINER, run
 from harmless.handed_over import BROKEN, bypassing, sites
 from needs import needs
 
+from diagnose.probes.protocol import SCRATCH
+
 needs("torch")
 
 BY_ITSELF = {
@@ -179,6 +181,7 @@ def ends_as_without_us(job: str, when: str, folder: Path) -> set[str]:
     """Run the job with and without us, and say which places were reached."""
     script, window, patch = JOBS[job]
     plain = run(script, folder / "plain", fresh=patch is not None)
+    (folder / "broken" / "out" / SCRATCH).mkdir(parents=True)  # as the command makes it
     done = run(broken(script, when), folder / "broken", window, patch=patch, fresh=patch is not None)
 
     assert plain.returncode == 0, plain.stderr

@@ -4,9 +4,10 @@
     python benchmarks/on_gpu.py --out FOLDER --only tune --budget 540
     python benchmarks/on_gpu.py --out FOLDER --tiny           # a small model, without a GPU and without Liger
 
-Parts: what `doctor` says; the tests that need a GPU; captures of Llama-3.2-1B in the forms that users train it in; tunes from the slowest form, of
-a model that Liger does not know and behind a collator that tokenises; the ladder. `parts.csv` in FOLDER says how each
-ended, and the logs beside it what it printed. Exit codes: 0 all ended well, 1 some did not, 3 no GPU.
+Parts: what `doctor` says; the tests that need a GPU; captures of Llama-3.2-1B in the forms that users train it in;
+tunes from the slowest form, of a model that Liger does not know and behind a collator that tokenises; the ladder.
+`parts.csv` in FOLDER says how each ended, and the logs beside it what it printed. Exit codes: 0 all ended well, 1
+some did not, 3 no GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On a real GPU: what `test_cuda_paths` shows with CUDA's answers put in their place. `benchmarks/on_gpu.py` runs it."""
+"""On a real GPU: what `test_cuda_paths` shows without one. `benchmarks/on_gpu.py` runs these."""
 
 import json
 import subprocess
